@@ -1,0 +1,60 @@
+"""What can go wrong, as sentences: what failed, why, and what to type next; with the exit code."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes of every command."""
+
+    OK = 0
+    FINDINGS = 1
+    USAGE = 2
+    GONE = 3
+    PERMISSION = 4
+    NO_GPU = 5
+    STORAGE = 6
+    INTERRUPTED = 130
+
+
+class Problem(Exception):  # noqa: N818  a sentence for the user, not a defect of ours
+    """A failure that the user can act on."""
+
+    code = Exit.USAGE
+
+    def __init__(self, what: str, next_step: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        return f"{self.what}\n{self.next_step}" if self.next_step else self.what
+
+
+class UsageProblem(Problem):
+    """The command line does not make sense."""
+
+
+class TargetGone(Problem):
+    """The process to watch does not exist, or no longer."""
+
+    code = Exit.GONE
+
+
+class NotPermitted(Problem):
+    """The system does not let us look at the target."""
+
+    code = Exit.PERMISSION
+
+
+class NoGpu(Problem):
+    """A GPU was asked for and there is none that answers."""
+
+    code = Exit.NO_GPU
+
+
+class StorageProblem(Problem):
+    """The store cannot be read or written."""
+
+    code = Exit.STORAGE

@@ -1,0 +1,224 @@
+"""Every metric, declared once: schema, exporter names, labels and the README table derive from it.
+
+A metric belongs to one scope; a scope is one wide table in the store, with one row per subject and
+tick. A value that is not known is absent and has a reason; it is never written as zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+Unit = Literal[
+    "ratio",
+    "bytes",
+    "bytes_per_second",
+    "per_second",
+    "watts",
+    "joules",
+    "celsius",
+    "megahertz",
+    "cores",
+    "seconds",
+    "count",
+    "code",
+]
+Source = Literal["nvml", "gpm", "procfs", "cgroup", "monitor"]
+Kind = Literal["gauge", "counter"]
+
+
+class Scope(StrEnum):
+    """What one row of a metric's table describes."""
+
+    GPU = "gpu"
+    GPU_PROCESS = "gpu_process"
+    JOB = "job"
+    PROCESS = "process"
+    HOST = "host"
+    MONITOR = "monitor"
+
+
+SHOWN_UNIT: dict[Unit, str] = {
+    "bytes_per_second": "bytes/s",
+    "per_second": "1/s",
+    "watts": "W",
+    "joules": "J",
+    "celsius": "°C",
+    "megahertz": "MHz",
+    "seconds": "s",
+}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Metric:
+    """One number we record. A counter holds the total since the run began."""
+
+    scope: Scope
+    name: str
+    unit: Unit
+    source: Source
+    help: str
+    kind: Kind = "gauge"
+
+    @property
+    def column(self) -> str:
+        """SQLite column: the unit is always part of the name."""
+        return f"{self.name}_{self.unit}"
+
+    @property
+    def exported(self) -> str:
+        """Prometheus name."""
+        total = "_total" if self.kind == "counter" else ""
+        return f"whyidle_{self.scope}_{self.column}{total}"
+
+    @property
+    def label(self) -> str:
+        """Axis label of a chart."""
+        return f"{self.name.replace('_', ' ')} ({SHOWN_UNIT.get(self.unit, self.unit)})"
+
+
+def _gpu(name: str, unit: Unit, source: Source, help_: str, kind: Kind = "gauge") -> Metric:
+    return Metric(Scope.GPU, name, unit, source, help_, kind)
+
+
+def _job(name: str, unit: Unit, source: Source, help_: str) -> Metric:
+    return Metric(Scope.JOB, name, unit, source, help_)
+
+
+def _host(name: str, unit: Unit, help_: str) -> Metric:
+    return Metric(Scope.HOST, name, unit, "procfs", help_)
+
+
+def _self(name: str, unit: Unit, help_: str) -> Metric:
+    return Metric(Scope.MONITOR, name, unit, "monitor", help_)
+
+
+# One GPU -----------------------------------------------------------------------------------------
+GPU_UTILISATION = _gpu(
+    "utilisation", "ratio", "nvml", "Share of the driver's window in which any kernel ran."
+)
+GPU_MEMORY_USED = _gpu("memory_used", "bytes", "nvml", "Device memory in use by everybody.")
+GPU_MEMORY_TOTAL = _gpu("memory_total", "bytes", "nvml", "Device memory present.")
+GPU_MEMORY_BANDWIDTH = _gpu(
+    "memory_bandwidth", "ratio", "nvml", "Share of the window in which device memory was accessed."
+)
+GPU_SM_ACTIVITY = _gpu("sm_activity", "ratio", "gpm", "Share of SM cycles with a warp resident.")
+GPU_SM_OCCUPANCY = _gpu("sm_occupancy", "ratio", "gpm", "Resident warps over the most possible.")
+GPU_TENSOR_ACTIVITY = _gpu(
+    "tensor_activity", "ratio", "gpm", "Share of cycles with a tensor core at work."
+)
+GPU_DRAM_ACTIVITY = _gpu(
+    "dram_activity", "ratio", "gpm", "Share of the peak device memory bandwidth in use."
+)
+GPU_FP32_ACTIVITY = _gpu(
+    "fp32_activity", "ratio", "gpm", "Share of cycles with the FP32 pipe at work."
+)
+GPU_FP16_ACTIVITY = _gpu(
+    "fp16_activity", "ratio", "gpm", "Share of cycles with the FP16 pipe at work, tensor excluded."
+)
+GPU_PCIE_RX = _gpu("pcie_rx", "bytes_per_second", "nvml", "PCIe traffic into the GPU (H2D).")
+GPU_PCIE_TX = _gpu("pcie_tx", "bytes_per_second", "nvml", "PCIe traffic out of the GPU (D2H).")
+GPU_NVLINK_RX = _gpu("nvlink_rx", "bytes_per_second", "nvml", "NVLink data in, all links.")
+GPU_NVLINK_TX = _gpu("nvlink_tx", "bytes_per_second", "nvml", "NVLink data out, all links.")
+GPU_POWER = _gpu("power", "watts", "nvml", "Power draw, averaged by the driver over a second.")
+GPU_POWER_LIMIT = _gpu("power_limit", "watts", "nvml", "Power cap in force.")
+GPU_ENERGY = _gpu("energy", "joules", "nvml", "Energy used since the run began.", "counter")
+GPU_TEMPERATURE = _gpu("temperature", "celsius", "nvml", "Temperature of the GPU's core.")
+GPU_MEMORY_TEMPERATURE = _gpu(
+    "memory_temperature", "celsius", "nvml", "Temperature of the device memory."
+)
+GPU_SM_CLOCK = _gpu("sm_clock", "megahertz", "nvml", "SM clock now; activity is per cycle of it.")
+GPU_MEMORY_CLOCK = _gpu("memory_clock", "megahertz", "nvml", "Device memory clock now.")
+GPU_THROTTLED_POWER = _gpu(
+    "throttled_power", "ratio", "nvml", "Share of time slowed by the software power cap."
+)
+GPU_THROTTLED_SYNC = _gpu(
+    "throttled_sync_boost", "ratio", "nvml", "Share of time slowed to match a sync-boost group."
+)
+GPU_THROTTLED_HEAT = _gpu(
+    "throttled_heat", "ratio", "nvml", "Share of time slowed by software for heat."
+)
+GPU_THROTTLED_HARDWARE_HEAT = _gpu(
+    "throttled_hardware_heat", "ratio", "nvml", "Share of time slowed by hardware for heat."
+)
+GPU_THROTTLED_BRAKE = _gpu(
+    "throttled_power_brake", "ratio", "nvml", "Share of time slowed by the external power brake."
+)
+GPU_PCIE_GENERATION = _gpu("pcie_generation", "count", "nvml", "PCIe link generation now.")
+GPU_PCIE_WIDTH = _gpu("pcie_width", "count", "nvml", "PCIe lanes in use now.")
+GPU_XID = _gpu("xid", "code", "nvml", "Last XID error since the run began.")
+
+# One process on one GPU --------------------------------------------------------------------------
+PROCESS_GPU_MEMORY = Metric(
+    Scope.GPU_PROCESS, "memory_used", "bytes", "nvml", "Device memory that the process holds."
+)
+PROCESS_SM_SHARE = Metric(
+    Scope.GPU_PROCESS, "sm_share", "ratio", "nvml", "Share of SM time that the process took."
+)
+
+# The watched job: the whole process tree ---------------------------------------------------------
+JOB_CPU = _job("cpu", "cores", "procfs", "CPU time per second, whole process tree.")
+JOB_MAIN_THREAD = _job(
+    "main_thread_cpu", "cores", "procfs", "CPU time per second of the busiest main thread."
+)
+JOB_MAIN_THREAD_WAIT = _job(
+    "main_thread_run_delay", "ratio", "procfs", "Share of time that this thread waited for a core."
+)
+JOB_PROCESSES = _job("processes", "count", "procfs", "Live processes of the job.")
+JOB_THREADS = _job("threads", "count", "procfs", "Threads of the job.")
+JOB_RSS = _job("rss", "bytes", "procfs", "Resident memory, summed over processes.")
+JOB_MINOR_FAULTS = _job("minor_faults", "per_second", "procfs", "Page faults without disk access.")
+JOB_MAJOR_FAULTS = _job("major_faults", "per_second", "procfs", "Page faults that read the disk.")
+JOB_DISK_READ = _job("disk_read", "bytes_per_second", "procfs", "Read from storage by the job.")
+JOB_DISK_WRITE = _job("disk_write", "bytes_per_second", "procfs", "Written to storage by it.")
+JOB_NET_RX = _job("net_rx", "bytes_per_second", "procfs", "Received in its network namespace.")
+JOB_NET_TX = _job("net_tx", "bytes_per_second", "procfs", "Sent in its network namespace.")
+JOB_SWITCHES = _job(
+    "context_switches", "per_second", "procfs", "Voluntary switches of the main threads."
+)
+JOB_PREEMPTIONS = _job(
+    "preemptions", "per_second", "procfs", "Involuntary switches of the main threads."
+)
+JOB_THROTTLED = _job(
+    "cgroup_throttled", "ratio", "cgroup", "Share of time in which the CPU limit stopped the job."
+)
+JOB_CPU_LIMIT = _job("cgroup_cpu_limit", "cores", "cgroup", "CPU limit of the job's cgroup.")
+JOB_MEMORY_LIMIT = _job(
+    "cgroup_memory_limit", "bytes", "cgroup", "Memory limit of the job's cgroup."
+)
+
+# One process of the job --------------------------------------------------------------------------
+PROCESS_CPU = Metric(Scope.PROCESS, "cpu", "cores", "procfs", "CPU time per second.")
+PROCESS_RSS = Metric(Scope.PROCESS, "rss", "bytes", "procfs", "Resident memory.")
+PROCESS_THREADS = Metric(Scope.PROCESS, "threads", "count", "procfs", "Threads.")
+
+# The machine -------------------------------------------------------------------------------------
+HOST_CPU = _host("cpu_busy", "ratio", "Share of all cores that worked.")
+HOST_IOWAIT = _host("cpu_iowait", "ratio", "Share of all cores idle with disk I/O outstanding.")
+HOST_CORES = _host("cpu", "cores", "Cores of the machine.")
+HOST_MEMORY_TOTAL = _host("memory_total", "bytes", "Main memory present.")
+HOST_MEMORY_AVAILABLE = _host("memory_available", "bytes", "Main memory left without swapping.")
+HOST_CPU_PRESSURE = _host("cpu_pressure", "ratio", "Share of time some task waited for a core.")
+HOST_IO_PRESSURE = _host("io_pressure", "ratio", "Share of time some task waited for I/O.")
+HOST_MEMORY_PRESSURE = _host(
+    "memory_pressure", "ratio", "Share of time some task waited for memory."
+)
+HOST_DISK_READ = _host("disk_read", "bytes_per_second", "Read from all disks.")
+HOST_DISK_WRITE = _host("disk_write", "bytes_per_second", "Written to all disks.")
+HOST_NET_RX = _host("net_rx", "bytes_per_second", "Received by the machine, loopback excluded.")
+HOST_NET_TX = _host("net_tx", "bytes_per_second", "Sent by the machine, loopback excluded.")
+
+# The monitor itself ------------------------------------------------------------------------------
+SELF_CPU = _self("cpu", "cores", "CPU time per second that the monitor itself takes.")
+SELF_RSS = _self("rss", "bytes", "Resident memory of the monitor.")
+SELF_NVML = _self("nvml_time", "seconds", "Time that the last round of NVML calls took.")
+SELF_TICK = _self("tick_time", "seconds", "Time that the last tick took, storing included.")
+SELF_MISSED = _self("missed_ticks", "count", "Ticks left out since the run began.")
+
+METRICS = tuple(v for v in list(globals().values()) if isinstance(v, Metric))
+
+
+def metrics_of(scope: Scope) -> tuple[Metric, ...]:
+    """Return the metrics of one scope, in the order of their columns."""
+    return tuple(m for m in METRICS if m.scope is scope)

@@ -1,0 +1,44 @@
+"""What probes give: known values, and the reason for each one that is not known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from whyidle.monitor.metrics import Metric, Scope
+
+# Reasons, in the words that the screens show. Anything else is an NVML or system error by name.
+UNSUPPORTED: Final = "not supported here"
+NO_PERMISSION: Final = "no permission"
+STALE: Final = "stale"
+IDLE: Final = "idle: no sample"
+LOST: Final = "GPU lost"
+HUNG: Final = "NVML does not answer"
+FIRST: Final = "needs a second sample"
+
+
+@dataclass(slots=True)
+class Reading:
+    """One subject at one tick. A metric in neither dict was not due at this tick."""
+
+    values: dict[Metric, float] = field(default_factory=dict)
+    unknown: dict[Metric, str] = field(default_factory=dict)
+
+    def put(self, metric: Metric, value: float | None, reason: str) -> None:
+        """Record a value, or why there is none."""
+        if value is None:
+            self.unknown[metric] = reason
+        else:
+            self.values[metric] = value
+
+    def get(self, metric: Metric) -> float | None:
+        """Return the value, ``None`` when unknown."""
+        return self.values.get(metric)
+
+
+@dataclass(slots=True)
+class Tick:
+    """All readings of one moment: by scope, then by the subject's id in the store."""
+
+    ts_ms: int
+    rows: dict[Scope, dict[int, Reading]] = field(default_factory=dict)
