@@ -1,1 +1,1 @@
-"""Jobs that show each fault before and after; they stand for a user's code and import nothing of ours."""
+"""Jobs that show each fault before and after; as a user's code they import nothing of ours."""

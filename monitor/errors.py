@@ -21,12 +21,17 @@ class Exit(IntEnum):
 class Problem(Exception):  # noqa: N818  a sentence for the user, not a defect of ours
     """A failure that the user can act on."""
 
-    code = Exit.USAGE
+    code: int = Exit.USAGE
 
     def __init__(self, what: str, next_step: str = "") -> None:
         super().__init__(what)
         self.what = what
         self.next_step = next_step
+
+    def with_code(self, code: int) -> Problem:
+        """Return this with another program's exit code."""
+        self.code = code
+        return self
 
     def __str__(self) -> str:
         return f"{self.what}\n{self.next_step}" if self.next_step else self.what
@@ -39,22 +44,22 @@ class UsageProblem(Problem):
 class TargetGone(Problem):
     """The process to watch does not exist, or no longer."""
 
-    code = Exit.GONE
+    code: int = Exit.GONE
 
 
 class NotPermitted(Problem):
     """The system does not let us look at the target."""
 
-    code = Exit.PERMISSION
+    code: int = Exit.PERMISSION
 
 
 class NoGpu(Problem):
     """A GPU was asked for and there is none that answers."""
 
-    code = Exit.NO_GPU
+    code: int = Exit.NO_GPU
 
 
 class StorageProblem(Problem):
     """The store cannot be read or written."""
 
-    code = Exit.STORAGE
+    code: int = Exit.STORAGE

@@ -13,6 +13,7 @@ NO_PERMISSION: Final = "no permission"
 STALE: Final = "stale"
 IDLE: Final = "idle: no sample"
 LOST: Final = "GPU lost"
+BLANK: Final = "blank value"
 HUNG: Final = "NVML does not answer"
 FIRST: Final = "needs a second sample"
 

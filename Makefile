@@ -1,0 +1,36 @@
+# `make demo` and `make test` do all set-up themselves, also on a fresh machine.
+SHELL := /bin/bash
+BIN := .venv/bin
+FIRST_LOOK := demo_workloads/first_look
+HAS_TORCH := $(BIN)/python -c 'from importlib.util import find_spec; exit(find_spec("torch") is None)'
+
+.PHONY: demo test lint help clean
+
+demo: ## set up, then watch a small training job that waits for its data
+	@.ci/setup demo
+	@echo "== demo: a training job of 12 seconds, watched from outside"
+	@$(HAS_TORCH) && job=torch || job=numpy; \
+	$(BIN)/monitor run -- $(BIN)/python $(FIRST_LOOK)/train_$$job.py
+
+test: lint ## set up, then every check and every test
+	@echo "== tests: pytest"
+	@$(BIN)/python -m pytest -q
+
+lint: ## set up, then the checks without the tests
+	@.ci/setup test
+	@echo "== lint: ruff check"
+	@$(BIN)/ruff check .
+	@echo "== format: ruff format --check"
+	@$(BIN)/ruff format --check .
+	@echo "== types: mypy, strict"
+	@$(BIN)/mypy
+	@echo "== layers: import-linter"
+	@$(BIN)/lint-imports
+	@echo "== docs: generated tables in README.md"
+	@$(BIN)/cog --check README.md
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
+
+clean: ## remove the virtual environment and all caches
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,84 @@
+"""The command line: finds the commands in ``commands/``, loads only the one that is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+from typing import NoReturn
+
+import click
+
+from whyidle.monitor import commands
+from whyidle.monitor.errors import Exit, Problem
+
+DEBUG = "WHYIDLE_DEBUG"
+# BSD's "internal software error": no code of ours, so that scripts never take it for an answer.
+DEFECT = 70
+
+
+class Commands(click.Group):
+    """One module in ``commands/`` is one command, found by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of all commands."""
+        return sorted(i.name for i in pkgutil.iter_modules(commands.__path__) if i.name[0] != "_")
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one command."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module = importlib.import_module(f"{commands.__name__}.{cmd_name}")
+        command = module.command
+        return command if isinstance(command, click.Command) else None
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; whoever reads us may have enough at any moment."""
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Python must not complain about the lost reader while it ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return Exit.OK
+        return code
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="A running job: monitor attach PID.  A job to start: monitor run -- python train.py",
+)
+@click.version_option(package_name="whyidle", prog_name="whyidle")
+def cli() -> None:
+    """Watch a running GPU job: what its GPUs and the host do, live, stored and readable later."""
+
+
+def main() -> NoReturn:
+    """Run the command; every failure is a sentence and an exit code."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except Problem as problem:
+        _say(problem.what, problem.next_step)
+        code = problem.code
+    except click.ClickException as error:
+        error.show()
+        code = Exit.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        code = Exit.INTERRUPTED
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            raise
+        _say(
+            f"This is a defect of whyidle: {type(error).__name__}: {error}",
+            f"Please report it with what this prints: {DEBUG}=1 monitor {' '.join(sys.argv[1:])}",
+        )
+        code = DEFECT
+    sys.exit(code if isinstance(code, int) else Exit.OK)
+
+
+def _say(what: str, next_step: str) -> None:
+    click.echo(f"monitor: {what}", err=True)
+    if next_step:
+        click.echo(f"  {next_step}", err=True)

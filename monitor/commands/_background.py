@@ -1,0 +1,83 @@
+"""A recording that outlives the terminal: started here, ended by `monitor stop`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from whyidle.monitor.errors import Problem
+from whyidle.monitor.process import ProcessKey
+
+LOG = "background.log"
+LONGEST_LOG = 1 << 20
+
+
+def start(
+    target: ProcessKey,
+    *,
+    seconds: float | None,
+    hz: float,
+    label: str | None,
+    require_gpu: bool,
+    as_json: bool,
+) -> None:
+    """Start a recorder in a session of its own and return when its first tick is stored."""
+    from whyidle.monitor.render import jsonl
+    from whyidle.monitor.state import state_dir
+    from whyidle.monitor.store import Writer
+
+    folder = state_dir()
+    # Opened once here, so that a store that cannot work is told to the person, not to the log.
+    Writer.open(folder / "whyidle.db").close()
+    reader, writer = os.pipe()
+    arguments = [sys.executable, "-m", "whyidle.monitor", "attach", str(target.pid), "--quiet"]
+    arguments += ["--hz", str(hz), "--ready-fd", str(writer)]
+    arguments += ["--for", str(seconds)] if seconds is not None else []
+    arguments += ["--label", label] if label is not None else []
+    arguments += ["--require-gpu"] if require_gpu else []
+    log = folder / LOG
+    offset = _tidy(log)
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as out:
+        child = subprocess.Popen(  # noqa: S603  ourselves
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            pass_fds=(writer,),
+            start_new_session=True,
+        )
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        run = pipe.readline().strip()
+    if not run:
+        code = child.wait()
+        said = log.read_text()[offset:].strip().removeprefix("monitor: ")
+        what = said or f"The recorder ended at once (exit code {code})."
+        raise Problem(what).with_code(code)
+    if as_json:
+        click.echo(jsonl.line({"run": int(run), "pid": target.pid, "recorder_pid": child.pid}))
+        return
+    click.echo(f"Run {run}: recording pid {target.pid} in the background (recorder {child.pid}).")
+    click.echo(f"  End it with: monitor stop {run}    Look at it with: monitor runs {run}")
+
+
+def announcer(handle: int) -> Callable[[int], None]:
+    """Return what tells the starter that the first tick is stored."""
+
+    def announce(run: int) -> None:
+        os.write(handle, f"{run}\n".encode())
+        os.close(handle)
+
+    return announce
+
+
+def _tidy(log: Path) -> int:
+    """Empty a log that grew too long; return where new text will begin."""
+    if log.exists() and log.stat().st_size > LONGEST_LOG:
+        log.unlink()
+    return log.stat().st_size if log.exists() else 0

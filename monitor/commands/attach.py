@@ -1,0 +1,68 @@
+"""``monitor attach``: watch a job that already runs."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from whyidle.monitor.commands import _options as options
+from whyidle.monitor.errors import Exit
+
+
+@click.command()
+@click.argument("pid", required=False)
+@click.option("--for", "seconds", type=click.FloatRange(min=0.0, min_open=True), metavar="SECONDS",
+              help="End after so many seconds (default: when the job ends).")  # fmt: skip
+@options.hz
+@options.label
+@options.everything
+@options.require_gpu
+@options.quiet
+@click.option("--background", is_flag=True, help="Record on in the background; see `monitor stop`.")
+@click.option("--ready-fd", type=int, hidden=True)
+@options.as_json
+def command(
+    *,
+    pid: str | None,
+    seconds: float | None,
+    hz: float,
+    label: str | None,
+    everything: bool,
+    require_gpu: bool,
+    quiet: bool,
+    background: bool,
+    ready_fd: int | None,
+    as_json: bool,
+) -> None:
+    """Watch a running job, its children and its GPUs, from outside.
+
+    Nothing is changed in the job: the driver's counters and /proc are read, and stored. Without
+    a PID it lists the jobs to choose from. Ctrl-C ends the watching, never the job.
+    """
+    import signal
+
+    from whyidle.monitor.commands import _background
+    from whyidle.monitor.commands._pick import pick
+    from whyidle.monitor.process import find_target
+    from whyidle.monitor.recorder import Wanted
+    from whyidle.monitor.session import Session
+    from whyidle.monitor.state import database
+
+    target = find_target(pid) if pid is not None else pick()
+    if background:
+        _background.start(target, seconds=seconds, hz=hz, label=label, require_gpu=require_gpu,
+                          as_json=as_json)  # fmt: skip
+        return
+    screen = options.screen(as_json=as_json, quiet=quiet, everything=everything)
+    session = Session(database(), screen)
+    session.open_gpus(require=require_gpu)
+    told = session.record(
+        Wanted(target, hz, label),
+        seconds,
+        stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+        ready=None if ready_fd is None else _background.announcer(ready_fd),
+    )
+    options.tell(told, as_json=as_json)
+    if session.stopped_by == signal.SIGINT:
+        sys.exit(Exit.INTERRUPTED)

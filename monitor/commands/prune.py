@@ -1,0 +1,103 @@
+"""``monitor prune``: delete recordings and give the disk its space back."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from whyidle.monitor.commands import _options as options
+
+if TYPE_CHECKING:
+    from whyidle.monitor.pruning import Victim
+
+_AGES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class Age(click.ParamType[float]):
+    """A duration such as 12h or 30d."""
+
+    name = "age"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return seconds."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", value.lower())
+        if found is None:
+            self.fail(f"'{value}' is no age; write for instance 12h, 30d or 4w", param, ctx)
+        return float(found[1]) * _AGES[found[2]]
+
+
+class Size(click.ParamType[int]):
+    """A size such as 200MB."""
+
+    name = "size"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return bytes."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmg])i?b?", value.lower())
+        if found is None:
+            self.fail(f"'{value}' is no size; write for instance 200MB or 1GB", param, ctx)
+        return int(float(found[1]) * _SIZES[found[2]])
+
+
+def _listing(victims: list[Victim]) -> str:
+    from whyidle.monitor.render.numbers import size
+    from whyidle.monitor.render.tables import table
+
+    rows = [[str(v.run.id), size(v.size), v.reason, v.run.script or ""] for v in victims]
+    return table(["run", "size", "why", "job"], rows, right="rr") if rows else "Nothing to delete."
+
+
+@click.command()
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--older-than", type=Age(), metavar="AGE", help="Runs that ended before, e.g. 30d.")
+@click.option("--keep", type=click.IntRange(min=0), metavar="N", help="All but the newest N.")
+@click.option("--max-size", type=Size(), metavar="SIZE", help="The oldest, until SIZE is left.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.as_json
+def command(
+    *,
+    runs: tuple[str, ...],
+    older_than: float | None,
+    keep: int | None,
+    max_size: int | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Delete recordings: those named, or by age, count or size. One that still runs stays.
+
+    The store also looks after itself: every second for a day, every 10 s for a week, every
+    minute for 90 days, every hour for ever, and at most 600 MB in all.
+    """
+    from whyidle.monitor import pruning
+    from whyidle.monitor.errors import UsageProblem
+    from whyidle.monitor.render import jsonl, numbers
+    from whyidle.monitor.state import database
+    from whyidle.monitor.store.prune import delete_runs, shrink
+
+    limits = pruning.Limits(runs, older_than, keep, max_size)
+    if limits == pruning.Limits():
+        raise UsageProblem(
+            "Say what to delete.", "For instance: monitor prune --older-than 30d --dry-run"
+        )
+    victims = pruning.choose(database(), limits)
+    if not as_json:
+        click.echo(_listing(victims))
+    freed = 0
+    if victims and not dry_run:
+        if not yes and not as_json and sys.stdin.isatty():
+            click.confirm(f"Delete {len(victims)} recordings", abort=True)
+        delete_runs(database(), [v.run.id for v in victims])
+        freed = shrink(database())
+        if not as_json:
+            click.echo(f"Deleted; the store is {numbers.size(max(0, freed))} smaller.")
+    if as_json:
+        deleted = [v.run.id for v in victims]
+        click.echo(jsonl.line({"deleted": deleted, "dry_run": dry_run, "freed_bytes": freed}))

@@ -1,0 +1,95 @@
+"""``monitor runs``: what was recorded."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from whyidle.monitor.commands import _options as options
+
+if TYPE_CHECKING:
+    from whyidle.monitor.store import Run
+
+
+@click.command()
+@click.argument("run", required=False)
+@options.as_json
+def command(*, run: str | None, as_json: bool) -> None:
+    """List the recordings, or tell of one: RUN is its number, its label, or `last`."""
+    from whyidle.monitor.recordings import is_running
+    from whyidle.monitor.render import jsonl
+    from whyidle.monitor.state import database
+    from whyidle.monitor.store import Reader
+    from whyidle.monitor.summary import summarise
+
+    path = database()
+    if run is not None:
+        options.tell(summarise(path, run), as_json=as_json)
+        return
+    if not path.exists():
+        click.echo(jsonl.listing("runs", []) if as_json else _NOTHING)
+        return
+    with Reader.open(path) as reader:
+        runs = reader.runs()
+        rows = [(r, is_running(r)) for r in runs]
+    if as_json:
+        click.echo(jsonl.listing("runs", [_row(r, running=running) for r, running in rows]))
+    else:
+        click.echo(_table(rows) if rows else _NOTHING)
+
+
+_NOTHING = "Nothing is recorded yet. Begin with: monitor attach PID"
+
+
+def _state(run: Run, *, running: bool) -> str:
+    if running:
+        return "recording"
+    return run.end_reason or "recorder died"
+
+
+def _seconds(run: Run) -> float:
+    end = run.ended_ms if run.ended_ms is not None else time.time() * 1000
+    return max(0.0, end - run.started_ms) / 1000
+
+
+def _row(run: Run, *, running: bool) -> dict[str, Any]:
+    return {
+        "run": run.id,
+        "label": run.label,
+        "state": _state(run, running=running),
+        "started_ms": run.started_ms,
+        "ended_ms": run.ended_ms,
+        "seconds": round(_seconds(run), 3) if running or run.ended_ms is not None else None,
+        "pid": run.target_pid,
+        "script": run.script,
+        "command": run.command,
+        "framework": run.framework,
+        "user": run.user,
+        "host": run.host,
+        "hz": run.hz,
+        "exit_code": run.exit_code,
+    }
+
+
+def _table(rows: list[tuple[Run, bool]]) -> str:
+    from whyidle.monitor.render import numbers
+    from whyidle.monitor.render.tables import table
+
+    cells = []
+    for run, running in rows:
+        known_end = running or run.ended_ms is not None
+        cells.append(
+            [
+                str(run.id),
+                run.label or "",
+                time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_ms / 1000)),
+                numbers.duration(_seconds(run)) if known_end else numbers.DASH,
+                _state(run, running=running),
+                run.framework or "",
+                run.script or run.command or "",
+            ]
+        )
+    titles = ["run", "label", "started", "time", "state", "framework", "job"]
+    return table(titles, cells, right="r  r")

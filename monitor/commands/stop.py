@@ -1,0 +1,22 @@
+"""``monitor stop``: end a recording that runs in the background."""
+
+from __future__ import annotations
+
+import click
+
+from whyidle.monitor.commands import _options as options
+
+
+@click.command()
+@click.argument("run", required=False)
+@click.option("--all", "everything", is_flag=True, help="End every recording of this machine.")
+@options.as_json
+def command(*, run: str | None, everything: bool, as_json: bool) -> None:
+    """End a recording (the only one, or RUN) and tell what it saw. The job itself goes on."""
+    from whyidle.monitor import recordings
+    from whyidle.monitor.state import database
+    from whyidle.monitor.summary import summarise
+
+    for found in recordings.to_stop(database(), run, everything=everything):
+        recordings.stop(found)
+        options.tell(summarise(database(), str(found.id)), as_json=as_json)

@@ -1,0 +1,151 @@
+"""What works here and what does not, with the line to type: for the machine, and for one job."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from whyidle.monitor import state
+from whyidle.monitor.errors import NoGpu, Problem
+from whyidle.monitor.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.ownership import owned_gpus
+from whyidle.monitor.process import Identity, ProcessKey, describe
+from whyidle.monitor.procfs import ProcFs
+from whyidle.monitor.reading import FIRST
+from whyidle.monitor.render.numbers import size
+from whyidle.monitor.sources.gpus import GpuProbe
+from whyidle.monitor.store import Reader, Writer
+
+State = Literal["ok", "warn", "fail"]
+GPU_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the doctor's page."""
+
+    name: str
+    state: State
+    detail: str
+    next_step: str = ""
+
+
+def examine(target: ProcessKey | None, fs: ProcFs | None = None) -> Iterator[Check]:
+    """Look at everything, one after the other."""
+    fs = fs or ProcFs()
+    yield Check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
+    yield from _store()
+    yield _proc(fs)
+    probe = GpuProbe()
+    yield from _driver(probe)
+    yield from _gpus(probe)
+    if target is not None:
+        yield from _job(target, probe, fs)
+    probe.close()
+
+
+def _store() -> Iterator[Check]:
+    try:
+        path = state.database()
+        Writer.open(path).close()
+        with Reader.open(path) as reader:
+            runs, taken = len(reader.runs()), reader.size()
+            unhealthy = reader.check()
+    except Problem as problem:
+        yield Check("store", "fail", problem.what, problem.next_step)
+        return
+    free = os.statvfs(path.parent)
+    room = size(free.f_bavail * free.f_frsize)
+    detail = f"{path}: {runs} recordings, {size(taken)}, {room} free on its disk"
+    if unhealthy:
+        yield Check(
+            "store",
+            "fail",
+            f"{detail}; damaged: {unhealthy}",
+            f"Move {path} away, then: monitor doctor --salvage FILE",
+        )
+    else:
+        yield Check("store", "ok", detail)
+
+
+def _proc(fs: ProcFs) -> Check:
+    others = [p for p in fs.pids() if fs.owner(p) not in {None, os.geteuid()}]
+    if os.geteuid() == 0:
+        return Check("processes", "ok", "root: every process can be watched")
+    hidden = "" if others else " (other users' processes are hidden)"
+    return Check(
+        "processes",
+        "ok",
+        f"your own processes can be watched{hidden}",
+        'Those of others: sudo "$(command -v monitor)" attach PID',
+    )
+
+
+def _driver(probe: GpuProbe) -> Iterator[Check]:
+    try:
+        probe.open(GPU_SECONDS)
+    except NoGpu as problem:
+        yield Check("gpu driver", "fail", problem.what, problem.next_step)
+        return
+    facts = probe.gpus[0].facts
+    yield Check("gpu driver", "ok", f"version {facts.driver}, {len(probe.gpus)} GPUs")
+
+
+def _gpus(probe: GpuProbe) -> Iterator[Check]:
+    if not probe.gpus:
+        return
+    probe.read(GPU_SECONDS)
+    for gpu in probe.gpus:
+        result = probe.read(GPU_SECONDS).get(gpu.facts.index)
+        if result is None:
+            continue
+        missing = {k: r for k, r in result.reading.unknown.items() if r != FIRST}
+        known = [k for k in metrics_of(Scope.GPU) if k in result.reading.values]
+        detail = f"{gpu.facts.name}: {len(known)} of {len(metrics_of(Scope.GPU))} metrics"
+        told = "; ".join(_by_reason(missing))
+        judged: State = "fail" if result.lost else "ok" if known else "warn"
+        yield Check(f"gpu {gpu.facts.index}", judged, f"{detail}{f'; {told}' if told else ''}")
+
+
+def _by_reason(missing: dict[Metric, str]) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for metric, reason in missing.items():
+        reasons.setdefault(reason, []).append(metric.name.replace("_", " "))
+    return [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
+
+
+def _job(target: ProcessKey, probe: GpuProbe, fs: ProcFs) -> Iterator[Check]:
+    who = describe(target.pid, fs)
+    if who is None:
+        yield Check("job", "fail", f"process {target.pid} has ended meanwhile")
+        return
+    yield Check("job", "ok", f"{who.script}, user {who.user}, state {who.state}: {who.command}")
+    yield _framework(who)
+    for name, readable in _readable(fs, target.pid).items():
+        detail = "readable" if readable() else "not readable: its metrics stay unknown"
+        yield Check(f"job {name}", "ok" if readable() else "warn", detail)
+    readings = probe.read(GPU_SECONDS) if probe.gpus else {}
+    facts = [g.facts for g in probe.gpus]
+    owned = owned_gpus(facts, readings, {target.pid}, who.visible_gpus, fs)
+    shown = ", ".join(sorted(owned.indices)) or "none"
+    yield Check("job gpus", "ok" if owned.sure else "warn", f"{shown} ({owned.how})")
+
+
+def _framework(who: Identity) -> Check:
+    if who.frameworks is None:
+        return Check("job framework", "warn", "unknown: its mapped files are not readable")
+    if who.framework:
+        return Check("job framework", "ok", f"{who.framework}, Python {who.python or '?'}")
+    return Check("job framework", "warn", "none loaded (yet): neither JAX nor PyTorch is mapped")
+
+
+def _readable(fs: ProcFs, pid: int) -> dict[str, Callable[[], bool]]:
+    return {
+        "disk I/O": lambda: fs.read(f"{pid}/io") is not None,
+        "scheduling": lambda: fs.read(f"{pid}/schedstat") is not None,
+        "cgroup": lambda: bool(fs.read(f"{pid}/cgroup")) and Path("/sys/fs/cgroup").is_dir(),
+    }

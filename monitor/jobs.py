@@ -1,0 +1,109 @@
+"""The jobs of this machine: processes on a GPU, and those that have a framework loaded."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.errors import NoGpu
+from whyidle.monitor.ownership import pids_match
+from whyidle.monitor.process import Identity, describe
+from whyidle.monitor.procfs import TICKS_PER_SECOND, ProcFs, Stat
+from whyidle.monitor.reading import Reading
+from whyidle.monitor.sources.gpus import GpuProbe
+
+NVML_SECONDS = 3.0
+# Reading another program's maps costs it a moment: only these can have a framework inside.
+_HOSTS_OF_FRAMEWORKS = ("python", "pypy", "julia", "torchrun", "jupyter", "ipython", "uv", "ray")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One process that may be watched."""
+
+    identity: Identity
+    seconds: float
+    cpu_share: float
+    rss: int
+    gpus: dict[str, Reading] = field(default_factory=dict)
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """What runs here, and what is not known of it."""
+
+    jobs: list[Job]
+    gpu_problem: str | None
+    strangers: list[tuple[str, int]]
+
+
+def find_jobs(fs: ProcFs | None = None) -> Jobs:
+    """Return the jobs, those with the most device memory first."""
+    fs = fs or ProcFs()
+    on_gpu, strangers, problem = _gpu_processes(fs)
+    jobs = []
+    for pid in fs.pids():
+        stat = fs.stat(pid)
+        if stat is None or stat.state in {"Z", "X"} or pid == os.getpid():
+            continue
+        if pid not in on_gpu and not _may_host(fs, pid, stat):
+            continue
+        identity = describe(pid, fs)
+        if identity is not None and (identity.frameworks or pid in on_gpu):
+            jobs.append(_job(fs, identity, stat, on_gpu.get(pid, {})))
+    jobs.sort(key=lambda j: (-_device_memory(j), -j.rss))
+    return Jobs(jobs, problem, strangers)
+
+
+def _job(fs: ProcFs, identity: Identity, stat: Stat, gpus: dict[str, Reading]) -> Job:
+    up = (fs.text("uptime") or "0").split()[0]
+    seconds = max(0.0, float(up) - stat.start_ticks / TICKS_PER_SECOND)
+    cpu = stat.cpu_ticks / TICKS_PER_SECOND
+    foreign = os.geteuid() not in {0, fs.owner(stat.pid)}
+    return Job(
+        identity=identity,
+        seconds=seconds,
+        cpu_share=cpu / seconds if seconds > 0 else 0.0,
+        rss=stat.rss,
+        gpus=gpus,
+        refused=f"belongs to {identity.user}" if foreign else None,
+    )
+
+
+def _may_host(fs: ProcFs, pid: int, stat: Stat) -> bool:
+    exe = PurePath(fs.link(f"{pid}/exe") or "").name
+    return stat.name.startswith(_HOSTS_OF_FRAMEWORKS) or exe.startswith(_HOSTS_OF_FRAMEWORKS)
+
+
+def _device_memory(job: Job) -> float:
+    return sum(r.get(m.PROCESS_GPU_MEMORY) or 1.0 for r in job.gpus.values())
+
+
+def _gpu_processes(
+    fs: ProcFs,
+) -> tuple[dict[int, dict[str, Reading]], list[tuple[str, int]], str | None]:
+    """Return by pid what it has on each GPU, the pids that are nobody here, and what went wrong."""
+    probe = GpuProbe()
+    try:
+        probe.open(NVML_SECONDS)
+    except NoGpu as problem:
+        return {}, [], problem.what
+    found: dict[int, dict[str, Reading]] = {}
+    strangers: list[tuple[str, int]] = []
+    for index, result in probe.read(NVML_SECONDS).items():
+        for pid, reading in result.processes.items():
+            if fs.stat(pid) is not None and pids_match(fs, pid):
+                found.setdefault(pid, {})[index] = reading
+            else:
+                strangers.append((index, pid))
+    probe.close()
+    return found, strangers, None
+
+
+def started_at(job: Job) -> float:
+    """Return when the job began, on the wall clock."""
+    return time.time() - job.seconds

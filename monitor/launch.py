@@ -1,0 +1,89 @@
+"""Start the user's job as if we were not there: same terminal, signals passed on, code kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+
+from whyidle.monitor.errors import Problem
+from whyidle.monitor.process import ProcessKey
+from whyidle.monitor.procfs import ProcFs
+
+# What a shell answers for a command that it cannot start.
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+class Launch:
+    """One child."""
+
+    def __init__(self, command: list[str], *, output_to_stderr: bool = False) -> None:
+        self._command = command
+        self._output = sys.stderr if output_to_stderr else None
+        self._child: subprocess.Popen[bytes] | None = None
+        self.key = ProcessKey(0, 0)
+
+    def check(self) -> None:
+        """Say what cannot be started before anything is written."""
+        program = self._command[0]
+        if shutil.which(program) is not None:
+            return
+        if Path(program).is_file():
+            hint = f"Give it to its interpreter: monitor run -- python {program}"
+            raise Problem(f"'{program}' is not executable.", hint).with_code(NOT_EXECUTABLE)
+        hint = "Write it as in the shell: monitor run -- python train.py"
+        raise Problem(f"There is no command '{program}'.", hint).with_code(NOT_FOUND)
+
+    def start(self) -> None:
+        """Start the child; from here on our signals are its signals."""
+        self._child = subprocess.Popen(self._command, stdout=self._output)  # noqa: S603  as asked
+        stat = ProcFs().stat(self._child.pid)
+        self.key = ProcessKey(self._child.pid, stat.start_ticks if stat else 0)
+        for number in _PASSED_ON:
+            signal.signal(number, self._pass_on)
+        signal.signal(signal.SIGINT, self._interrupt)
+
+    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
+        if self._child is not None and self._child.poll() is None:
+            self._child.send_signal(number)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl-C reaches the child by the terminal already; a `kill -INT` reaches only us."""
+        if not _in_foreground():
+            self._pass_on(number, frame)
+
+    def over(self) -> bool:
+        """Tell whether the child has ended."""
+        return self._child is not None and self._child.poll() is not None
+
+    def code(self) -> int | None:
+        """Return the child's code, negative for a signal, ``None`` while it runs."""
+        return None if self._child is None else self._child.poll()
+
+    def wait(self) -> int:
+        """Wait for the child, however long it takes."""
+        assert self._child is not None  # noqa: S101  only called after start
+        return self._child.wait()
+
+
+def _in_foreground() -> bool:
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def shell_code(code: int) -> int:
+    """Return an exit code as a shell tells it."""
+    return 128 - code if code < 0 else code

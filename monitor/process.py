@@ -1,0 +1,211 @@
+"""Who a process is: (pid, start time), and the names that a person knows it by."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from whyidle.monitor.errors import NotPermitted, TargetGone, UsageProblem
+from whyidle.monitor.procfs import ProcFs, Stat
+from whyidle.monitor.secrets import mask
+
+# A framework shows by a library that only it maps, and its version by the folder beside it.
+FRAMEWORKS = {
+    "jax": (re.compile(r"/jaxlib/|/xla_extension\.|libjax_common"), "jaxlib"),
+    "torch": (re.compile(r"/libtorch(_cpu|_cuda|_python)?\.so"), "torch"),
+    "tensorflow": (re.compile(r"/libtensorflow|/_pywrap_tensorflow"), "tensorflow"),
+    "julia": (re.compile(r"/libjulia(-internal)?\.so"), None),
+}
+_LAUNCHERS = {"torchrun", "accelerate", "deepspeed", "uv", "mpirun", "mpiexec", "srun", "poetry"}
+_OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
+_PYTHON = re.compile(r"python(\d+\.\d+)")
+_CONTAINERS = (
+    ("kubernetes", re.compile(r"kubepods.*?pod([0-9a-f_-]{36})")),
+    ("docker", re.compile(r"docker[-/]([0-9a-f]{12})")),
+    ("podman", re.compile(r"libpod-([0-9a-f]{12})")),
+    ("containerd", re.compile(r"cri-containerd-([0-9a-f]{12})")),
+    ("slurm job", re.compile(r"slurm.*/job_(\d+)")),
+    ("lxc", re.compile(r"/lxc(?:\.payload\.|/)([^/]+)")),
+)
+
+# The parent of every kernel thread.
+KERNEL_THREADS = 2
+
+
+class ProcessKey(NamedTuple):
+    """A process for good: a pid alone is given to somebody else one day."""
+
+    pid: int
+    start_ticks: int
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a person calls this process; ``None`` where we may not look."""
+
+    key: ProcessKey
+    parent: int
+    name: str
+    command: str
+    script: str
+    user: str
+    python: str | None
+    frameworks: dict[str, str | None] | None
+    container: str | None
+    state: str
+    visible_gpus: str | None = field(default=None)
+
+    @property
+    def framework(self) -> str | None:
+        """Frameworks with their versions, ``None`` when the mapped files cannot be read."""
+        if self.frameworks is None:
+            return None
+        return ", ".join(f"{n} {v}" if v else n for n, v in self.frameworks.items())
+
+
+def describe(pid: int, fs: ProcFs | None = None) -> Identity | None:
+    """Return who this is, ``None`` when it is gone."""
+    fs = fs or ProcFs()
+    stat = fs.stat(pid)
+    if stat is None:
+        return None
+    arguments = fs.arguments(pid) or []
+    files = fs.mapped_files(pid)
+    environment = fs.environment(pid) or {}
+    return Identity(
+        key=ProcessKey(pid, stat.start_ticks),
+        parent=stat.parent,
+        name=stat.name,
+        command=" ".join(mask(arguments)) or f"[{stat.name}]",
+        script=script_of(mask(arguments)) or stat.name,
+        user=_user(fs, pid),
+        python=_python(fs.link(f"{pid}/exe"), files),
+        frameworks=None if files is None else frameworks_of(files, f"{fs.root}/{pid}/root"),
+        container=_container(fs, pid),
+        state=stat.state,
+        visible_gpus=environment.get("CUDA_VISIBLE_DEVICES"),
+    )
+
+
+def script_of(arguments: list[str]) -> str | None:
+    """Return the part of a command line that a person would call the job."""
+    if not arguments:
+        return None
+    program = PurePath(arguments[0]).name
+    if program in _LAUNCHERS or not _is_python(program):
+        return _launched(program, arguments[1:])
+    rest = iter(arguments[1:])
+    for argument in rest:
+        if argument in _OPTIONS_WITH_VALUE:
+            next(rest, None)
+        elif argument == "-c":
+            return "python -c"
+        elif argument == "-m":
+            return _launched(f"-m {next(rest, '?')}", list(rest))
+        elif not argument.startswith("-"):
+            name = PurePath(argument).name
+            return _launched(name, list(rest)) if name in _LAUNCHERS else argument
+    return program
+
+
+def _is_python(program: str) -> bool:
+    return program.startswith(("python", "pypy"))
+
+
+def _launched(launcher: str, rest: list[str]) -> str:
+    if launcher.rpartition(" ")[2].partition(".")[0] not in _LAUNCHERS | {"torch"}:
+        return launcher
+    job = next((a for a in rest if a.endswith(".py")), None)
+    return f"{launcher} {job}" if job else launcher
+
+
+def frameworks_of(files: set[str], root: str) -> dict[str, str | None]:
+    """Return the frameworks whose libraries are mapped, with their versions where readable."""
+    found: dict[str, str | None] = {}
+    for name, (pattern, distribution) in FRAMEWORKS.items():
+        hit = next((f for f in sorted(files) if pattern.search(f)), None)
+        if hit is not None:
+            found[name] = _version(hit, distribution, root)
+    return found
+
+
+def _version(library: str, distribution: str | None, root: str) -> str | None:
+    site, _, _ = library.partition(f"/{distribution}/")
+    if distribution is None or site == library:
+        return None
+    prefix = f"{distribution}-"
+    try:
+        names = [entry.name for entry in Path(f"{root}{site}").iterdir()]
+    except OSError:
+        return None
+    info = (n for n in names if n.startswith(prefix) and n.endswith(".dist-info"))
+    return next((n.removeprefix(prefix).removesuffix(".dist-info") for n in info), None)
+
+
+def _python(exe: str | None, files: set[str] | None) -> str | None:
+    for path in (exe or "", *sorted(files or ())):
+        if hit := _PYTHON.search(path):
+            return hit[1]
+    return None
+
+
+def _container(fs: ProcFs, pid: int) -> str | None:
+    groups = fs.text(f"{pid}/cgroup") or ""
+    for kind, pattern in _CONTAINERS:
+        if hit := pattern.search(groups):
+            return f"{kind} {hit[1][:12]}"
+    ours, theirs = fs.link("self/ns/pid"), fs.link(f"{pid}/ns/pid")
+    return "another pid namespace" if ours and theirs and ours != theirs else None
+
+
+def _user(fs: ProcFs, pid: int) -> str:
+    uid = fs.owner(pid)
+    if uid is None:
+        return "?"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def find_target(text: str, fs: ProcFs | None = None) -> ProcessKey:
+    """Return the process that the user named, or say plainly why it cannot be watched."""
+    fs = fs or ProcFs()
+    if not text.isdecimal() or int(text) == 0:
+        raise UsageProblem(
+            f"'{text}' is no process id.",
+            "List the jobs with `monitor ps`, then: monitor attach PID",
+        )
+    pid = int(text)
+    stat = fs.stat(pid)
+    if stat is None:
+        raise TargetGone(f"There is no process {pid}.", "See what runs with: monitor ps")
+    _check_watchable(fs, pid, stat)
+    return ProcessKey(pid, stat.start_ticks)
+
+
+def _check_watchable(fs: ProcFs, pid: int, stat: Stat) -> None:
+    leader = fs.fields(f"{pid}/status").get("Tgid", str(pid))
+    if leader != str(pid):
+        raise UsageProblem(
+            f"{pid} is a thread of process {leader}.", f"Watch the process: monitor attach {leader}"
+        )
+    if stat.state in {"Z", "X"}:
+        raise TargetGone(
+            f"Process {pid} ({stat.name}) has ended; parent {stat.parent} keeps it as a zombie.",
+            "See what runs with: monitor ps",
+        )
+    if KERNEL_THREADS in {stat.parent, pid}:
+        raise UsageProblem(
+            f"{pid} ({stat.name}) is a thread of the kernel, no job.",
+            "See what runs with: monitor ps",
+        )
+    if os.geteuid() not in {0, fs.owner(pid)}:
+        raise NotPermitted(
+            f"Process {pid} ({stat.name}) belongs to {_user(fs, pid)}, not to you.",
+            f'Watch it as that user or as root: sudo "$(command -v monitor)" attach {pid}',
+        )

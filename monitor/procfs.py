@@ -1,0 +1,129 @@
+"""Plain reads of /proc, with the root as a parameter so that tests can hold a recorded one.
+
+Every reader answers ``None`` for a process that is gone or closed to us: a watched job ends when it
+likes, and nothing here may raise for that.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What /proc/PID/stat says; times in clock ticks."""
+
+    pid: int
+    name: str
+    state: str
+    parent: int
+    minor_faults: int
+    major_faults: int
+    cpu_ticks: int
+    threads: int
+    start_ticks: int
+    rss: int
+
+
+class ProcFs:
+    """One mounted proc file system."""
+
+    def __init__(self, root: str = "/proc") -> None:
+        self.root = root
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file's bytes, ``None`` when it is gone or closed to us."""
+        try:
+            handle = os.open(f"{self.root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            parts = []
+            while part := os.read(handle, 65536):
+                parts.append(part)
+            return b"".join(parts)
+        except OSError:
+            return None
+        finally:
+            os.close(handle)
+
+    def text(self, path: str) -> str | None:
+        """Return a file's text; bytes that are no UTF-8 stay recognisable."""
+        raw = self.read(path)
+        return None if raw is None else raw.decode("utf-8", "backslashreplace")
+
+    def link(self, path: str) -> str | None:
+        """Return where a link points."""
+        try:
+            return os.readlink(f"{self.root}/{path}")
+        except OSError:
+            return None
+
+    def stat(self, pid: int) -> Stat | None:
+        """Return the process's line, ``None`` when it is gone."""
+        raw = self.read(f"{pid}/stat")
+        return None if not raw else parse_stat(raw)
+
+    def pids(self) -> list[int]:
+        """Return every process that we may see."""
+        try:
+            return [int(name) for name in os.listdir(self.root) if name.isdigit()]
+        except OSError:
+            return []
+
+    def fields(self, path: str) -> dict[str, str]:
+        """Return a file of ``name: value`` or ``name value`` lines as a dict."""
+        pairs = (
+            line.replace(":", " ", 1).split(None, 1)
+            for line in (self.text(path) or "").splitlines()
+        )
+        return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
+
+    def arguments(self, pid: int) -> list[str] | None:
+        """Return the command line; empty for a kernel thread or a zombie."""
+        text = self.text(f"{pid}/cmdline")
+        if text is None:
+            return None
+        return text.rstrip("\0").split("\0") if text else []
+
+    def environment(self, pid: int) -> dict[str, str] | None:
+        """Return the environment that the process was started with."""
+        text = self.text(f"{pid}/environ")
+        if text is None:
+            return None
+        return dict(item.split("=", 1) for item in text.split("\0") if "=" in item)
+
+    def mapped_files(self, pid: int) -> set[str] | None:
+        """Return the files mapped into the process."""
+        text = self.text(f"{pid}/maps")
+        if text is None:
+            return None
+        columns = (line.split(None, 5) for line in text.splitlines())
+        return {c[5] for c in columns if len(c) == 6 and c[5].startswith("/")}
+
+    def owner(self, pid: int) -> int | None:
+        """Return the user id of the process."""
+        uids = self.fields(f"{pid}/status").get("Uid")
+        return int(uids.split()[1]) if uids else None
+
+
+def parse_stat(raw: bytes) -> Stat:
+    """Read one stat line; the name stands in parentheses and may itself hold some."""
+    opening, closing = raw.index(b"("), raw.rindex(b")")
+    rest = raw[closing + 2 :].split()
+    return Stat(
+        pid=int(raw[:opening]),
+        name=raw[opening + 1 : closing].decode("utf-8", "backslashreplace"),
+        state=rest[0].decode(),
+        parent=int(rest[1]),
+        minor_faults=int(rest[7]),
+        major_faults=int(rest[9]),
+        cpu_ticks=int(rest[11]) + int(rest[12]),
+        threads=int(rest[17]),
+        start_ticks=int(rest[19]),
+        rss=int(rest[21]) * PAGE,
+    )

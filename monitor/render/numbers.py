@@ -1,0 +1,89 @@
+"""Numbers as a person reads them; an unknown one is a dash, never a zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from whyidle.monitor.metrics import Metric, Unit
+from whyidle.monitor.reading import Reading
+
+DASH = "–"  # noqa: RUF001  shorter than any value, and no minus
+_BARS = "▁▂▃▄▅▆▇█"
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DECIMAL = ("", "k", "M", "G", "T", "P")
+
+
+def of(reading: Reading | None, metric: Metric) -> str:
+    """Return a metric of a reading, with its unit."""
+    return show(None if reading is None else reading.get(metric), metric.unit)
+
+
+def show(value: float | None, unit: Unit) -> str:
+    """Return a value with its unit."""
+    return DASH if value is None else _WRITERS[unit](value)
+
+
+def _share(value: float) -> str:
+    return f"{value * 100:.0f}%" if value >= 0.0995 or value == 0 else f"{value * 100:.1f}%"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.1f} ms"
+
+
+def size(value: float) -> str:
+    """Return bytes in binary units."""
+    step = 0
+    while value >= 1024 and step < len(_BINARY) - 1:
+        value /= 1024
+        step += 1
+    return (
+        f"{value:.0f} {_BINARY[step]}"
+        if step == 0 or value >= 100
+        else f"{value:.1f} {_BINARY[step]}"
+    )
+
+
+def scaled(value: float, unit: str) -> str:
+    """Return a value in decimal units."""
+    step = 0
+    while value >= 1000 and step < len(_DECIMAL) - 1:
+        value /= 1000
+        step += 1
+    digits = 0 if step == 0 or value >= 100 else 1
+    return f"{value:.{digits}f} {_DECIMAL[step]}{unit}".replace(" /", "/")
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as a clock shows it."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    days, rest = divmod(whole, 86400)
+    clock = f"{rest // 3600}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days} d {clock}" if days else clock
+
+
+def sparkline(values: Sequence[float | None], highest: float) -> str:
+    """Return a row of bars; a moment that is not known is a dot."""
+    if highest <= 0:
+        highest = 1.0
+    return "".join(
+        "·" if v is None else _BARS[min(7, max(0, int(v / highest * 8)))] for v in values
+    )
+
+
+_WRITERS: dict[Unit, Callable[[float], str]] = {
+    "ratio": _share,
+    "bytes": size,
+    "bytes_per_second": lambda v: scaled(v, "B/s"),
+    "per_second": lambda v: scaled(v, "/s"),
+    "watts": lambda v: f"{v:.0f} W",
+    "joules": lambda v: scaled(v, "J"),
+    "celsius": lambda v: f"{v:.0f} °C",
+    "megahertz": lambda v: f"{v:.0f} MHz",
+    "cores": lambda v: f"{v:.2f}" if v < 10 else f"{v:.0f}",
+    "seconds": _seconds,
+    "count": lambda v: f"{v:.0f}",
+    "code": lambda v: f"{v:.0f}",
+}

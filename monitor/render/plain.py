@@ -1,0 +1,161 @@
+"""Plain lines, for pipes and logs: one a tick, and the page at the end."""
+
+from __future__ import annotations
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.process import Identity
+from whyidle.monitor.reading import FIRST
+from whyidle.monitor.render import numbers
+from whyidle.monitor.snapshot import Snapshot
+from whyidle.monitor.store import Gpu, Run, Summary
+from whyidle.monitor.summary import RunSummary
+
+
+def printable(text: str) -> str:
+    """Return text that cannot steer a terminal: it may come from a job."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def who(identity: Identity | Run | None) -> str:
+    """Return the job in one line: script, framework, Python, user, container."""
+    if identity is None:
+        return "the job"
+    parts = [
+        identity.framework,
+        f"Python {identity.python}" if identity.python else None,
+        f"user {identity.user}" if identity.user else None,
+        identity.container,
+    ]
+    inside = ", ".join(p for p in parts if p)
+    return printable(
+        f"{identity.script or 'the job'} ({inside})" if inside else str(identity.script)
+    )
+
+
+def tick(snapshot: Snapshot, *, everything: bool) -> str:
+    """Return one tick as one line."""
+    parts = [f"{numbers.duration(snapshot.elapsed):>7}"]
+    for facts in snapshot.shown(everything=everything):
+        reading = snapshot.gpus[facts.index].reading
+        parts.append(
+            f"gpu{facts.index} {numbers.of(reading, m.GPU_UTILISATION)}"
+            f" sm {numbers.of(reading, m.GPU_SM_ACTIVITY)}"
+            f" mem {numbers.of(reading, m.GPU_MEMORY_USED)}"
+            f" {numbers.of(reading, m.GPU_POWER)}"
+        )
+    job = snapshot.job
+    parts.append(
+        f"job cpu {numbers.of(job, m.JOB_CPU)} cores, rss {numbers.of(job, m.JOB_RSS)},"
+        f" read {numbers.of(job, m.JOB_DISK_READ)}, {numbers.of(job, m.JOB_PROCESSES)} proc"
+    )
+    parts.append(f"host cpu {numbers.of(snapshot.host, m.HOST_CPU)}")
+    return " | ".join(parts)
+
+
+def news(snapshot: Snapshot) -> list[str]:
+    """Return what happened at this tick, apart from the numbers."""
+    return [*(e.text for e in snapshot.events), *snapshot.notes]
+
+
+def summary(told: RunSummary) -> str:
+    """Return the page at the end of a recording."""
+    run = told.run
+    label = f" ({printable(run.label)})" if run.label else ""
+    watched = f"{numbers.duration(told.seconds)} watched, {told.ticks} ticks, pid {run.target_pid}"
+    lines = [f"Run {run.id}{label}: {who(run)}", f"  {watched}; {_ending(run)}"]
+    lines += [_gpu_line(told, gpu) for gpu in told.job_gpus()]
+    if told.gpu_problem:
+        lines.append(f"  GPU      unknown: {told.gpu_problem}")
+    lines += [_job_line(told), _host_line(told), _own_line(told)]
+    lines += [f"  event    {e.text}" for e in told.events if e.severity != "info"]
+    lines += [f"  unknown  {text}" for text in unknown_lines(told)]
+    if told.trouble:
+        lines.append(f"  store    {told.trouble}")
+    lines.append(f"  Look again with: monitor runs {run.id}")
+    return "\n".join(lines)
+
+
+def _ending(run: Run) -> str:
+    if run.ended_ms is None:
+        return "still recording"
+    code = "" if run.exit_code is None else f", exit code {run.exit_code}"
+    return f"{run.end_reason}{code}"
+
+
+def _mean(told: RunSummary, metric: Metric, subject: int) -> str:
+    found = told.of(metric, subject)
+    return numbers.show(found.mean if found else None, metric.unit)
+
+
+def _most(told: RunSummary, metric: Metric, subject: int) -> str:
+    found = told.of(metric, subject)
+    return numbers.show(found.most if found else None, metric.unit)
+
+
+def _gpu_line(told: RunSummary, gpu: Gpu) -> str:
+    energy: Summary | None = told.of(m.GPU_ENERGY, gpu.id)
+    total = told.of(m.GPU_MEMORY_TOTAL, gpu.id)
+    return (
+        f"  GPU {gpu.idx:<4} utilisation {_mean(told, m.GPU_UTILISATION, gpu.id)},"
+        f" SM {_mean(told, m.GPU_SM_ACTIVITY, gpu.id)},"
+        f" tensor {_mean(told, m.GPU_TENSOR_ACTIVITY, gpu.id)},"
+        f" memory at most {_most(told, m.GPU_MEMORY_USED, gpu.id)}"
+        f" of {numbers.show(total.most if total else None, 'bytes')},"
+        f" {_mean(told, m.GPU_POWER, gpu.id)},"
+        f" {numbers.show(energy.most if energy else None, 'joules')} ({printable(gpu.name or '?')})"
+    )
+
+
+def _job_line(told: RunSummary) -> str:
+    run = told.run.id
+    return (
+        f"  job      cpu {_mean(told, m.JOB_CPU, run)} cores"
+        f" (busiest main thread {_mean(told, m.JOB_MAIN_THREAD, run)}),"
+        f" memory at most {_most(told, m.JOB_RSS, run)},"
+        f" {_counted(told, m.JOB_PROCESSES, 'process', 'processes')},"
+        f" {_counted(told, m.JOB_THREADS, 'thread', 'threads')},"
+        f" disk read {_mean(told, m.JOB_DISK_READ, run)}"
+    )
+
+
+def _counted(told: RunSummary, metric: Metric, one: str, several: str) -> str:
+    count = _most(told, metric, told.run.id)
+    return f"{count} {one if count == '1' else several}"
+
+
+def _host_line(told: RunSummary) -> str:
+    run = told.run.id
+    cores = told.of(m.HOST_CORES, run)
+    return (
+        f"  machine  cpu {_mean(told, m.HOST_CPU, run)}"
+        f" of {numbers.show(cores.most if cores else None, 'count')} cores,"
+        f" waiting for I/O {_mean(told, m.HOST_IOWAIT, run)},"
+        f" network in {_mean(told, m.HOST_NET_RX, run)}"
+    )
+
+
+def _own_line(told: RunSummary) -> str:
+    run = told.run.id
+    cpu = told.of(m.SELF_CPU, run)
+    nvml = f" NVML {_mean(told, m.SELF_NVML, run)} a tick," if told.gpus else ""
+    return (
+        f"  monitor  cpu {numbers.show(cpu.mean if cpu else None, 'ratio')} of a core,"
+        f" memory {_most(told, m.SELF_RSS, run)},{nvml}"
+        f" {_most(told, m.SELF_MISSED, run)} ticks missed"
+    )
+
+
+def unknown_lines(told: RunSummary) -> list[str]:
+    """Return which GPU and job metrics never had a value, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    subjects = [(Scope.GPU, g.id) for g in told.job_gpus()] + [(Scope.JOB, told.run.id)]
+    for scope, subject in subjects:
+        for metric in metrics_of(scope):
+            reason = told.why_not(metric, subject)
+            if reason and reason != FIRST and told.of(metric, subject) is None:
+                names = by_reason.setdefault(reason, [])
+                name = metric.name.replace("_", " ")
+                if name not in names:
+                    names.append(name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]

@@ -1,0 +1,69 @@
+"""The ways a recording shows itself: nothing, plain lines, JSON lines (the live view is apart)."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from typing import TextIO
+
+from whyidle.monitor.render import jsonl, plain
+from whyidle.monitor.snapshot import Snapshot
+
+# However fast the recording is, a person reads no more than this.
+LINES_PER_SECOND = 1.0
+# A sentence that only counts on is no news.
+_NUMBERS = re.compile(r"\d+")
+
+
+class Quiet:
+    """Shows nothing."""
+
+    def tick(self, snapshot: Snapshot) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class JsonLines:
+    """One JSON object a tick."""
+
+    def tick(self, snapshot: Snapshot) -> None:
+        """Write one object."""
+        print(jsonl.line(jsonl.tick(snapshot)), flush=True)  # noqa: T201
+
+    def close(self) -> None:
+        """Do nothing: the summary follows."""
+
+
+class PlainLines:
+    """One line a second, and what happened."""
+
+    def __init__(self, *, everything: bool, out: TextIO | None = None) -> None:
+        self._everything = everything
+        self._out = out or sys.stdout
+        self._last = float("-inf")
+        self._trouble: str | None = None
+
+    def tick(self, snapshot: Snapshot) -> None:
+        """Write a line when one is due."""
+        if snapshot.ticks == 1:
+            self._say(f"Run {snapshot.run}: watching {plain.who(snapshot.identity)} from outside")
+            self._say(snapshot.gpu_problem or f"GPUs shown: {snapshot.owned.how}")
+        for text in plain.news(snapshot):
+            self._say(f"  ! {text}")
+        trouble = _NUMBERS.sub("", snapshot.trouble) if snapshot.trouble else None
+        if trouble != self._trouble:
+            self._trouble = trouble
+            self._say(f"  ! {snapshot.trouble or 'The store works again.'}")
+        now = time.monotonic()
+        if now - self._last >= 0.95 / LINES_PER_SECOND:
+            self._last = now
+            self._say(plain.tick(snapshot, everything=self._everything))
+
+    def _say(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+    def close(self) -> None:
+        """Do nothing: the summary follows."""

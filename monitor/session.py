@@ -1,0 +1,111 @@
+"""One recording from beginning to end: open, tick, close, read back."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from whyidle.monitor.errors import NoGpu
+from whyidle.monitor.recorder import Recorder, Wanted
+from whyidle.monitor.sampler import Sampler
+from whyidle.monitor.snapshot import Snapshot
+from whyidle.monitor.sources.gpus import GpuProbe
+from whyidle.monitor.store import Writer
+from whyidle.monitor.summary import RunSummary, summarise
+from whyidle.monitor.waker import Wake, Waker
+
+JOB_ENDED = "job ended"
+TIME_UP = "time limit"
+UNREAD = "nobody read on"
+FAILED = "recorder failed"
+_STOPS = {signal.SIGINT: "stopped by the user", signal.SIGHUP: "terminal closed"}
+STOPPED = "stopped"
+
+
+class Screen(Protocol):
+    """Where a recording shows itself while it runs."""
+
+    def tick(self, snapshot: Snapshot) -> None:
+        """Show one tick. May raise BrokenPipeError when nobody reads any more."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+
+class Child(Protocol):
+    """A job that we started ourselves: it is over when it ends, whatever it left running."""
+
+    def over(self) -> bool:
+        """Tell whether it has ended."""
+
+    def code(self) -> int | None:
+        """Return its exit code."""
+
+
+class Session:
+    """A store and a connection to the driver, ready to record a job."""
+
+    def __init__(self, path: Path, screen: Screen) -> None:
+        self.path = path
+        self.screen = screen
+        self.stopped_by: signal.Signals | None = None
+        self.gpu_problem: str | None = None
+        self._probe = GpuProbe()
+        self._writer = Writer.open(path)
+
+    def open_gpus(self, *, require: bool = False) -> None:
+        """Connect to the driver; without it the host part goes on, unless a GPU is required."""
+        try:
+            self._probe.open()
+        except NoGpu as problem:
+            if require:
+                self._writer.close()
+                raise
+            self.gpu_problem = problem.what
+
+    def record(
+        self,
+        wanted: Wanted,
+        seconds: float | None = None,
+        *,
+        stop_on: tuple[signal.Signals, ...] = (),
+        ready: Callable[[int], None] | None = None,
+        child: Child | None = None,
+    ) -> RunSummary:
+        """Record until the job ends, the time is up or somebody stops it; then tell."""
+        waker = Waker(wanted.target.pid)
+        waker.stop_on(*stop_on)
+        sampler = Sampler(wanted.hz, waker)
+        recorder = Recorder(wanted, self._writer, self._probe, self.gpu_problem)
+
+        def tick() -> bool:
+            snapshot = None if child and child.over() else recorder.tick(sampler)
+            if snapshot is None:
+                return False
+            if ready is not None and snapshot.ticks == 1:
+                ready(snapshot.run)
+            self.screen.tick(snapshot)
+            return True
+
+        reason = FAILED
+        try:
+            recorder.begin()
+            reason = _reason(sampler.run(tick, seconds), waker.signal)
+        except BrokenPipeError:
+            reason = UNREAD
+        finally:
+            self.screen.close()
+            recorder.end(reason, child.code() if child else None)
+            waker.close()
+        self.stopped_by = waker.signal
+        return summarise(self.path, str(recorder.run), self._writer.trouble)
+
+
+def _reason(wake: Wake, by: signal.Signals | None) -> str:
+    if wake is Wake.JOB:
+        return JOB_ENDED
+    if wake is Wake.TIME or by is None:
+        return TIME_UP
+    return _STOPS.get(by, STOPPED)

@@ -1,0 +1,1 @@
+"""Probes: what NVML and the host tell from outside the job, read without ever raising."""

@@ -1,0 +1,109 @@
+"""The CPU and memory limits that a container or a batch system sets (cgroup v1 and v2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from whyidle.monitor.procfs import ProcFs
+
+_UNLIMITED_V1 = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What holds the job back; ``None`` where no limit is set or it cannot be read."""
+
+    throttled_seconds: float | None
+    cpu_cores: float | None
+    memory_bytes: float | None
+
+
+class Cgroup:
+    """The control groups of one process, found once."""
+
+    def __init__(self, pid: int, fs: ProcFs, root: Path = Path("/sys/fs/cgroup")) -> None:
+        self._cpu, self._memory = _folders(fs.text(f"{pid}/cgroup") or "", root)
+        self._root = root
+
+    def read(self) -> Limits:
+        """Return the present state; the tightest limit from the group up to the root counts."""
+        return Limits(
+            throttled_seconds=self._throttled(),
+            cpu_cores=_tightest(_cpu_limit(f) for f in self._upwards(self._cpu)),
+            memory_bytes=_tightest(_memory_limit(f) for f in self._upwards(self._memory)),
+        )
+
+    def _throttled(self) -> float | None:
+        """Return the largest total on the way up: a limit further up stops the job just as well."""
+        totals = (_throttled(folder) for folder in self._upwards(self._cpu))
+        return max((t for t in totals if t is not None), default=None)
+
+    def _upwards(self, folder: Path | None) -> list[Path]:
+        if folder is None:
+            return []
+        return [f for f in (folder, *folder.parents) if f.is_relative_to(self._root)]
+
+
+def _folders(text: str, root: Path) -> tuple[Path | None, Path | None]:
+    """Return the folders of the cpu and the memory controller."""
+    found: dict[str, Path] = {}
+    for line in text.splitlines():
+        _, controllers, path = line.split(":", 2)
+        for controller in controllers.split(","):
+            found[controller] = _folder(root, controller, controllers, path.lstrip("/"))
+    unified = found.get("")
+    return found.get("cpu", unified), found.get("memory", unified)
+
+
+def _folder(root: Path, controller: str, mounted_as: str, path: str) -> Path:
+    for mount in (root / controller, root / mounted_as):
+        if (mount / path).is_dir():
+            return mount / path
+    # Inside a container the path may be the host's, while the mount shows only our part.
+    return root / controller
+
+
+def _words(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return dict(line.split(None, 1) for line in lines if " " in line)
+
+
+def _number(path: Path) -> float | None:
+    try:
+        return float(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _throttled(folder: Path) -> float | None:
+    stat = _words(folder / "cpu.stat")
+    if "throttled_usec" in stat:
+        return int(stat["throttled_usec"]) / 1e6
+    return int(stat["throttled_time"]) / 1e9 if "throttled_time" in stat else None
+
+
+def _cpu_limit(folder: Path) -> float | None:
+    try:
+        quota, period = (folder / "cpu.max").read_text().split()
+    except (OSError, ValueError):
+        old_quota = _number(folder / "cpu.cfs_quota_us")
+        old_period = _number(folder / "cpu.cfs_period_us")
+        return old_quota / old_period if old_quota and old_period and old_quota > 0 else None
+    return None if quota == "max" else int(quota) / int(period)
+
+
+def _memory_limit(folder: Path) -> float | None:
+    new = _number(folder / "memory.max")
+    if new is not None:
+        return new
+    old = _number(folder / "memory.limit_in_bytes")
+    return old if old is not None and old < _UNLIMITED_V1 else None
+
+
+def _tightest(limits: Iterable[float | None]) -> float | None:
+    return min((limit for limit in limits if limit is not None), default=None)

@@ -1,0 +1,223 @@
+"""What the kernel tells of the job's processes and of the machine, by /proc alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.process import ProcessKey
+from whyidle.monitor.procfs import TICKS_PER_SECOND, ProcFs, Stat
+from whyidle.monitor.rates import Rates
+from whyidle.monitor.reading import FIRST, NO_PERMISSION, UNSUPPORTED, Reading
+from whyidle.monitor.sources.cgroup import Cgroup
+
+SECTOR = 512
+_PRESSURES = (
+    (m.HOST_CPU_PRESSURE, "cpu"),
+    (m.HOST_IO_PRESSURE, "io"),
+    (m.HOST_MEMORY_PRESSURE, "memory"),
+)
+_PARTIAL_DEVICES = ("loop", "ram", "zram", "dm-", "md")
+
+
+class HostProbe:
+    """Reads the job and the machine once per tick."""
+
+    def __init__(self, fs: ProcFs | None = None, cgroup: Cgroup | None = None) -> None:
+        self.fs = fs or ProcFs()
+        self._cgroup = cgroup
+        self._rates = Rates()
+        self._known: set[ProcessKey] = set()
+
+    def processes(self, now: float, stats: Mapping[ProcessKey, Stat]) -> dict[ProcessKey, Reading]:
+        """Return one reading per live process of the job."""
+        for ended in self._known - stats.keys():
+            for series in (
+                "cpu",
+                "minor",
+                "major",
+                "read",
+                "write",
+                "vol",
+                "invol",
+                "run",
+                "delay",
+            ):
+                self._rates.forget((ended, series))
+        self._known = set(stats)
+        return {key: self._process(now, key, stat) for key, stat in stats.items()}
+
+    def _process(self, now: float, key: ProcessKey, stat: Stat) -> Reading:
+        reading = Reading({m.PROCESS_RSS: stat.rss, m.PROCESS_THREADS: stat.threads})
+        cpu = self._rates.per_second((key, "cpu"), now, stat.cpu_ticks / TICKS_PER_SECOND)
+        reading.put(m.PROCESS_CPU, cpu, FIRST)
+        return reading
+
+    def job(
+        self,
+        now: float,
+        stats: Mapping[ProcessKey, Stat],
+        processes: Mapping[ProcessKey, Reading],
+    ) -> Reading:
+        """Return the whole tree's reading; a sum covers the processes that could be read."""
+        reading = Reading({m.JOB_PROCESSES: len(stats)})
+        if not stats:
+            return reading
+        reading.values[m.JOB_THREADS] = sum(s.threads for s in stats.values())
+        reading.values[m.JOB_RSS] = sum(s.rss for s in stats.values())
+        cpu = [c for r in processes.values() if (c := r.get(m.PROCESS_CPU)) is not None]
+        reading.put(m.JOB_CPU, sum(cpu) if cpu else None, FIRST)
+        self._sum(
+            reading, m.JOB_MINOR_FAULTS, now, "minor", {k: s.minor_faults for k, s in stats.items()}
+        )
+        self._sum(
+            reading, m.JOB_MAJOR_FAULTS, now, "major", {k: s.major_faults for k, s in stats.items()}
+        )
+        self._disk(reading, now, stats)
+        self._switches(reading, now, stats)
+        self._main_thread(reading, now, stats)
+        self._network(reading, now, next(iter(stats)).pid)
+        self._limits(reading, now)
+        return reading
+
+    def _sum(
+        self,
+        reading: Reading,
+        metric: Metric,
+        now: float,
+        series: str,
+        totals: Mapping[ProcessKey, float],
+    ) -> None:
+        rates = [self._rates.per_second((key, series), now, total) for key, total in totals.items()]
+        known = [rate for rate in rates if rate is not None]
+        reading.put(metric, sum(known) if known else None, FIRST if totals else NO_PERMISSION)
+
+    def _disk(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
+        io = {key: self.fs.fields(f"{key.pid}/io") for key in stats}
+        for metric, series, name in (
+            (m.JOB_DISK_READ, "read", "read_bytes"),
+            (m.JOB_DISK_WRITE, "write", "write_bytes"),
+        ):
+            totals = {key: float(fields[name]) for key, fields in io.items() if name in fields}
+            self._sum(reading, metric, now, series, totals)
+
+    def _switches(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
+        status = {key: self.fs.fields(f"{key.pid}/status") for key in stats}
+        for metric, series, name in (
+            (m.JOB_SWITCHES, "vol", "voluntary_ctxt_switches"),
+            (m.JOB_PREEMPTIONS, "invol", "nonvoluntary_ctxt_switches"),
+        ):
+            totals = {key: float(fields[name]) for key, fields in status.items() if name in fields}
+            self._sum(reading, metric, now, series, totals)
+
+    def _main_thread(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
+        """The busiest main thread: where a Python job that starves its GPU shows first."""
+        busiest: tuple[float, float] | None = None
+        reason = UNSUPPORTED
+        for key in stats:
+            raw = self.fs.read(f"{key.pid}/schedstat")
+            if not raw:
+                continue
+            ran, waited = (int(word) / 1e9 for word in raw.split()[:2])
+            run = self._rates.per_second((key, "run"), now, ran)
+            delay = self._rates.per_second((key, "delay"), now, waited)
+            reason = FIRST
+            if run is not None and delay is not None:
+                busiest = max(busiest or (0.0, 0.0), (run, delay))
+        reading.put(m.JOB_MAIN_THREAD, busiest[0] if busiest else None, reason)
+        reading.put(m.JOB_MAIN_THREAD_WAIT, min(1.0, busiest[1]) if busiest else None, reason)
+
+    def _network(self, reading: Reading, now: float, pid: int) -> None:
+        received, sent = network_totals(self.fs.text(f"{pid}/net/dev"))
+        self._rate(reading, m.JOB_NET_RX, now, received)
+        self._rate(reading, m.JOB_NET_TX, now, sent)
+
+    def _limits(self, reading: Reading, now: float) -> None:
+        if self._cgroup is None:
+            return
+        limits = self._cgroup.read()
+        self._rate(reading, m.JOB_THROTTLED, now, limits.throttled_seconds)
+        reading.put(m.JOB_CPU_LIMIT, limits.cpu_cores, "no limit set")
+        reading.put(m.JOB_MEMORY_LIMIT, limits.memory_bytes, "no limit set")
+
+    def _rate(self, reading: Reading, metric: Metric, now: float, total: float | None) -> None:
+        if total is None:
+            reading.unknown[metric] = UNSUPPORTED
+        else:
+            reading.put(metric, self._rates.per_second(metric, now, total), FIRST)
+
+    def host(self, now: float) -> Reading:
+        """Return the machine's reading."""
+        reading = Reading()
+        self._cores(reading, now)
+        memory = self.fs.fields("meminfo")
+        for metric, name in (
+            (m.HOST_MEMORY_TOTAL, "MemTotal"),
+            (m.HOST_MEMORY_AVAILABLE, "MemAvailable"),
+        ):
+            words = memory.get(name, "").split()
+            reading.put(metric, int(words[0]) * 1024 if words else None, UNSUPPORTED)
+        for metric, name in _PRESSURES:
+            self._rate(reading, metric, now, pressure_total(self.fs.text(f"pressure/{name}")))
+        read, written = disk_totals(self.fs.text("diskstats"))
+        self._rate(reading, m.HOST_DISK_READ, now, read)
+        self._rate(reading, m.HOST_DISK_WRITE, now, written)
+        received, sent = network_totals(self.fs.text("net/dev"))
+        self._rate(reading, m.HOST_NET_RX, now, received)
+        self._rate(reading, m.HOST_NET_TX, now, sent)
+        return reading
+
+    def _cores(self, reading: Reading, now: float) -> None:
+        lines = (self.fs.text("stat") or "").splitlines()
+        cores = sum(1 for line in lines if line.startswith("cpu") and line[3:4].isdigit())
+        if not cores:
+            for metric in (m.HOST_CORES, m.HOST_CPU, m.HOST_IOWAIT):
+                reading.unknown[metric] = UNSUPPORTED
+            return
+        # user nice system idle iowait irq softirq steal; guest time is already in user.
+        ticks = [int(word) for word in lines[0].split()[1:9]]
+        idle, waiting = ticks[3], ticks[4]
+        reading.values[m.HOST_CORES] = cores
+        busy = self._rates.per_second("busy", now, sum(ticks) - idle - waiting)
+        wait = self._rates.per_second("iowait", now, waiting)
+        whole = cores * TICKS_PER_SECOND
+        reading.put(m.HOST_CPU, None if busy is None else min(1.0, busy / whole), FIRST)
+        reading.put(m.HOST_IOWAIT, None if wait is None else min(1.0, wait / whole), FIRST)
+
+
+def network_totals(text: str | None) -> tuple[float | None, float | None]:
+    """Return bytes received and sent by all interfaces except loopback."""
+    if text is None:
+        return None, None
+    rows = (line.split(":", 1) for line in text.splitlines() if ":" in line)
+    counts = [c.split() for name, c in rows if name.strip() != "lo"]
+    return float(sum(int(c[0]) for c in counts)), float(sum(int(c[8]) for c in counts))
+
+
+def disk_totals(text: str | None) -> tuple[float | None, float | None]:
+    """Return bytes read and written on whole disks: partitions and mappings would count twice."""
+    if text is None:
+        return None, None
+    rows = [line.split() for line in text.splitlines()]
+    names = {row[2] for row in rows}
+    whole = [
+        r for r in rows if not r[2].startswith(_PARTIAL_DEVICES) and not _is_partition(r[2], names)
+    ]
+    return (
+        float(sum(int(r[5]) for r in whole) * SECTOR),
+        float(sum(int(r[9]) for r in whole) * SECTOR),
+    )
+
+
+def _is_partition(name: str, names: set[str]) -> bool:
+    """Tell sda1 (of sda) and nvme0n1p2 (of nvme0n1) from whole disks."""
+    disk = name.rstrip("0123456789")
+    return disk != name and (disk in names or (disk.endswith("p") and disk[:-1] in names))
+
+
+def pressure_total(text: str | None) -> float | None:
+    """Return the seconds in which some task was held up, from a /proc/pressure file."""
+    if not text or not text.startswith("some"):
+        return None
+    return int(text.split("\n", 1)[0].rpartition("total=")[2]) / 1e6

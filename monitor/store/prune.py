@@ -1,0 +1,131 @@
+"""Delete recordings, and give their space back to the disk."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from whyidle.monitor.errors import StorageProblem, UsageProblem
+from whyidle.monitor.metrics import Scope, metrics_of
+from whyidle.monitor.store import connect, recovery
+from whyidle.monitor.store.connect import transaction
+from whyidle.monitor.store.schema import LEVELS, RAW, RUN_TABLES, Level
+from whyidle.monitor.store.subjects import among, of_run
+
+
+@dataclass(frozen=True, slots=True)
+class RunSize:
+    """What a recording takes on the disk, about."""
+
+    run: int
+    rows: int
+    size: int
+
+
+def run_sizes(path: Path) -> list[RunSize]:
+    """Return the share of the file of each recording; reads all keys, so not for every tick."""
+    connection = connect.for_reading(path)
+    try:
+        runs = [row[0] for row in connection.execute("SELECT id FROM run ORDER BY id")]
+        rows, weights = dict.fromkeys(runs, 0), dict.fromkeys(runs, 0)
+        for scope in Scope:
+            owner = {s: run for run in runs for s in of_run(connection, run, scope)}
+            for level in LEVELS:
+                query = f"SELECT subject, count(*) FROM {level.table(scope)} GROUP BY subject"  # noqa: S608
+                for subject, count in connection.execute(query):
+                    if subject in owner:
+                        rows[owner[subject]] += count
+                        weights[owner[subject]] += count * _weight(scope, level)
+        total = sum(weights.values()) or 1
+        size = path.stat().st_size
+        return [RunSize(run, rows[run], size * weights[run] // total) for run in runs]
+    except sqlite3.Error as error:
+        raise connect.cannot_open(path, error) from error
+    finally:
+        connection.close()
+
+
+def delete_runs(path: Path, runs: Collection[int]) -> int:
+    """Delete ended recordings with all that belongs to them; returns the sample rows deleted."""
+    with _writing(path) as connection, transaction(connection):
+        recovery.recover(connection)
+        for run in runs:
+            found = connection.execute("SELECT ended_ms FROM run WHERE id = ?", (run,)).fetchone()
+            if found is None:
+                what = f"There is no recording {run}."
+                raise UsageProblem(what, "List them: monitor runs")
+            if found[0] is None:
+                what = f"Recording {run} is still running."
+                raise UsageProblem(what, f"End it first: monitor stop {run}")
+        return sum(_delete(connection, run) for run in runs)
+
+
+def shrink(path: Path) -> int:
+    """Give free pages back to the disk; returns the bytes."""
+    before = path.stat().st_size
+    with _writing(path) as connection:
+        connection.execute("PRAGMA incremental_vacuum").fetchall()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return before - path.stat().st_size
+
+
+def copy(path: Path, into: Path) -> None:
+    """Write a compact copy of the whole store, consistent even while it is recorded to."""
+    connection = connect.for_reading(path)
+    try:
+        # Made by us, so that it is never readable by others, not even while it grows.
+        into.touch(0o600, exist_ok=False)
+        # The file stays opened read-only; this lets the copy be written.
+        connection.execute("PRAGMA query_only = OFF")
+        connection.execute("VACUUM INTO ?", (str(into),))
+    except FileExistsError as error:
+        what = f"{into} exists already; it is not overwritten."
+        raise StorageProblem(what, "Give another name.") from error
+    except OSError as error:
+        what = f"Cannot write {into}: {error.strerror}."
+        raise StorageProblem(what, "Choose another folder for the copy.") from error
+    except sqlite3.Error as error:
+        into.unlink(missing_ok=True)
+        what = f"Cannot copy {path} to {into}: {error}."
+        raise StorageProblem(what, "Choose another folder for the copy.") from error
+    finally:
+        connection.close()
+
+
+def _weight(scope: Scope, level: Level) -> int:
+    # Of the four columns of a roll-up the count is nearly always empty.
+    return len(metrics_of(scope)) * (1 if level is RAW else 3) + 2
+
+
+def _delete(connection: sqlite3.Connection, run: int) -> int:
+    deleted = 0
+    for scope in Scope:
+        where = among(of_run(connection, run, scope))
+        for level in LEVELS:
+            query = f"DELETE FROM {level.table(scope)} WHERE {where}"  # noqa: S608
+            deleted += connection.execute(query).rowcount
+    # Joins first: they are found by the GPUs.
+    connection.execute(
+        "DELETE FROM gpu_process WHERE gpu IN (SELECT id FROM gpu WHERE run = ?)", (run,)
+    )
+    for table in RUN_TABLES:
+        connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608
+    connection.execute("DELETE FROM run WHERE id = ?", (run,))
+    return deleted
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.exists():
+        what = f"There are no recordings: {path} does not exist."
+        raise StorageProblem(what, "Record a job first: monitor attach PID")
+    connection = connect.for_writing(path).connection
+    try:
+        yield connection
+    except sqlite3.Error as error:
+        raise connect.cannot_open(path, error) from error
+    finally:
+        connection.close()

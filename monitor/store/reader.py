@@ -1,0 +1,186 @@
+"""The viewers' end of the store: reads only, beside any number of recorders."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import wraps
+from pathlib import Path
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.store import connect, schema, series, subjects, summary
+from whyidle.monitor.store.records import (
+    Event,
+    Gpu,
+    GpuProcess,
+    Key,
+    Point,
+    Process,
+    Run,
+    Summary,
+    Unknown,
+    Value,
+)
+
+_Row = TypeVar("_Row", Run, Gpu, Process, GpuProcess, Event)
+_JSON: Final = {"info", "data"}
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _told(
+    query: Callable[Concatenate[Reader, _P], _T],
+) -> Callable[Concatenate[Reader, _P], _T]:
+    """Make a sentence of what SQLite says: the file may turn out damaged at any query."""
+
+    @wraps(query)
+    def asked(self: Reader, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return query(self, *args, **kwargs)
+        except sqlite3.Error as error:
+            raise connect.cannot_open(self.path, error) from error
+
+    return asked
+
+
+class UnknownRun(UsageProblem):
+    """No recording goes by that name."""
+
+
+class Reader:
+    """Reads recordings. Every call reads the file as it stands at that moment."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._columns = series.Columns(connection)
+
+    @classmethod
+    def open(cls, path: Path) -> Reader:
+        """Open an existing file. Every failure is a ``StorageProblem``."""
+        return cls(path, connect.for_reading(path))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Runs and their subjects ---------------------------------------------------------------------
+    @_told
+    def runs(self) -> list[Run]:
+        """Return all recordings, oldest first."""
+        return self._rows(Run, "run", "1 ORDER BY id")
+
+    @_told
+    def run(self, run: int) -> Run | None:
+        """Return one recording."""
+        return next(iter(self._rows(Run, "run", "id = ?", run)), None)
+
+    @_told
+    def find(self, ref: str) -> Run:
+        """Return the recording that an id, a label or ``last`` names; of a label the newest."""
+        if ref == "last":
+            found = self._rows(Run, "run", "1 ORDER BY id DESC LIMIT 1")
+        else:
+            # SQLite's integers end at 19 digits.
+            number = int(ref) if ref.isdecimal() and len(ref) < 19 else None
+            found = self._rows(Run, "run", "id = ?", number)
+            found = found or self._rows(Run, "run", "label = ? ORDER BY id DESC LIMIT 1", ref)
+        if not found:
+            what = f"There is no recording '{ref}'."
+            raise UnknownRun(what, "List them: monitor runs")
+        return found[0]
+
+    @_told
+    def gpus(self, run: int) -> list[Gpu]:
+        """Return the GPUs of a run."""
+        return self._rows(Gpu, "gpu", "run = ? ORDER BY id", run)
+
+    @_told
+    def processes(self, run: int) -> list[Process]:
+        """Return the processes of a run."""
+        return self._rows(Process, "process", "run = ? ORDER BY id", run)
+
+    @_told
+    def gpu_processes(self, run: int) -> list[GpuProcess]:
+        """Return which process of a run was on which GPU."""
+        where = "gpu IN (SELECT id FROM gpu WHERE run = ?) ORDER BY id"
+        return self._rows(GpuProcess, "gpu_process", where, run)
+
+    @_told
+    def subjects(self, run: int, scope: Scope) -> list[int]:
+        """Return the subjects that a run has in a scope."""
+        return subjects.of_run(self._connection, run, scope)
+
+    @_told
+    def events(self, run: int, since_ms: int = 0) -> list[Event]:
+        """Return the events of a run in their order."""
+        return self._rows(
+            Event, "event", "run = ? AND ts_ms >= ? ORDER BY ts_ms, id", run, since_ms
+        )
+
+    # Samples -------------------------------------------------------------------------------------
+    @_told
+    def series(
+        self, metric: Metric, subjects: Sequence[int], start_ms: int, end_ms: int, points: int
+    ) -> dict[int, list[Point]]:
+        """Return at most so many buckets of a metric per subject, in ``[start, end)``."""
+        asked = series.Question(metric, subjects, start_ms, end_ms, points)
+        return series.read(self._connection, self._columns, asked)
+
+    @_told
+    def latest(self, run: int) -> dict[Key, Value]:
+        """Return the newest value of every metric that is known now, with its time."""
+        return summary.latest(self._connection, self._columns, run)
+
+    @_told
+    def summary(self, run: int) -> dict[Key, Summary]:
+        """Return every metric that was ever known, over the whole run."""
+        return summary.summary(self._connection, self._columns, run)
+
+    @_told
+    def unknown(self, run: int) -> dict[Key, Unknown]:
+        """Return why each metric without a value has none, and since when."""
+        return summary.unknown(self._connection, run)
+
+    def size(self) -> int:
+        """Return the bytes on disk, the log included."""
+        parts = (self.path, self.path.with_name(self.path.name + "-wal"))
+        return sum(part.stat().st_size for part in parts if part.exists())
+
+    def check(self) -> str | None:
+        """Read every page; returns what is damaged first, ``None`` when nothing is."""
+        try:
+            found: str = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            return str(error)
+        return None if found == "ok" else found
+
+    def _rows(self, cls: type[_Row], table: str, where: str, *arguments: object) -> list[_Row]:
+        # An older file lacks the newest columns, a newer one of the same schema has more.
+        there = schema.present(self._connection, table)
+        names = [f.name for f in fields(cls) if f.name in there]
+        query = f"SELECT {', '.join(names)} FROM {table} WHERE {where}"  # noqa: S608
+        return [
+            cls(**{name: _value(name, cell) for name, cell in zip(names, row, strict=True)})
+            for row in self._connection.execute(query, arguments)
+        ]
+
+
+def _value(name: str, cell: Any) -> Any:
+    if cell is None:
+        return None
+    if name in _JSON:
+        return json.loads(cell)
+    return Scope(cell) if name == "scope" else cell

@@ -1,0 +1,146 @@
+"""Rows other than samples, as the callers see them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.store import identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """What is known when a recording begins; the recorder describes itself."""
+
+    label: str | None = None
+    started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    hz: float | None = None
+    target_pid: int | None = None
+    target_start_ticks: int | None = None
+    # Secrets are masked by the caller.
+    command: str | None = None
+    script: str | None = None
+    framework: str | None = None
+    python: str | None = None
+    user: str | None = None
+    container: str | None = None
+    host: str | None = field(default_factory=identity.host)
+    boot_id: str | None = field(default_factory=identity.boot_id)
+    monotonic_ns: int | None = field(default_factory=time.monotonic_ns)
+    realtime_ns: int | None = field(default_factory=time.time_ns)
+    recorder_pid: int | None = field(default_factory=os.getpid)
+    recorder_start_ticks: int | None = field(default_factory=identity.own_ticks)
+    recorder_namespace: str | None = field(default_factory=identity.namespace)
+    info: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run(NewRun):
+    """A recording as it stands in the file."""
+
+    id: int
+    ended_ms: int | None = None
+    end_reason: str | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU as one run saw it."""
+
+    id: int
+    run: int
+    idx: str | None = None
+    uuid: str | None = None
+    name: str | None = None
+    info: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """A process of the job, or another one that uses its GPUs."""
+
+    id: int
+    run: int
+    pid: int
+    start_ticks: int
+    parent_pid: int | None = None
+    name: str | None = None
+    command: str | None = None
+    first_ms: int | None = None
+    last_ms: int | None = None
+    rank: int | None = None
+    info: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """One process on one GPU: the subject of that scope's samples."""
+
+    id: int
+    gpu: int
+    process: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happened at a moment."""
+
+    id: int
+    run: int
+    ts_ms: int
+    kind: str
+    severity: str
+    text: str
+    scope: Scope | None = None
+    subject: int | None = None
+    data: Mapping[str, Any] | None = None
+
+
+class Key(NamedTuple):
+    """What a single number belongs to."""
+
+    scope: Scope
+    subject: int
+    metric: Metric
+
+
+class Point(NamedTuple):
+    """One bucket of a series; all ``None`` where the metric was not known in it."""
+
+    ts_ms: int
+    mean: float | None
+    least: float | None
+    most: float | None
+
+
+class Value(NamedTuple):
+    """A value and when it was taken."""
+
+    ts_ms: int
+    value: float
+
+
+class Unknown(NamedTuple):
+    """Why a metric has no value, and since when."""
+
+    ts_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One metric of one subject over a whole run.
+
+    ``last`` is ``None`` once the raw rows have gone, and where the run's last minutes had no value.
+    """
+
+    n: int
+    mean: float
+    least: float
+    most: float
+    last: float | None

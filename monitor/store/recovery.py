@@ -1,0 +1,40 @@
+"""Recordings whose recorder was killed: end them where their last tick stands."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from whyidle.monitor.store import identity, rollup, subjects
+
+DIED: Final = "recorder died"
+# Where the recorder cannot be looked at, silence decides; a tick is due each second.
+_SILENT_MS: Final = 600_000
+
+
+def recover(connection: sqlite3.Connection) -> None:
+    """End the runs whose recorder has gone; the caller holds the transaction."""
+    open_runs = connection.execute(
+        "SELECT id, started_ms, host, boot_id, recorder_namespace, recorder_pid,"
+        " recorder_start_ticks FROM run WHERE ended_ms IS NULL"
+    ).fetchall()
+    for run, started_ms, *recorder in open_runs:
+        last = subjects.last_moment(connection, run) or started_ms
+        if _alive(recorder, last):
+            continue
+        rollup.fill_missing(connection, run)
+        connection.execute(
+            "UPDATE run SET ended_ms = ?, end_reason = ? WHERE id = ?", (last, DIED, run)
+        )
+
+
+def _alive(recorder: Sequence[Any], last_ms: int) -> bool:
+    host, boot, namespace, pid, ticks = recorder
+    if host == identity.host() and boot != identity.boot_id():
+        return False
+    if pid is None or boot != identity.boot_id() or namespace != identity.namespace():
+        # On another machine, or in another container: its PID says nothing to us.
+        return last_ms > time.time() * 1000 - _SILENT_MS
+    return bool(ticks) and identity.start_ticks(pid) == ticks

@@ -1,0 +1,163 @@
+"""Room on the disk: a full disk, or our own size limit, turns the file into a ring.
+
+Without a free byte SQLite can neither delete nor fold the log back, since both write first. So a
+small file lies beside the database and is given up at that moment; then the oldest samples make
+room, and the file is not let grow until the disk has room again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from whyidle.monitor.metrics import Scope
+from whyidle.monitor.store.connect import BUSY_MS, PAGE_SIZE, transaction
+from whyidle.monitor.store.retention import delete_before
+from whyidle.monitor.store.schema import END_MS, LEVELS, RAW, Level
+from whyidle.monitor.store.subjects import first, held, last, raw_edge
+
+_BALLAST: Final = 4 << 20
+# Shares of the disk, for disks so small that the usual sizes would fill them.
+_BALLAST_SHARE: Final = 1 / 16
+_LOG_SHARE: Final = 1 / 16
+_LOG_PAGES: Final = 1000
+_FROZEN_LOG_PAGES: Final = 32
+_EVICTED_SHARE: Final = 0.2
+_WANTED_SHARE: Final = 0.1
+_ROUNDS: Final = 8
+_FOLD_WAIT_MS: Final = 200
+# So long after room was last made the screen no longer tells of it.
+_QUIET_MINUTES: Final = 10
+
+
+class Room:
+    """Keeps the file within its size limit and within the disk."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, size_cap: int) -> None:
+        self.evicted = 0
+        self.trouble: str | None = None
+        self._connection = connection
+        self._folder = path.parent
+        self._ballast = path.with_name(path.name + "-ballast")
+        self._size_cap = size_cap
+        self._frozen = False
+        self._quiet_minutes = 0
+        self._pragma("secure_delete = OFF")
+        self._pragma("temp_store = MEMORY")
+        self._thaw()
+
+    def check(self) -> None:
+        """Grow again once the disk has room; called each minute."""
+        self._quiet_minutes += 1
+        if not self._frozen and self._quiet_minutes > _QUIET_MINUTES:
+            self.trouble = None
+        with suppress(sqlite3.Error, OSError):
+            if self._frozen and self._free() >= 4 * self._ballast_size():
+                self.trouble = None
+                self._thaw()
+
+    def fold(self, wait_ms: int = 0) -> None:
+        """Fold the log into the file and give its space back; readers may prevent it."""
+        # While frozen the log keeps its space: what it gave back somebody else would take.
+        mode = "RESTART" if self._frozen else "TRUNCATE"
+        with suppress(sqlite3.Error):
+            self._pragma(f"busy_timeout = {wait_ms}")
+            self._pragma(f"wal_checkpoint({mode})")
+        self._pragma(f"busy_timeout = {BUSY_MS}")
+
+    def make(self) -> bool:
+        """Make room. ``True`` when something could be deleted."""
+        disk = self._pragma("page_count") < self._pragma("max_page_count")
+        before = self.evicted
+        self._quiet_minutes = 0
+        if disk:
+            with suppress(OSError):
+                self._ballast.unlink(missing_ok=True)
+        self.fold(_FOLD_WAIT_MS)
+        if disk:
+            self._freeze()
+        with suppress(sqlite3.Error):
+            self._evict()
+        self.fold(_FOLD_WAIT_MS)
+        if self._frozen:
+            self.trouble = f"The disk under {self._folder} is full: the oldest samples make room."
+        else:
+            size = f"{self._size_cap / (1 << 20):.0f} MB"
+            self.trouble = f"The recordings fill their {size}: the oldest samples make room."
+        return self.evicted > before
+
+    def _evict(self) -> None:
+        for turn in range(_ROUNDS):
+            level = LEVELS[turn % len(LEVELS)]
+            with transaction(self._connection):
+                deleted = self._evict_level(level)
+            self.evicted += deleted
+            if self._pragma("freelist_count") >= _WANTED_SHARE * self._pragma("page_count"):
+                return
+
+    def _evict_level(self, level: Level) -> int:
+        edges = [e for scope in Scope for e in _edges(self._connection, scope, level)]
+        if not edges:
+            return 0
+        oldest, newest = min(edges), max(edges)
+        before = oldest + int((newest - oldest) * _EVICTED_SHARE) + level.width_ms
+        # The newest rows stay, however little room there is.
+        if before > newest:
+            return 0
+        return sum(delete_before(self._connection, scope, level, before, END_MS) for scope in Scope)
+
+    def _freeze(self) -> None:
+        self._frozen = True
+        self._pragma(f"max_page_count = {self._pragma('page_count')}")
+        self._pragma(f"wal_autocheckpoint = {_FROZEN_LOG_PAGES}")
+
+    def _thaw(self) -> None:
+        self._frozen = False
+        page_size = self._pragma("page_size")
+        self._pragma(f"max_page_count = {max(self._size_cap // page_size, 1)}")
+        self._make_ballast()
+        pages = int(self._disk() * _LOG_SHARE) // page_size
+        self._pragma(f"wal_autocheckpoint = {min(_LOG_PAGES, max(pages, 16))}")
+
+    def _make_ballast(self) -> None:
+        try:
+            descriptor = os.open(
+                self._ballast, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600
+            )
+        except OSError:
+            return
+        try:
+            os.posix_fallocate(descriptor, 0, self._ballast_size())
+        except OSError:
+            self._ballast.unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
+
+    def _ballast_size(self) -> int:
+        size = min(_BALLAST, int(self._disk() * _BALLAST_SHARE), self._size_cap // 16)
+        return max(size, PAGE_SIZE)
+
+    def _disk(self) -> int:
+        found = os.statvfs(self._folder)
+        return found.f_blocks * found.f_frsize
+
+    def _free(self) -> int:
+        found = os.statvfs(self._folder)
+        return found.f_bavail * found.f_frsize
+
+    def _pragma(self, text: str) -> int:
+        row = self._connection.execute(f"PRAGMA {text}").fetchone()
+        return int(row[0]) if row else 0
+
+
+def _edges(connection: sqlite3.Connection, scope: Scope, level: Level) -> list[int]:
+    """Return the first and last moments of a table."""
+    if level is RAW:
+        found = [raw_edge(connection, scope, order) for order in ("ASC", "DESC")]
+    else:
+        some = list(held(connection, scope, level))
+        found = [edge(connection, scope, level, s) for edge in (first, last) for s in some]
+    return [moment for moment in found if moment is not None]

@@ -1,0 +1,204 @@
+"""A chart's query: the coarsest level that is still fine enough, and finer ones for its tail."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.store.records import Point
+from whyidle.monitor.store.schema import LEVELS, R10, RAW, Level, cells, present
+from whyidle.monitor.store.subjects import among, end_of, first, last
+
+# Widths of raw buckets: each divides the next level, so that charts line up.
+_RAW_WIDTHS: Final = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, R10.width_ms)
+
+
+class Columns:
+    """Which columns the file has; an older one lacks the newest metrics."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._present: dict[str, frozenset[str]] = {}
+
+    def has(self, metric: Metric, level: Level) -> bool:
+        """Tell whether a table holds the metric."""
+        table = level.table(metric.scope)
+        if table not in self._present:
+            self._present[table] = present(self._connection, table)
+        name = metric.column if level is RAW else cells(metric).total
+        return name in self._present[table]
+
+    def parts(self, metric: Metric, level: Level) -> str:
+        """Return the SQL for n, sum, least and most of the metric in one row."""
+        if not self.has(metric, level):
+            return "0, NULL, NULL, NULL"
+        if level is RAW:
+            name = metric.column
+            return f"{name} IS NOT NULL, {name}, {name}, {name}"
+        cell = cells(metric)
+        return f"coalesce({cell.n}, ticks), {cell.total}, {cell.least}, {cell.most}"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a chart asks: one metric of some subjects in ``[start, end)``."""
+
+    metric: Metric
+    subjects: Sequence[int]
+    start_ms: int
+    end_ms: int
+    points: int
+
+    def buckets(self, width: int) -> int:
+        """Return how many buckets of a width the span touches; they are aligned."""
+        return (self.end_ms - 1) // width - self.start_ms // width + 1
+
+
+def read(
+    connection: sqlite3.Connection, columns: Columns, asked: Question
+) -> dict[int, list[Point]]:
+    """Return the series of each subject."""
+    if asked.end_ms <= asked.start_ms or not asked.subjects:
+        return {subject: [] for subject in asked.subjects}
+    level, width = _resolution(connection, asked)
+    if level is RAW:
+        return _raw(connection, columns, asked, width)
+    return {
+        subject: _buckets(connection, columns, asked, subject, level, width)
+        for subject in asked.subjects
+    }
+
+
+def pieces(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    level: Level,
+    subject: int,
+    span: tuple[int, int],
+) -> list[tuple[Level, int, int]]:
+    """Split a span: closed buckets from the level, what follows from the finer ones."""
+    start, end = span[0], min(span[1], end_of(connection, scope, subject))
+    found = []
+    for piece in reversed(LEVELS[: LEVELS.index(level) + 1]):
+        done = end
+        if piece is not RAW:
+            bucket = last(connection, scope, piece, subject)
+            done = start if bucket is None else min(end, bucket + piece.width_ms)
+        if done > start:
+            found.append((piece, start, done))
+            start = done
+    return found
+
+
+def _resolution(connection: sqlite3.Connection, asked: Question) -> tuple[Level, int]:
+    """Return the level to read and the width of a bucket."""
+    span = asked.end_ms - asked.start_ms
+    level, width = RAW, 1
+    # An aligned span of so many buckets may touch one more than that: then one fewer fits.
+    for points in (asked.points, asked.points - 1):
+        wanted = -(-span // max(points, 1))
+        level = _level(connection, asked, wanted)
+        if level is RAW:
+            width = next(w for w in _RAW_WIDTHS if w >= wanted)
+        else:
+            width = max(1, -(-wanted // level.width_ms)) * level.width_ms
+        if asked.buckets(width) <= asked.points:
+            break
+    return level, width
+
+
+def _level(connection: sqlite3.Connection, asked: Question, wanted: int) -> Level:
+    place = max(i for i, level in enumerate(LEVELS) if level.width_ms <= max(wanted, 1))
+    # The finest rows go first: where they have gone, the next level answers.
+    while place + 1 < len(LEVELS) and not all(
+        _reaches(connection, asked.metric.scope, place, subject, asked.start_ms)
+        for subject in asked.subjects
+    ):
+        place += 1
+    return LEVELS[place]
+
+
+def _reaches(
+    connection: sqlite3.Connection, scope: Scope, place: int, subject: int, start_ms: int
+) -> bool:
+    """Tell whether no coarser level knows of an earlier part of the span."""
+    here = first(connection, scope, LEVELS[place], subject)
+    if here is not None and here <= start_ms:
+        return True
+    for coarser in LEVELS[place + 1 :]:
+        there = first(connection, scope, coarser, subject)
+        # A bucket begins before its first row: only a whole bucket more tells of older rows.
+        if there is not None and (here is None or there + coarser.width_ms <= here):
+            return False
+    return True
+
+
+def _raw(
+    connection: sqlite3.Connection, columns: Columns, asked: Question, width: int
+) -> dict[int, list[Point]]:
+    """Return raw rows as they are, or in buckets when they are too many.
+
+    They lie by time: one pass serves all subjects.
+    """
+    found: dict[int, list[Point]] = {subject: [] for subject in asked.subjects}
+    if not columns.has(asked.metric, RAW):
+        return found
+    name, table = asked.metric.column, RAW.table(asked.metric.scope)
+    where = f"{RAW.span} AND {among(found)}"
+    span = {"start": asked.start_ms, "end": asked.end_ms}
+    if _fits(connection, f"{table} WHERE {where}", span, asked):
+        query = f"SELECT subject, ts_ms, {name}, {name}, {name} FROM {table} WHERE {where}"  # noqa: S608
+        query += " ORDER BY at"
+    else:
+        span["start"] = asked.start_ms // width * width
+        query = (
+            f"SELECT subject, ts_ms / {width} * {width} AS bucket, avg({name}), min({name}),"  # noqa: S608
+            f" max({name}) FROM {table} WHERE {where} GROUP BY subject, bucket"
+        )
+    for subject, *point in connection.execute(query, span):
+        found[subject].append(Point(*point))
+    return found
+
+
+def _fits(
+    connection: sqlite3.Connection, rows: str, span: Mapping[str, int], asked: Question
+) -> bool:
+    """Tell whether no subject has more rows than points are wanted."""
+    # Counting ends early in the usual case, where there are many too many.
+    most = asked.points * len(asked.subjects)
+    query = f"SELECT count(*) FROM (SELECT 1 FROM {rows} LIMIT {most + 1})"  # noqa: S608
+    if connection.execute(query, span).fetchone()[0] > most:
+        return False
+    query = f"SELECT max(n) FROM (SELECT count(*) AS n FROM {rows} GROUP BY subject)"  # noqa: S608
+    return (connection.execute(query, span).fetchone()[0] or 0) <= asked.points
+
+
+def _buckets(  # noqa: PLR0913, PLR0917  all of it decides the one query
+    connection: sqlite3.Connection,
+    columns: Columns,
+    asked: Question,
+    subject: int,
+    level: Level,
+    width: int,
+) -> list[Point]:
+    metric, scope = asked.metric, asked.metric.scope
+    span = (asked.start_ms // width * width, asked.end_ms)
+    queries, arguments = [], {"subject": subject, "width": width}
+    for i, (piece, start, end) in enumerate(pieces(connection, scope, level, subject, span)):
+        where = piece.span.replace(":start", f":start{i}").replace(":end", f":end{i}")
+        arguments |= {f"start{i}": start, f"end{i}": end}
+        queries.append(
+            f"SELECT ts_ms / :width * :width, {columns.parts(metric, piece)}"  # noqa: S608
+            f" FROM {piece.table(scope)} WHERE {where} AND subject = :subject"
+        )
+    if not queries:
+        return []
+    query = (
+        f"WITH part(bucket, n, total, least, most) AS ({' UNION ALL '.join(queries)})"  # noqa: S608
+        " SELECT bucket, sum(total) / sum(n), min(least), max(most) FROM part"
+        " GROUP BY bucket ORDER BY bucket"
+    )
+    return [Point(*row) for row in connection.execute(query, arguments)]

@@ -1,0 +1,108 @@
+"""Which subjects a run has, which ones a table holds, and from when to when."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from whyidle.monitor.metrics import Scope
+from whyidle.monitor.store.schema import END_MS, R10, RAW, Level
+
+_OF_RUN: Final = {
+    Scope.GPU: "SELECT id FROM gpu WHERE run = ?",
+    Scope.GPU_PROCESS: "SELECT id FROM gpu_process WHERE gpu IN (SELECT id FROM gpu WHERE run = ?)",
+    Scope.PROCESS: "SELECT id FROM process WHERE run = ?",
+    Scope.JOB: "SELECT id FROM run WHERE id = ?",
+    Scope.HOST: "SELECT id FROM run WHERE id = ?",
+    Scope.MONITOR: "SELECT id FROM run WHERE id = ?",
+}
+_RUN_OF: Final = {
+    Scope.GPU: "SELECT run FROM gpu WHERE id = ?",
+    Scope.GPU_PROCESS: "SELECT run FROM gpu WHERE id = (SELECT gpu FROM gpu_process WHERE id = ?)",
+    Scope.PROCESS: "SELECT run FROM process WHERE id = ?",
+    Scope.JOB: "SELECT ?",
+    Scope.HOST: "SELECT ?",
+    Scope.MONITOR: "SELECT ?",
+}
+
+
+def of_run(connection: sqlite3.Connection, run: int, scope: Scope) -> list[int]:
+    """Return the subjects of a run, oldest first."""
+    return [row[0] for row in connection.execute(_OF_RUN[scope] + " ORDER BY id", (run,))]
+
+
+def end_of(connection: sqlite3.Connection, scope: Scope, subject: int) -> int:
+    """Return the moment after which a subject can have no rows."""
+    query = f"SELECT ended_ms FROM run WHERE id = ({_RUN_OF[scope]})"  # noqa: S608
+    row = connection.execute(query, (subject,)).fetchone()
+    return END_MS if row is None or row[0] is None else row[0] + 1
+
+
+def held(connection: sqlite3.Connection, scope: Scope, level: Level) -> Iterator[int]:
+    """Yield the subjects of a roll-up by jumping from one to the next, not by reading it."""
+    query = f"SELECT min(subject) FROM {level.table(scope)} WHERE subject > ?"  # noqa: S608
+    subject = -1
+    while (found := connection.execute(query, (subject,)).fetchone()[0]) is not None:
+        subject = found
+        yield subject
+
+
+def first(connection: sqlite3.Connection, scope: Scope, level: Level, subject: int) -> int | None:
+    """Return from when on a table can answer for a subject.
+
+    Raw rows go by age alone, so this is the same for all: whoever has none there, had none then.
+    """
+    if level is RAW:
+        return raw_edge(connection, scope, "ASC")
+    return _edge(connection, scope, level, subject, "min")
+
+
+def last(connection: sqlite3.Connection, scope: Scope, level: Level, subject: int) -> int | None:
+    """Return the last bucket of a subject in a roll-up."""
+    return _edge(connection, scope, level, subject, "max")
+
+
+def raw_edge(connection: sqlite3.Connection, scope: Scope, order: str) -> int | None:
+    """Return the first (``ASC``) or last (``DESC``) moment of all raw rows of a scope."""
+    query = f"SELECT ts_ms FROM {RAW.table(scope)} ORDER BY at {order} LIMIT 1"  # noqa: S608
+    row = connection.execute(query).fetchone()
+    return None if row is None else row[0]
+
+
+def last_bucket(connection: sqlite3.Connection, run: int, level: Level) -> int | None:
+    """Return the last bucket that a roll-up has of a run: all its subjects share it."""
+    found = [
+        last(connection, scope, level, subject)
+        for scope in Scope
+        for subject in of_run(connection, run, scope)
+    ]
+    return max((moment for moment in found if moment is not None), default=None)
+
+
+def last_moment(connection: sqlite3.Connection, run: int) -> int | None:
+    """Return when a run was last written to."""
+    # What is older than the last bucket cannot be the last moment.
+    start = last_bucket(connection, run, R10) or 0
+    found: list[int] = [start]
+    for scope in Scope:
+        query = (
+            f"SELECT max(ts_ms) FROM {RAW.table(scope)}"  # noqa: S608
+            f" WHERE {RAW.span} AND {among(of_run(connection, run, scope))}"
+        )
+        moment = connection.execute(query, {"start": start, "end": END_MS}).fetchone()[0]
+        found.append(moment or 0)
+    return max(found) or None
+
+
+def among(subjects: Iterable[int]) -> str:
+    """Return the SQL that picks the rows of some subjects."""
+    return f"subject IN ({', '.join(str(int(subject)) for subject in subjects)})"
+
+
+def _edge(
+    connection: sqlite3.Connection, scope: Scope, level: Level, subject: int, end: str
+) -> int | None:
+    query = f"SELECT {end}(ts_ms) FROM {level.table(scope)} WHERE subject = ?"  # noqa: S608
+    found: int | None = connection.execute(query, (subject,)).fetchone()[0]
+    return found

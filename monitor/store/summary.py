@@ -1,0 +1,138 @@
+"""A run in one number per metric: as it is now, and over the whole run."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from typing import Final
+
+from whyidle.monitor.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.store.records import Key, Summary, Unknown, Value
+from whyidle.monitor.store.rows import BY_COLUMN
+from whyidle.monitor.store.schema import END_MS, R3600, RAW
+from whyidle.monitor.store.series import Columns, pieces
+from whyidle.monitor.store.subjects import among, of_run
+
+# Some metrics are read only every so many ticks: their newest value is a few rows back. What is
+# older than this, such as a process that has ended, has no value now.
+_BACK_MS: Final = 600_000
+_CLOCK_MS: Final = 600_000
+
+
+def latest(connection: sqlite3.Connection, columns: Columns, run: int) -> dict[Key, Value]:
+    """Return the newest value of every metric that is known now."""
+    without = unknown(connection, run)
+    found: dict[Key, Value] = {}
+    for scope in Scope:
+        wanted = {
+            subject: [m for m in metrics_of(scope) if Key(scope, subject, m) not in without]
+            for subject in of_run(connection, run, scope)
+        }
+        found |= _newest(connection, columns, run, scope, wanted)
+    return found
+
+
+def summary(connection: sqlite3.Connection, columns: Columns, run: int) -> dict[Key, Summary]:
+    """Return every metric that was ever known, over the whole run."""
+    found: dict[Key, Summary] = {}
+    for scope in Scope:
+        metrics = metrics_of(scope)
+        known = {
+            subject: {
+                metric: totals
+                for metric, totals in zip(
+                    metrics, _totals(connection, columns, scope, subject), strict=True
+                )
+                if totals[0]
+            }
+            for subject in of_run(connection, run, scope)
+        }
+        wanted = {subject: list(some) for subject, some in known.items()}
+        newest = _newest(connection, columns, run, scope, wanted)
+        for subject, some in known.items():
+            for metric, (n, total, least, most) in some.items():
+                key = Key(scope, subject, metric)
+                last = newest[key].value if key in newest else None
+                found[key] = Summary(int(n), total / n, least, most, last)
+    return found
+
+
+def unknown(connection: sqlite3.Connection, run: int) -> dict[Key, Unknown]:
+    """Return why each metric without a value has none, and since when."""
+    # With max() SQLite takes the other columns from the row that has it.
+    query = (
+        "SELECT scope, subject, metric, max(ts_ms), reason FROM unknown WHERE run = ?"
+        " GROUP BY scope, subject, metric"
+    )
+    found: dict[Key, Unknown] = {}
+    for scope, subject, column, ts_ms, reason in connection.execute(query, (run,)):
+        # A newer program may have recorded metrics that we do not know.
+        metric = BY_COLUMN.get((scope, column))
+        if reason is not None and metric is not None:
+            found[Key(metric.scope, subject, metric)] = Unknown(ts_ms, reason)
+    return found
+
+
+def _newest(
+    connection: sqlite3.Connection,
+    columns: Columns,
+    run: int,
+    scope: Scope,
+    wanted: Mapping[int, list[Metric]],
+) -> dict[Key, Value]:
+    """Return the newest values of some metrics per subject, going back from the run's end."""
+    metrics = [m for m in metrics_of(scope) if columns.has(m, RAW)]
+    open_keys = {Key(scope, s, m) for s, some in wanted.items() for m in some if m in metrics}
+    found: dict[Key, Value] = {}
+    if not open_keys:
+        return found
+    names = ", ".join(m.column for m in metrics)
+    rows = connection.execute(
+        f"SELECT subject, ts_ms, {names} FROM {RAW.table(scope)}"  # noqa: S608
+        f" WHERE {RAW.span} AND {among(wanted)} ORDER BY at DESC",
+        _span(connection, run),
+    )
+    newest = None
+    for subject, ts_ms, *cells in rows:
+        newest = ts_ms if newest is None else newest
+        if ts_ms < newest - _BACK_MS:
+            break
+        for metric, cell in zip(metrics, cells, strict=True):
+            if cell is not None and (key := Key(scope, subject, metric)) in open_keys:
+                open_keys.remove(key)
+                found[key] = Value(ts_ms, cell)
+        if not open_keys:
+            break
+    rows.close()
+    return found
+
+
+def _span(connection: sqlite3.Connection, run: int) -> dict[str, int]:
+    """Return when a run can have rows, so that those of later runs are not searched."""
+    query = "SELECT started_ms, ended_ms FROM run WHERE id = ?"
+    started, ended = connection.execute(query, (run,)).fetchone() or (0, None)
+    # A tick may bear a time a little before its run, where the clock was set meanwhile.
+    return {"start": max(0, started - _CLOCK_MS), "end": END_MS if ended is None else ended + 1}
+
+
+def _totals(
+    connection: sqlite3.Connection, columns: Columns, scope: Scope, subject: int
+) -> list[tuple[float, float, float, float]]:
+    metrics = metrics_of(scope)
+    names = [f"{part}{i}" for i in range(len(metrics)) for part in "ntab"]
+    queries, arguments = [], {"subject": subject}
+    found = pieces(connection, scope, R3600, subject, (0, END_MS))
+    for i, (level, start, end) in enumerate(found):
+        parts = ", ".join(columns.parts(metric, level) for metric in metrics)
+        where = level.span.replace(":start", f":start{i}").replace(":end", f":end{i}")
+        arguments |= {f"start{i}": start, f"end{i}": end}
+        queries.append(
+            f"SELECT {parts} FROM {level.table(scope)} WHERE {where} AND subject = :subject"  # noqa: S608
+        )
+    totals = ", ".join(f"sum(n{i}), sum(t{i}), min(a{i}), max(b{i})" for i in range(len(metrics)))
+    row = connection.execute(
+        f"WITH part({', '.join(names)}) AS ({' UNION ALL '.join(queries)})"  # noqa: S608
+        f" SELECT {totals} FROM part",
+        arguments,
+    ).fetchone()
+    return [tuple(row[i : i + 4]) for i in range(0, len(row), 4)]

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+from tests.conftest import Monitor, lines
+from whyidle.monitor.errors import Exit
+
+Job = subprocess.Popen[str]
+
+
+def test_a_recording_in_the_background_goes_on_until_it_is_stopped(
+    monitor: Monitor, job: Job, tape: Callable[..., dict[str, str]]
+) -> None:
+    env = tape("one_gpu", trainer=job.pid)
+    begun = lines(
+        monitor("attach", job.pid, "--background", "--json", "--hz", "10", env=env).stdout
+    )[0]
+    listed = lines(monitor("runs", "--json").stdout)[0]["runs"]
+    assert [r["state"] for r in listed] == ["recording"]
+    stopped = lines(monitor("stop", "--json").stdout)[0]
+    assert stopped["run"] == begun["run"]
+    assert stopped["end"] == "stopped"
+    assert stopped["ticks"] >= 1
+    assert stopped["gpus"][0]["job"] is True
+    assert job.poll() is None
+
+
+def test_what_the_recorder_cannot_is_told_to_who_started_it(
+    monitor: Monitor, job: Job, tape: Callable[..., dict[str, str]]
+) -> None:
+    env = tape("no_driver")
+    done = monitor("attach", job.pid, "--background", "--require-gpu", env=env)
+    assert done.returncode == Exit.NO_GPU
+    assert "not loaded" in done.stderr
+
+
+def test_several_recordings_must_be_named(monitor: Monitor, job: Job) -> None:
+    for _ in range(2):
+        assert monitor("attach", job.pid, "--background").returncode == 0
+    refused = monitor("stop")
+    assert refused.returncode == Exit.USAGE
+    assert "2 recordings run" in refused.stderr
+    assert monitor("stop", "1").returncode == 0
+    again = monitor("stop", "1")
+    assert again.returncode == Exit.GONE
+    assert "has ended" in again.stderr
+    assert monitor("stop", "--all").returncode == 0
+
+
+def test_nothing_to_stop(monitor: Monitor, job: Job) -> None:
+    monitor("attach", job.pid, "--for", "0.2")
+    done = monitor("stop")
+    assert done.returncode == Exit.GONE
+    assert "No recording runs" in done.stderr

@@ -1,0 +1,129 @@
+"""ps, runs, doctor and prune."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import JOB, Monitor, lines, start_job
+from whyidle.monitor.errors import Exit
+
+Tape = Callable[..., dict[str, str]]
+Job = subprocess.Popen[str]
+
+
+def one(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    (found,) = lines(done.stdout)
+    return found
+
+
+def test_ps_lists_what_is_on_a_gpu(monitor: Monitor, job: Job, tape: Tape) -> None:
+    env = tape("one_gpu", trainer=job.pid)
+    rows = one(monitor("ps", "--json", env=env))["ps"]
+    row = next(r for r in rows if r["pid"] == job.pid)
+    assert row["gpus"][0]["memory_used_bytes"] == 60561555456
+    assert row["attach"] == "outside"
+    assert str(job.pid) in monitor("ps", env=env).stdout
+
+
+def test_ps_lists_a_job_with_a_framework_also_without_a_gpu(
+    monitor: Monitor, tmp_path: Path
+) -> None:
+    library = tmp_path / "torch" / "lib" / "libtorch_cpu.so"
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"x" * 4096)
+    mapped = f"import mmap; f = open({str(library)!r}, 'r+b'); kept = mmap.mmap(f.fileno(), 0)\n"
+    with start_job(mapped + JOB) as job:
+        told = one(monitor("ps", "--json"))
+        job.kill()
+    row = next(r for r in told["ps"] if r["pid"] == job.pid)
+    assert row["framework"] == "torch"
+    assert row["gpus"] == []
+    assert row["python"].startswith("3.")
+
+
+def test_ps_says_who_else_is_on_a_gpu_when_it_cannot_tell(monitor: Monitor, tape: Tape) -> None:
+    told = one(monitor("ps", "--json", env=tape("one_gpu", trainer=4000000)))
+    assert told["unmatched"] == [{"gpu": "0", "pid": 4000000}]
+
+
+def test_runs_of_an_empty_store(monitor: Monitor) -> None:
+    assert one(monitor("runs", "--json"))["runs"] == []
+    assert "Nothing is recorded yet" in monitor("runs").stdout
+    missing = monitor("runs", "last")
+    assert missing.returncode == Exit.STORAGE
+    assert "monitor attach" in missing.stderr
+
+
+def test_an_unknown_run_is_a_sentence(monitor: Monitor, job: Job) -> None:
+    monitor("attach", job.pid, "--for", "0.2")
+    done = monitor("runs", "nonsense")
+    assert done.returncode == Exit.USAGE
+    assert "nonsense" in done.stderr
+    assert "monitor runs" in done.stderr
+
+
+def test_doctor_of_a_healthy_machine(monitor: Monitor, job: Job, tape: Tape) -> None:
+    done = monitor("doctor", job.pid, "--json", env=tape("one_gpu", trainer=job.pid))
+    checks = {c["name"]: c for c in one(done)["doctors"]}
+    assert done.returncode == 0
+    assert checks["gpu driver"]["detail"].startswith("version 580.82.07")
+    assert checks["gpu 0"]["state"] == "ok"
+    assert checks["store"]["state"] == "ok"
+    assert checks["job gpus"]["state"] == "ok"
+    assert checks["job framework"]["state"] == "warn"
+
+
+def test_doctor_says_why_and_what_to_type(monitor: Monitor, tape: Tape) -> None:
+    done = monitor("doctor", env=tape("mismatch"))
+    assert "fail  gpu driver" in done.stdout
+    assert "-> " in done.stdout
+    assert done.returncode == 0
+    required = monitor("doctor", "--require-gpu", env=tape("mismatch"))
+    assert required.returncode == Exit.NO_GPU
+
+
+def test_doctor_shows_what_each_gpu_cannot_tell(monitor: Monitor, tape: Tape) -> None:
+    told = monitor("doctor", env=tape("ampere", trainer=os.getpid())).stdout
+    assert "sm activity" in told
+    assert "not supported here" in told
+
+
+def test_prune(monitor: Monitor, job: Job) -> None:
+    for _ in range(3):
+        monitor("attach", job.pid, "--for", "0.2")
+    assert one(monitor("prune", "--keep", "1", "--dry-run", "--json"))["deleted"] == [1, 2]
+    assert len(one(monitor("runs", "--json"))["runs"]) == 3
+    assert one(monitor("prune", "2", "--json"))["deleted"] == [2]
+    assert one(monitor("prune", "--older-than", "1d", "--json"))["deleted"] == []
+    assert one(monitor("prune", "--max-size", "1KB", "--json"))["deleted"] == [1, 3]
+    assert one(monitor("runs", "--json"))["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Say what to delete"),
+        (["--older-than", "soon"], "is no age"),
+        (["--max-size", "big"], "is no size"),
+    ],
+)
+def test_prune_with_nonsense(monitor: Monitor, job: Job, arguments: list[str], said: str) -> None:
+    monitor("attach", job.pid, "--for", "0.2")
+    done = monitor("prune", *arguments)
+    assert done.returncode == Exit.USAGE
+    assert said in done.stderr
+
+
+def test_a_recording_that_runs_is_not_pruned(monitor: Monitor, job: Job) -> None:
+    monitor("attach", job.pid, "--background")
+    refused = monitor("prune", "1")
+    assert refused.returncode == Exit.USAGE
+    assert "still records" in refused.stderr
+    assert one(monitor("prune", "--keep", "0", "--json"))["deleted"] == []
+    monitor("stop", "--all")

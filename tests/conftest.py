@@ -1,0 +1,120 @@
+"""What many tests need: the command in a subprocess, a state folder, a job, a fake NVML."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import fake_nvml
+
+ROOT = Path(__file__).parent.parent
+TAPES = ROOT / "tests" / "data" / "tapes"
+
+# A job says when it is ready, then works until its input ends: no test waits for a clock.
+JOB = """
+import sys, threading
+print("ready", flush=True)
+threading.Thread(target=lambda: (sys.stdin.read(), __import__("os")._exit(0)), daemon=True).start()
+while True:
+    sum(range(20000))
+    threading.Event().wait(0.01)
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder of this test's own."""
+    folder = tmp_path / "state"
+    monkeypatch.setenv("WHYIDLE_STATE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+Monitor = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def command(*arguments: object) -> list[str]:
+    """Return the command line of the monitor."""
+    return [sys.executable, "-m", "whyidle.monitor", *map(str, arguments)]
+
+
+@pytest.fixture
+def monitor(state: Path) -> Monitor:
+    """Run a command of the monitor and return what it said."""
+
+    def call(
+        *arguments: object, env: dict[str, str] | None = None, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command(*arguments),
+            env={**os.environ, "WHYIDLE_STATE_DIR": str(state), **(env or {})},
+            text=True,
+            timeout=60,
+            check=False,
+            stdin=options.pop("stdin", subprocess.DEVNULL),
+            capture_output=True,
+            **options,
+        )
+
+    return call
+
+
+@pytest.fixture
+def job() -> Iterator[subprocess.Popen[str]]:
+    """A Python process that works until the test ends."""
+    with start_job() as process:
+        yield process
+        process.kill()
+
+
+def start_job(source: str = JOB, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Start a Python job and wait until it says that it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", source, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    """Return JSON lines, each of which must have the schema number."""
+    objects = [json.loads(line) for line in text.splitlines()]
+    assert all(o["schema"] == 1 for o in objects)
+    return objects
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The fake libnvidia-ml.so.1, compiled once."""
+    try:
+        return fake_nvml.build(tmp_path_factory.mktemp("nvml"))
+    except RuntimeError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def tape(library: Path) -> Callable[..., dict[str, str]]:
+    """Return the environment in which NVML plays a tape: a file of data/tapes, or a path."""
+
+    def play(name: str | Path, **pids: int) -> dict[str, str]:
+        path = name if isinstance(name, Path) else TAPES / f"{name}.tape"
+        return fake_nvml.environment(library, path, **pids)
+
+    return play

@@ -1,0 +1,192 @@
+"""The probe against the fake library: the real binding, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fake_nvml import count_calls
+from whyidle.monitor.metrics import Scope, metrics_of
+
+PLAY = Path(__file__).parent / "play.py"
+Tape = Callable[..., dict[str, str]]
+GPM = ("sm_activity_ratio", "sm_occupancy_ratio", "tensor_activity_ratio", "dram_activity_ratio")
+
+
+def play(env: dict[str, str], reads: int = 3, between: float = 0.25, limit: float = 2.0) -> Any:
+    done = subprocess.run(
+        [sys.executable, str(PLAY), str(reads), str(between), str(limit)],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return json.loads(done.stdout)
+
+
+def gpu(told: Any, tick: int = -1, index: str = "0") -> Any:
+    return told["ticks"][tick]["gpus"][index]
+
+
+def events(told: Any) -> list[tuple[str, str]]:
+    return [(kind, index) for t in told["ticks"] for kind, index, _ in t["events"]]
+
+
+def test_a_hopper_tells_everything(tape: Tape) -> None:
+    values = gpu(play(tape("one_gpu", TRAINER=os.getpid())))["values"]
+    assert values["utilisation_ratio"] == 0.97
+    assert values["memory_total_bytes"] == 150754820096
+    assert values["memory_used_bytes"] == 61203283968
+    assert values["power_watts"] == pytest.approx(612, rel=0.05)
+    assert values["energy_joules"] == pytest.approx(612 * 0.5, rel=0.3)
+    # The tape's ramp: 4.8 GB in 4 s into the GPU, 180 MB/s out of it.
+    assert values["pcie_rx_bytes_per_second"] == pytest.approx(1.2e9, rel=0.2)
+    assert values["pcie_tx_bytes_per_second"] == pytest.approx(1.8e8, rel=0.2)
+    assert values["nvlink_rx_bytes_per_second"] == pytest.approx(40000 * 1024, rel=0.2)
+    assert values["throttled_power_ratio"] == pytest.approx(0.25, rel=0.2)
+    assert values["sm_clock_megahertz"] == 1890
+    assert all(0 < values[name] <= 1 for name in GPM)
+
+
+def test_every_gpu_metric_has_a_value_or_a_reason(tape: Tape) -> None:
+    for name in ("one_gpu", "ampere", "sentinels", "no_permission", "mig"):
+        told = gpu(play(tape(name, TRAINER=os.getpid())), tick=0)
+        for metric in metrics_of(Scope.GPU):
+            column = metric.column
+            assert (column in told["values"]) != (column in told["unknown"]), f"{name}: {column}"
+
+
+def test_a_first_sample_says_that_a_rate_needs_a_second(tape: Tape) -> None:
+    first = gpu(play(tape("one_gpu", TRAINER=os.getpid())), tick=0)
+    assert first["unknown"]["pcie_rx_bytes_per_second"] == "needs a second sample"
+    assert first["unknown"]["sm_activity_ratio"] == "needs a second sample"
+    assert first["values"]["energy_joules"] == 0
+
+
+def test_the_20_ms_call_is_never_made(tape: Tape, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    play({**tape("one_gpu", TRAINER=os.getpid()), "WHYIDLE_NVML_CALLS": str(calls)})
+    counted = count_calls(calls)
+    assert counted["nvmlDeviceGetFieldValues"] == 3
+    assert "nvmlDeviceGetPcieThroughput" not in counted
+
+
+def test_gpm_is_left_out_when_ticks_are_too_close(tape: Tape) -> None:
+    told = play(tape("one_gpu", TRAINER=os.getpid()), reads=3, between=0.05)
+    between = gpu(told, tick=1)
+    assert "sm_activity_ratio" not in between["values"]
+    assert "sm_activity_ratio" not in between["unknown"]
+
+
+def test_an_older_gpu_says_what_it_cannot(tape: Tape, tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    told = gpu(play({**tape("ampere", TRAINER=os.getpid()), "WHYIDLE_NVML_CALLS": str(calls)}))
+    assert told["values"]["utilisation_ratio"] == 0.85
+    # No average power in the batch, so the older call answers.
+    assert told["values"]["power_watts"] == 310
+    assert told["unknown"]["sm_activity_ratio"] == "not supported here"
+    assert told["unknown"]["pcie_rx_bytes_per_second"] == "not supported here"
+    assert told["values"]["memory_temperature_celsius"] == 55
+
+
+def test_sentinels_are_blank_and_never_numbers(tape: Tape) -> None:
+    told = play(tape("sentinels", TRAINER=os.getpid()))
+    last = gpu(told)
+    for column in (
+        "memory_bandwidth_ratio",
+        "memory_used_bytes",
+        "power_watts",
+        "power_limit_watts",
+        "temperature_celsius",
+        "memory_temperature_celsius",
+        "sm_clock_megahertz",
+        "energy_joules",
+        "pcie_tx_bytes_per_second",
+        "sm_occupancy_ratio",
+        "dram_activity_ratio",
+        "fp32_activity_ratio",
+        "fp16_activity_ratio",
+    ):
+        assert column not in last["values"], column
+    process = next(iter(last["processes"].values()))
+    assert process["values"] == {}
+    # Both sides of the contradiction are shown, and that it is one.
+    assert last["values"]["utilisation_ratio"] == 1.0
+    assert last["values"]["sm_activity_ratio"] == 0.0
+    assert events(told) == [("contradiction", "0")]
+
+
+def test_what_is_not_permitted_says_so(tape: Tape) -> None:
+    told = gpu(play(tape("no_permission")))
+    assert told["values"]["utilisation_ratio"] == 0.77
+    assert told["unknown"]["sm_activity_ratio"] == "no permission"
+    assert told["unknown"]["energy_joules"] == "no permission"
+    assert told["processes_unknown"] == "no permission"
+
+
+def test_two_processes_share_a_gpu(tape: Tape) -> None:
+    told = play(tape("two_processes", TRAINER=4711, NEIGHBOUR=4712), reads=5, between=0.5)
+    assert set(gpu(told, 0)["processes"]) == {"4711"}
+    both = gpu(told, 4)["processes"]
+    assert both["4711"]["values"] == {"memory_used_bytes": 20000000000, "sm_share_ratio": 0.31}
+    assert both["4712"]["values"] == {"memory_used_bytes": 30000000000, "sm_share_ratio": 0.66}
+
+
+def test_mig_instances_stand_beside_their_gpu(tape: Tape) -> None:
+    told = play(tape("mig", TRAINER=4711))
+    assert list(told["names"]) == ["0", "0:0", "0:1"]
+    whole, first = gpu(told, index="0"), gpu(told, index="0:0")
+    assert whole["unknown"]["utilisation_ratio"] == "not told in MIG mode"
+    assert first["values"]["memory_used_bytes"] == 8500000000
+    assert first["values"]["sm_activity_ratio"] == pytest.approx(0.55)
+    assert list(first["processes"]) == ["4711"]
+    assert first["processes"]["4711"]["unknown"]["sm_share_ratio"] == "not told in MIG mode"
+
+
+def test_a_lost_gpu_does_not_stop_the_others(tape: Tape) -> None:
+    told = play(tape("lost"), reads=6, between=0.5)
+    assert gpu(told, 0, "1")["values"]["utilisation_ratio"] == 0.9
+    gone = gpu(told, 5, "1")
+    assert gone["lost"]
+    assert gone["values"] == {}
+    assert set(gone["unknown"].values()) == {"GPU lost"}
+    assert gpu(told, 5, "0")["values"]["utilisation_ratio"] == 0.9
+    assert events(told).count(("gpu_lost", "1")) == 1
+    assert ("xid", "1") in events(told)
+
+
+def test_a_hung_call_stops_neither_the_loop_nor_the_other_gpu(tape: Tape) -> None:
+    told = play(tape("hang"), reads=12, between=0.5, limit=0.4)
+    hung = [
+        t
+        for t in told["ticks"]
+        if t["gpus"]["1"]["unknown"].get("power_watts") == "NVML does not answer"
+    ]
+    assert len(hung) >= 3
+    assert all(t["gpus"]["0"]["values"]["utilisation_ratio"] == 0.9 for t in told["ticks"])
+    assert gpu(told, 11, "1")["values"]["utilisation_ratio"] == 0.9
+    assert events(told) == [("nvml_hung", "1"), ("nvml_back", "1")]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("mismatch", "different versions"), ("no_driver", "driver is not loaded")]
+)
+def test_a_driver_that_does_not_work_is_one_sentence(tape: Tape, name: str, said: str) -> None:
+    told = play(tape(name))
+    assert said in told["problem"]
+    assert told["next"]
+
+
+def test_no_driver_library_is_one_sentence() -> None:
+    told = play({"LD_LIBRARY_PATH": "/nonexistent"})
+    if "problem" not in told:
+        pytest.skip("this machine has an NVIDIA driver")
+    assert "no NVIDIA driver library" in told["problem"]

@@ -1,0 +1,90 @@
+"""A recorder killed at full speed: what it was told is stored, is stored."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.store.conftest import START_MS
+from whyidle.monitor.metrics import GPU_POWER, Scope
+from whyidle.monitor.store import Key, Reader, Writer
+from whyidle.monitor.store.recovery import DIED
+
+# Writes at full speed and prints each tick after it was acknowledged.
+RECORDER = f"""
+import sys
+from pathlib import Path
+from whyidle.monitor.metrics import Scope, metrics_of
+from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.store import NewRun, Writer
+
+writer = Writer.open(Path(sys.argv[1]))
+run = writer.begin_run(NewRun(started_ms={START_MS}))
+gpus = [writer.add_gpu(run, idx=str(i)) for i in range(8)]
+for i in range(int(sys.argv[2])):
+    values = {{metric: float(i) for metric in metrics_of(Scope.GPU)}}
+    tick = Tick({START_MS} + i * 1000, {{Scope.GPU: {{gpu: Reading(values) for gpu in gpus}}}})
+    assert writer.append(run, tick), writer.trouble
+    print(i, flush=True)
+    writer.maintain({START_MS} / 1000 + i)
+writer.end_run(run, "done")
+writer.close()
+"""
+
+
+def start(path: Path, ticks: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", RECORDER, str(path), str(ticks)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_acknowledged_tick_is_lost(path: Path, seed: int) -> None:
+    recorder = start(path, 1_000_000)
+    assert recorder.stdout is not None
+    with recorder:
+        # The moment differs from run to run, roll-ups and checkpoints included.
+        for _ in range(random.Random(seed).randint(1, 400)):
+            assert recorder.stdout.readline()
+        recorder.send_signal(signal.SIGKILL)
+        told = [int(line) for line in recorder.stdout.read().split() if line.isdecimal()]
+    last = max(told, default=0)
+
+    Writer.open(path).close()
+    with Reader.open(path) as reader:
+        assert reader.check() is None
+        run = reader.find("last")
+        assert run.end_reason == DIED
+        summary = reader.summary(run.id)
+    with sqlite3.connect(path) as connection:
+        column = GPU_POWER.column
+        rows = connection.execute(f"SELECT subject, ts_ms, {column} FROM gpu_sample").fetchall()
+    connection.close()
+    kept = (run.ended_ms or 0) - START_MS
+    # One more than told may be there: killed between the commit and the print.
+    count = kept // 1000 + 1
+    assert count >= last + 1
+    assert sorted(rows) == [
+        (gpu, START_MS + i * 1000, float(i)) for gpu in range(1, 9) for i in range(count)
+    ]
+    for gpu in range(1, 9):
+        found = summary[Key(Scope.GPU, gpu, GPU_POWER)]
+        assert (found.n, found.most) == (count, float(count - 1))
+
+
+def test_recorders_at_full_speed_share_a_file(path: Path) -> None:
+    recorders = [start(path, 500) for _ in range(3)]
+    for recorder in recorders:
+        told, _ = recorder.communicate()
+        assert told.split() == [str(i) for i in range(500)]
+        assert recorder.returncode == 0
+    with Reader.open(path) as reader:
+        assert reader.check() is None
+        for run in reader.runs():
+            assert run.end_reason == "done"
+            assert {found.n for found in reader.summary(run.id).values()} == {500}

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from tests.store.conftest import START_MS, Store
+from whyidle.monitor.metrics import GPU_POWER, Scope
+from whyidle.monitor.store import Key
+from whyidle.monitor.store.schema import DAY_MS, LEVELS, R10, R60, R3600, RAW, Level
+
+HOUR_S = 3600
+
+
+def oldest(store: Store, level: Level) -> int | None:
+    with sqlite3.connect(store.path) as connection:
+        query = f"SELECT min(ts_ms) FROM {level.table(Scope.GPU)}"
+        found: int | None = connection.execute(query).fetchone()[0]
+    connection.close()
+    return found
+
+
+def sparse(store: Store, days: int) -> None:
+    """Record one tick every few minutes: long spans at little cost."""
+    step = days * DAY_MS // 500
+    for _ in range(500):
+        value = {GPU_POWER: store.clock.ms / 1e12}
+        assert store.writer.append(store.run, store.tick(store.clock.ms, value))
+        store.writer.maintain(store.clock())
+        store.clock.ms += step
+
+
+def settle(store: Store) -> None:
+    for _ in range(200):
+        store.clock.ms += 60_000
+        store.writer.maintain(store.clock())
+
+
+@pytest.mark.parametrize(("days", "gone"), [(2, [RAW]), (8, [RAW, R10]), (91, [RAW, R10, R60])])
+def test_each_level_keeps_its_time(store: Store, days: int, gone: list[Level]) -> None:
+    sparse(store, days)
+    settle(store)
+    for level in LEVELS:
+        first = oldest(store, level)
+        if level in gone:
+            assert level.keep_ms is not None
+            assert first is None or first >= store.clock.ms - level.keep_ms
+        else:
+            assert first == START_MS
+
+
+def test_a_series_goes_on_where_raw_rows_have_gone(store: Store) -> None:
+    store.watch(HOUR_S, lambda ms: (ms - START_MS) / 1000)
+    store.clock.ms += 2 * DAY_MS
+    settle(store)
+    store.watch(20, lambda _: 1.0)
+    assert oldest(store, RAW) is not None
+    with store.reader() as reader:
+        found = reader.series(GPU_POWER, [store.gpu], START_MS, START_MS + 600_000, 1000)
+        assert [p.mean for p in found[store.gpu]] == [4.5 + 10 * i for i in range(60)]
+        summary = reader.summary(store.run)[Key(Scope.GPU, store.gpu, GPU_POWER)]
+    assert (summary.n, summary.most, summary.last) == (HOUR_S + 20, HOUR_S - 1, 1.0)
+
+
+def test_a_backlog_goes_a_little_at_a_time(store: Store) -> None:
+    store.watch(2 * HOUR_S, lambda _: 1.0)
+    store.clock.ms += 3 * DAY_MS
+    store.writer.maintain(store.clock())
+    assert oldest(store, RAW) == START_MS + HOUR_S * 1000
+    assert oldest(store, R3600) == START_MS

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Monitor
+from whyidle.monitor import commands
+from whyidle.monitor.errors import Exit
+
+COMMANDS = sorted(m.name for m in pkgutil.iter_modules(commands.__path__) if m.name[0] != "_")
+HEAVY = {"rich", "numpy", "streamlit", "plotly", "pynvml", "psutil", "sqlite3", "msgspec"}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([c, "--help"] for c in COMMANDS)])
+def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
+    source = (
+        "import json, sys\nfrom whyidle.monitor.cli import main\n"
+        "sys.argv = ['monitor'] + sys.argv[1:]\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source, *arguments], capture_output=True, text=True, check=True
+    )
+    assert "Usage: monitor" in done.stdout
+    loaded = {name.split(".")[0] for name in json.loads(done.stderr)}
+    assert not loaded & HEAVY
+
+
+def test_the_commands_are_there(monitor: Monitor) -> None:
+    shown = monitor("--help").stdout
+    assert all(f"\n  {name} " in shown for name in COMMANDS)
+    assert {"attach", "doctor", "prune", "ps", "run", "runs", "stop"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nonsense"], ["attach", "--nonsense"], ["attach", "1", "--hz", "99"]]
+)
+def test_a_wrong_command_line_has_code_2(monitor: Monitor, arguments: list[str]) -> None:
+    done = monitor(*arguments)
+    assert done.returncode == Exit.USAGE
+    assert done.stderr
+    assert done.stdout == ""
+
+
+def test_no_home_is_a_sentence(monitor: Monitor, job: subprocess.Popen[str]) -> None:
+    env = {"WHYIDLE_STATE_DIR": "", "XDG_STATE_HOME": "", "HOME": "/nonexistent"}
+    done = monitor("attach", job.pid, "--for", "0.2", env=env)
+    assert done.returncode == Exit.STORAGE
+    assert "no home folder" in done.stderr
+    assert "WHYIDLE_STATE_DIR" in done.stderr
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Path:
+    """A folder that not even root can write to."""
+    if os.geteuid() != 0:
+        folder = tmp_path / "home"
+        folder.mkdir(mode=0o500)
+        return folder
+    return Path("/proc/self")
+
+
+def test_a_read_only_home_is_a_sentence(
+    monitor: Monitor, job: subprocess.Popen[str], read_only: Path
+) -> None:
+    env = {"WHYIDLE_STATE_DIR": "", "XDG_STATE_HOME": "", "HOME": str(read_only)}
+    done = monitor("attach", job.pid, "--for", "0.2", env=env)
+    assert done.returncode == Exit.STORAGE, done.stderr
+    assert "Traceback" not in done.stderr
+    assert str(read_only) in done.stderr
+
+
+def test_a_defect_is_a_sentence_too(monitor: Monitor, state: Path) -> None:
+    source = (
+        "import sys\nfrom whyidle.monitor import cli\n"
+        "def broken(**_):\n    raise ValueError('oops')\ncli.cli.main = broken\ncli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 70
+    assert "defect" in done.stderr
+    assert "Traceback" not in done.stderr

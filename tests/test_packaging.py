@@ -1,0 +1,109 @@
+"""The layout: what is packaged, who imports whom, and that set-up and pins match pyproject.toml."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+TOPS = ("monitor", "agents", "dashboard", "demo_workloads")
+PYPROJECT_TEXT = (ROOT / "pyproject.toml").read_text()
+PYPROJECT = tomllib.loads(PYPROJECT_TEXT)
+PROJECT = PYPROJECT["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+SOURCES = sorted(
+    path for top in (*TOPS, "tests", "benchmarks") for path in (ROOT / top).rglob("*.py")
+)
+
+
+def absolute_imports(path: Path, feature_version: tuple[int, int] | None = None) -> Iterator[str]:
+    """Give the first name of every import that is not relative."""
+    tree = ast.parse(path.read_text(), str(path), feature_version=feature_version)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield (node.module or "").split(".")[0]
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+def test_every_package_folder_is_listed() -> None:
+    found = {
+        ".".join(("whyidle", *init.parent.relative_to(ROOT).parts))
+        for top in TOPS
+        for init in (ROOT / top).rglob("__init__.py")
+    }
+    assert found == set(PYPROJECT["tool"]["setuptools"]["packages"])
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_folder_is_mapped_for_setuptools_and_for_type_checkers(top: str) -> None:
+    assert PYPROJECT["tool"]["setuptools"]["package-dir"][f"whyidle.{top}"] == top
+    link = ROOT / ".typing" / "whyidle" / top
+    assert link.is_symlink()
+    assert not link.readlink().is_absolute()
+    assert link.resolve() == (ROOT / top).resolve()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "agents").rglob("*.py")), ids=lambda p: p.name)
+def test_agents_need_only_the_standard_library_of_python_3_9(path: Path) -> None:
+    assert set(absolute_imports(path, feature_version=(3, 9))) <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_folders_are_never_imported_by_their_bare_name(path: Path) -> None:
+    assert not set(TOPS) & set(absolute_imports(path))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "demo_workloads").rglob("*.py")), ids=str)
+def test_workloads_import_nothing_of_ours(path: Path) -> None:
+    assert "whyidle" not in set(absolute_imports(path))
+
+
+def test_version_is_stated_once() -> None:
+    version = PROJECT["version"]
+    assert PYPROJECT_TEXT.count(f'"{version}"') == 1
+    assert metadata.version("whyidle") == version
+    assert not [p for p in SOURCES if re.search(r"^__version__\s*=", p.read_text(), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("extra", ["", *EXTRAS])
+def test_constraints_pin_every_direct_requirement(extra: str) -> None:
+    wanted = [Requirement(line) for line in (EXTRAS[extra] if extra else PROJECT["dependencies"])]
+    for need in wanted:
+        if need.name == "whyidle":
+            assert need.extras <= set(EXTRAS)
+        else:
+            assert need.specifier.contains(pins()[canonicalize_name(need.name)]), need
+
+
+def test_constraints_bring_no_cuda() -> None:
+    named = {name for name in pins() if name.startswith(("nvidia-", "cuda", "triton"))}
+    assert named == {"nvidia-ml-py"}
+    assert not [version for version in pins().values() if "+" in version]
+
+
+def test_continuous_integration_runs_make_test() -> None:
+    run = ROOT / ".ci" / "run"
+    assert run.stat().st_mode & 0o111
+    assert re.search(r"\bmake test$", run.read_text(), re.MULTILINE)
+
+
+def test_readme_opens_with_exactly_the_two_commands() -> None:
+    readme = (ROOT / "README.md").read_text()
+    title, sentence, block = readme.split("\n\n")[:3]
+    assert title == "# whyidle"
+    assert len(sentence.splitlines()) == 1
+    assert block == "```\nmake demo\nmake test\n```"

@@ -1,0 +1,123 @@
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import start_job
+from whyidle.monitor.errors import Exit, NotPermitted, TargetGone, UsageProblem
+from whyidle.monitor.process import describe, find_target, frameworks_of, script_of
+from whyidle.monitor.procfs import ProcFs, parse_stat
+
+RECORDED = ProcFs(str(Path(__file__).parent / "data" / "proc" / "first"))
+
+
+@pytest.mark.parametrize(
+    ("line", "script"),
+    [
+        ("python train.py --lr 1", "train.py"),
+        ("/usr/bin/python3.11 -u -W ignore -X dev src/train.py", "src/train.py"),
+        ("python -m pkg.train --x", "-m pkg.train"),
+        ("python -c pass", "python -c"),
+        ("torchrun --nproc-per-node 2 train.py --lr 1", "torchrun train.py"),
+        ("python /usr/bin/torchrun --standalone train.py", "torchrun train.py"),
+        ("python -m torch.distributed.run train.py", "-m torch.distributed.run train.py"),
+        ("uv run train.py", "uv train.py"),
+        ("bash run.sh", "bash"),
+        ("julia train.jl", "julia"),
+        ("python", "python"),
+    ],
+)
+def test_the_script_is_what_a_person_calls_the_job(line: str, script: str) -> None:
+    assert script_of(line.split()) == script
+
+
+def test_a_name_with_parentheses_and_spaces_does_not_confuse_the_stat_line() -> None:
+    raw = b"7 (a ) b (c) S 1 " + b" ".join(str(n).encode() for n in range(5, 60))
+    stat = parse_stat(raw)
+    assert (stat.pid, stat.name, stat.state, stat.parent) == (7, "a ) b (c", "S", 1)
+
+
+def test_a_recorded_process_is_described_and_its_secret_is_not_kept() -> None:
+    who = describe(10294, RECORDED)
+    assert who is not None
+    assert who.command == "python train.py --api-key ***"
+    assert who.script == "train.py"
+    assert who.python == "3.11"
+    assert who.frameworks == {}
+    assert who.visible_gpus == "1"
+
+
+def test_frameworks_and_versions_come_from_the_mapped_libraries(tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    (site / "torch-2.13.0+cpu.dist-info").mkdir(parents=True)
+    files = {
+        f"{site}/torch/lib/libtorch_cpu.so",
+        f"{site}/jaxlib/_jax.so",
+        "/usr/lib/libjulia.so.1.11",
+    }
+    assert frameworks_of(files, "") == {"torch": "2.13.0+cpu", "jax": None, "julia": None}
+    assert frameworks_of({"/usr/lib/libc.so.6", "/x/libtorchvision.so"}, "") == {}
+
+
+def test_a_real_framework_is_seen_in_a_running_job() -> None:
+    pytest.importorskip("torch")
+    with start_job("import torch; print('ready', flush=True); input()") as job:
+        who = describe(job.pid)
+        job.kill()
+    assert who is not None
+    assert who.frameworks is not None
+    assert (who.frameworks["torch"] or "").startswith("2.")
+
+
+@pytest.mark.parametrize("text", ["abc", "-1", "0", "1.5", "", "12x"])
+def test_no_number(text: str) -> None:
+    with pytest.raises(UsageProblem) as problem:
+        find_target(text)
+    assert problem.value.code == Exit.USAGE
+    assert "no process id" in problem.value.what
+
+
+def test_gone() -> None:
+    with start_job() as job:
+        job.kill()
+    with pytest.raises(TargetGone, match="There is no process"):
+        find_target(str(job.pid))
+
+
+def test_a_zombie_says_so() -> None:
+    with start_job("import os; print('ready', flush=True); os._exit(0)") as job:
+        assert job.stdout is not None
+        # Only read to the end, not reaped: from the end of its output on it is a zombie.
+        job.stdout.read()
+        while (stat := ProcFs().stat(job.pid)) is not None and stat.state != "Z":
+            pass
+        with pytest.raises(TargetGone, match="zombie"):
+            find_target(str(job.pid))
+
+
+def test_a_thread_names_its_process() -> None:
+    source = (
+        "import threading; t = threading.Thread(target=input, daemon=True); t.start();"
+        "print('ready', flush=True); t.join()"
+    )
+    with start_job(source) as job:
+        thread = next(t for t in Path(f"/proc/{job.pid}/task").iterdir() if t.name != str(job.pid))
+        with pytest.raises(UsageProblem, match=f"thread of process {job.pid}"):
+            find_target(thread.name)
+        job.kill()
+
+
+def test_a_foreign_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    with start_job() as job:
+        with pytest.raises(NotPermitted, match="belongs to") as problem:
+            find_target(str(job.pid))
+        job.kill()
+    assert problem.value.code == Exit.PERMISSION
+    assert "sudo" in problem.value.next_step
+
+
+def test_a_kernel_thread_is_no_job() -> None:
+    if ProcFs().stat(2) is None:
+        pytest.skip("no kernel threads are visible here")
+    with pytest.raises(UsageProblem, match="kernel"):
+        find_target("2")

@@ -1,0 +1,62 @@
+import pytest
+
+from whyidle.monitor.secrets import mask, mask_text
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (["--token", "abc123", "train.py"], ["--token", "***", "train.py"]),
+        (["--hf-token=abc123"], ["--hf-token=***"]),
+        (["--api_key", "abc"], ["--api_key", "***"]),
+        (["--apiKey=abc"], ["--apiKey=***"]),
+        (["-password", "x y"], ["-password", "***"]),
+        (["WANDB_API_KEY=abc"], ["WANDB_API_KEY=***"]),
+        (["--wandb-key", "abc"], ["--wandb-key", "***"]),
+        (["--secret"], ["--secret"]),
+        (["--password", "--verbose"], ["--password", "--verbose"]),
+        (["s3.secret_access_key=abc"], ["s3.secret_access_key=***"]),
+    ],
+)
+def test_a_named_secret_is_masked(given: list[str], kept: list[str]) -> None:
+    assert mask(given) == kept
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        ["python", "train.py", "--tokenizer", "gpt2"],
+        ["--max-tokens", "512", "--token-dim=64"],
+        ["--key", "value", "--keyboard", "us"],
+        ["--password-file", "/etc/pw"],
+        ["--lr=3e-4", "--data", "s3://bucket/a=b"],
+        ["--num-tokens=7"],
+    ],
+)
+def test_a_harmless_argument_stays(harmless: list[str]) -> None:
+    assert mask(harmless) == harmless
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "login('hf_abcdefghijklmnopqrst')",
+        "https://me:sesame@host/repo",
+        "curl -H 'Authorization: Bearer sesamesesame'",
+        "os.environ['X'] = 'sk-sesamesesamesesame'",
+        "wandb.login(key='0123456789abcdef0123456789abcdef01234567')",
+        "export PASSWORD=sesame; python train.py",
+        "connect(password='sesame', host='x')",
+        "AKIAABCDEFGHIJKLMNOP",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc",
+    ],
+)
+def test_a_secret_inside_a_text_is_masked(text: str) -> None:
+    masked = mask_text(text)
+    assert "***" in masked
+    for secret in ("sesame", "hf_a", "0123456789abcdef", "AKIA", "eyJ"):
+        assert secret not in masked.replace("***", "")
+
+
+def test_the_flag_before_a_secret_that_looks_like_nothing() -> None:
+    assert mask(["--token", "-5"]) == ["--token", "***"]

@@ -1,0 +1,70 @@
+import os
+import subprocess
+
+from tests.conftest import start_job
+from whyidle.monitor.process import ProcessKey
+from whyidle.monitor.procfs import ProcFs
+from whyidle.monitor.tree import RESCAN_SECONDS, Tree
+
+FAMILY = """
+import subprocess, sys
+code = "import time; print(1, flush=True); time.sleep(600)"
+child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+child.stdout.readline()
+print("ready", flush=True)
+print(child.pid, flush=True)
+input()
+"""
+
+
+def key_of(pid: int) -> ProcessKey:
+    stat = ProcFs().stat(pid)
+    assert stat is not None
+    return ProcessKey(pid, stat.start_ticks)
+
+
+def family() -> tuple[subprocess.Popen[str], int]:
+    parent = start_job(FAMILY)
+    assert parent.stdout is not None
+    return parent, int(parent.stdout.readline())
+
+
+def test_children_belong_to_the_job_also_when_their_parent_ends_first() -> None:
+    parent, child = family()
+    with parent:
+        tree = Tree(key_of(parent.pid))
+        assert {k.pid for k in tree.refresh(0.0)} == {parent.pid, child}
+        parent.kill()
+        parent.wait()
+        assert {k.pid for k in tree.refresh(0.1)} == {child}
+        # Also after a whole rescan: the orphan now has another parent.
+        assert {k.pid for k in tree.refresh(RESCAN_SECONDS + 1)} == {child}
+        handle = os.pidfd_open(child)
+        os.kill(child, 9)
+        os.waitid(os.P_PIDFD, handle, os.WEXITED) if _is_ours(child) else _gone(child)
+        os.close(handle)
+        assert tree.refresh(2 * RESCAN_SECONDS + 2) == {}
+
+
+def _is_ours(pid: int) -> bool:
+    stat = ProcFs().stat(pid)
+    return stat is not None and stat.parent == os.getpid()
+
+
+def _gone(pid: int) -> None:
+    while (stat := ProcFs().stat(pid)) is not None and stat.state not in "ZX":
+        pass
+
+
+def test_another_process_with_the_same_pid_is_not_the_job() -> None:
+    with start_job() as job:
+        key = key_of(job.pid)
+        assert Tree(ProcessKey(job.pid, key.start_ticks - 1)).refresh(0.0) == {}
+        job.kill()
+
+
+def test_a_zombie_is_no_live_process() -> None:
+    with start_job("print('ready', flush=True)") as job:
+        tree = Tree(key_of(job.pid))
+        _gone(job.pid)
+        assert tree.refresh(0.0) == {}
