@@ -83,9 +83,9 @@ def measure(seconds: float) -> dict[str, dict[str, float]]:
     """Run all of them side by side and meter them."""
     with tempfile.TemporaryDirectory() as folder:
         library = fake_nvml.build(Path(folder))
-        env = {**os.environ, **fake_nvml.environment(library, TAPE)}
-        env["WHYIDLE_STATE_DIR"] = f"{folder}/state"
         job = watched()
+        env = {**os.environ, **fake_nvml.environment(library, TAPE, trainer=job.pid)}
+        env["WHYIDLE_STATE_DIR"] = f"{folder}/state"
         running = {
             name: subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
             for name, command in contestants(job.pid).items()
@@ -95,6 +95,9 @@ def measure(seconds: float) -> dict[str, dict[str, float]]:
             began, before = time.monotonic(), {n: cpu_seconds(p.pid) for n, p in running.items()}
             time.sleep(seconds)
             took = time.monotonic() - began
+            for name, process in running.items():
+                if process.poll() is not None:
+                    raise SystemExit(f"{name} ended by itself: its figures would mean nothing")
             return {
                 name: {
                     "core_share": (cpu_seconds(p.pid) - before[name]) / took,

@@ -48,11 +48,11 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="A running job: monitor attach PID.  A job to start: monitor run -- python train.py",
+    epilog="\b\nA running job:   monitor attach PID\nA job to start:  monitor run -- python train.py",
 )
 @click.version_option(package_name="whyidle", prog_name="whyidle")
 def cli() -> None:
-    """Watch a running GPU job: what its GPUs and the host do, live, stored and readable later."""
+    """Watch a running GPU job: what its GPUs and its host do."""
 
 
 def main() -> NoReturn:

@@ -15,7 +15,7 @@ from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.ownership import owned_gpus
 from whyidle.monitor.process import Identity, ProcessKey, describe
 from whyidle.monitor.procfs import ProcFs
-from whyidle.monitor.reading import FIRST
+from whyidle.monitor.reading import HARMLESS
 from whyidle.monitor.render.numbers import size
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import Reader, Writer
@@ -103,7 +103,7 @@ def _gpus(probe: GpuProbe) -> Iterator[Check]:
         result = probe.read(GPU_SECONDS).get(gpu.facts.index)
         if result is None:
             continue
-        missing = {k: r for k, r in result.reading.unknown.items() if r != FIRST}
+        missing = {k: r for k, r in result.reading.unknown.items() if r not in HARMLESS}
         known = [k for k in metrics_of(Scope.GPU) if k in result.reading.values]
         detail = f"{gpu.facts.name}: {len(known)} of {len(metrics_of(Scope.GPU))} metrics"
         told = "; ".join(_by_reason(missing))

@@ -16,6 +16,10 @@ LOST: Final = "GPU lost"
 BLANK: Final = "blank value"
 HUNG: Final = "NVML does not answer"
 FIRST: Final = "needs a second sample"
+NO_LIMIT: Final = "no limit set"
+NO_XID: Final = "none since the run began"
+# These lack nothing: no person needs to be told of them.
+HARMLESS: Final = frozenset({FIRST, NO_LIMIT, NO_XID})
 
 
 @dataclass(slots=True)

@@ -35,9 +35,9 @@ def command(
     ready_fd: int | None,
     as_json: bool,
 ) -> None:
-    """Watch a running job, its children and its GPUs, from outside.
+    """Watch a running job.
 
-    Nothing is changed in the job: the driver's counters and /proc are read, and stored. Without
+    It is watched from outside, with its child processes and its GPUs. Nothing is changed in the job: the driver's counters and /proc are read, and stored. Without
     a PID it lists the jobs to choose from. Ctrl-C ends the watching, never the job.
     """
     import signal

@@ -23,7 +23,9 @@ from whyidle.monitor.errors import Exit
 )
 @options.as_json
 def command(*, pid: str | None, require_gpu: bool, damaged: str | None, as_json: bool) -> None:
-    """Check the driver, the GPUs and the store; with PID, what can be seen of that job.
+    """Check what works here.
+
+    The driver, the GPUs and the store; with PID also what can be seen of that job.
 
     The job is not touched, and nothing is changed without --salvage.
     """

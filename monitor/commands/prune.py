@@ -71,7 +71,9 @@ def command(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Delete recordings: those named, or by age, count or size. One that still runs stays.
+    """Delete recordings.
+
+    Those named, or by age, count or size. One that still runs stays.
 
     The store also looks after itself: every second for a day, every 10 s for a week, every
     minute for 90 days, every hour for ever, and at most 600 MB in all.

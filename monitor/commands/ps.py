@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 @click.command()
 @options.as_json
 def command(*, as_json: bool) -> None:
-    """List the jobs of this machine: who runs them, on which GPUs, and whether they can be watched.
+    """List the jobs of this machine.
 
-    A job is a process on a GPU, or one that has JAX, PyTorch, TensorFlow or Julia loaded.
+    A job is a process on a GPU, or one that has JAX, PyTorch, TensorFlow or Julia loaded. For each:
+    who runs it, on which GPUs, and whether it can be watched.
     """
     from whyidle.monitor.jobs import find_jobs
     from whyidle.monitor.render import jsonl
@@ -107,7 +108,7 @@ def job_table(jobs: Sequence[Job], *, numbered: bool = False) -> str:
         "gpu",
         "gpu mem",
         "sm",
-        "cpu",
+        "cores",
         "memory",
         "time",
         "attach",

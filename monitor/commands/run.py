@@ -25,7 +25,9 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Start a job, record it from its first moment, and end with its exit code.
+    """Start a job and watch it.
+
+    The job is recorded from its first moment, and its exit code is ours.
 
     The job keeps the terminal: its output is its own, the summary comes on stderr when it ends.
     With --json the summary is alone on stdout, and the job's output goes to stderr.

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 @click.argument("run", required=False)
 @options.as_json
 def command(*, run: str | None, as_json: bool) -> None:
-    """List the recordings, or tell of one: RUN is its number, its label, or `last`."""
+    """List the recordings, or tell of one.
+
+    RUN is its number, its label, or `last`.
+    """
     from whyidle.monitor.recordings import is_running
     from whyidle.monitor.render import jsonl
     from whyidle.monitor.state import database

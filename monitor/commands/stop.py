@@ -12,7 +12,10 @@ from whyidle.monitor.commands import _options as options
 @click.option("--all", "everything", is_flag=True, help="End every recording of this machine.")
 @options.as_json
 def command(*, run: str | None, everything: bool, as_json: bool) -> None:
-    """End a recording (the only one, or RUN) and tell what it saw. The job itself goes on."""
+    """End a recording in the background.
+
+    Without RUN the only one that runs. Tells what it saw; the job itself goes on.
+    """
     from whyidle.monitor import recordings
     from whyidle.monitor.state import database
     from whyidle.monitor.summary import summarise

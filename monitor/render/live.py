@@ -12,7 +12,7 @@ from rich.text import Text
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import FIRST, Reading
+from whyidle.monitor.reading import HARMLESS, Reading
 from whyidle.monitor.render import numbers, plain
 from whyidle.monitor.snapshot import Snapshot
 from whyidle.monitor.sources.gpu import GpuFacts
@@ -172,8 +172,9 @@ def _unknown(shown: list[GpuFacts], snapshot: Snapshot) -> list[Text]:
     for facts in shown:
         for metric, reason in snapshot.gpus[facts.index].reading.unknown.items():
             name = metric.name.replace("_", " ")
-            if metric in wanted and reason != FIRST and name not in names.setdefault(reason, []):
-                names[reason].append(name)
+            known = names.setdefault(reason, [])
+            if metric in wanted and reason not in HARMLESS and name not in known:
+                known.append(name)
     return [
         Text(f"{numbers.DASH} {', '.join(found)}: {reason}", style="dim")
         for reason, found in names.items()

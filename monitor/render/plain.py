@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.process import Identity
-from whyidle.monitor.reading import FIRST
+from whyidle.monitor.reading import HARMLESS
 from whyidle.monitor.render import numbers
 from whyidle.monitor.snapshot import Snapshot
 from whyidle.monitor.store import Gpu, Run, Summary
@@ -68,7 +70,8 @@ def summary(told: RunSummary) -> str:
     if told.gpu_problem:
         lines.append(f"  GPU      unknown: {told.gpu_problem}")
     lines += [_job_line(told), _host_line(told), _own_line(told)]
-    lines += [f"  event    {e.text}" for e in told.events if e.severity != "info"]
+    told_of = Counter(e.text for e in told.events if e.severity != "info")
+    lines += [f"  event    {t}{f' ({n} times)' if n > 1 else ''}" for t, n in told_of.items()]
     lines += [f"  unknown  {text}" for text in unknown_lines(told)]
     if told.trouble:
         lines.append(f"  store    {told.trouble}")
@@ -153,7 +156,7 @@ def unknown_lines(told: RunSummary) -> list[str]:
     for scope, subject in subjects:
         for metric in metrics_of(scope):
             reason = told.why_not(metric, subject)
-            if reason and reason != FIRST and told.of(metric, subject) is None:
+            if reason and reason not in HARMLESS and told.of(metric, subject) is None:
                 names = by_reason.setdefault(reason, [])
                 name = metric.name.replace("_", " ")
                 if name not in names:

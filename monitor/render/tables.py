@@ -13,6 +13,8 @@ GAP = "  "
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "") -> str:
     """Return the rows under their titles; the last column is cut to the terminal's width.
 
+    It is cut at its left: the end of a path tells more than its beginning.
+
     ``right`` holds one letter per column: ``r`` aligns it right.
     """
     clean = [[printable(cell) for cell in row] for row in rows]
@@ -24,13 +26,13 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = 
         - sum(widths[:-1])
         - len(GAP) * (len(titles) - 1)
     )
-    last = max(20, min(widths[-1], room))
+    last = max(12, min(widths[-1], room))
     lines = []
     for row in [list(titles), *clean]:
         cells = [
             cell.rjust(width) if right[i : i + 1] == "r" else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row[:-1], widths[:-1], strict=True))
         ]
-        tail = row[-1] if len(row[-1]) <= last else row[-1][: last - 1] + "…"
+        tail = row[-1] if len(row[-1]) <= last else "…" + row[-1][1 - last :]
         lines.append(GAP.join([*cells, tail]).rstrip())
     return "\n".join(lines)

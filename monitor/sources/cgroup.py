@@ -9,6 +9,7 @@ from pathlib import Path
 from whyidle.monitor.procfs import ProcFs
 
 _UNLIMITED_V1 = 1 << 60
+_FILES = ("cpu.max", "cpu.stat", "cpu.cfs_quota_us", "memory.max", "memory.limit_in_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +25,21 @@ class Cgroup:
     """The control groups of one process, found once."""
 
     def __init__(self, pid: int, fs: ProcFs, root: Path = Path("/sys/fs/cgroup")) -> None:
-        self._cpu, self._memory = _folders(fs.text(f"{pid}/cgroup") or "", root)
-        self._root = root
+        cpu, memory = _folders(fs.text(f"{pid}/cgroup") or "", root)
+        self._cpu, self._memory = _upwards(cpu, root), _upwards(memory, root)
 
     def read(self) -> Limits:
         """Return the present state; the tightest limit from the group up to the root counts."""
         return Limits(
             throttled_seconds=self._throttled(),
-            cpu_cores=_tightest(_cpu_limit(f) for f in self._upwards(self._cpu)),
-            memory_bytes=_tightest(_memory_limit(f) for f in self._upwards(self._memory)),
+            cpu_cores=_tightest(_cpu_limit(f) for f in self._cpu),
+            memory_bytes=_tightest(_memory_limit(f) for f in self._memory),
         )
 
     def _throttled(self) -> float | None:
         """Return the largest total on the way up: a limit further up stops the job just as well."""
-        totals = (_throttled(folder) for folder in self._upwards(self._cpu))
+        totals = (_throttled(folder) for folder in self._cpu)
         return max((t for t in totals if t is not None), default=None)
-
-    def _upwards(self, folder: Path | None) -> list[Path]:
-        if folder is None:
-            return []
-        return [f for f in (folder, *folder.parents) if f.is_relative_to(self._root)]
 
 
 def _folders(text: str, root: Path) -> tuple[Path | None, Path | None]:
@@ -55,6 +51,14 @@ def _folders(text: str, root: Path) -> tuple[Path | None, Path | None]:
             found[controller] = _folder(root, controller, controllers, path.lstrip("/"))
     unified = found.get("")
     return found.get("cpu", unified), found.get("memory", unified)
+
+
+def _upwards(folder: Path | None, root: Path) -> list[Path]:
+    """Return the group and those above it that say anything of limits."""
+    if folder is None:
+        return []
+    above = (f for f in (folder, *folder.parents) if f.is_relative_to(root))
+    return [f for f in above if any((f / name).exists() for name in _FILES)]
 
 
 def _folder(root: Path, controller: str, mounted_as: str, path: str) -> Path:

@@ -18,7 +18,7 @@ from whyidle.monitor.metrics import (
     Scope,
     metrics_of,
 )
-from whyidle.monitor.reading import HUNG, LOST, Reading
+from whyidle.monitor.reading import HUNG, LOST, NO_XID, Reading
 from whyidle.monitor.sources.gpu import Gpu, GpuFacts, GpuReading
 from whyidle.monitor.sources.nvml import Nvml, Unknown, text
 from whyidle.monitor.sources.worker import Worker
@@ -145,7 +145,7 @@ class GpuProbe:
             self._doubted.add(index)
             self._events.put(GpuEvent("contradiction", index, f"GPU {index}: {doubt}", "low"))
         if not result.lost:
-            result.reading.put(GPU_XID, self._xids.get(index), "no XID since the run began")
+            result.reading.put(GPU_XID, self._xids.get(index), NO_XID)
 
     def _on_xid(self, index: str, code: int) -> None:
         self._xids[index] = code

@@ -9,7 +9,7 @@ from whyidle.monitor.metrics import Metric
 from whyidle.monitor.process import ProcessKey
 from whyidle.monitor.procfs import TICKS_PER_SECOND, ProcFs, Stat
 from whyidle.monitor.rates import Rates
-from whyidle.monitor.reading import FIRST, NO_PERMISSION, UNSUPPORTED, Reading
+from whyidle.monitor.reading import FIRST, NO_LIMIT, NO_PERMISSION, UNSUPPORTED, Reading
 from whyidle.monitor.sources.cgroup import Cgroup
 
 SECTOR = 512
@@ -138,8 +138,8 @@ class HostProbe:
             return
         limits = self._cgroup.read()
         self._rate(reading, m.JOB_THROTTLED, now, limits.throttled_seconds)
-        reading.put(m.JOB_CPU_LIMIT, limits.cpu_cores, "no limit set")
-        reading.put(m.JOB_MEMORY_LIMIT, limits.memory_bytes, "no limit set")
+        reading.put(m.JOB_CPU_LIMIT, limits.cpu_cores, NO_LIMIT)
+        reading.put(m.JOB_MEMORY_LIMIT, limits.memory_bytes, NO_LIMIT)
 
     def _rate(self, reading: Reading, metric: Metric, now: float, total: float | None) -> None:
         if total is None:

@@ -12,6 +12,15 @@ from whyidle.monitor.store.subjects import first, held, raw_edge
 # At most so many rows of a subject at once: after a long pause the first tick must not wait for
 # days of rows to go, and being called each minute it still catches up 60 times faster than time.
 _ROWS_AT_ONCE: Final = 3600
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+# A reason that comes and goes each second would fill the disk; of the past the last one is enough.
+_OUTLIVED: Final = """
+DELETE FROM unknown WHERE ts_ms < :edge AND EXISTS (
+    SELECT 1 FROM unknown AS later WHERE later.run = unknown.run AND later.scope = unknown.scope
+    AND later.subject = unknown.subject AND later.metric = unknown.metric
+    AND later.ts_ms > unknown.ts_ms AND later.ts_ms < :edge)
+"""
 
 
 def expire(connection: sqlite3.Connection, now_ms: int) -> None:
@@ -21,6 +30,9 @@ def expire(connection: sqlite3.Connection, now_ms: int) -> None:
             step = _ROWS_AT_ONCE * max(level.width_ms, 1000)
             for scope in Scope:
                 delete_before(connection, scope, level, now_ms - level.keep_ms, step)
+    # Called each minute; this reads the whole table.
+    if now_ms % _HOUR_MS < _MINUTE_MS and RAW.keep_ms is not None:
+        connection.execute(_OUTLIVED, {"edge": now_ms - RAW.keep_ms})
 
 
 def delete_before(

@@ -25,6 +25,8 @@ SIZE_CAP: Final = 600 << 20
 # Ten minutes at 1 Hz: what a disk that is full for a while may cost in memory is bounded.
 QUEUE_TICKS: Final = 600
 _HOUSEKEEPING_S: Final = 60.0
+# A ring makes room again and again; that it is one need not be written each time.
+_TOLD_AGAIN_MS: Final = 3_600_000
 _NEW_RUN: Final = tuple(f.name for f in fields(NewRun))
 _DEFECTS: Final = (
     OverflowError,
@@ -57,6 +59,7 @@ class Writer:
         self._queue: deque[tuple[int, Tick]] = deque()
         self._failure: str | None = None
         self._housekeeping_at = 0.0
+        self._told_full_ms = -_TOLD_AGAIN_MS
         self._inode = path.stat().st_ino
         self._lost = False
 
@@ -182,14 +185,18 @@ class Writer:
             ended = max(ended, recording.newest_ms)
 
         def end() -> None:
-            if recording:
-                rollup.roll_up(self._connection, recording, None)
             self._connection.execute(
                 "UPDATE run SET ended_ms = ?, end_reason = ?, exit_code = ? WHERE id = ?",
                 (ended, reason, exit_code, run),
             )
 
-        done = self._quietly(end)
+        def roll_up_and_end() -> None:
+            if recording:
+                rollup.roll_up(self._connection, recording, None)
+            end()
+
+        # On a disk without any room the end itself, which only changes a row, may still fit.
+        done = self._quietly(roll_up_and_end) or self._quietly(end)
         if done:
             self._recordings.pop(run, None)
         return done
@@ -335,8 +342,11 @@ class Writer:
             return False
 
     def _report_full(self) -> None:
-        data = _plain({"evicted": self._room.evicted})
         now_ms = int(self._now() * 1000)
+        if now_ms - self._told_full_ms < _TOLD_AGAIN_MS:
+            return
+        self._told_full_ms = now_ms
+        data = _plain({"evicted": self._room.evicted})
         rows = [(run, now_ms, self._room.trouble, data) for run in self._recordings]
         # The event is worth less than the ticks: it may fail.
         with suppress(sqlite3.Error), transaction(self._connection):

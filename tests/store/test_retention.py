@@ -68,3 +68,18 @@ def test_a_backlog_goes_a_little_at_a_time(store: Store) -> None:
     store.writer.maintain(store.clock())
     assert oldest(store, RAW) == START_MS + HOUR_S * 1000
     assert oldest(store, R3600) == START_MS
+
+
+def test_reasons_that_came_and_went_do_not_pile_up(store: Store) -> None:
+    for second in range(100):
+        reason = {GPU_POWER: "idle" if second % 2 else "stale"}
+        assert store.writer.append(store.run, store.tick(store.clock.ms, {}, reason))
+        store.clock.ms += 1000
+    store.clock.ms = START_MS + 2 * DAY_MS
+    store.writer.maintain(store.clock())
+    with sqlite3.connect(store.path) as connection:
+        (kept,) = connection.execute("SELECT count(*) FROM unknown").fetchone()
+    connection.close()
+    assert kept == 1
+    with store.reader() as reader:
+        assert reader.unknown(store.run)[Key(Scope.GPU, store.gpu, GPU_POWER)].reason == "idle"
