@@ -45,10 +45,15 @@ class Commands(click.Group):
         return code
 
 
+_EPILOG = """\b
+A running job:   monitor attach PID
+A job to start:  monitor run -- python train.py"""
+
+
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="\b\nA running job:   monitor attach PID\nA job to start:  monitor run -- python train.py",
+    epilog=_EPILOG,
 )
 @click.version_option(package_name="whyidle", prog_name="whyidle")
 def cli() -> None:

@@ -12,10 +12,10 @@ from typing import Literal
 from whyidle.monitor import state
 from whyidle.monitor.errors import NoGpu, Problem
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
-from whyidle.monitor.ownership import owned_gpus
-from whyidle.monitor.process import Identity, ProcessKey, describe
-from whyidle.monitor.procfs import ProcFs
+from whyidle.monitor.processes.process import Identity, ProcessKey, describe
+from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.reading import HARMLESS
+from whyidle.monitor.recording.ownership import owned_gpus
 from whyidle.monitor.render.numbers import size
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import Reader, Writer

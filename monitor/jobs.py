@@ -9,9 +9,9 @@ from pathlib import PurePath
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.errors import NoGpu
-from whyidle.monitor.ownership import pids_match
-from whyidle.monitor.process import Identity, describe
-from whyidle.monitor.procfs import TICKS_PER_SECOND, ProcFs, Stat
+from whyidle.monitor.processes.namespace import pids_match
+from whyidle.monitor.processes.process import Identity, describe
+from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs, Stat
 from whyidle.monitor.reading import Reading
 from whyidle.monitor.sources.gpus import GpuProbe
 

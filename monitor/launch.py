@@ -11,8 +11,8 @@ from pathlib import Path
 from types import FrameType
 
 from whyidle.monitor.errors import Problem
-from whyidle.monitor.process import ProcessKey
-from whyidle.monitor.procfs import ProcFs
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.procfs import ProcFs
 
 # What a shell answers for a command that it cannot start.
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
@@ -45,8 +45,11 @@ class Launch:
         stat = ProcFs().stat(self._child.pid)
         self.key = ProcessKey(self._child.pid, stat.start_ticks if stat else 0)
         for number in _PASSED_ON:
-            signal.signal(number, self._pass_on)
-        signal.signal(signal.SIGINT, self._interrupt)
+            # What is ignored (nohup) the child ignores as well.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._pass_on)
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, self._interrupt)
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
         if self._child is not None and self._child.poll() is None:

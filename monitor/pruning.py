@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whyidle.monitor.errors import UsageProblem
-from whyidle.monitor.recordings import is_running
+from whyidle.monitor.running import is_running
 from whyidle.monitor.store import Reader, Run
 from whyidle.monitor.store.prune import run_sizes
 

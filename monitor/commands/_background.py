@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from whyidle.monitor.errors import Problem
-from whyidle.monitor.process import ProcessKey
+from whyidle.monitor.processes.process import ProcessKey
 
 LOG = "background.log"
 LONGEST_LOG = 1 << 20

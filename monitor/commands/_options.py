@@ -10,7 +10,7 @@ import click
 from whyidle.monitor.errors import Exit
 
 if TYPE_CHECKING:
-    from whyidle.monitor.session import Screen
+    from whyidle.monitor.recording.session import Screen
     from whyidle.monitor.summary import RunSummary
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -37,16 +37,17 @@ def command(
 ) -> None:
     """Watch a running job.
 
-    It is watched from outside, with its child processes and its GPUs. Nothing is changed in the job: the driver's counters and /proc are read, and stored. Without
-    a PID it lists the jobs to choose from. Ctrl-C ends the watching, never the job.
+    It is watched from outside, with its child processes and its GPUs. Nothing is changed in the
+    job: the driver's counters and /proc are read, and stored. Without a PID it lists the jobs to
+    choose from. Ctrl-C ends the watching, never the job.
     """
     import signal
 
     from whyidle.monitor.commands import _background
     from whyidle.monitor.commands._pick import pick
-    from whyidle.monitor.process import find_target
-    from whyidle.monitor.recorder import Wanted
-    from whyidle.monitor.session import Session
+    from whyidle.monitor.processes.process import find_target
+    from whyidle.monitor.recording.recorder import Wanted
+    from whyidle.monitor.recording.session import Session
     from whyidle.monitor.state import database
 
     target = find_target(pid) if pid is not None else pick()

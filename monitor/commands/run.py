@@ -33,9 +33,9 @@ def command(
     With --json the summary is alone on stdout, and the job's output goes to stderr.
     """
     from whyidle.monitor.launch import Launch, shell_code
-    from whyidle.monitor.recorder import Wanted
+    from whyidle.monitor.recording.recorder import Wanted
+    from whyidle.monitor.recording.session import Session
     from whyidle.monitor.render.screens import Quiet
-    from whyidle.monitor.session import Session
     from whyidle.monitor.state import database
 
     launch = Launch(list(cmd), output_to_stderr=as_json)

@@ -21,8 +21,8 @@ def command(*, run: str | None, as_json: bool) -> None:
 
     RUN is its number, its label, or `last`.
     """
-    from whyidle.monitor.recordings import is_running
     from whyidle.monitor.render import jsonl
+    from whyidle.monitor.running import is_running
     from whyidle.monitor.state import database
     from whyidle.monitor.store import Reader
     from whyidle.monitor.summary import summarise

@@ -16,10 +16,10 @@ def command(*, run: str | None, everything: bool, as_json: bool) -> None:
 
     Without RUN the only one that runs. Tells what it saw; the job itself goes on.
     """
-    from whyidle.monitor import recordings
+    from whyidle.monitor import running
     from whyidle.monitor.state import database
     from whyidle.monitor.summary import summarise
 
-    for found in recordings.to_stop(database(), run, everything=everything):
-        recordings.stop(found)
+    for found in running.to_stop(database(), run, everything=everything):
+        running.stop(found)
         options.tell(summarise(database(), str(found.id)), as_json=as_json)

@@ -9,7 +9,7 @@ import msgspec
 
 from whyidle.monitor.metrics import Scope, metrics_of
 from whyidle.monitor.reading import Reading
-from whyidle.monitor.snapshot import Snapshot
+from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.store import Key
 from whyidle.monitor.summary import RunSummary
 

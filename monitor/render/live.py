@@ -13,8 +13,8 @@ from rich.text import Text
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.reading import HARMLESS, Reading
+from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import numbers, plain
-from whyidle.monitor.snapshot import Snapshot
 from whyidle.monitor.sources.gpu import GpuFacts
 
 HISTORY = 120

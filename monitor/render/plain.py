@@ -6,10 +6,10 @@ from collections import Counter
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
-from whyidle.monitor.process import Identity
+from whyidle.monitor.processes.process import Identity
 from whyidle.monitor.reading import HARMLESS
+from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import numbers
-from whyidle.monitor.snapshot import Snapshot
 from whyidle.monitor.store import Gpu, Run, Summary
 from whyidle.monitor.summary import RunSummary
 

@@ -7,8 +7,8 @@ import sys
 import time
 from typing import TextIO
 
+from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import jsonl, plain
-from whyidle.monitor.snapshot import Snapshot
 
 # However fast the recording is, a person reads no more than this.
 LINES_PER_SECOND = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from whyidle.monitor.procfs import ProcFs
+from whyidle.monitor.processes.procfs import ProcFs
 
 _UNLIMITED_V1 = 1 << 60
 _FILES = ("cpu.max", "cpu.stat", "cpu.cfs_quota_us", "memory.max", "memory.limit_in_bytes")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric
-from whyidle.monitor.process import ProcessKey
-from whyidle.monitor.procfs import TICKS_PER_SECOND, ProcFs, Stat
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs, Stat
 from whyidle.monitor.rates import Rates
 from whyidle.monitor.reading import FIRST, NO_LIMIT, NO_PERMISSION, UNSUPPORTED, Reading
 from whyidle.monitor.sources.cgroup import Cgroup
@@ -18,6 +18,8 @@ _PRESSURES = (
     (m.HOST_IO_PRESSURE, "io"),
     (m.HOST_MEMORY_PRESSURE, "memory"),
 )
+# /proc/PID/status is dear to write for the kernel, and a job may have a hundred processes.
+SWITCHES_EVERY_SECONDS = 5.0
 _PARTIAL_DEVICES = ("loop", "ram", "zram", "dm-", "md")
 
 
@@ -29,6 +31,7 @@ class HostProbe:
         self._cgroup = cgroup
         self._rates = Rates()
         self._known: set[ProcessKey] = set()
+        self._switches_at = float("-inf")
 
     def processes(self, now: float, stats: Mapping[ProcessKey, Stat]) -> dict[ProcessKey, Reading]:
         """Return one reading per live process of the job."""
@@ -103,6 +106,9 @@ class HostProbe:
             self._sum(reading, metric, now, series, totals)
 
     def _switches(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
+        if now - self._switches_at < SWITCHES_EVERY_SECONDS:
+            return
+        self._switches_at = now
         status = {key: self.fs.fields(f"{key.pid}/status") for key in stats}
         for metric, series, name in (
             (m.JOB_SWITCHES, "vol", "voluntary_ctxt_switches"),

@@ -197,7 +197,8 @@ class Writer:
 
         # On a disk without any room the end itself, which only changes a row, may still fit.
         done = self._quietly(roll_up_and_end) or self._quietly(end)
-        if done:
+        # Ticks that still wait for the disk need their recording once more, at close.
+        if done and not any(waiting == run for waiting, _ in self._queue):
             self._recordings.pop(run, None)
         return done
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,31 @@ def test_a_terminal_gets_the_live_view_and_then_the_summary(
     assert "57.0 GiB of 140 GiB" in text
     assert "█" in text
     assert text.index("\x1b[?1049l") < text.index("Look again with")
+
+
+def test_without_a_pid_a_person_chooses_from_a_list(state: Path, tape: Tape, job: Job) -> None:
+    ours, theirs = pty.openpty()
+    env = {**os.environ, **tape("one_gpu", trainer=job.pid), "WHYIDLE_STATE_DIR": str(state)}
+    with subprocess.Popen(
+        command("attach", "--for", "0.3", "--json"),
+        env=env,
+        stdin=theirs,
+        stderr=theirs,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while b"Watch which one" not in shown:
+            shown += os.read(ours, 65536)
+        os.write(ours, b"1\n")
+        assert process.stdout is not None
+        told = lines(process.stdout.read())
+        assert process.wait() == 0
+    os.close(ours)
+    # The list has the job with the most device memory first.
+    assert str(job.pid) in shown.decode()
+    assert told[-1]["pid"] == job.pid
 
 
 def test_only_the_jobs_gpus_are_shown_unless_all_are_wanted(
@@ -235,3 +261,44 @@ def test_an_event_of_the_driver_is_told_and_kept(monitor: Monitor, job: Job, tap
     assert "GPU 1 is lost" in done.stdout
     kinds = {e["kind"] for e in lines(monitor("runs", "last", "--json").stdout)[0]["events"]}
     assert {"gpu_lost", "xid"} <= kinds
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("only root can mount a small disk")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_said_and_neither_recording_nor_job_ends(
+    small_disk: Path, job: Job, tape: Tape
+) -> None:
+    state, env = small_disk / "state", tape("eight_gpus", trainer=job.pid)
+    with spawn(state, "attach", job.pid, "--json", "--hz", "10", env=env) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if json.loads(line)["elapsed_s"] > 0.3:
+                break
+        with contextlib.suppress(OSError), (small_disk / "filler").open("wb", 0) as filler:
+            while filler.write(b"x" * 4096):
+                pass
+        for line in process.stdout:
+            told = json.loads(line)
+            if told["trouble"] is not None:
+                break
+        assert "is full" in told["trouble"]
+        later = [json.loads(process.stdout.readline()) for _ in range(20)]
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+        assert process.stderr is not None
+        assert process.wait() == 0, process.stderr.read()
+        summary = lines(rest)[-1]
+    assert later[-1]["elapsed_s"] > told["elapsed_s"]
+    assert summary["summary"] is True
+    assert summary["end"] == "stopped"
+    assert job.poll() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,3 +142,20 @@ def test_a_file_that_was_deleted_is_told(store: Store) -> None:
     store.path.unlink()
     store.watch(61, lambda _: 1.0)
     assert "was deleted" in str(store.writer.trouble)
+
+
+def test_ticks_that_wait_at_the_end_do_not_break_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("whyidle.monitor.store.writer.Batch.write", full)
+        assert not store.writer.append(store.run, store.tick(store.clock.ms, {GPU_POWER: 1.0}))
+        assert store.writer.end_run(store.run, "job ended")
+    store.writer.close()
+    with store.reader() as reader:
+        (run,) = reader.runs()
+        assert run.end_reason == "job ended"
+        assert reader.latest(store.run)

@@ -3,9 +3,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.conftest import start_job
-from whyidle.monitor import sampler
-from whyidle.monitor.sampler import Sampler
-from whyidle.monitor.waker import Wake, Waker
+from whyidle.monitor.recording import sampler
+from whyidle.monitor.recording.sampler import Sampler
+from whyidle.monitor.recording.waker import Wake, Waker
 
 
 class Clock:

@@ -7,22 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whyidle.agents.wire import clock_pair
-from whyidle.monitor.meter import Meter
 from whyidle.monitor.metrics import SELF_CPU, Scope
-from whyidle.monitor.naming import Naming
-from whyidle.monitor.ownership import Owned, owned_gpus, pids_match
-from whyidle.monitor.process import Identity, ProcessKey
-from whyidle.monitor.procfs import ProcFs
+from whyidle.monitor.processes.namespace import pids_match
+from whyidle.monitor.processes.naming import Naming
+from whyidle.monitor.processes.process import Identity, ProcessKey
+from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.tree import Tree
 from whyidle.monitor.reading import Reading, Tick
-from whyidle.monitor.sampler import Sampler
-from whyidle.monitor.snapshot import Snapshot
+from whyidle.monitor.recording.meter import Meter
+from whyidle.monitor.recording.ownership import Owned, owned_gpus
+from whyidle.monitor.recording.sampler import Sampler
+from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.recording.subjects import Subjects
 from whyidle.monitor.sources.cgroup import Cgroup
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.gpus import GpuEvent, GpuProbe
 from whyidle.monitor.sources.host import HostProbe
 from whyidle.monitor.store import NewRun, Writer
-from whyidle.monitor.subjects import Subjects
-from whyidle.monitor.tree import Tree
 
 # A tick may wait for NVML this share of its period, then it goes on without.
 NVML_SHARE = 0.7
@@ -106,7 +107,7 @@ class Recorder:
             {
                 Scope.GPU: self._gpu_rows(gpus),
                 Scope.GPU_PROCESS: self._gpu_process_rows(gpus),
-                Scope.PROCESS: self._process_rows(processes),
+                Scope.PROCESS: self._process_rows(started, processes),
                 Scope.JOB: {self.run: job},
                 Scope.HOST: {self.run: host},
                 Scope.MONITOR: {self.run: own},
@@ -140,6 +141,11 @@ class Recorder:
             trouble=self.writer.trouble,
             notes=notes,
         )
+
+    def note_failure(self, error: Exception) -> None:
+        """Keep in the recording that a tick is missing, and why."""
+        said = f"A tick failed ({type(error).__name__}: {error}); the recording goes on."
+        self.writer.event(self.run, "tick_failed", said, severity="medium")
 
     def end(self, reason: str, exit_code: int | None = None) -> None:
         """Close the recording: it is readable from now on, also without us."""
@@ -196,9 +202,12 @@ class Recorder:
             return None
         return ProcessKey(pid, stat.start_ticks)
 
-    def _process_rows(self, processes: Mapping[ProcessKey, Reading]) -> dict[int, Reading]:
+    def _process_rows(
+        self, now: float, processes: Mapping[ProcessKey, Reading]
+    ) -> dict[int, Reading]:
         known = self._naming.known
-        rows = ((self._subjects.process(k, known.get(k)), r) for k, r in processes.items())
+        settled = {k: r for k, r in processes.items() if self._naming.settled(now, k)}
+        rows = ((self._subjects.process(k, known.get(k)), r) for k, r in settled.items())
         return {i: r for i, r in rows if i is not None}
 
     def _store_events(self, ts_ms: int, events: tuple[GpuEvent, ...]) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Protocol
 
 from whyidle.monitor.errors import NoGpu
-from whyidle.monitor.recorder import Recorder, Wanted
-from whyidle.monitor.sampler import Sampler
-from whyidle.monitor.snapshot import Snapshot
+from whyidle.monitor.recording.recorder import Recorder, Wanted
+from whyidle.monitor.recording.sampler import Sampler
+from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.recording.waker import Wake, Waker
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import Writer
 from whyidle.monitor.summary import RunSummary, summarise
-from whyidle.monitor.waker import Wake, Waker
 
 JOB_ENDED = "job ended"
 TIME_UP = "time limit"
@@ -22,6 +22,8 @@ UNREAD = "nobody read on"
 FAILED = "recorder failed"
 _STOPS = {signal.SIGINT: "stopped by the user", signal.SIGHUP: "terminal closed"}
 STOPPED = "stopped"
+# So many ticks in a row that fail are no accident.
+MOST_FAILURES = 10
 
 
 class Screen(Protocol):
@@ -80,8 +82,22 @@ class Session:
         sampler = Sampler(wanted.hz, waker)
         recorder = Recorder(wanted, self._writer, self._probe, self.gpu_problem)
 
+        failures = 0
+
         def tick() -> bool:
-            snapshot = None if child and child.over() else recorder.tick(sampler)
+            nonlocal failures
+            if child and child.over():
+                return False
+            try:
+                snapshot = recorder.tick(sampler)
+            except Exception as error:
+                # One odd line of /proc must not end a recording of a week.
+                failures += 1
+                if failures >= MOST_FAILURES:
+                    raise
+                recorder.note_failure(error)
+                return True
+            failures = 0
             if snapshot is None:
                 return False
             if ready is not None and snapshot.ticks == 1:

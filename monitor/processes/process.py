@@ -10,8 +10,8 @@ from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from whyidle.monitor.errors import NotPermitted, TargetGone, UsageProblem
-from whyidle.monitor.procfs import ProcFs, Stat
-from whyidle.monitor.secrets import mask
+from whyidle.monitor.processes.procfs import ProcFs, Stat
+from whyidle.monitor.processes.secrets import mask
 
 # A framework shows by a library that only it maps, and its version by the folder beside it.
 FRAMEWORKS = {

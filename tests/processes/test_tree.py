@@ -2,9 +2,9 @@ import os
 import subprocess
 
 from tests.conftest import start_job
-from whyidle.monitor.process import ProcessKey
-from whyidle.monitor.procfs import ProcFs
-from whyidle.monitor.tree import RESCAN_SECONDS, Tree
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.procfs import ProcFs, Stat
+from whyidle.monitor.processes.tree import RESCAN_SECONDS, Tree
 
 FAMILY = """
 import subprocess, sys
@@ -68,3 +68,26 @@ def test_a_zombie_is_no_live_process() -> None:
         tree = Tree(key_of(job.pid))
         _gone(job.pid)
         assert tree.refresh(0.0) == {}
+
+
+def test_only_new_pids_are_looked_at() -> None:
+    class Counting(ProcFs):
+        looked: list[int] = []  # noqa: RUF012
+
+        def stat(self, pid: int) -> Stat | None:
+            self.looked.append(pid)
+            return super().stat(pid)
+
+    parent, child = family()
+    with parent:
+        fs = Counting()
+        tree = Tree(key_of(parent.pid), fs)
+        tree.refresh(0.0)
+        everybody = len(fs.looked)
+        fs.looked.clear()
+        tree.refresh(RESCAN_SECONDS)
+        # The two members, and whatever else began meanwhile.
+        assert {parent.pid, child} <= set(fs.looked)
+        assert len(fs.looked) < everybody
+        os.kill(child, 9)
+        parent.kill()

@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from whyidle.monitor.errors import NotPermitted, Problem, TargetGone, UsageProblem
-from whyidle.monitor.procfs import ProcFs
+from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.store import Reader, Run
 
 STOP_SECONDS = 15.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from whyidle.monitor.waker import Wake, Waker
+from whyidle.monitor.recording.waker import Wake, Waker
 
 HIGHEST_HZ = 10.0
 

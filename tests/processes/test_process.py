@@ -4,10 +4,10 @@ import pytest
 
 from tests.conftest import start_job
 from whyidle.monitor.errors import Exit, NotPermitted, TargetGone, UsageProblem
-from whyidle.monitor.process import describe, find_target, frameworks_of, script_of
-from whyidle.monitor.procfs import ProcFs, parse_stat
+from whyidle.monitor.processes.process import describe, find_target, frameworks_of, script_of
+from whyidle.monitor.processes.procfs import ProcFs, parse_stat
 
-RECORDED = ProcFs(str(Path(__file__).parent / "data" / "proc" / "first"))
+RECORDED = ProcFs(str(Path(__file__).parent.parent / "data" / "proc" / "first"))
 
 
 @pytest.mark.parametrize(

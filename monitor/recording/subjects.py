@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from whyidle.monitor.errors import StorageProblem
-from whyidle.monitor.process import Identity, ProcessKey, describe
-from whyidle.monitor.procfs import ProcFs
+from whyidle.monitor.processes.process import Identity, ProcessKey, describe
+from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.tree import is_alive
 from whyidle.monitor.sources.gpu import GpuFacts
 from whyidle.monitor.store import Writer
+
+TIDY_AT = 500
 
 
 class Subjects:
@@ -21,6 +24,7 @@ class Subjects:
         self._gpus: dict[str, int] = {}
         self._processes: dict[ProcessKey, int] = {}
         self._pairs: dict[tuple[int, int], int] = {}
+        self._tidy_at = TIDY_AT
 
     def gpu(self, facts: GpuFacts) -> int | None:
         """Return the id of a GPU."""
@@ -37,6 +41,8 @@ class Subjects:
     def process(self, key: ProcessKey, identity: Identity | None = None) -> int | None:
         """Return the id of a process."""
         if key not in self._processes:
+            if len(self._processes) >= self._tidy_at:
+                self._drop_ended()
             who = identity or describe(key.pid, self._fs)
             try:
                 self._processes[key] = self._writer.add_process(
@@ -50,6 +56,15 @@ class Subjects:
             except StorageProblem:
                 return None
         return self._processes[key]
+
+    def _drop_ended(self) -> None:
+        """Forget who has ended: a job may start new processes for weeks."""
+        stats = {key: self._fs.stat(key.pid) for key in self._processes}
+        live = {k for k, stat in stats.items() if stat is not None and is_alive(k, stat)}
+        self._processes = {k: i for k, i in self._processes.items() if k in live}
+        ids = set(self._processes.values())
+        self._pairs = {pair: i for pair, i in self._pairs.items() if pair[1] in ids}
+        self._tidy_at = max(TIDY_AT, 2 * len(self._processes))
 
     def gpu_process(self, facts: GpuFacts, key: ProcessKey) -> int | None:
         """Return the id of a process on a GPU."""

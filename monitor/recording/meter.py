@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from whyidle.monitor import metrics as m
-from whyidle.monitor.procfs import PAGE
+from whyidle.monitor.processes.procfs import PAGE
 from whyidle.monitor.reading import FIRST, UNSUPPORTED, Reading
 
 # Everything together, the screen included; storing alone takes a tenth of it (benchmarks).

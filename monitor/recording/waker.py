@@ -35,9 +35,10 @@ class Waker:
             self._pidfd = None
 
     def stop_on(self, *signals: signal.Signals) -> None:
-        """Turn these signals into a stop."""
+        """Turn these signals into a stop; one that was ignored (nohup) stays ignored."""
         for number in signals:
-            signal.signal(number, self._on_signal)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self.signal = signal.Signals(number)

@@ -1,6 +1,6 @@
 import pytest
 
-from whyidle.monitor.secrets import mask, mask_text
+from whyidle.monitor.processes.secrets import mask, mask_text
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 from pathlib import Path
 
-from whyidle.monitor.ownership import FIRST_NAMESPACE, owned_gpus, visible_gpus
-from whyidle.monitor.procfs import ProcFs
+from whyidle.monitor.processes.namespace import FIRST_NAMESPACE
+from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.reading import Reading
+from whyidle.monitor.recording.ownership import owned_gpus, visible_gpus
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 
 FACTS = [GpuFacts("0", "A", uuid="GPU-aaa"), GpuFacts("1", "A", uuid="GPU-bbb")]

@@ -4,13 +4,14 @@ import pytest
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Scope, metrics_of
-from whyidle.monitor.process import ProcessKey
-from whyidle.monitor.procfs import ProcFs, Stat
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.reading import FIRST, Reading
+from whyidle.monitor.sources import host
 from whyidle.monitor.sources.cgroup import Cgroup
 from whyidle.monitor.sources.host import HostProbe, disk_totals, network_totals, pressure_total
 
-PROC = Path(__file__).parent / "data" / "proc"
+PROC = Path(__file__).parent.parent / "data" / "proc"
 PIDS = (10294, 10295, 10296)
 APART = 1.0032279879997077
 
@@ -34,24 +35,25 @@ class Recorded:
 
 
 @pytest.fixture
-def recorded() -> Recorded:
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    monkeypatch.setattr(host, "SWITCHES_EVERY_SECONDS", 0.0)
     return Recorded(
         HostProbe(ProcFs(str(PROC / "first")), Cgroup(10294, ProcFs(str(PROC / "first"))))
     )
 
 
 def test_the_first_reading_has_levels_but_no_rates(recorded: Recorded) -> None:
-    job, host, _ = recorded.at("first", 100.0)
+    job, machine, _ = recorded.at("first", 100.0)
     assert job.get(m.JOB_PROCESSES) == 3
     assert job.get(m.JOB_CPU) is None
     assert job.unknown[m.JOB_CPU] == FIRST
-    assert host.get(m.HOST_CORES) == 2
-    assert host.get(m.HOST_CPU) is None
+    assert machine.get(m.HOST_CORES) == 2
+    assert machine.get(m.HOST_CPU) is None
 
 
 def test_the_second_reading_has_the_rates_between_the_two(recorded: Recorded) -> None:
     recorded.at("first", 100.0)
-    job, host, processes = recorded.at("second", 100.0 + APART)
+    job, machine, processes = recorded.at("second", 100.0 + APART)
     # Sums over the three processes, taken by hand from the recorded files.
     ticks = {moment: sum(s.cpu_ticks for s in _stats(moment)) for moment in ("first", "second")}
     expected = (ticks["second"] - ticks["first"]) / 100 / APART
@@ -64,8 +66,8 @@ def test_the_second_reading_has_the_rates_between_the_two(recorded: Recorded) ->
     faults = [sum(s.minor_faults for s in _stats(moment)) for moment in ("first", "second")]
     assert job.get(m.JOB_MINOR_FAULTS) == pytest.approx((faults[1] - faults[0]) / APART)
     assert (job.get(m.JOB_SWITCHES) or 0) > 1
-    assert 0.5 < (host.get(m.HOST_CPU) or 0) <= 1
-    assert (host.get(m.HOST_DISK_WRITE) or 0) > 1 << 20
+    assert 0.5 < (machine.get(m.HOST_CPU) or 0) <= 1
+    assert (machine.get(m.HOST_DISK_WRITE) or 0) > 1 << 20
     assert sum(r.get(m.PROCESS_CPU) or 0 for r in processes.values()) == pytest.approx(expected)
 
 
@@ -81,19 +83,29 @@ def _io(moment: str, name: str) -> int:
 
 def test_every_host_metric_has_a_value_or_a_reason(recorded: Recorded) -> None:
     recorded.at("first", 100.0)
-    job, host, processes = recorded.at("second", 100.0 + APART)
-    readings = [(Scope.JOB, job), (Scope.HOST, host)]
+    job, machine, processes = recorded.at("second", 100.0 + APART)
+    readings = [(Scope.JOB, job), (Scope.HOST, machine)]
     readings += [(Scope.PROCESS, r) for r in processes.values()]
     for scope, reading in readings:
         for metric in metrics_of(scope):
             assert (metric in reading.values) != (metric in reading.unknown), metric.column
 
 
+def test_switches_are_read_seldom(monkeypatch: pytest.MonkeyPatch, recorded: Recorded) -> None:
+    monkeypatch.setattr(host, "SWITCHES_EVERY_SECONDS", 5.0)
+    recorded.at("first", 100.0)
+    between, _, _ = recorded.at("second", 101.0)
+    assert m.JOB_SWITCHES not in between.values
+    assert m.JOB_SWITCHES not in between.unknown
+    due, _, _ = recorded.at("second", 105.0)
+    assert due.get(m.JOB_SWITCHES) is not None
+
+
 def test_what_is_not_readable_is_unknown_and_not_zero(tmp_path: Path) -> None:
     probe = HostProbe(ProcFs(str(tmp_path)))
-    host = probe.host(1.0)
-    assert host.values == {}
-    assert set(host.unknown) == set(metrics_of(Scope.HOST))
+    machine = probe.host(1.0)
+    assert machine.values == {}
+    assert set(machine.unknown) == set(metrics_of(Scope.HOST))
     stat = Stat(1, "a", "R", 0, 0, 0, 0, 1, 5, 4096)
     job = probe.job(1.0, {ProcessKey(1, 5): stat}, {})
     assert m.JOB_DISK_READ in job.unknown

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from whyidle.monitor.procfs import ProcFs
+from whyidle.monitor.processes.namespace import pids_match
+from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
-
-# The inode of the first pid namespace is fixed in the kernel (PROC_PID_INIT_INO).
-FIRST_NAMESPACE = "pid:[4026531836]"
-_GPU_FILES = ("/libcuda.so", "/dev/nvidia")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +46,6 @@ def _innermost(held: frozenset[str], facts: Sequence[GpuFacts]) -> frozenset[str
     """Drop a GPU whose MIG instance is held: the job has only that part of it."""
     parents = {f.mig_of for f in facts if f.index in held and f.mig_of is not None}
     return held - parents
-
-
-def pids_match(fs: ProcFs, pid: int) -> bool:
-    """Tell whether the driver's pid is ours: in a container it may be the host's."""
-    if fs.link("self/ns/pid") == FIRST_NAMESPACE:
-        return True
-    files = fs.mapped_files(pid) or set()
-    return any(mark in file for file in files for mark in _GPU_FILES)
 
 
 def visible_gpus(visible: str | None, facts: Sequence[GpuFacts]) -> frozenset[str] | None:

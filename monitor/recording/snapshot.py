@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from whyidle.monitor.ownership import Owned
-from whyidle.monitor.process import Identity
+from whyidle.monitor.processes.process import Identity
 from whyidle.monitor.reading import Reading
+from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.gpus import GpuEvent
 

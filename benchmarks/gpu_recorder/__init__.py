@@ -1,0 +1,1 @@
+"""The parts of gpu_record.py: the tape, the loads, the questions that the notes leave open."""

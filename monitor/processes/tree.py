@@ -1,0 +1,80 @@
+"""Follow a job: the named process and everything it starts, for as long as any of it lives.
+
+A child that loses its parent (a launcher that ends first) stays in the tree: it was seen as ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.procfs import ProcFs, Stat
+
+# New workers may wait this long to be seen. Only pids that are new are looked at: a machine has
+# thousands of others.
+RESCAN_SECONDS = 2.0
+# A pid may have been given away unseen; a whole look settles that, at no more than this share.
+WHOLE_SCAN_SECONDS = 60.0
+WHOLE_SCAN_SHARE = 0.001
+_DEAD = frozenset("ZX")
+
+
+class Tree:
+    """The live processes of one job, with the stat line of each, read once per tick."""
+
+    def __init__(self, root: ProcessKey, fs: ProcFs | None = None) -> None:
+        self.root = root
+        self.fs = fs or ProcFs()
+        self.stats: dict[ProcessKey, Stat] = {}
+        self._members: set[ProcessKey] = {root}
+        self._seen: set[int] = set()
+        self._scan_at = 0.0
+        self._whole_at = 0.0
+
+    def refresh(self, now: float) -> dict[ProcessKey, Stat]:
+        """Return the live members at this moment; empty when the job is over."""
+        stats = ((key, self.fs.stat(key.pid)) for key in self._members)
+        self.stats = {k: s for k, s in stats if s is not None and is_alive(k, s)}
+        if now >= self._whole_at:
+            began = time.monotonic()
+            self._seen = {key.pid for key in self._members}
+            self._scan()
+            took = time.monotonic() - began
+            self._whole_at = now + max(WHOLE_SCAN_SECONDS, took / WHOLE_SCAN_SHARE)
+            self._scan_at = now + RESCAN_SECONDS
+        elif now >= self._scan_at:
+            self._scan()
+            self._scan_at = now + RESCAN_SECONDS
+        self._members = set(self.stats)
+        return self.stats
+
+    def _scan(self) -> None:
+        """Look at every pid that is new, and take in the children of members."""
+        pids = set(self.fs.pids())
+        new = [s for pid in pids - self._seen if (s := self.fs.stat(pid)) is not None]
+        # The new children of a parent that has ended are strangers by now: another has them.
+        parents = {key.pid for key in self.stats}
+        for stat in _descendants(new, parents):
+            key = ProcessKey(stat.pid, stat.start_ticks)
+            if is_alive(key, stat):
+                self.stats[key] = stat
+        self._seen = pids
+
+
+def _descendants(stats: Iterable[Stat], parents: set[int]) -> list[Stat]:
+    children: dict[int, list[Stat]] = {}
+    for stat in stats:
+        children.setdefault(stat.parent, []).append(stat)
+    found: list[Stat] = []
+    waiting = list(parents)
+    while waiting:
+        for stat in children.pop(waiting.pop(), []):
+            found.append(stat)
+            waiting.append(stat.pid)
+    return found
+
+
+def is_alive(key: ProcessKey, stat: Stat) -> bool:
+    """Tell whether the stat line still is this process, and no zombie."""
+    return stat.start_ticks == key.start_ticks and stat.state not in _DEAD
