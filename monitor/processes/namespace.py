@@ -11,7 +11,7 @@ _GPU_FILES = ("/libcuda.so", "/dev/nvidia")
 
 def pids_match(fs: ProcFs, pid: int) -> bool:
     """Tell whether the driver's pid is ours: in a container it may be the host's."""
-    if fs.link("self/ns/pid") == FIRST_NAMESPACE:
+    if fs.namespace == FIRST_NAMESPACE:
         return True
     files = fs.mapped_files(pid) or set()
     return any(mark in file for file in files for mark in _GPU_FILES)

@@ -158,7 +158,7 @@ def _container(fs: ProcFs, pid: int) -> str | None:
     for kind, pattern in _CONTAINERS:
         if hit := pattern.search(groups):
             return f"{kind} {hit[1][:12]}"
-    ours, theirs = fs.link("self/ns/pid"), fs.link(f"{pid}/ns/pid")
+    ours, theirs = fs.namespace, fs.link(f"{pid}/ns/pid")
     return "another pid namespace" if ours and theirs and ours != theirs else None
 
 

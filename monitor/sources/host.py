@@ -97,13 +97,10 @@ class HostProbe:
         reading.put(metric, sum(known) if known else None, FIRST if totals else NO_PERMISSION)
 
     def _disk(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
-        io = {key: self.fs.fields(f"{key.pid}/io") for key in stats}
-        for metric, series, name in (
-            (m.JOB_DISK_READ, "read", "read_bytes"),
-            (m.JOB_DISK_WRITE, "write", "write_bytes"),
-        ):
-            totals = {key: float(fields[name]) for key, fields in io.items() if name in fields}
-            self._sum(reading, metric, now, series, totals)
+        totals = {key: self.fs.disk(key.pid) for key in stats}
+        known = {key: t for key, t in totals.items() if t is not None}
+        for metric, series, which in ((m.JOB_DISK_READ, "read", 0), (m.JOB_DISK_WRITE, "write", 1)):
+            self._sum(reading, metric, now, series, {key: t[which] for key, t in known.items()})
 
     def _switches(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
         if now - self._switches_at < SWITCHES_EVERY_SECONDS:
@@ -122,12 +119,11 @@ class HostProbe:
         busiest: tuple[float, float] | None = None
         reason = UNSUPPORTED
         for key in stats:
-            raw = self.fs.read(f"{key.pid}/schedstat")
-            if not raw:
+            times = self.fs.schedule(key.pid)
+            if times is None:
                 continue
-            ran, waited = (int(word) / 1e9 for word in raw.split()[:2])
-            run = self._rates.per_second((key, "run"), now, ran)
-            delay = self._rates.per_second((key, "delay"), now, waited)
+            run = self._rates.per_second((key, "run"), now, times[0] / 1e9)
+            delay = self._rates.per_second((key, "delay"), now, times[1] / 1e9)
             reason = FIRST
             if run is not None and delay is not None:
                 busiest = max(busiest or (0.0, 0.0), (run, delay))
