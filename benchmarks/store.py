@@ -19,7 +19,8 @@ from pathlib import Path
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.reading import Reading, Tick
-from whyidle.monitor.store import FILE_NAME, NewRun, Reader, Writer
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import NewRun, Reader, Writer
 from whyidle.monitor.store.schema import RAW, Level
 
 SEED = 7
@@ -99,7 +100,7 @@ def batches(gpus: list[int], seconds: int) -> Iterator[list[Tick]]:
 
 def begin(folder: Path, gpus: int) -> tuple[Writer, int, list[int]]:
     """Open a store with one run and its GPUs."""
-    writer = Writer.open(folder / FILE_NAME, size_cap=4 << 30, now=lambda: START_MS / 1000)
+    writer = Writer.open(folder / DATABASE, size_cap=4 << 30, now=lambda: START_MS / 1000)
     run = writer.begin_run(NewRun(label="benchmark", started_ms=START_MS, hz=1))
     return writer, run, [writer.add_gpu(run, idx=str(i)) for i in range(gpus)]
 
@@ -175,7 +176,7 @@ def measure(folder: Path, hours: float, gpus: int) -> list[Result]:
     seconds = int(hours * 3600)
     values = seconds * gpus * len(GPU_METRICS)
     stored, rolled, ids = fill(folder / "bulk", gpus, seconds)
-    path = folder / "bulk" / FILE_NAME
+    path = folder / "bulk" / DATABASE
     ticks = min(seconds, 5000)
     each, worst = by_tick(folder / "ticks", gpus, ticks)
     per_second = ticks * gpus * len(GPU_METRICS) / each / 1e6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
 import pkgutil
@@ -11,11 +13,13 @@ from typing import NoReturn
 import click
 
 from whyidle.monitor import commands
+from whyidle.monitor.commands._output import mute, open_what_is_closed
 from whyidle.monitor.errors import Exit, Problem
 
 DEBUG = "WHYIDLE_DEBUG"
 # BSD's "internal software error": no code of ours, so that scripts never take it for an answer.
 DEFECT = 70
+_OUTPUT_FAILED = {errno.ENOSPC, errno.EIO, errno.EBADF}
 
 
 class Commands(click.Group):
@@ -39,8 +43,7 @@ class Commands(click.Group):
             code = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Python must not complain about the lost reader while it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            mute()
             return Exit.OK
         return code
 
@@ -62,6 +65,7 @@ def cli() -> None:
 
 def main() -> NoReturn:
     """Run the command; every failure is a sentence and an exit code."""
+    open_what_is_closed()
     try:
         code = cli.main(standalone_mode=False)
     except Problem as problem:
@@ -75,6 +79,10 @@ def main() -> NoReturn:
     except Exception as error:
         if os.environ.get(DEBUG):
             raise
+        if isinstance(error, OSError) and error.errno in _OUTPUT_FAILED:
+            mute()
+            _say(f"The output cannot be written: {error.strerror}.", "")
+            sys.exit(Exit.STORAGE)
         _say(
             f"This is a defect of whyidle: {type(error).__name__}: {error}",
             f"Please report it with what this prints: {DEBUG}=1 monitor {' '.join(sys.argv[1:])}",
@@ -84,6 +92,8 @@ def main() -> NoReturn:
 
 
 def _say(what: str, next_step: str) -> None:
-    click.echo(f"monitor: {what}", err=True)
-    if next_step:
-        click.echo(f"  {next_step}", err=True)
+    # Where nobody listens, the exit code must do.
+    with contextlib.suppress(OSError):
+        click.echo(f"monitor: {what}", err=True)
+        if next_step:
+            click.echo(f"  {next_step}", err=True)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from whyidle.monitor import state
-from whyidle.monitor.errors import NoGpu, Problem
+from whyidle.monitor.errors import NoGpu, Problem, StorageProblem
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.reading import HARMLESS
 from whyidle.monitor.recording.ownership import owned_gpus
 from whyidle.monitor.render.numbers import size
+from whyidle.monitor.sources.gpm import SHORTEST_INTERVAL
 from whyidle.monitor.sources.gpus import GpuProbe
-from whyidle.monitor.store import Reader, Writer
+from whyidle.monitor.store import Reader
 
 State = Literal["ok", "warn", "fail"]
 GPU_SECONDS = 10.0
@@ -49,27 +51,34 @@ def examine(target: ProcessKey | None, fs: ProcFs | None = None) -> Iterator[Che
 
 
 def _store() -> Iterator[Check]:
+    """Look without changing anything, not even by making the store."""
     try:
         path = state.database()
-        Writer.open(path).close()
+        folder = next(f for f in path.parents if f.exists())
+        room = f"{size(_free(folder))} free on its disk"
+        if not os.access(folder, os.W_OK):
+            raise StorageProblem(
+                f"{folder} cannot be written.", f"Name another: export {state.VARIABLE}=DIR"
+            )
+        if not path.exists():
+            yield Check("store", "ok", f"nothing recorded yet in {path}, {room}")
+            return
         with Reader.open(path) as reader:
-            runs, taken = len(reader.runs()), reader.size()
-            unhealthy = reader.check()
+            detail = f"{path}: {len(reader.runs())} recordings, {size(reader.size())}, {room}"
+            damage = reader.check()
     except Problem as problem:
         yield Check("store", "fail", problem.what, problem.next_step)
         return
-    free = os.statvfs(path.parent)
-    room = size(free.f_bavail * free.f_frsize)
-    detail = f"{path}: {runs} recordings, {size(taken)}, {room} free on its disk"
-    if unhealthy:
-        yield Check(
-            "store",
-            "fail",
-            f"{detail}; damaged: {unhealthy}",
-            f"Move {path} away, then: monitor doctor --salvage FILE",
-        )
+    if damage:
+        next_step = f"Move {path} away, then: monitor doctor --salvage FILE"
+        yield Check("store", "fail", f"{detail}; damaged: {damage}", next_step)
     else:
         yield Check("store", "ok", detail)
+
+
+def _free(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
 
 
 def _proc(fs: ProcFs) -> Check:
@@ -98,12 +107,17 @@ def _driver(probe: GpuProbe) -> Iterator[Check]:
 def _gpus(probe: GpuProbe) -> Iterator[Check]:
     if not probe.gpus:
         return
-    probe.read(GPU_SECONDS)
+    first = probe.read(GPU_SECONDS)
+    # Rates and activity need two samples that are not too close.
+    time.sleep(2 * SHORTEST_INTERVAL)
+    second = probe.read(GPU_SECONDS)
     for gpu in probe.gpus:
-        result = probe.read(GPU_SECONDS).get(gpu.facts.index)
-        if result is None:
-            continue
-        missing = {k: r for k, r in result.reading.unknown.items() if r not in HARMLESS}
+        result = second[gpu.facts.index]
+        before = first[gpu.facts.index].reading
+        result.reading.values = before.values | result.reading.values
+        known_now = result.reading.values
+        unknown = before.unknown | result.reading.unknown
+        missing = {k: r for k, r in unknown.items() if r not in HARMLESS and k not in known_now}
         known = [k for k in metrics_of(Scope.GPU) if k in result.reading.values]
         detail = f"{gpu.facts.name}: {len(known)} of {len(metrics_of(Scope.GPU))} metrics"
         told = "; ".join(_by_reason(missing))
@@ -130,7 +144,7 @@ def _job(target: ProcessKey, probe: GpuProbe, fs: ProcFs) -> Iterator[Check]:
         yield Check(f"job {name}", "ok" if readable() else "warn", detail)
     readings = probe.read(GPU_SECONDS) if probe.gpus else {}
     facts = [g.facts for g in probe.gpus]
-    owned = owned_gpus(facts, readings, {target.pid}, who.visible_gpus, fs)
+    owned = owned_gpus(facts, readings, {target.pid}, {who.visible_gpus}, fs)
     shown = ", ".join(sorted(owned.indices)) or "none"
     yield Check("job gpus", "ok" if owned.sure else "warn", f"{shown} ({owned.how})")
 

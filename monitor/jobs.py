@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
@@ -13,6 +12,7 @@ from whyidle.monitor.processes.namespace import pids_match
 from whyidle.monitor.processes.process import Identity, describe
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs, Stat
 from whyidle.monitor.reading import Reading
+from whyidle.monitor.sources.gpu import innermost
 from whyidle.monitor.sources.gpus import GpuProbe
 
 NVML_SECONDS = 3.0
@@ -101,9 +101,7 @@ def _gpu_processes(
             else:
                 strangers.append((index, pid))
     probe.close()
+    facts = [g.facts for g in probe.gpus]
+    for pid, held in found.items():
+        found[pid] = {i: r for i, r in held.items() if i in innermost(held, facts)}
     return found, strangers, None
-
-
-def started_at(job: Job) -> float:
-    """Return when the job began, on the wall clock."""
-    return time.time() - job.seconds

@@ -41,7 +41,15 @@ class Launch:
 
     def start(self) -> None:
         """Start the child; from here on our signals are its signals."""
-        self._child = subprocess.Popen(self._command, stdout=self._output)  # noqa: S603  as asked
+        try:
+            self._child = subprocess.Popen(  # noqa: S603  as asked
+                self._command, stdout=self._output
+            )
+        except OSError as error:
+            # It is there and executable, but its interpreter is not, or it has none.
+            code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+            what = f"'{self._command[0]}' cannot be started: {error.strerror}."
+            raise Problem(what, "Look at its first line: head -1").with_code(code) from None
         stat = ProcFs().stat(self._child.pid)
         self.key = ProcessKey(self._child.pid, stat.start_ticks if stat else 0)
         for number in _PASSED_ON:

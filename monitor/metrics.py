@@ -158,7 +158,9 @@ PROCESS_SM_SHARE = Metric(
 )
 
 # The watched job: the whole process tree ---------------------------------------------------------
-JOB_CPU = _job("cpu", "cores", "procfs", "CPU time per second, whole process tree.")
+JOB_CPU = _job(
+    "cpu", "cores", "procfs", "CPU time per second, whole process tree, ended children included."
+)
 JOB_MAIN_THREAD = _job(
     "main_thread_cpu", "cores", "procfs", "CPU time per second of the busiest main thread."
 )
@@ -181,7 +183,10 @@ JOB_PREEMPTIONS = _job(
     "preemptions", "per_second", "procfs", "Involuntary switches of the main threads."
 )
 JOB_THROTTLED = _job(
-    "cgroup_throttled", "ratio", "cgroup", "Share of time in which the CPU limit stopped the job."
+    "cgroup_throttled",
+    "ratio",
+    "cgroup",
+    "Share of scheduling periods in which the CPU limit stopped the job.",
 )
 JOB_CPU_LIMIT = _job("cgroup_cpu_limit", "cores", "cgroup", "CPU limit of the job's cgroup.")
 JOB_MEMORY_LIMIT = _job(

@@ -12,8 +12,6 @@ from whyidle.monitor.running import is_running
 from whyidle.monitor.store import Reader, Run
 from whyidle.monitor.store.prune import run_sizes
 
-DAY_SECONDS = 86400.0
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

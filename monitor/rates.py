@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 
 
 class Rates:
@@ -24,6 +25,99 @@ class Rates:
             grown += wraps_at
         return None if grown < 0 else grown / (now - before[0])
 
+    def share(self, series: Hashable, part: float, whole: float) -> float | None:
+        """Return how much of a total's growth another one took part in; 0 where nothing grew."""
+        before = self._last.get(series)
+        self._last[series] = (whole, part)
+        if before is None or whole < before[0] or part < before[1]:
+            return None
+        grown = whole - before[0]
+        return min(1.0, (part - before[1]) / grown) if grown else 0.0
+
     def forget(self, series: Hashable) -> None:
         """Drop a series whose subject has ended."""
         self._last.pop(series, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What one process has used: itself, and those of its children that it has reaped."""
+
+    own: float
+    reaped: float
+    parent: Hashable | None
+
+
+class TreeRate:
+    """The use of a whole tree of processes, also of those that lived between two looks.
+
+    When a process is reaped, the kernel adds all that it used to the ``reaped`` of its parent. What
+    was counted of it while it lived is due from that growth: else it would count twice.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, Used] = {}
+        # Due from the next growth of a process: what it is sure to hold by now, and what the looks,
+        # which take a moment, may have come too early for.
+        self._due: dict[Hashable, float] = {}
+        self._at: float | None = None
+        self._owed = 0.0
+
+    def per_second(
+        self,
+        now: float,
+        members: Mapping[Hashable, Used],
+        new: frozenset[Hashable] = frozenset(),
+        most: float | None = None,
+    ) -> float | None:
+        """Return the use per second since the last call, ``None`` at the first.
+
+        Of those seen for the first time only the ``new`` count with what they have used so far.
+        What comes late, all at once, and is more than can be used in a second, is spread.
+        """
+        self._owed += self._grown(members, new)
+        since, self._at = self._at, now if self._at is None else max(now, self._at)
+        if since is None or now <= since:
+            return None
+        given = self._owed / (now - since)
+        if most is not None:
+            given = min(given, most)
+        self._owed = max(0.0, self._owed - given * (now - since))
+        return given
+
+    def _grown(self, members: Mapping[Hashable, Used], new: frozenset[Hashable]) -> float:
+        fresh = self._inherited(members)
+        grown, left = 0.0, {}
+        for key, used in members.items():
+            before = self._last.get(key)
+            if before is None:
+                grown += used.own + used.reaped if key in new else 0.0
+                continue
+            gained = max(0.0, used.reaped - before.reaped)
+            due = self._due.get(key, 0.0) + fresh.get(key, 0.0)
+            grown += max(0.0, used.own - before.own) + max(0.0, gained - due)
+            # Only what fell due just now may still come: else somebody outside has reaped it.
+            if rest := min(fresh.get(key, 0.0), max(0.0, due - gained)):
+                left[key] = rest
+        self._last, self._due = dict(members), left
+        return grown
+
+    def _inherited(self, members: Mapping[Hashable, Used]) -> dict[Hashable, float]:
+        """Return what was counted of those that are gone, by the live process that has it now."""
+        fresh: dict[Hashable, float] = {}
+        for key in self._last.keys() - members.keys():
+            gone = self._last[key]
+            heir = self._heir(key, members)
+            if heir is not None:
+                counted = gone.own + gone.reaped + self._due.pop(key, 0.0)
+                fresh[heir] = fresh.get(heir, 0.0) + counted
+        return fresh
+
+    def _heir(self, key: Hashable, members: Mapping[Hashable, Used]) -> Hashable | None:
+        """Return the nearest parent that lives on: one that ended too has handed all upwards."""
+        heir: Hashable | None = key
+        for _ in range(len(self._last)):
+            if heir is None or heir in members:
+                return heir
+            heir = self._last[heir].parent if heir in self._last else None
+        return None

@@ -10,7 +10,7 @@ from whyidle.monitor.metrics import Metric, Scope
 # Reasons, in the words that the screens show. Anything else is an NVML or system error by name.
 UNSUPPORTED: Final = "not supported here"
 NO_PERMISSION: Final = "no permission"
-STALE: Final = "stale"
+LATE: Final = "NVML took too long for this tick"
 IDLE: Final = "idle: no sample"
 LOST: Final = "GPU lost"
 BLANK: Final = "blank value"

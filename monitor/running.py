@@ -8,7 +8,9 @@ import signal
 from pathlib import Path
 
 from whyidle.monitor.errors import NotPermitted, Problem, TargetGone, UsageProblem
+from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.tree import is_alive
 from whyidle.monitor.store import Reader, Run
 
 STOP_SECONDS = 15.0
@@ -19,7 +21,8 @@ def is_running(run: Run, fs: ProcFs | None = None) -> bool:
     if run.ended_ms is not None or run.recorder_pid is None:
         return False
     stat = (fs or ProcFs()).stat(run.recorder_pid)
-    return stat is not None and stat.start_ticks == run.recorder_start_ticks
+    ticks = run.recorder_start_ticks
+    return stat is not None and ticks is not None and is_alive(ProcessKey(stat.pid, ticks), stat)
 
 
 def to_stop(path: Path, ref: str | None, *, everything: bool) -> list[Run]:

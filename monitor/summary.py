@@ -8,6 +8,9 @@ from pathlib import Path
 from whyidle.monitor.metrics import Metric, Scope
 from whyidle.monitor.store import Event, Gpu, Key, Process, Reader, Run, Summary, Unknown
 
+# A job may have had thousands of processes; the page tells of the whole.
+TOLD = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)
+
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -48,9 +51,11 @@ def summarise(path: Path, ref: str, trouble: str | None = None) -> RunSummary:
     """Return the summary of the recording that ``ref`` names."""
     with Reader.open(path) as reader:
         run = reader.find(ref)
-        metrics = reader.summary(run.id)
+        metrics = reader.summary(run.id, TOLD)
         own = [s.n for k, s in metrics.items() if k.scope is Scope.MONITOR]
-        end = run.ended_ms or max((v.ts_ms for v in reader.latest(run.id).values()), default=0)
+        end = run.ended_ms or max(
+            (v.ts_ms for v in reader.latest(run.id, TOLD).values()), default=0
+        )
         return RunSummary(
             run=run,
             seconds=max(0, end - run.started_ms) / 1000,
@@ -59,7 +64,7 @@ def summarise(path: Path, ref: str, trouble: str | None = None) -> RunSummary:
             owned=frozenset((run.info or {}).get("gpus", ())),
             processes=reader.processes(run.id),
             metrics=metrics,
-            unknown=reader.unknown(run.id),
+            unknown=reader.unknown(run.id, TOLD),
             events=reader.events(run.id),
             trouble=trouble,
         )

@@ -28,12 +28,16 @@ def start(
 ) -> None:
     """Start a recorder in a session of its own and return when its first tick is stored."""
     from whyidle.monitor.render import jsonl
-    from whyidle.monitor.state import state_dir
-    from whyidle.monitor.store import Writer
+    from whyidle.monitor.state import database, state_dir
+    from whyidle.monitor.store import Writer, check_label
 
     folder = state_dir()
     # Opened once here, so that a store that cannot work is told to the person, not to the log.
-    Writer.open(folder / "whyidle.db").close()
+    check_label(label)
+    with Writer.open(database()) as store:
+        trouble = store.trouble
+    if trouble:
+        click.echo(f"monitor: {trouble}", err=True)
     reader, writer = os.pipe()
     arguments = [sys.executable, "-m", "whyidle.monitor", "attach", str(target.pid), "--quiet"]
     arguments += ["--hz", str(hz), "--ready-fd", str(writer)]
@@ -56,7 +60,7 @@ def start(
         run = pipe.readline().strip()
     if not run:
         code = child.wait()
-        said = log.read_text()[offset:].strip().removeprefix("monitor: ")
+        said = log.read_bytes()[offset:].decode(errors="replace").strip().removeprefix("monitor: ")
         what = said or f"The recorder ended at once (exit code {code})."
         raise Problem(what).with_code(code)
     if as_json:

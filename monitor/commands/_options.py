@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,11 +16,32 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+
+class Finite(click.FloatRange):
+    """A number in a range; nan is in none, though every comparison lets it through."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is no number to count with.", param, ctx)
+        return number
+
+
+def _text(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """Return text that is valid UTF-8; a shell may give us anything."""
+    return value and value.encode("utf-8", "backslashreplace").decode()
+
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
-label = click.option("--label", metavar="NAME", help="A name to find this recording by.")
+label = click.option(
+    "--label", metavar="NAME", help="A name to find this recording by.", callback=_text
+)
 hz = click.option(
     "--hz",
-    type=click.FloatRange(0.1, 10.0),
+    type=Finite(0.1, 10.0),
     default=1.0,
     show_default=True,
     help="Ticks per second.",

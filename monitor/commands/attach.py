@@ -12,7 +12,7 @@ from whyidle.monitor.errors import Exit
 
 @click.command()
 @click.argument("pid", required=False)
-@click.option("--for", "seconds", type=click.FloatRange(min=0.0, min_open=True), metavar="SECONDS",
+@click.option("--for", "seconds", type=options.Finite(min=0.0, min_open=True), metavar="SECONDS",
               help="End after so many seconds (default: when the job ends).")  # fmt: skip
 @options.hz
 @options.label

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from whyidle.monitor.commands import _options as options
+from whyidle.monitor.errors import UsageProblem
 
 if TYPE_CHECKING:
     from whyidle.monitor.pruning import Victim
@@ -45,6 +46,14 @@ class Size(click.ParamType[int]):
         return int(float(found[1]) * _SIZES[found[2]])
 
 
+def _confirm(count: int, *, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageProblem(f"This would delete {count} recordings.", "Add --yes to do it.")
+    click.confirm(f"Delete {count} recordings", abort=True, err=True)
+
+
 def _listing(victims: list[Victim]) -> str:
     from whyidle.monitor.render.numbers import size
     from whyidle.monitor.render.tables import table
@@ -79,7 +88,6 @@ def command(
     minute for 90 days, every hour for ever, and at most 600 MB in all.
     """
     from whyidle.monitor import pruning
-    from whyidle.monitor.errors import UsageProblem
     from whyidle.monitor.render import jsonl, numbers
     from whyidle.monitor.state import database
     from whyidle.monitor.store.prune import delete_runs, shrink
@@ -94,8 +102,7 @@ def command(
         click.echo(_listing(victims))
     freed = 0
     if victims and not dry_run:
-        if not yes and not as_json and sys.stdin.isatty():
-            click.confirm(f"Delete {len(victims)} recordings", abort=True)
+        _confirm(len(victims), yes=yes)
         delete_runs(database(), [v.run.id for v in victims])
         freed = shrink(database())
         if not as_json:

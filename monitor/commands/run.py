@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from whyidle.monitor.commands import _options as options
+from whyidle.monitor.commands._output import mute
+from whyidle.monitor.errors import StorageProblem
+
+if TYPE_CHECKING:
+    from whyidle.monitor.launch import Launch
+    from whyidle.monitor.recording.session import Session
+    from whyidle.monitor.summary import RunSummary
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -33,27 +42,49 @@ def command(
     With --json the summary is alone on stdout, and the job's output goes to stderr.
     """
     from whyidle.monitor.launch import Launch, shell_code
-    from whyidle.monitor.recording.recorder import Wanted
+    from whyidle.monitor.store import check_label
+
+    launch = Launch(list(cmd), output_to_stderr=as_json)
+    launch.check()
+    check_label(label)
+    session = _session(require_gpu=require_gpu)
+    launch.start()
+    told = _watch(session, launch, hz, label) if session is not None else None
+    code = launch.wait()
+    try:
+        if told is not None and (as_json or not quiet):
+            options.tell(told, as_json=as_json, err=not as_json)
+            sys.stdout.flush()
+    except OSError:
+        # A summary that nobody can read must not change the job's code.
+        mute()
+    sys.exit(shell_code(code))
+
+
+def _session(*, require_gpu: bool) -> Session | None:
+    """Open the store; without one the job still runs, as if it had been started without us."""
     from whyidle.monitor.recording.session import Session
     from whyidle.monitor.render.screens import Quiet
     from whyidle.monitor.state import database
 
-    launch = Launch(list(cmd), output_to_stderr=as_json)
-    launch.check()
-    session = Session(database(), Quiet())
+    try:
+        session = Session(database(), Quiet())
+    except StorageProblem as problem:
+        click.echo(f"monitor: {problem.what} The job runs unrecorded.", err=True)
+        click.echo(f"  {problem.next_step}", err=True)
+        return None
     if require_gpu:
         session.open_gpus(require=True)
-    launch.start()
+    return session
+
+
+def _watch(session: Session, launch: Launch, hz: float, label: str | None) -> RunSummary | None:
+    from whyidle.monitor.recording.recorder import Wanted
+
     try:
-        if not require_gpu:
-            session.open_gpus()
-        told = session.record(Wanted(launch.key, hz, label), child=launch)
+        session.open_gpus()
+        return session.record(Wanted(launch.key, hz, label), child=launch)
     except Exception as error:  # noqa: BLE001  whatever happens to us, the job goes on
-        click.echo(f"monitor: the recording failed ({error}); the job goes on.", err=True)
-        sys.exit(shell_code(launch.wait()))
-    code = launch.wait()
-    if as_json:
-        options.tell(told, as_json=True)
-    elif not quiet:
-        options.tell(told, as_json=False, err=True)
-    sys.exit(shell_code(code))
+        with contextlib.suppress(OSError):
+            click.echo(f"monitor: the recording failed ({error}); the job goes on.", err=True)
+        return None

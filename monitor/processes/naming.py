@@ -27,11 +27,12 @@ class Naming:
         self._fs = fs
         self._first: dict[ProcessKey, float] = {}
         self._looks: dict[ProcessKey, int] = {}
+        self._live: set[ProcessKey] = set()
+        self._leader: Identity | None = None
 
     def look(self, now: float, live: Iterable[ProcessKey]) -> set[ProcessKey]:
-        """Look at those that are due; return those that told something new."""
-        live = set(live)
-        self._forget(live)
+        """Look at those that are due; return those that told something new, or now lead."""
+        self._live = live = set(live)
         due = sorted(key for key in live if self._due(now, key))
         changed = set()
         for key in due[:MOST_LOOKS_PER_TICK]:
@@ -40,6 +41,10 @@ class Naming:
             if found is not None and found.key == key and found != self.known.get(key):
                 self.known[key] = found
                 changed.add(key)
+        before, self._leader = self._leader, self.leader()
+        if self._leader is not None and self._leader != before:
+            changed.add(self._leader.key)
+        self._forget(live)
         return changed
 
     def _due(self, now: float, key: ProcessKey) -> bool:
@@ -56,16 +61,29 @@ class Naming:
 
     def _forget(self, live: set[ProcessKey]) -> None:
         """Drop the dead, but not who the job is named after."""
-        leader = self.leader()
-        kept = live | {self.root} | ({leader.key} if leader else set())
+        kept = live | {self.root} | ({self._leader.key} if self._leader else set())
         for table in (self.known, self._first, self._looks):
             for key in table.keys() - kept:
                 del table[key]
 
     def leader(self) -> Identity | None:
-        """Return who to name the job after: the first worker with a framework, else the target."""
+        """Return who to name the job after: who has a framework, before who began and who is left.
+
+        The living come before the dead, and the oldest of them before the others.
+        """
         target = self.known.get(self.root)
-        if target is not None and target.frameworks:
+        if self.root in self._live and target is not None and target.frameworks:
             return target
-        workers = [i for i in self.known.values() if i.frameworks]
-        return min(workers, key=lambda i: i.key.start_ticks) if workers else target
+        living = sorted((self.known[k] for k in self._live if k in self.known), key=_age)
+        before = self._leader or target
+        if worker := next((i for i in living if i.frameworks), None):
+            return worker
+        if before is not None and before.frameworks:
+            return before
+        if self.root in self._live or not living:
+            return target
+        return living[0]
+
+
+def _age(identity: Identity) -> tuple[int, int]:
+    return identity.key.start_ticks, identity.key.pid

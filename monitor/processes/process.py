@@ -22,6 +22,9 @@ FRAMEWORKS = {
 }
 _LAUNCHERS = {"torchrun", "accelerate", "deepspeed", "uv", "mpirun", "mpiexec", "srun", "poetry"}
 _OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
+_SHELLS = {"sh", "bash", "dash", "zsh"}
+_SHELL_OPTION = re.compile(r"[-+](\w+)")
+_SHELL_OPTIONS_WITH_VALUE = {"--rcfile", "--init-file", "--emulate"}
 _PYTHON = re.compile(r"python(\d+\.\d+)")
 _CONTAINERS = (
     ("kubernetes", re.compile(r"kubepods.*?pod([0-9a-f_-]{36})")),
@@ -61,8 +64,8 @@ class Identity:
 
     @property
     def framework(self) -> str | None:
-        """Frameworks with their versions, ``None`` when the mapped files cannot be read."""
-        if self.frameworks is None:
+        """Frameworks with their versions; ``None`` when none is mapped, or none can be read."""
+        if not self.frameworks:
             return None
         return ", ".join(f"{n} {v}" if v else n for n, v in self.frameworks.items())
 
@@ -96,9 +99,16 @@ def script_of(arguments: list[str]) -> str | None:
     if not arguments:
         return None
     program = PurePath(arguments[0]).name
+    shell = program.removeprefix("-")
+    if shell in _SHELLS:
+        return f"{shell} {_shell_script(arguments[1:])}".rstrip()
     if program in _LAUNCHERS or not _is_python(program):
         return _launched(program, arguments[1:])
-    rest = iter(arguments[1:])
+    return _python_script(program, arguments[1:])
+
+
+def _python_script(program: str, arguments: list[str]) -> str:
+    rest = iter(arguments)
     for argument in rest:
         if argument in _OPTIONS_WITH_VALUE:
             next(rest, None)
@@ -110,6 +120,22 @@ def script_of(arguments: list[str]) -> str | None:
             name = PurePath(argument).name
             return _launched(name, list(rest)) if name in _LAUNCHERS else argument
     return program
+
+
+def _shell_script(arguments: list[str]) -> str:
+    """Return the first argument that is no option; nothing for commands from the input."""
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in {"-", "--"}:
+            return next(rest, "")
+        letters = _SHELL_OPTION.fullmatch(argument)
+        if letters is None and not argument.startswith("--"):
+            return argument
+        if letters and set("cs") & set(letters[1]):
+            return "-c" if "c" in letters[1] else ""
+        if argument in _SHELL_OPTIONS_WITH_VALUE or (letters and letters[1][-1] in "oO"):
+            next(rest, None)
+    return ""
 
 
 def _is_python(program: str) -> bool:

@@ -28,6 +28,10 @@ class Stat:
     threads: int
     start_ticks: int
     rss: int
+    # What its children have used that have ended and been waited for, theirs included.
+    reaped_ticks: int = 0
+    reaped_minor_faults: int = 0
+    reaped_major_faults: int = 0
 
 
 class ProcFs:
@@ -35,6 +39,8 @@ class ProcFs:
 
     def __init__(self, root: str = "/proc") -> None:
         self.root = root
+        # The start times of the pids that somebody asked to follow, as last read.
+        self.followed: dict[int, int] = {}
 
     def read(self, path: str, *, short: bool = False) -> bytes | None:
         """Return a file's bytes, ``None`` when it is gone or closed to us.
@@ -72,7 +78,12 @@ class ProcFs:
     def stat(self, pid: int) -> Stat | None:
         """Return the process's line, ``None`` when it is gone."""
         raw = self.read(f"{pid}/stat", short=True)
-        return None if not raw else parse_stat(raw)
+        if not raw:
+            return None
+        stat = parse_stat(raw)
+        if pid in self.followed:
+            self.followed[pid] = stat.start_ticks
+        return stat
 
     def disk(self, pid: int) -> tuple[int, int] | None:
         """Return the bytes that the process has read from and written to storage."""
@@ -147,4 +158,7 @@ def parse_stat(raw: bytes) -> Stat:
         threads=int(rest[17]),
         start_ticks=int(rest[19]),
         rss=int(rest[21]) * PAGE,
+        reaped_ticks=int(rest[13]) + int(rest[14]),
+        reaped_minor_faults=int(rest[8]),
+        reaped_major_faults=int(rest[10]),
     )

@@ -9,17 +9,34 @@ import re
 
 MASK = "***"
 
-_SECRET_WORDS = "token|secret|secrets|password|passwd|pwd|passphrase|credential|credentials|apikey"  # noqa: S105
-_KEY_OWNERS = "api|access|secret|private|auth|license|encryption|signing|account|wandb|subscription"
-# The last word of a name decides: --hf-token is one, --token-dim and --tokenizer are none.
-_NAME = rf"(?:[\w.-]*[-_.])?(?:{_SECRET_WORDS}|(?:{_KEY_OWNERS})[-_.]?key)"
-_NAMED = re.compile(rf"(?i)^(-{{0,2}}{_NAME})([=:])(.+)$", re.DOTALL)
-_FLAG = re.compile(rf"(?i)^-{{1,2}}{_NAME}$")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_INSIDE = re.compile(
-    rf"(?i)\b({_NAME})(\s*=\s*|\s*:\s*)(['\"]?)([^\s'\",;&]+)",
+_SECRET_WORDS = (
+    "token|secret|secrets|password|passwd|pwd|pw|passphrase|credential|credentials|apikey|auth"  # noqa: S105
 )
-_URL_PASSWORD = re.compile(r"(\w+://[^/\s:@]*:)[^/\s@]+(@)")
+_KEY_OWNERS = "api|access|secret|private|auth|license|encryption|signing|account|wandb|subscription"
+# The last word of a name decides: --hf-token is one, --token-dim and --tokenizer are none. It may
+# begin with a capital, as in hfToken. A pattern is called pat, but github_pat is a token.
+_BREAK = r"(?:[-_.]|(?-i:(?<=[a-z0-9])(?=[A-Z])))"
+_NAME = (
+    rf"(?!-*no[-_])(?:(?:[\w.-]{{0,80}}{_BREAK})?(?:{_SECRET_WORDS}|(?:{_KEY_OWNERS})[-_.]?key)"
+    rf"|[\w.-]{{0,80}}{_BREAK}pat)"
+)
+_NAMED = re.compile(rf"(?i)^(-{{0,2}}{_NAME}[=:])(.+)$", re.DOTALL)
+_FLAG = re.compile(rf"(?i)^-{{1,2}}{_NAME}$")
+# Inside a text the name may be quoted (JSON, a dict), and so may the value, with the shell's
+# backslashes before the quotes.
+_INSIDE = re.compile(
+    rf"(?i)\b({_NAME}\\?['\"]?\s*[=:]\s*)"
+    r"(?:[fbru]{0,2}(?P<quote>\\?['\"]).*?(?<!\\)(?P=quote)|\\?['\"]?[^\s'\",;&]+)",
+    re.DOTALL,
+)
+# What follows is the secret to the end of the line or the quotes, with or without a scheme.
+_HEADER = re.compile(
+    r"(?i)\b((?:proxy-)?authorization\\?['\"]?\s*[=:]\s*(?:[fbru]{0,2}\\?['\"])?)[^'\"\r\n]+"
+)
+_HEADER_NAME = re.compile(r"(?i)^(?:.*\W)?(?:proxy-)?authorization:$", re.DOTALL)
+_SCHEMES = {"basic", "bearer", "digest", "negotiate", "token"}
+# A password may itself hold an @: the last one before the host ends it.
+_URL_PASSWORD = re.compile(r"(://[^/\s:]*:)[^/\s]+(@)")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
 # Shapes that issuers give their tokens, wherever they stand.
 _SHAPES = re.compile(
@@ -32,24 +49,32 @@ _WANDB = re.compile(r"\b[0-9a-f]{40}\b")
 def mask(arguments: list[str]) -> list[str]:
     """Return the arguments with every secret replaced."""
     masked: list[str] = []
-    value_is_secret = False
+    value_is_secret = in_header = False
     for argument in arguments:
-        if value_is_secret and not argument.startswith("--"):
+        if in_header and argument.lower() in _SCHEMES:
+            masked.append(argument)
+        elif in_header or (value_is_secret and not argument.startswith("--")):
             masked.append(MASK)
-            value_is_secret = False
-            continue
-        value_is_secret = bool(_FLAG.match(_CAMEL.sub("-", argument)))
-        masked.append(mask_text(argument))
+            value_is_secret = in_header = False
+        else:
+            value_is_secret = bool(_FLAG.match(argument))
+            in_header = bool(_HEADER_NAME.match(argument))
+            masked.append(mask_text(argument))
     return masked
 
 
 def mask_text(text: str) -> str:
     """Mask within one argument or a line of code."""
-    if named := _NAMED.match(_CAMEL.sub("-", text) if text.startswith("-") else text):
-        name = text[: text.index(named[2])]
-        return f"{name}{named[2]}{MASK}"
-    text = _INSIDE.sub(rf"\1\2\3{MASK}", text)
+    if named := _NAMED.match(text):
+        return f"{named[1]}{MASK}"
+    text = _HEADER.sub(rf"\1{MASK}", text)
+    text = _INSIDE.sub(_without_value, text)
     text = _URL_PASSWORD.sub(rf"\1{MASK}\2", text)
     text = _BEARER.sub(rf"\1 {MASK}", text)
     text = _SHAPES.sub(MASK, text)
     return _WANDB.sub(MASK, text)
+
+
+def _without_value(found: re.Match[str]) -> str:
+    quote = found["quote"] or ""
+    return f"{found[1]}{quote}{MASK}{quote}"

@@ -1,6 +1,7 @@
 """Follow a job: the named process and everything it starts, for as long as any of it lives.
 
 A child that loses its parent (a launcher that ends first) stays in the tree: it was seen as ours.
+Who watches the shell that it was typed into is a child of the job, but no part of it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Tree:
         self.stats: dict[ProcessKey, Stat] = {}
         self._members: set[ProcessKey] = {root}
         self._seen: set[int] = set()
+        self._ourselves = int(self.fs.link("self") or 0)
         self._scan_at = 0.0
         self._whole_at = 0.0
 
@@ -55,7 +57,7 @@ class Tree:
         new = [s for pid in pids - self._seen if (s := self.fs.stat(pid)) is not None]
         # The new children of a parent that has ended are strangers by now: another has them.
         parents = {key.pid for key in self.stats}
-        for stat in _descendants(new, parents):
+        for stat in _descendants((s for s in new if s.pid != self._ourselves), parents):
             key = ProcessKey(stat.pid, stat.start_ticks)
             if is_alive(key, stat):
                 self.stats[key] = stat

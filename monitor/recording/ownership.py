@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from whyidle.monitor.processes.namespace import pids_match
+from whyidle.monitor.processes.namespace import FIRST_NAMESPACE, pids_match
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
+from whyidle.monitor.sources.gpu import GpuFacts, GpuReading, innermost
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,35 +23,32 @@ def owned_gpus(
     facts: Sequence[GpuFacts],
     readings: Mapping[str, GpuReading],
     pids: Collection[int],
-    visible: str | None,
+    visible: Collection[str | None],
     fs: ProcFs,
 ) -> Owned:
-    """Return the GPUs to show for this job."""
+    """Return the GPUs to show for this job; ``visible`` is CUDA_VISIBLE_DEVICES of its workers."""
     everything = frozenset(f.index for f in facts)
-    trusted = {pid for pid in pids if pids_match(fs, pid)}
+    listed = {pid for reading in readings.values() for pid in reading.processes}
+    trusted = {pid for pid in listed.intersection(pids) if pids_match(fs, pid)}
     held = frozenset(i for i, r in readings.items() if trusted & r.processes.keys())
     if held:
-        return Owned(_innermost(held, facts), "the driver lists the job on them", sure=True)
-    named = visible_gpus(visible, facts)
-    if named is not None:
-        return Owned(named, f"CUDA_VISIBLE_DEVICES={visible}", sure=False)
+        return Owned(innermost(held, facts), "the driver lists the job on them", sure=True)
     if not facts:
         return Owned(everything, "no GPU is known", sure=False)
-    if pids and not trusted:
+    named = [visible_gpus(v, facts) for v in visible if v is not None]
+    if named and len(named) == len(visible):
+        told = " ".join(sorted(v for v in visible if v is not None))
+        return Owned(frozenset().union(*named), f"CUDA_VISIBLE_DEVICES={told}", sure=False)
+    if fs.namespace != FIRST_NAMESPACE:
         return Owned(everything, "all: the driver's pids cannot be matched from here", sure=False)
     return Owned(everything, "all: the job holds none of them yet", sure=False)
 
 
-def _innermost(held: frozenset[str], facts: Sequence[GpuFacts]) -> frozenset[str]:
-    """Drop a GPU whose MIG instance is held: the job has only that part of it."""
-    parents = {f.mig_of for f in facts if f.index in held and f.mig_of is not None}
-    return held - parents
+def visible_gpus(visible: str, facts: Sequence[GpuFacts]) -> frozenset[str]:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES names; empty and -1 hide them all.
 
-
-def visible_gpus(visible: str | None, facts: Sequence[GpuFacts]) -> frozenset[str] | None:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES names, ``None`` when it names none we know."""
-    if visible is None:
-        return None
+    CUDA counts the fastest first and the driver by its slot: the same where all are alike.
+    """
     known = {f.index: f.index for f in facts} | {f.uuid: f.index for f in facts if f.uuid}
     found: list[str] = []
     for word in (w.strip() for w in visible.split(",")):
@@ -67,4 +64,4 @@ def visible_gpus(visible: str | None, facts: Sequence[GpuFacts]) -> frozenset[st
             # CUDA stops reading at the first name that it does not know.
             break
         found.append(index)
-    return frozenset(found) if found else None
+    return frozenset(found)

@@ -28,6 +28,8 @@ from whyidle.monitor.store import NewRun, Writer
 # A tick may wait for NVML this share of its period, then it goes on without.
 NVML_SHARE = 0.7
 SLOWEST_PERIOD = 10.0
+_STOPPED = frozenset("Tt")
+LEAP_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Recorder:
         self._meter = Meter()
         self._clock = clock_pair()
         self._last_owned: Owned | None = None
+        self._began = self._clock.monotonic_ns / 1e9
         self._ticks = 0
 
     @property
@@ -97,7 +100,7 @@ class Recorder:
             self.writer.describe_run(self.run, **_named(self._naming.leader()))
         gpus = self._read_gpus(sampler.period)
         processes = self._host.processes(started, stats)
-        job = self._host.job(started, stats, processes)
+        job = self._host.job(started, stats)
         host = self._host.host(started)
         own = self._meter.read(started, sampler.missed)
         events = tuple(self._probe.events())
@@ -125,7 +128,7 @@ class Recorder:
         return Snapshot(
             run=self.run,
             ts_ms=ts_ms,
-            elapsed=started - self._clock.monotonic_ns / 1e9,
+            elapsed=started - self._began,
             ticks=self._ticks,
             identity=self._naming.leader(),
             facts=self.gpus,
@@ -137,6 +140,7 @@ class Recorder:
             host=host,
             monitor=own,
             period=sampler.period,
+            stopped=all(s.state in _STOPPED for s in stats.values()),
             events=events,
             trouble=self.writer.trouble,
             notes=notes,
@@ -155,8 +159,22 @@ class Recorder:
 
     # Inside --------------------------------------------------------------------------------------
     def _wall_ms(self, now: float) -> int:
-        """Name a moment on the wall clock of the start: a clock that is set must not fold time."""
-        return (self._clock.realtime_ns + int(now * 1e9) - self._clock.monotonic_ns) // 1_000_000
+        """Name a moment on the wall clock, as it stood when the two clocks were last paired.
+
+        A clock that is set back must not fold time: then ours goes on. One that leaps ahead (the
+        machine slept, the clock was set) is followed, and the recording says so.
+        """
+        named = self._clock.realtime_ns + int(now * 1e9) - self._clock.monotonic_ns
+        ahead = time.time_ns() - named
+        if ahead > LEAP_NS:
+            self._clock = clock_pair()
+            self._leapt(ahead / 1e9)
+            named += ahead
+        return named // 1_000_000
+
+    def _leapt(self, seconds: float) -> None:
+        said = f"The clock leapt ahead by {seconds:.0f} s: the machine slept, or it was set."
+        self.writer.event(self.run, "clock_leapt", said, severity="low")
 
     def _read_gpus(self, period: float) -> dict[str, GpuReading]:
         if not self._probe.gpus:
@@ -167,8 +185,11 @@ class Recorder:
         return readings
 
     def _owned(self, gpus: Mapping[str, GpuReading], pids: frozenset[int]) -> Owned:
+        visible = {i.visible_gpus for i in self._naming.known.values() if i.frameworks}
         leader = self._naming.leader()
-        return owned_gpus(self.gpus, gpus, pids, leader.visible_gpus if leader else None, self.fs)
+        if not visible and leader is not None:
+            visible = {leader.visible_gpus}
+        return owned_gpus(self.gpus, gpus, pids, visible, self.fs)
 
     def _describe_gpus(self, owned: Owned | None) -> None:
         """Keep in the run's head which GPUs are the job's, for those who read it afterwards."""

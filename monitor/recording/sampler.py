@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from whyidle.monitor.recording.waker import Wake, Waker
 
-HIGHEST_HZ = 10.0
-
 
 class Sampler:
     """Calls ``tick`` on time until it says that the job is over, or somebody wants to stop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -54,11 +55,14 @@ class Session:
         self.screen = screen
         self.stopped_by: signal.Signals | None = None
         self.gpu_problem: str | None = None
+        self._blind = False
         self._probe = GpuProbe()
         self._writer = Writer.open(path)
 
     def open_gpus(self, *, require: bool = False) -> None:
         """Connect to the driver; without it the host part goes on, unless a GPU is required."""
+        if self._probe.gpus:
+            return
         try:
             self._probe.open()
         except NoGpu as problem:
@@ -102,7 +106,7 @@ class Session:
                 return False
             if ready is not None and snapshot.ticks == 1:
                 ready(snapshot.run)
-            self.screen.tick(snapshot)
+            self._show(snapshot)
             return True
 
         reason = FAILED
@@ -112,11 +116,23 @@ class Session:
         except BrokenPipeError:
             reason = UNREAD
         finally:
-            self.screen.close()
+            with contextlib.suppress(OSError):
+                self.screen.close()
             recorder.end(reason, child.code() if child else None)
             waker.close()
         self.stopped_by = waker.signal
         return summarise(self.path, str(recorder.run), self._writer.trouble)
+
+    def _show(self, snapshot: Snapshot) -> None:
+        """Show a tick; a terminal that is gone, or a full disk behind it, ends only the show."""
+        if self._blind:
+            return
+        try:
+            self.screen.tick(snapshot)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            self._blind = True
 
 
 def _reason(wake: Wake, by: signal.Signals | None) -> str:

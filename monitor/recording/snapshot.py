@@ -29,6 +29,7 @@ class Snapshot:
     host: Reading
     monitor: Reading
     period: float
+    stopped: bool = False
     events: tuple[GpuEvent, ...] = ()
     trouble: str | None = None
     notes: tuple[str, ...] = field(default=())

@@ -8,6 +8,7 @@ import select
 import signal
 from enum import StrEnum
 from types import FrameType
+from typing import Any
 
 
 class Wake(StrEnum):
@@ -23,6 +24,7 @@ class Waker:
 
     def __init__(self, pid: int) -> None:
         self.signal: signal.Signals | None = None
+        self._handlers: dict[int, Any] = {}
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._reader, select.POLLIN)
@@ -38,7 +40,7 @@ class Waker:
         """Turn these signals into a stop; one that was ignored (nohup) stays ignored."""
         for number in signals:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._on_signal)
+                self._handlers[number] = signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self.signal = signal.Signals(number)
@@ -63,7 +65,9 @@ class Waker:
         return Wake.TIME
 
     def close(self) -> None:
-        """Give the handles back."""
+        """Give handlers and handles back, in this order: a signal may come in between."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         for handle in (self._reader, self._writer, self._pidfd):
             if handle is not None:
                 os.close(handle)

@@ -43,6 +43,7 @@ def tick(snapshot: Snapshot) -> dict[str, Any]:
         "elapsed_s": round(snapshot.elapsed, 3),
         "gpus": [_gpu(snapshot, f.index) for f in snapshot.facts],
         "gpu_problem": snapshot.gpu_problem,
+        "stopped": snapshot.stopped,
         "job": reading(Scope.JOB, snapshot.job),
         "host": reading(Scope.HOST, snapshot.host),
         "monitor": reading(Scope.MONITOR, snapshot.monitor),
@@ -108,10 +109,11 @@ def summary(told: RunSummary) -> dict[str, Any]:
 def head(told: RunSummary) -> dict[str, Any]:
     """Return who was watched, and for how long."""
     run = told.run
-    names = ("label", "script", "framework", "python", "user", "container", "host", "command")
+    names = ("label", "script", "framework", "python", "user", "container", "command")
     return {
         "label": run.label,
         "pid": run.target_pid,
+        "hostname": run.host,
         **{name: getattr(run, name) for name in names},
         "started_ms": run.started_ms,
         "ended_ms": run.ended_ms,

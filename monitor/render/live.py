@@ -84,7 +84,7 @@ class LiveView:
     def _gpus(self, snapshot: Snapshot) -> Panel:
         shown = snapshot.shown(everything=self._everything)
         if not shown:
-            text = Text(snapshot.gpu_problem or "No GPU is known.", style="yellow")
+            text = Text(snapshot.gpu_problem or f"None: {snapshot.owned.how}", style="yellow")
             return Panel(text, title="GPU", title_align="left")
         wide = self._console.width >= WIDE
         columns = [c for c in _COLUMNS if wide or not c[2]]
@@ -156,7 +156,8 @@ class LiveView:
 def _head(snapshot: Snapshot) -> Text:
     name = Text(plain.who(snapshot.identity), style="bold", overflow="ellipsis", no_wrap=True)
     pid = snapshot.identity.key.pid if snapshot.identity else "?"
-    return name + f"  pid {pid}  {numbers.duration(snapshot.elapsed)}"
+    stopped = Text("  STOPPED", style="bold yellow") if snapshot.stopped else Text()
+    return name + f"  pid {pid}  {numbers.duration(snapshot.elapsed)}" + stopped
 
 
 def _memory(reading: Reading) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.processes.process import Identity
-from whyidle.monitor.reading import HARMLESS
+from whyidle.monitor.reading import HARMLESS, LOST
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import numbers
 from whyidle.monitor.store import Gpu, Run, Summary
@@ -30,14 +30,13 @@ def who(identity: Identity | Run | None) -> str:
         identity.container,
     ]
     inside = ", ".join(p for p in parts if p)
-    return printable(
-        f"{identity.script or 'the job'} ({inside})" if inside else str(identity.script)
-    )
+    name = identity.script or "the job"
+    return printable(f"{name} ({inside})" if inside else name)
 
 
 def tick(snapshot: Snapshot, *, everything: bool) -> str:
     """Return one tick as one line."""
-    parts = [f"{numbers.duration(snapshot.elapsed):>7}"]
+    parts = [f"{numbers.duration(snapshot.elapsed):>7}{' STOPPED' if snapshot.stopped else ''}"]
     for facts in snapshot.shown(everything=everything):
         reading = snapshot.gpus[facts.index].reading
         parts.append(
@@ -107,6 +106,7 @@ def _gpu_line(told: RunSummary, gpu: Gpu) -> str:
         f" of {numbers.show(total.most if total else None, 'bytes')},"
         f" {_mean(told, m.GPU_POWER, gpu.id)},"
         f" {numbers.show(energy.most if energy else None, 'joules')} ({printable(gpu.name or '?')})"
+        f"{', then LOST' if told.why_not(m.GPU_UTILISATION, gpu.id) == LOST else ''}"
     )
 
 

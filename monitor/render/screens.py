@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from typing import TextIO
 
 from whyidle.monitor.recording.snapshot import Snapshot
@@ -57,9 +56,8 @@ class PlainLines:
         if trouble != self._trouble:
             self._trouble = trouble
             self._say(f"  ! {snapshot.trouble or 'The store works again.'}")
-        now = time.monotonic()
-        if now - self._last >= 0.95 / LINES_PER_SECOND:
-            self._last = now
+        if snapshot.elapsed - self._last >= 0.95 / LINES_PER_SECOND:
+            self._last = snapshot.elapsed
             self._say(plain.tick(snapshot, everything=self._everything))
 
     def _say(self, text: str) -> None:

@@ -13,10 +13,18 @@ _FILES = ("cpu.max", "cpu.stat", "cpu.cfs_quota_us", "memory.max", "memory.limit
 
 
 @dataclass(frozen=True, slots=True)
+class Periods:
+    """How many scheduling periods a group has run in, and in how many its limit stopped it."""
+
+    all: int
+    throttled: int
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What holds the job back; ``None`` where no limit is set or it cannot be read."""
 
-    throttled_seconds: float | None
+    periods: dict[Path, Periods]
     cpu_cores: float | None
     memory_bytes: float | None
 
@@ -31,15 +39,10 @@ class Cgroup:
     def read(self) -> Limits:
         """Return the present state; the tightest limit from the group up to the root counts."""
         return Limits(
-            throttled_seconds=self._throttled(),
+            periods={f: p for f in self._cpu if (p := _periods(f)) is not None},
             cpu_cores=_tightest(_cpu_limit(f) for f in self._cpu),
             memory_bytes=_tightest(_memory_limit(f) for f in self._memory),
         )
-
-    def _throttled(self) -> float | None:
-        """Return the largest total on the way up: a limit further up stops the job just as well."""
-        totals = (_throttled(folder) for folder in self._cpu)
-        return max((t for t in totals if t is not None), default=None)
 
 
 def _folders(text: str, root: Path) -> tuple[Path | None, Path | None]:
@@ -84,11 +87,12 @@ def _number(path: Path) -> float | None:
         return None
 
 
-def _throttled(folder: Path) -> float | None:
+def _periods(folder: Path) -> Periods | None:
     stat = _words(folder / "cpu.stat")
-    if "throttled_usec" in stat:
-        return int(stat["throttled_usec"]) / 1e6
-    return int(stat["throttled_time"]) / 1e9 if "throttled_time" in stat else None
+    try:
+        return Periods(int(stat["nr_periods"]), int(stat["nr_throttled"]))
+    except (KeyError, ValueError):
+        return None
 
 
 def _cpu_limit(folder: Path) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,12 @@ class GpuFacts:
     pcie_width_max: int | None = None
     mig_of: str | None = None
     trouble: str | None = None
+
+
+def innermost(held: Collection[str], facts: Sequence[GpuFacts]) -> frozenset[str]:
+    """Drop a GPU whose MIG instance is held: the job has only that part of it."""
+    parents = {f.mig_of for f in facts if f.index in held and f.mig_of is not None}
+    return frozenset(held) - parents
 
 
 @dataclass(slots=True)

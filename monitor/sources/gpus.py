@@ -18,7 +18,7 @@ from whyidle.monitor.metrics import (
     Scope,
     metrics_of,
 )
-from whyidle.monitor.reading import HUNG, LOST, NO_XID, Reading
+from whyidle.monitor.reading import HUNG, LATE, LOST, NO_XID, Reading
 from whyidle.monitor.sources.gpu import Gpu, GpuFacts, GpuReading
 from whyidle.monitor.sources.nvml import Nvml, Unknown, text
 from whyidle.monitor.sources.worker import Worker
@@ -28,6 +28,9 @@ from whyidle.monitor.sources.xid import watch_xids
 OPEN_SECONDS = 10.0
 # A lost GPU seldom comes back before a reset; asking now and then is enough.
 LOST_RETRY_SECONDS = 30.0
+# A slow call is no hang: the driver takes its time when a GPU starts or resets.
+HUNG_SECONDS = 2.0
+HUNG_TOLD_AGAIN_SECONDS = 600.0
 # Busy by the driver's word; and a draw that no GPU at work has (idle H100: 70 of 700 W).
 BUSY, IDLE_POWER_SHARE = 0.99, 0.12
 
@@ -43,6 +46,14 @@ class GpuEvent:
     code: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """A worker that is still busy with one GPU."""
+
+    worker: Worker[Gpu, GpuReading]
+    since: float
+
+
 class GpuProbe:
     """Reads every GPU once per tick; one that hangs or is lost does not hold up the others."""
 
@@ -51,7 +62,9 @@ class GpuProbe:
         self.gpus: list[Gpu] = []
         self._events: SimpleQueue[GpuEvent] = SimpleQueue()
         self._worker: Worker[Gpu, GpuReading] | None = None
-        self._stuck: dict[str, Worker[Gpu, GpuReading]] = {}
+        self._late: dict[str, _Late] = {}
+        self._told_hung: dict[str, float] = {}
+        self._read_at: dict[str, float] = {}
         self._lost: dict[str, float] = {}
         self._xids: dict[str, int] = {}
         self._doubted: set[str] = set()
@@ -59,13 +72,14 @@ class GpuProbe:
 
     def open(self, seconds: float = OPEN_SECONDS) -> None:
         """Connect and find the GPUs; a driver that does not answer is one sentence, no wait."""
+        found: list[list[Gpu]] = []
         failure: list[BaseException] = []
         ready = threading.Event()
 
         def connect() -> None:
             try:
                 self.nvml.open()
-                self.gpus = find_gpus(self.nvml)
+                found.append(find_gpus(self.nvml))
             except BaseException as error:  # noqa: BLE001  carried to the caller's thread
                 failure.append(error)
             ready.set()
@@ -78,6 +92,7 @@ class GpuProbe:
             raise NoGpu(what, "Ask the driver itself: nvidia-smi")
         if failure:
             raise failure[0]
+        self.gpus = found[0]
         watch_xids(self.nvml, self.gpus, self._closing, self._on_xid)
 
     def close(self) -> None:
@@ -88,55 +103,64 @@ class GpuProbe:
 
     def read(self, limit: float) -> dict[str, GpuReading]:
         """Return one reading per GPU within ``limit`` seconds, whatever NVML does."""
-        deadline = time.monotonic() + limit
-        self._welcome_back()
-        results = {g.facts.index: _silent(HUNG) for g in self.gpus if g.facts.index in self._stuck}
-        waiting = [g for g in self.gpus if g.facts.index not in results]
         now = time.monotonic()
-        for gpu in [
-            g for g in waiting if now - self._lost.get(g.facts.index, -1e9) < LOST_RETRY_SECONDS
-        ]:
-            waiting.remove(gpu)
-            results[gpu.facts.index] = _silent(LOST, lost=True)
-        while waiting:
-            results |= self._round(waiting, (deadline - time.monotonic()) / 2)
-            waiting = [g for g in waiting if g.facts.index not in results]
-        for index, result in results.items():
-            self._note(index, result)
+        self._look_after_late(now)
+        due = [g for g in self.gpus if g.facts.index not in self._late and not self._rests(g, now)]
+        # Where one round does not fit into a tick, who has waited longest comes first.
+        due.sort(key=lambda g: self._read_at.get(g.facts.index, 0.0))
+        results = self._round(due, now, limit) if due else {}
+        self._read_at |= dict.fromkeys(results, now)
+        for gpu in self.gpus:
+            index = gpu.facts.index
+            if index not in results:
+                results[index] = self._why_silent(gpu, now)
+            self._note(index, results[index], now)
         return results
 
-    def _round(self, gpus: list[Gpu], seconds: float) -> dict[str, GpuReading]:
-        """Read these on the worker; if it hangs, give up that one GPU and the worker with it."""
+    def _rests(self, gpu: Gpu, now: float) -> bool:
+        return now - self._lost.get(gpu.facts.index, float("-inf")) < LOST_RETRY_SECONDS
+
+    def _round(self, gpus: list[Gpu], now: float, seconds: float) -> dict[str, GpuReading]:
+        """Read these on the worker; the one that takes too long is left to it, alone."""
         self._worker = self._worker or Worker("whyidle-nvml", _read)
-        done, stuck = self._worker.work(gpus, max(0.01, seconds))
-        results = {gpu.facts.index: result for gpu, result in done}
-        if stuck is not None:
-            index = stuck.facts.index
-            self._stuck[index] = self._worker
+        done, slow = self._worker.work(gpus, seconds)
+        if slow is not None:
+            self._late[slow.facts.index] = _Late(self._worker, now)
             self._worker = None
-            results[index] = _silent(HUNG)
-            said = f"NVML does not answer for GPU {index}; the other values go on."
-            self._events.put(GpuEvent("nvml_hung", index, said, "medium"))
-        return results
+        return {gpu.facts.index: result for gpu, result in done}
 
-    def _welcome_back(self) -> None:
-        for index, worker in list(self._stuck.items()):
-            if worker.idle:
-                worker.retire()
-                del self._stuck[index]
-                said = f"NVML answers again for GPU {index}."
-                self._events.put(GpuEvent("nvml_back", index, said, "info"))
+    def _why_silent(self, gpu: Gpu, now: float) -> GpuReading:
+        if self._rests(gpu, now):
+            return _silent(LOST, lost=True)
+        late = self._late.get(gpu.facts.index)
+        return _silent(HUNG if late and now - late.since > HUNG_SECONDS else LATE)
 
-    def _note(self, index: str, result: GpuReading) -> None:
+    def _look_after_late(self, now: float) -> None:
+        """Take back who has come back, and tell of who hangs, now and then."""
+        for index, late in list(self._late.items()):
+            told = self._told_hung.get(index)
+            if late.worker.idle:
+                late.worker.retire()
+                del self._late[index]
+                if told is not None and told >= late.since:
+                    said = f"NVML answers again for GPU {index}."
+                    self._events.put(GpuEvent("nvml_back", index, said, "info"))
+            elif now - late.since > HUNG_SECONDS and (
+                told is None or now - told > HUNG_TOLD_AGAIN_SECONDS
+            ):
+                self._told_hung[index] = now
+                said = f"NVML does not answer for GPU {index}; the other values go on."
+                self._events.put(GpuEvent("nvml_hung", index, said, "medium"))
+
+    def _note(self, index: str, result: GpuReading, now: float) -> None:
         if result.lost and index not in self._lost:
             said = f"GPU {index} is lost: the driver no longer reaches it."
             self._events.put(GpuEvent("gpu_lost", index, said))
         if result.lost:
             last = self._lost.get(index)
-            now = time.monotonic()
             if last is None or now - last >= LOST_RETRY_SECONDS:
                 self._lost[index] = now
-        elif index not in self._stuck and self._lost.pop(index, None) is not None:
+        elif index not in self._late and self._lost.pop(index, None) is not None:
             self._events.put(GpuEvent("gpu_back", index, f"GPU {index} answers again.", "info"))
         doubt = contradiction(result.reading)
         if doubt is None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs, Stat
-from whyidle.monitor.rates import Rates
+from whyidle.monitor.rates import Rates, TreeRate, Used
 from whyidle.monitor.reading import FIRST, NO_LIMIT, NO_PERMISSION, UNSUPPORTED, Reading
 from whyidle.monitor.sources.cgroup import Cgroup
+from whyidle.monitor.sources.family import Family
 
 SECTOR = 512
 _PRESSURES = (
@@ -20,6 +21,16 @@ _PRESSURES = (
 )
 # /proc/PID/status is dear to write for the kernel, and a job may have a hundred processes.
 SWITCHES_EVERY_SECONDS = 5.0
+# What the kernel gives to the parent when a process is reaped: itself, and its reaped children.
+_HANDED_ON: tuple[tuple[Metric, Callable[[Stat], float], Callable[[Stat], float]], ...] = (
+    (
+        m.JOB_CPU,
+        lambda s: s.cpu_ticks / TICKS_PER_SECOND,
+        lambda s: s.reaped_ticks / TICKS_PER_SECOND,
+    ),
+    (m.JOB_MINOR_FAULTS, lambda s: s.minor_faults, lambda s: s.reaped_minor_faults),
+    (m.JOB_MAJOR_FAULTS, lambda s: s.major_faults, lambda s: s.reaped_major_faults),
+)
 _PARTIAL_DEVICES = ("loop", "ram", "zram", "dm-", "md")
 
 
@@ -30,23 +41,17 @@ class HostProbe:
         self.fs = fs or ProcFs()
         self._cgroup = cgroup
         self._rates = Rates()
+        self._family = Family()
+        self._trees = {metric: TreeRate() for metric, _, _ in _HANDED_ON}
+        self._cores_here: int | None = None
+        self._network_of: Hashable = None
         self._known: set[ProcessKey] = set()
         self._switches_at = float("-inf")
 
     def processes(self, now: float, stats: Mapping[ProcessKey, Stat]) -> dict[ProcessKey, Reading]:
         """Return one reading per live process of the job."""
         for ended in self._known - stats.keys():
-            for series in (
-                "cpu",
-                "minor",
-                "major",
-                "read",
-                "write",
-                "vol",
-                "invol",
-                "run",
-                "delay",
-            ):
+            for series in ("cpu", "read", "write", "vol", "invol", "run", "delay"):
                 self._rates.forget((ended, series))
         self._known = set(stats)
         return {key: self._process(now, key, stat) for key, stat in stats.items()}
@@ -61,7 +66,6 @@ class HostProbe:
         self,
         now: float,
         stats: Mapping[ProcessKey, Stat],
-        processes: Mapping[ProcessKey, Reading],
     ) -> Reading:
         """Return the whole tree's reading; a sum covers the processes that could be read."""
         reading = Reading({m.JOB_PROCESSES: len(stats)})
@@ -69,20 +73,27 @@ class HostProbe:
             return reading
         reading.values[m.JOB_THREADS] = sum(s.threads for s in stats.values())
         reading.values[m.JOB_RSS] = sum(s.rss for s in stats.values())
-        cpu = [c for r in processes.values() if (c := r.get(m.PROCESS_CPU)) is not None]
-        reading.put(m.JOB_CPU, sum(cpu) if cpu else None, FIRST)
-        self._sum(
-            reading, m.JOB_MINOR_FAULTS, now, "minor", {k: s.minor_faults for k, s in stats.items()}
-        )
-        self._sum(
-            reading, m.JOB_MAJOR_FAULTS, now, "major", {k: s.major_faults for k, s in stats.items()}
-        )
+        self._handed_on(reading, now, stats)
         self._disk(reading, now, stats)
         self._switches(reading, now, stats)
         self._main_thread(reading, now, stats)
-        self._network(reading, now, next(iter(stats)).pid)
-        self._limits(reading, now)
+        self._network(reading, now, min(stats, key=lambda key: (key.start_ticks, key.pid)))
+        self._limits(reading)
         return reading
+
+    def _handed_on(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
+        """What the tree has used, also by processes that came and went between two looks."""
+        family = self._family
+        family.look(self.fs, stats)
+        by_pid = {key.pid: key for key in family.stats}
+        for metric, own, reaped in _HANDED_ON:
+            used: dict[Hashable, Used] = {
+                key: Used(own(stat), reaped(stat), by_pid.get(stat.parent))
+                for key, stat in family.stats.items()
+            }
+            most = self._cores_here if metric is m.JOB_CPU else None
+            rate = self._trees[metric].per_second(now, used, family.new, most)
+            reading.put(metric, rate, FIRST)
 
     def _sum(
         self,
@@ -130,16 +141,30 @@ class HostProbe:
         reading.put(m.JOB_MAIN_THREAD, busiest[0] if busiest else None, reason)
         reading.put(m.JOB_MAIN_THREAD_WAIT, min(1.0, busiest[1]) if busiest else None, reason)
 
-    def _network(self, reading: Reading, now: float, pid: int) -> None:
-        received, sent = network_totals(self.fs.text(f"{pid}/net/dev"))
+    def _network(self, reading: Reading, now: float, oldest: ProcessKey) -> None:
+        """Of the oldest process: that is the job's first one, for as long as it lives."""
+        namespace: Hashable = self.fs.link(f"{oldest.pid}/ns/net") or oldest
+        if namespace != self._network_of:
+            # Another network has other totals: nothing to compare with.
+            self._rates.forget(m.JOB_NET_RX)
+            self._rates.forget(m.JOB_NET_TX)
+            self._network_of = namespace
+        received, sent = network_totals(self.fs.text(f"{oldest.pid}/net/dev"))
         self._rate(reading, m.JOB_NET_RX, now, received)
         self._rate(reading, m.JOB_NET_TX, now, sent)
 
-    def _limits(self, reading: Reading, now: float) -> None:
+    def _limits(self, reading: Reading) -> None:
         if self._cgroup is None:
             return
         limits = self._cgroup.read()
-        self._rate(reading, m.JOB_THROTTLED, now, limits.throttled_seconds)
+        shares = [
+            self._rates.share(folder, periods.throttled, periods.all)
+            for folder, periods in limits.periods.items()
+        ]
+        # A limit further up stops the job just as well: the tightest counts.
+        known = [share for share in shares if share is not None]
+        reason = FIRST if shares else UNSUPPORTED
+        reading.put(m.JOB_THROTTLED, max(known, default=None), reason)
         reading.put(m.JOB_CPU_LIMIT, limits.cpu_cores, NO_LIMIT)
         reading.put(m.JOB_MEMORY_LIMIT, limits.memory_bytes, NO_LIMIT)
 
@@ -180,6 +205,7 @@ class HostProbe:
         # user nice system idle iowait irq softirq steal; guest time is already in user.
         ticks = [int(word) for word in lines[0].split()[1:9]]
         idle, waiting = ticks[3], ticks[4]
+        self._cores_here = cores
         reading.values[m.HOST_CORES] = cores
         busy = self._rates.per_second("busy", now, sum(ticks) - idle - waiting)
         wait = self._rates.per_second("iowait", now, waiting)

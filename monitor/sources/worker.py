@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, TypeVar
@@ -21,29 +20,28 @@ class Worker(Generic[Item, Result]):
         self._current: Item | None = None
         self._done: list[tuple[Item, Result]] = []
         self._finished = threading.Event()
-        self._abandoned = threading.Event()
+        self._given_up = threading.Event()
         threading.Thread(target=self._loop, name=name, daemon=True).start()
 
     @property
     def idle(self) -> bool:
-        """Tell whether the thread has come back from whatever it hung in."""
+        """Tell whether the thread has come back from whatever held it."""
         return self._finished.is_set()
 
     def work(
         self, items: list[Item], seconds: float
     ) -> tuple[list[tuple[Item, Result]], Item | None]:
-        """Return what was done in time, and the item it hangs in, if it does."""
+        """Return what was done in time, and the item that takes longer, if one does.
+
+        After that the worker does no more than finish this item: see ``idle``.
+        """
         self._finished.clear()
         self._done = []
         self._inbox.put(items)
-        started = time.monotonic()
-        while not self._finished.wait(seconds):
-            stuck = self._current
-            # The machine may have been too busy to begin: that is nobody's hang.
-            if stuck is not None or time.monotonic() - started > 10 * seconds:
-                self._abandoned.set()
-                return list(self._done), stuck if stuck is not None else items[0]
-        return self._done, None
+        if self._finished.wait(seconds):
+            return self._done, None
+        self._given_up.set()
+        return list(self._done), self._current or items[0]
 
     def retire(self) -> None:
         """End the thread when it next looks up."""
@@ -52,10 +50,9 @@ class Worker(Generic[Item, Result]):
     def _loop(self) -> None:
         while (items := self._inbox.get()) is not None:
             for item in items:
-                self._current = item
-                result = self._job(item)
-                if self._abandoned.is_set():
+                if self._given_up.is_set():
                     break
-                self._done.append((item, result))
+                self._current = item
+                self._done.append((item, self._job(item)))
             self._current = None
             self._finished.set()

@@ -1,6 +1,5 @@
 """The stream: one SQLite file that recorders append to and viewers read."""
 
-from whyidle.monitor.store.connect import FILE_NAME
 from whyidle.monitor.store.prune import RunSize, copy, delete_runs, run_sizes, shrink
 from whyidle.monitor.store.reader import Reader, UnknownRun
 from whyidle.monitor.store.records import (
@@ -15,12 +14,12 @@ from whyidle.monitor.store.records import (
     Summary,
     Unknown,
     Value,
+    check_label,
 )
 from whyidle.monitor.store.salvage import salvage
 from whyidle.monitor.store.writer import SIZE_CAP, Writer
 
 __all__ = [
-    "FILE_NAME",
     "SIZE_CAP",
     "Event",
     "Gpu",
@@ -37,6 +36,7 @@ __all__ = [
     "UnknownRun",
     "Value",
     "Writer",
+    "check_label",
     "copy",
     "delete_runs",
     "run_sizes",

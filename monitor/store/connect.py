@@ -15,9 +15,9 @@ from typing import Final
 from whyidle.monitor.errors import StorageProblem
 from whyidle.monitor.store import schema
 
-FILE_NAME: Final = "whyidle.db"
 PAGE_SIZE: Final = 4096
-BUSY_MS: Final = 2_000
+# For opening and ending; a recorder's ticks do not wait so long.
+BUSY_MS: Final = 5_000
 # A reader that stays long keeps the log from being reset; this cuts it back afterwards.
 JOURNAL_LIMIT: Final = 4 << 20
 # Checking reads everything, 2 ms per MB: of a large file only the tables without which it is lost.
@@ -85,19 +85,42 @@ def for_writing(path: Path) -> Opened:
 
 def for_reading(path: Path) -> sqlite3.Connection:
     """Open an existing file so that nothing can be written."""
-    if not path.exists():
-        what = f"There are no recordings: {path} does not exist."
-        raise StorageProblem(what, "Record a job first: monitor attach PID")
+    check_exists(path)
     try:
         check_header(path)
         connection = _read_only(path)
-        check_version(connection, path)
+        try:
+            version = check_version(connection, path)
+        except BaseException:
+            connection.close()
+            raise
     except OSError as error:
         what = f"Cannot read {path}: {error.strerror}."
         raise StorageProblem(what, "Read it as the user who recorded it.") from error
     except sqlite3.Error as error:
         raise cannot_open(path, error) from error
+    if not version:
+        # A disk that was full when the first recording began leaves a file without tables.
+        connection.close()
+        raise _no_recordings(f"{path} is empty")
     return connection
+
+
+def check_exists(path: Path) -> None:
+    """Refuse a file in which nothing can have been recorded."""
+    try:
+        empty = not path.stat().st_size
+    except FileNotFoundError:
+        raise _no_recordings(f"{path} does not exist") from None
+    except OSError:
+        return
+    if empty:
+        raise _no_recordings(f"{path} is empty")
+
+
+def _no_recordings(why: str) -> StorageProblem:
+    what = f"There are no recordings: {why}."
+    return StorageProblem(what, "Record a job first: monitor attach PID")
 
 
 def check_header(path: Path) -> None:

@@ -8,16 +8,19 @@ from functools import cache
 from pathlib import Path
 
 PROC = Path("/proc")
+# A zombie keeps its PID until its parent asks for it, and does nothing any more.
+_ENDED = {b"Z", b"X", b"x"}
 
 
 def start_ticks(pid: int, proc: Path = PROC) -> int | None:
-    """Return field 22 of /proc/PID/stat, ``None`` when there is no such process."""
+    """Return field 22 of /proc/PID/stat, ``None`` when no such process runs."""
     try:
         stat = (proc / str(pid) / "stat").read_bytes()
     except OSError:
         return None
     # The command name may hold blanks and brackets; the fields resume after the last bracket.
-    return int(stat.rpartition(b")")[2].split()[19])
+    fields = stat.rpartition(b")")[2].split()
+    return None if fields[0] in _ENDED else int(fields[19])
 
 
 @cache

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from whyidle.monitor.errors import StorageProblem, UsageProblem
 from whyidle.monitor.metrics import Scope, metrics_of
@@ -14,6 +15,8 @@ from whyidle.monitor.store import connect, recovery
 from whyidle.monitor.store.connect import transaction
 from whyidle.monitor.store.schema import LEVELS, RAW, RUN_TABLES, Level
 from whyidle.monitor.store.subjects import among, of_run
+
+_PAGES_AT_ONCE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +70,20 @@ def shrink(path: Path) -> int:
     """Give free pages back to the disk; returns the bytes."""
     before = path.stat().st_size
     with _writing(path) as connection:
-        connection.execute("PRAGMA incremental_vacuum").fetchall()
+        left = _free_pages(connection)
+        while left:
+            # A script runs to its end; execute() would stop after the first page. A part at a
+            # time, so that recorders get their turn in between.
+            connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
+            before_that, left = left, _free_pages(connection)
+            if left >= before_that:
+                break
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return before - path.stat().st_size
+
+
+def _free_pages(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA freelist_count").fetchone()[0])
 
 
 def copy(path: Path, into: Path) -> None:
@@ -119,9 +133,7 @@ def _delete(connection: sqlite3.Connection, run: int) -> int:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[sqlite3.Connection]:
-    if not path.exists():
-        what = f"There are no recordings: {path} does not exist."
-        raise StorageProblem(what, "Record a job first: monitor attach PID")
+    connect.check_exists(path)
     connection = connect.for_writing(path).connection
     try:
         yield connection

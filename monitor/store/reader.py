@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -14,6 +14,7 @@ from whyidle.monitor.errors import UsageProblem
 from whyidle.monitor.metrics import Metric, Scope
 from whyidle.monitor.store import connect, schema, series, subjects, summary
 from whyidle.monitor.store.records import (
+    LAST,
     Event,
     Gpu,
     GpuProcess,
@@ -28,6 +29,7 @@ from whyidle.monitor.store.records import (
 
 _Row = TypeVar("_Row", Run, Gpu, Process, GpuProcess, Event)
 _JSON: Final = {"info", "data"}
+_ALL: Final = frozenset(Scope)
 
 
 _P = ParamSpec("_P")
@@ -90,7 +92,7 @@ class Reader:
     @_told
     def find(self, ref: str) -> Run:
         """Return the recording that an id, a label or ``last`` names; of a label the newest."""
-        if ref == "last":
+        if ref == LAST:
             found = self._rows(Run, "run", "1 ORDER BY id DESC LIMIT 1")
         else:
             # SQLite's integers end at 19 digits.
@@ -140,19 +142,22 @@ class Reader:
         return series.read(self._connection, self._columns, asked)
 
     @_told
-    def latest(self, run: int) -> dict[Key, Value]:
-        """Return the newest value of every metric that is known now, with its time."""
-        return summary.latest(self._connection, self._columns, run)
+    def latest(self, run: int, scopes: Collection[Scope] = _ALL) -> dict[Key, Value]:
+        """Return the newest value of every metric that is known now, with its time.
+
+        A job may have had tens of thousands of processes: leave their scopes out if not needed.
+        """
+        return summary.latest(self._connection, self._columns, run, scopes)
 
     @_told
-    def summary(self, run: int) -> dict[Key, Summary]:
-        """Return every metric that was ever known, over the whole run."""
-        return summary.summary(self._connection, self._columns, run)
+    def summary(self, run: int, scopes: Collection[Scope] = _ALL) -> dict[Key, Summary]:
+        """Return every metric that was ever known, over the whole run; see ``latest``."""
+        return summary.summary(self._connection, self._columns, run, scopes)
 
     @_told
-    def unknown(self, run: int) -> dict[Key, Unknown]:
-        """Return why each metric without a value has none, and since when."""
-        return summary.unknown(self._connection, run)
+    def unknown(self, run: int, scopes: Collection[Scope] = _ALL) -> dict[Key, Unknown]:
+        """Return why each metric without a value has none, and since when; see ``latest``."""
+        return summary.unknown(self._connection, run, scopes)
 
     def size(self) -> int:
         """Return the bytes on disk, the log included."""

@@ -6,10 +6,24 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from whyidle.monitor.errors import UsageProblem
 from whyidle.monitor.metrics import Metric, Scope
 from whyidle.monitor.store import identity
+
+# Names the newest recording wherever an id or a label is asked for.
+LAST: Final = "last"
+
+
+def check_label(label: str | None) -> None:
+    """Refuse a label by which its recording could not be found again."""
+    if label == LAST:
+        what = f"A recording cannot be labelled '{label}': that names the newest one."
+        raise UsageProblem(what, f"Give another label, such as {label}-try.")
+    if label is not None and label.isdecimal():
+        what = f"A recording cannot be labelled '{label}': numbers name recordings by their id."
+        raise UsageProblem(what, f"Give a label that is no number, such as run-{label}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

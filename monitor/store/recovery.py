@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from whyidle.monitor.store import identity, rollup, subjects
@@ -21,20 +22,24 @@ def recover(connection: sqlite3.Connection) -> None:
         " recorder_start_ticks FROM run WHERE ended_ms IS NULL"
     ).fetchall()
     for run, started_ms, *recorder in open_runs:
-        last = subjects.last_moment(connection, run) or started_ms
+        last = partial(_last_moment, connection, run, started_ms)
         if _alive(recorder, last):
             continue
         rollup.fill_missing(connection, run)
         connection.execute(
-            "UPDATE run SET ended_ms = ?, end_reason = ? WHERE id = ?", (last, DIED, run)
+            "UPDATE run SET ended_ms = ?, end_reason = ? WHERE id = ?", (last(), DIED, run)
         )
 
 
-def _alive(recorder: Sequence[Any], last_ms: int) -> bool:
+def _last_moment(connection: sqlite3.Connection, run: int, started_ms: int) -> int:
+    return subjects.last_moment(connection, run) or started_ms
+
+
+def _alive(recorder: Sequence[Any], last_ms: Callable[[], int]) -> bool:
     host, boot, namespace, pid, ticks = recorder
     if host == identity.host() and boot != identity.boot_id():
         return False
     if pid is None or boot != identity.boot_id() or namespace != identity.namespace():
         # On another machine, or in another container: its PID says nothing to us.
-        return last_ms > time.time() * 1000 - _SILENT_MS
+        return last_ms() > time.time() * 1000 - _SILENT_MS
     return bool(ticks) and identity.start_ticks(pid) == ticks

@@ -16,10 +16,10 @@ from whyidle.monitor.store.schema import END_MS, LEVELS, RAW, ROLLUPS, Level, ce
 from whyidle.monitor.store.subjects import among, last_bucket, of_run
 
 
-def due(recording: Recording, now_ms: int) -> bool:
-    """Tell whether a bucket has closed since it was last asked; cheap enough for every tick."""
+def due(recording: Recording) -> bool:
+    """Tell whether the newest tick has closed a bucket; cheap enough for every tick."""
     return any(
-        oldest is not None and level.floor(now_ms) > oldest
+        oldest is not None and level.floor(recording.newest_ms) > oldest
         for level, oldest in zip(ROLLUPS, recording.pending, strict=True)
     )
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.monitor.metrics import Scope
-from whyidle.monitor.store.connect import BUSY_MS, PAGE_SIZE, transaction
+from whyidle.monitor.store.connect import PAGE_SIZE, transaction
 from whyidle.monitor.store.retention import delete_before
-from whyidle.monitor.store.schema import END_MS, LEVELS, RAW, Level
-from whyidle.monitor.store.subjects import first, held, last, raw_edge
+from whyidle.monitor.store.schema import LEVELS, RAW, Level
+from whyidle.monitor.store.subjects import held, last, raw_edge
 
 _BALLAST: Final = 4 << 20
 # Shares of the disk, for disks so small that the usual sizes would fill them.
@@ -63,10 +63,11 @@ class Room:
         """Fold the log into the file and give its space back; readers may prevent it."""
         # While frozen the log keeps its space: what it gave back somebody else would take.
         mode = "RESTART" if self._frozen else "TRUNCATE"
+        usual_ms = self._pragma("busy_timeout")
         with suppress(sqlite3.Error):
             self._pragma(f"busy_timeout = {wait_ms}")
             self._pragma(f"wal_checkpoint({mode})")
-        self._pragma(f"busy_timeout = {BUSY_MS}")
+        self._pragma(f"busy_timeout = {usual_ms}")
 
     def make(self) -> bool:
         """Make room. ``True`` when something could be deleted."""
@@ -107,7 +108,7 @@ class Room:
         # The newest rows stay, however little room there is.
         if before > newest:
             return 0
-        return sum(delete_before(self._connection, scope, level, before, END_MS) for scope in Scope)
+        return sum(delete_before(self._connection, scope, level, before) for scope in Scope)
 
     def _freeze(self) -> None:
         self._frozen = True
@@ -158,6 +159,7 @@ def _edges(connection: sqlite3.Connection, scope: Scope, level: Level) -> list[i
     if level is RAW:
         found = [raw_edge(connection, scope, order) for order in ("ASC", "DESC")]
     else:
-        some = list(held(connection, scope, level))
-        found = [edge(connection, scope, level, s) for edge in (first, last) for s in some]
+        some = held(connection, scope, level)
+        found = [last(connection, scope, level, subject) for subject, _ in some]
+        found += [oldest for _, oldest in some]
     return [moment for moment in found if moment is not None]

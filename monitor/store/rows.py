@@ -24,6 +24,16 @@ def _insert(scope: Scope) -> str:
 
 _INSERT: Final = {scope: _insert(scope) for scope in Scope}
 _CHANGE: Final = "INSERT OR REPLACE INTO unknown VALUES (?, ?, ?, ?, ?, ?)"
+# With max() SQLite takes the reason from the row that has it.
+_REASONS: Final = (
+    "SELECT metric, max(ts_ms), reason FROM unknown"
+    " WHERE run = ? AND scope = ? AND subject = ? GROUP BY metric"
+)
+_LAST: Final = {
+    Scope.PROCESS: "UPDATE process SET last_ms = max(coalesce(last_ms, 0), ?) WHERE id = ?",
+    Scope.GPU_PROCESS: "UPDATE process SET last_ms = max(coalesce(last_ms, 0), ?)"
+    " WHERE id = (SELECT process FROM gpu_process WHERE id = ?)",
+}
 
 Reasons: TypeAlias = dict[Metric, str]
 
@@ -39,6 +49,8 @@ class Recording:
     # Per roll-up level: the oldest tick that it does not hold yet.
     pending: list[int | None] = field(default_factory=lambda: [None] * len(ROLLUPS))
     newest_ms: int = 0
+    # Up to when the file knows when each process was last seen.
+    kept_ms: int = 0
 
     def stored(self, ticks: Iterable[Tick]) -> None:
         """Remember committed ticks: they wait for being rolled up."""
@@ -51,6 +63,45 @@ class Recording:
             for place, oldest in enumerate(self.pending):
                 if oldest is None or tick.ts_ms < oldest:
                     self.pending[place] = tick.ts_ms
+
+    def keep_last(self, connection: sqlite3.Connection) -> None:
+        """Write when each process was last seen; the caller holds the transaction."""
+        for scope, statement in _LAST.items():
+            seen = self.seen[scope].items()
+            rows = [(ms, subject) for subject, ms in seen if ms > self.kept_ms]
+            connection.executemany(statement, rows)
+
+    def forget(self) -> None:
+        """Let go of subjects that no roll-up waits for; ``recall`` brings them back."""
+        waiting = min((ms for ms in self.pending if ms is not None), default=self.newest_ms)
+        for scope, seen in self.seen.items():
+            for subject in [subject for subject, ms in seen.items() if ms < waiting]:
+                del seen[subject]
+                self.reasons.pop((scope, subject), None)
+
+
+def recall(connection: sqlite3.Connection, recording: Recording, ticks: Iterable[Tick]) -> None:
+    """Read the reasons of subjects that were not seen lately: they may have been forgotten."""
+    asked: set[tuple[Scope, int]] = set()
+    for tick in ticks:
+        for scope, readings in tick.rows.items():
+            for subject in readings.keys() - recording.seen[scope].keys():
+                key = (scope, subject)
+                if key in asked or key in recording.reasons:
+                    continue
+                asked.add(key)
+                rows = connection.execute(_REASONS, (recording.run, scope, subject))
+                if found := _reasons(scope, rows):
+                    recording.reasons[key] = found
+
+
+def _reasons(scope: Scope, rows: Iterable[tuple[str, int, str | None]]) -> Reasons:
+    # A newer program may have recorded metrics that we do not know.
+    return {
+        BY_COLUMN[scope, column]: reason
+        for column, _, reason in rows
+        if reason is not None and (scope, column) in BY_COLUMN
+    }
 
 
 class Batch:

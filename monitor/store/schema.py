@@ -60,9 +60,10 @@ R3600: Final = Level("r3600", 3_600_000, None)
 ROLLUPS: Final = (R10, R60, R3600)
 LEVELS: Final = (RAW, *ROLLUPS)
 
+# AUTOINCREMENT: what somebody wrote down of run 3 must never mean another one, deleted or not.
 _FIXED = """
 CREATE TABLE run (
-    id INTEGER PRIMARY KEY, label TEXT, started_ms INTEGER NOT NULL, ended_ms INTEGER,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, label TEXT, started_ms INTEGER NOT NULL, ended_ms INTEGER,
     end_reason TEXT, hz REAL, target_pid INTEGER, target_start_ticks INTEGER, command TEXT,
     script TEXT, framework TEXT, python TEXT, user TEXT, container TEXT, host TEXT, boot_id TEXT,
     monotonic_ns INTEGER, realtime_ns INTEGER, recorder_pid INTEGER, recorder_start_ticks INTEGER,

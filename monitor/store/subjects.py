@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from whyidle.monitor.metrics import Scope
@@ -39,13 +39,23 @@ def end_of(connection: sqlite3.Connection, scope: Scope, subject: int) -> int:
     return END_MS if row is None or row[0] is None else row[0] + 1
 
 
-def held(connection: sqlite3.Connection, scope: Scope, level: Level) -> Iterator[int]:
-    """Yield the subjects of a roll-up by jumping from one to the next, not by reading it."""
-    query = f"SELECT min(subject) FROM {level.table(scope)} WHERE subject > ?"  # noqa: S608
-    subject = -1
-    while (found := connection.execute(query, (subject,)).fetchone()[0]) is not None:
-        subject = found
-        yield subject
+def held(
+    connection: sqlite3.Connection, scope: Scope, level: Level, after: int = -1, most: int = -1
+) -> list[tuple[int, int]]:
+    """Return the subjects of a roll-up, each with its first bucket.
+
+    It jumps from one to the next, without reading what lies between. There may be tens of thousands
+    of them: ``most`` and ``after`` return a part.
+    """
+    table = level.table(scope)
+    query = (
+        f"WITH RECURSIVE held(subject) AS (SELECT min(subject) FROM {table} WHERE subject > ?"  # noqa: S608
+        f" UNION ALL SELECT (SELECT min(subject) FROM {table} WHERE subject > held.subject)"
+        " FROM held WHERE subject IS NOT NULL LIMIT ?)"
+        f" SELECT subject, (SELECT min(ts_ms) FROM {table} WHERE subject = held.subject)"
+        " FROM held WHERE subject IS NOT NULL"
+    )
+    return connection.execute(query, (after, most)).fetchall()
 
 
 def first(connection: sqlite3.Connection, scope: Scope, level: Level, subject: int) -> int | None:

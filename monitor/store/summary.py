@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
@@ -19,11 +19,13 @@ _BACK_MS: Final = 600_000
 _CLOCK_MS: Final = 600_000
 
 
-def latest(connection: sqlite3.Connection, columns: Columns, run: int) -> dict[Key, Value]:
+def latest(
+    connection: sqlite3.Connection, columns: Columns, run: int, scopes: Collection[Scope]
+) -> dict[Key, Value]:
     """Return the newest value of every metric that is known now."""
-    without = unknown(connection, run)
+    without = unknown(connection, run, scopes)
     found: dict[Key, Value] = {}
-    for scope in Scope:
+    for scope in scopes:
         wanted = {
             subject: [m for m in metrics_of(scope) if Key(scope, subject, m) not in without]
             for subject in of_run(connection, run, scope)
@@ -32,10 +34,12 @@ def latest(connection: sqlite3.Connection, columns: Columns, run: int) -> dict[K
     return found
 
 
-def summary(connection: sqlite3.Connection, columns: Columns, run: int) -> dict[Key, Summary]:
+def summary(
+    connection: sqlite3.Connection, columns: Columns, run: int, scopes: Collection[Scope]
+) -> dict[Key, Summary]:
     """Return every metric that was ever known, over the whole run."""
     found: dict[Key, Summary] = {}
-    for scope in Scope:
+    for scope in scopes:
         metrics = metrics_of(scope)
         known = {
             subject: {
@@ -57,15 +61,18 @@ def summary(connection: sqlite3.Connection, columns: Columns, run: int) -> dict[
     return found
 
 
-def unknown(connection: sqlite3.Connection, run: int) -> dict[Key, Unknown]:
+def unknown(
+    connection: sqlite3.Connection, run: int, scopes: Collection[Scope]
+) -> dict[Key, Unknown]:
     """Return why each metric without a value has none, and since when."""
     # With max() SQLite takes the other columns from the row that has it.
     query = (
-        "SELECT scope, subject, metric, max(ts_ms), reason FROM unknown WHERE run = ?"
+        "SELECT scope, subject, metric, max(ts_ms), reason FROM unknown"  # noqa: S608
+        f" WHERE run = ? AND scope IN ({', '.join('?' * len(scopes))})"
         " GROUP BY scope, subject, metric"
     )
     found: dict[Key, Unknown] = {}
-    for scope, subject, column, ts_ms, reason in connection.execute(query, (run,)):
+    for scope, subject, column, ts_ms, reason in connection.execute(query, (run, *scopes)):
         # A newer program may have recorded metrics that we do not know.
         metric = BY_COLUMN.get((scope, column))
         if reason is not None and metric is not None:

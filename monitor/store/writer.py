@@ -5,38 +5,30 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from whyidle.monitor.errors import StorageProblem
 from whyidle.monitor.metrics import Scope
 from whyidle.monitor.reading import Tick
-from whyidle.monitor.store import connect, recovery, retention, rollup, schema
+from whyidle.monitor.store import connect, recovery, rollup, schema
 from whyidle.monitor.store.connect import transaction
-from whyidle.monitor.store.records import NewRun
+from whyidle.monitor.store.pen import Pen
+from whyidle.monitor.store.records import NewRun, check_label
+from whyidle.monitor.store.retention import Retention
 from whyidle.monitor.store.room import Room
-from whyidle.monitor.store.rows import Batch, Recording
+from whyidle.monitor.store.rows import Batch, Recording, recall
+from whyidle.monitor.store.waiting import Waiting
 
 SIZE_CAP: Final = 600 << 20
-# Ten minutes at 1 Hz: what a disk that is full for a while may cost in memory is bounded.
-QUEUE_TICKS: Final = 600
 _HOUSEKEEPING_S: Final = 60.0
 # A ring makes room again and again; that it is one need not be written each time.
 _TOLD_AGAIN_MS: Final = 3_600_000
 _NEW_RUN: Final = tuple(f.name for f in fields(NewRun))
-_DEFECTS: Final = (
-    OverflowError,
-    TypeError,
-    ValueError,
-    sqlite3.IntegrityError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-)
-T = TypeVar("T")
 
 
 class Writer:
@@ -51,13 +43,14 @@ class Writer:
     ) -> None:
         self.path = path
         self.moved_aside = opened.moved_aside
-        self.dropped = 0
         self._connection = opened.connection
         self._now = now
+        self._waiting = Waiting()
         self._room = Room(opened.connection, path, size_cap)
+        self._pen = Pen(opened.connection, path, self._room, self._waiting)
+        self._pen.made_room = self._report_full
+        self._retention = Retention()
         self._recordings: dict[int, Recording] = {}
-        self._queue: deque[tuple[int, Tick]] = deque()
-        self._failure: str | None = None
         self._housekeeping_at = 0.0
         self._told_full_ms = -_TOLD_AGAIN_MS
         self._inode = path.stat().st_ino
@@ -69,9 +62,10 @@ class Writer:
     ) -> Writer:
         """Open or create the file. Every failure is a ``StorageProblem``."""
         opened = connect.for_writing(path)
-        writer = cls(path, opened, size_cap, now)
         try:
-            writer._safely(lambda: recovery.recover(opened.connection))
+            writer = cls(path, opened, size_cap, now)
+            with writer._pen.patiently():
+                writer._pen.safely(lambda: recovery.recover(opened.connection))
         except BaseException:
             opened.connection.close()
             raise
@@ -82,8 +76,8 @@ class Writer:
         """A sentence for the screen when not everything goes well."""
         if self._lost:
             return f"{self.path} was deleted or replaced; start the recording again."
-        if self._failure:
-            return self._failure
+        if self._pen.failure:
+            return self._pen.failure
         if self._room.trouble:
             return self._room.trouble
         if self.moved_aside:
@@ -98,12 +92,19 @@ class Writer:
     @property
     def queued(self) -> int:
         """Ticks that wait in memory for the disk."""
-        return len(self._queue)
+        return len(self._waiting.ticks)
+
+    @property
+    def dropped(self) -> int:
+        """Ticks that were lost."""
+        return self._waiting.dropped
 
     # Runs and their subjects ---------------------------------------------------------------------
     def begin_run(self, new: NewRun) -> int:
-        """Begin a recording; returns its id."""
-        run = self._insert("run", {name: getattr(new, name) for name in _NEW_RUN})
+        """Begin a recording; returns its id. A label that is none is a ``UsageProblem``."""
+        check_label(new.label)
+        with self._pen.patiently():
+            run = self._insert("run", {name: getattr(new, name) for name in _NEW_RUN})
         self._recordings[run] = Recording(run)
         return run
 
@@ -167,16 +168,60 @@ class Writer:
         subject: int | None = None,
         data: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Record that something happened. Like a tick it fails in silence: see ``trouble``."""
+        """Record that something happened. Like a tick it fails in silence, and may wait."""
         values = {
             "run": run, "ts_ms": int(self._now() * 1000) if ts_ms is None else ts_ms,
             "kind": kind, "severity": severity, "scope": scope, "subject": subject, "text": text,
             "data": data,
         }  # fmt: skip
-        return self._quietly(lambda: self._put("event", values, None))
+        statement = f"INSERT INTO event ({', '.join(values)}) VALUES ({_marks(values)})"  # noqa: S608
+        return self._or_wait(statement, [_plain(value) for value in values.values()])
 
     def end_run(self, run: int, reason: str, exit_code: int | None = None) -> bool:
         """End a recording; a failure shows in ``trouble``, and the next start repairs it."""
+        with self._pen.patiently():
+            return self._end_run(run, reason, exit_code)
+
+    # Ticks ---------------------------------------------------------------------------------------
+    def append(self, run: int, tick: Tick) -> bool:
+        """Store a tick. ``True``: it is in the file. ``False``: it waits, see ``trouble``."""
+        return self.append_many(run, (tick,))
+
+    def append_many(self, run: int, ticks: Sequence[Tick]) -> bool:
+        """Store some ticks in one transaction."""
+        self._recordings.setdefault(run, Recording(run))
+        self._waiting.add(run, ticks)
+        return self._flush()
+
+    def maintain(self, now: float | None = None) -> None:
+        """Roll up, clean up, and cut the log back when due; called at every tick."""
+        now = self._now() if now is None else now
+        for recording in self._recordings.values():
+            if rollup.due(recording):
+                self._roll_up(recording, recording.newest_ms)
+        if now - self._housekeeping_at >= _HOUSEKEEPING_S or now < self._housekeeping_at:
+            self._housekeeping_at = now
+            self._keep_house()
+
+    def close(self) -> None:
+        """Roll up to the end and fold the log into the file."""
+        with self._pen.patiently():
+            self._flush()
+            for recording in self._recordings.values():
+                self._roll_up(recording, None)
+                self._keep_last(recording)
+        with suppress(sqlite3.Error):
+            self._room.fold()
+            self._connection.close()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Inside --------------------------------------------------------------------------------------
+    def _end_run(self, run: int, reason: str, exit_code: int | None) -> bool:
         self._flush()
         ended = int(self._now() * 1000)
         recording = self._recordings.get(run)
@@ -193,148 +238,101 @@ class Writer:
         def roll_up_and_end() -> None:
             if recording:
                 rollup.roll_up(self._connection, recording, None)
+                recording.keep_last(self._connection)
             end()
 
         # On a disk without any room the end itself, which only changes a row, may still fit.
-        done = self._quietly(roll_up_and_end) or self._quietly(end)
+        done = self._pen.quietly(roll_up_and_end) or self._pen.quietly(end)
         # Ticks that still wait for the disk need their recording once more, at close.
-        if done and not any(waiting == run for waiting, _ in self._queue):
+        if done and not self._waiting.holds(run):
             self._recordings.pop(run, None)
         return done
 
-    # Ticks ---------------------------------------------------------------------------------------
-    def append(self, run: int, tick: Tick) -> bool:
-        """Store a tick. ``True``: it is in the file. ``False``: it waits, see ``trouble``."""
-        return self.append_many(run, (tick,))
-
-    def append_many(self, run: int, ticks: Sequence[Tick]) -> bool:
-        """Store some ticks in one transaction."""
-        self._recordings.setdefault(run, Recording(run))
-        self._queue.extend((run, tick) for tick in ticks)
-        return self._flush()
-
-    def maintain(self, now: float | None = None) -> None:
-        """Roll up, clean up, and cut the log back when due; called at every tick."""
-        now = self._now() if now is None else now
-        now_ms = int(now * 1000)
+    def _keep_house(self) -> None:
         for recording in self._recordings.values():
-            if rollup.due(recording, now_ms):
-                self._roll_up(recording, now_ms)
-        if now - self._housekeeping_at >= _HOUSEKEEPING_S or now < self._housekeeping_at:
-            self._housekeeping_at = now
-            self._quietly(lambda: retention.expire(self._connection, now_ms))
-            self._room.check()
-            with suppress(sqlite3.Error):
-                self._room.fold()
-            self._lost = not self._still_there()
-
-    def close(self) -> None:
-        """Roll up to the end and fold the log into the file."""
-        self._flush()
-        for recording in self._recordings.values():
-            self._roll_up(recording, None)
+            if self._keep_last(recording):
+                recording.forget()
+        # Age is measured by the ticks, whose clock runs on evenly from the start of the run; the
+        # wall clock may be set, by a day too, and would take what was recorded an hour ago.
+        newest_ms = max((r.newest_ms for r in self._recordings.values()), default=0)
+        self._pen.quietly(lambda: self._retention.expire(self._connection, newest_ms))
+        self._room.check()
         with suppress(sqlite3.Error):
             self._room.fold()
-            self._connection.close()
+        self._lost = not self._still_there()
 
-    def __enter__(self) -> Writer:
-        return self
+    def _keep_last(self, recording: Recording) -> bool:
+        if not self._pen.quietly(partial(recording.keep_last, self._connection)):
+            return False
+        recording.kept_ms = recording.newest_ms
+        return True
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # Inside --------------------------------------------------------------------------------------
     def _roll_up(self, recording: Recording, until_ms: int | None) -> None:
         left = list(recording.pending)
 
         def work() -> None:
             left[:] = rollup.roll_up(self._connection, recording, until_ms)
 
-        if self._quietly(work):
+        if self._pen.quietly(work):
             recording.pending = left
 
     def _flush(self) -> bool:
-        if not self._queue:
+        if not self._waiting:
             return True
-        ticks: dict[int, list[Tick]] = {}
-        for run, tick in self._queue:
-            ticks.setdefault(run, []).append(tick)
-        batches = [Batch(self._recordings[run], some) for run, some in ticks.items()]
+        batches: list[Batch] = []
 
         def write() -> None:
-            for batch in batches:
-                batch.write(self._connection)
+            batches.clear()
+            for statement, arguments in self._waiting.statements:
+                self._connection.execute(statement, arguments)
+            for run, ticks in self._waiting.by_run().items():
+                recall(self._connection, self._recordings[run], ticks)
+                batches.append(Batch(self._recordings[run], ticks))
+                batches[-1].write(self._connection)
 
-        if not self._quietly(write):
-            while len(self._queue) > QUEUE_TICKS:
-                self._queue.popleft()
-                self.dropped += 1
+        if not self._pen.quietly(write):
+            self._waiting.trim()
+            if not self._pen.passing:
+                # One of them may be the cause: the ticks must not wait for it for ever.
+                self._waiting.statements.clear()
             return False
-        self._queue.clear()
+        self._waiting.clear()
         for batch in batches:
             batch.committed()
         return True
 
+    def _or_wait(self, statement: str, arguments: Sequence[object]) -> bool:
+        """Write a row, or let it wait among the ticks for the disk or for another's lock."""
+        # What waits already comes first: two changes of a row must stay in order.
+        clear = not self._waiting.statements or self._flush()
+        if clear and self._pen.quietly(lambda: self._connection.execute(statement, arguments)):
+            return True
+        if self._pen.passing:
+            self._waiting.statements.append((statement, arguments))
+        return False
+
     def _insert(self, table: str, values: Mapping[str, object], unique: str | None = None) -> int:
+        # The idle update makes RETURNING give the id of a row that was there already.
+        again = f" ON CONFLICT({unique}) DO UPDATE SET id = id" if unique else ""
+        statement = (
+            f"INSERT INTO {table} ({', '.join(values)}) VALUES ({_marks(values)}){again}"  # noqa: S608
+            " RETURNING id"
+        )
+        arguments = [_plain(value) for value in values.values()]
+
         def put() -> int:
-            row = self._put(table, values, unique)
+            row = int(self._connection.execute(statement, arguments).fetchall()[0][0])
             if row >= schema.SUBJECTS:
                 what = f"{self.path} holds as many rows of '{table}' as it can."
                 raise StorageProblem(what, "Set another folder: WHYIDLE_STATE_DIR=/path/to/folder")
             return row
 
-        return self._safely(put)
-
-    def _put(self, table: str, values: Mapping[str, object], unique: str | None) -> int:
-        # The idle update makes RETURNING give the id of a row that was there already.
-        again = f" ON CONFLICT({unique}) DO UPDATE SET id = id" if unique else ""
-        marks = ", ".join("?" * len(values))
-        row = self._connection.execute(
-            f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks}){again} RETURNING id",  # noqa: S608
-            [_plain(value) for value in values.values()],
-        ).fetchall()[0]
-        return int(row[0])
+        return self._pen.safely(put)
 
     def _update(self, table: str, row: int, values: Mapping[str, object]) -> None:
         marks = ", ".join(f"{name} = ?" for name in values)
         statement = f"UPDATE {table} SET {marks} WHERE id = ?"  # noqa: S608
-        arguments = [*map(_plain, values.values()), row]
-        self._quietly(lambda: self._connection.execute(statement, arguments))
-
-    def _safely(self, work: Callable[[], T]) -> T:
-        """Write, or raise a sentence."""
-        try:
-            return self._write(work)
-        except sqlite3.Error as error:
-            raise connect.cannot_open(self.path, error) from error
-
-    def _quietly(self, work: Callable[[], object]) -> bool:
-        """Write, or say in ``trouble`` why not."""
-        try:
-            self._write(work)
-        except _DEFECTS as error:
-            # Not the disk, but what we gave it: it would fail for ever, and all behind it.
-            self.dropped += len(self._queue)
-            self._queue.clear()
-            self._failure = f"A tick could not be stored and was left out ({error})."
-            return False
-        except sqlite3.Error as error:
-            self._failure = self._sentence(error)
-            return False
-        self._failure = None
-        return True
-
-    def _write(self, work: Callable[[], T]) -> T:
-        try:
-            with transaction(self._connection):
-                return work()
-        except sqlite3.Error as error:
-            if not connect.is_full(error):
-                raise
-        if self._room.make():
-            self._report_full()
-        with transaction(self._connection):
-            return work()
+        self._or_wait(statement, [*map(_plain, values.values()), row])
 
     def _still_there(self) -> bool:
         try:
@@ -357,16 +355,9 @@ class Writer:
                 rows,
             )
 
-    def _sentence(self, error: sqlite3.Error) -> str:
-        code = connect.primary(error)
-        waiting = f"{len(self._queue)} ticks wait in memory" if self._queue else "still recording"
-        if code == sqlite3.SQLITE_FULL:
-            return f"The disk under {self.path.parent} is full and nothing old is left; {waiting}."
-        if connect.is_corrupt(error):
-            return f"{self.path} is damaged ({error}); {waiting}. Start the recording again."
-        if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-            return f"Another process holds {self.path} for long; {waiting}."
-        return f"Cannot write {self.path} ({error}); {waiting}."
+
+def _marks(values: Mapping[str, object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _plain(value: object) -> object:

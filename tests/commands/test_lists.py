@@ -99,9 +99,12 @@ def test_prune(monitor: Monitor, job: Job) -> None:
         monitor("attach", job.pid, "--for", "0.2")
     assert one(monitor("prune", "--keep", "1", "--dry-run", "--json"))["deleted"] == [1, 2]
     assert len(one(monitor("runs", "--json"))["runs"]) == 3
-    assert one(monitor("prune", "2", "--json"))["deleted"] == [2]
-    assert one(monitor("prune", "--older-than", "1d", "--json"))["deleted"] == []
-    assert one(monitor("prune", "--max-size", "1KB", "--json"))["deleted"] == [1, 3]
+    unasked = monitor("prune", "2")
+    assert unasked.returncode == Exit.USAGE
+    assert "--yes" in unasked.stderr
+    assert one(monitor("prune", "2", "-y", "--json"))["deleted"] == [2]
+    assert one(monitor("prune", "--older-than", "1d", "-y", "--json"))["deleted"] == []
+    assert one(monitor("prune", "--max-size", "1KB", "-y", "--json"))["deleted"] == [1, 3]
     assert one(monitor("runs", "--json"))["runs"] == []
 
 

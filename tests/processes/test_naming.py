@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.conftest import start_job
+from whyidle.monitor.processes import naming as module
 from whyidle.monitor.processes.naming import LOOK_AFTER_SECONDS, SETTLED_SECONDS, Naming
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 
 
@@ -45,3 +48,63 @@ def test_what_lives_briefly_gets_no_name() -> None:
     assert naming.settled(100.0, root)
     assert not naming.settled(100.0 + SETTLED_SECONDS - 1, other)
     assert naming.settled(100.0 + SETTLED_SECONDS, other)
+
+
+Job = tuple[Naming, dict[ProcessKey, Identity]]
+ROOT, TEE, TRAINER, LATER = (ProcessKey(n, n) for n in (1, 2, 3, 4))
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Job:
+    """A launcher without a framework, and whom else a test puts into the dict."""
+
+    def who(key: ProcessKey, *frameworks: str) -> Identity:
+        found: dict[str, str | None] = dict.fromkeys(frameworks)
+        return Identity(key, 0, "a", "a", f"{key.pid}", "me", None, found, None, "S")
+
+    everybody = {ROOT: who(ROOT), TEE: who(TEE), TRAINER: who(TRAINER, "jax")}
+    everybody[LATER] = who(LATER, "jax")
+    by_pid = {key.pid: identity for key, identity in everybody.items()}
+    monkeypatch.setattr(module, "describe", lambda pid, _fs: by_pid.get(pid))
+    return Naming(ROOT, ProcFs()), everybody
+
+
+def test_a_job_is_named_after_its_oldest_worker_with_a_framework(job: Job) -> None:
+    naming, who = job
+    naming.look(0.0, [ROOT, TEE])
+    assert naming.leader() == who[ROOT]
+    naming.look(1.0, [ROOT, TEE, TRAINER, LATER])
+    assert naming.leader() == who[TRAINER]
+    naming.look(2.0, [ROOT, TEE])
+    assert naming.leader() == who[TRAINER]
+
+
+def test_a_worker_that_ended_gives_its_place_to_one_that_lives_and_that_is_news(job: Job) -> None:
+    naming, who = job
+    naming.look(0.0, [ROOT, TRAINER, LATER])
+    assert naming.look(1.0, [ROOT, LATER]) == {LATER}
+    assert naming.leader() == who[LATER]
+
+
+def test_without_its_launcher_a_job_is_named_after_who_is_left(job: Job) -> None:
+    naming, who = job
+    naming.look(0.0, [ROOT, TEE])
+    assert naming.look(1.0, [TEE]) == {TEE}
+    assert naming.leader() == who[TEE]
+    naming.look(2.0, [TEE, LATER])
+    assert naming.leader() == who[LATER]
+
+
+def test_who_is_left_is_no_better_name_than_the_training(job: Job) -> None:
+    naming, who = job
+    naming.root = TRAINER
+    naming.look(0.0, [TEE, TRAINER])
+    naming.look(1.0, [TEE])
+    assert naming.leader() == who[TRAINER]
+
+
+def test_a_job_that_has_ended_keeps_its_name(job: Job) -> None:
+    naming, who = job
+    naming.look(0.0, [ROOT])
+    naming.look(1.0, [])
+    assert naming.leader() == who[ROOT]

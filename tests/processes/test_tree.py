@@ -1,4 +1,5 @@
 import os
+import signal
 import subprocess
 
 from tests.conftest import start_job
@@ -91,3 +92,21 @@ def test_only_new_pids_are_looked_at() -> None:
         assert len(fs.looked) < everybody
         os.kill(child, 9)
         parent.kill()
+
+
+def test_the_watcher_and_what_it_started_are_no_part_of_the_job() -> None:
+    ours, parent = key_of(os.getpid()), key_of(os.getppid())
+    with start_job() as job:
+        assert ours not in Tree(parent).refresh(0.0)
+        assert key_of(job.pid) not in Tree(parent).refresh(0.0)
+        assert set(Tree(key_of(job.pid)).refresh(0.0)) == {key_of(job.pid)}
+        job.kill()
+
+
+def test_a_stopped_job_says_so() -> None:
+    with start_job() as job:
+        key = key_of(job.pid)
+        job.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, job.pid, os.WSTOPPED)
+        assert Tree(key).refresh(0.0)[key].state == "T"
+        job.kill()

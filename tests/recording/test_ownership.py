@@ -25,13 +25,13 @@ def on(*indices: str) -> dict[str, GpuReading]:
 
 
 def test_the_drivers_list_decides_where_pids_are_the_same(tmp_path: Path) -> None:
-    owned = owned_gpus(FACTS, on("1"), {7}, "0", proc(tmp_path, namespace=FIRST_NAMESPACE))
+    owned = owned_gpus(FACTS, on("1"), {7}, {"0"}, proc(tmp_path, namespace=FIRST_NAMESPACE))
     assert owned.indices == {"1"}
     assert owned.sure
 
 
 def test_in_a_container_a_pid_is_not_joined_blindly(tmp_path: Path) -> None:
-    owned = owned_gpus(FACTS, on("1"), {7}, None, proc(tmp_path, namespace="pid:[4026532999]"))
+    owned = owned_gpus(FACTS, on("1"), {7}, {None}, proc(tmp_path, namespace="pid:[4026532999]"))
     assert owned.indices == {"0", "1"}
     assert not owned.sure
     assert "cannot be matched" in owned.how
@@ -39,17 +39,17 @@ def test_in_a_container_a_pid_is_not_joined_blindly(tmp_path: Path) -> None:
 
 def test_in_a_container_a_process_that_uses_the_driver_is_joined(tmp_path: Path) -> None:
     fs = proc(tmp_path, namespace="pid:[4026532999]", maps=CUDA)
-    assert owned_gpus(FACTS, on("1"), {7}, None, fs).indices == {"1"}
+    assert owned_gpus(FACTS, on("1"), {7}, {None}, fs).indices == {"1"}
 
 
 def test_without_the_drivers_word_the_environment_counts(tmp_path: Path) -> None:
-    owned = owned_gpus(FACTS, on(), {7}, "1", proc(tmp_path, namespace=FIRST_NAMESPACE))
+    owned = owned_gpus(FACTS, on(), {7}, {"1"}, proc(tmp_path, namespace=FIRST_NAMESPACE))
     assert owned.indices == {"1"}
     assert not owned.sure
 
 
 def test_a_job_that_holds_no_gpu_says_so(tmp_path: Path) -> None:
-    owned = owned_gpus(FACTS, on(), {7}, None, proc(tmp_path, namespace=FIRST_NAMESPACE))
+    owned = owned_gpus(FACTS, on(), {7}, {None}, proc(tmp_path, namespace=FIRST_NAMESPACE))
     assert owned.indices == {"0", "1"}
     assert "holds none" in owned.how
 
@@ -58,13 +58,20 @@ def test_a_mig_instance_stands_for_its_gpu(tmp_path: Path) -> None:
     facts = [GpuFacts("0", "A"), GpuFacts("0:1", "A MIG", mig_of="0")]
     readings = {f.index: GpuReading(processes={7: Reading()}) for f in facts}
     fs = proc(tmp_path, namespace=FIRST_NAMESPACE)
-    assert owned_gpus(facts, readings, {7}, None, fs).indices == {"0:1"}
+    assert owned_gpus(facts, readings, {7}, {None}, fs).indices == {"0:1"}
 
 
 def test_cuda_visible_devices_is_read_as_cuda_reads_it() -> None:
     assert visible_gpus("1,0", FACTS) == {"0", "1"}
     assert visible_gpus("GPU-bb", FACTS) == {"1"}
     assert visible_gpus("0,-1,1", FACTS) == {"0"}
-    assert visible_gpus("", FACTS) is None
-    assert visible_gpus("-1", FACTS) is None
-    assert visible_gpus(None, FACTS) is None
+    assert visible_gpus("", FACTS) == frozenset()
+    assert visible_gpus("-1", FACTS) == frozenset()
+
+
+def test_each_rank_names_its_own(tmp_path: Path) -> None:
+    fs = proc(tmp_path, namespace="pid:[4026532999]")
+    assert owned_gpus(FACTS, on(), {7}, {"0", "1"}, fs).indices == {"0", "1"}
+    hidden = owned_gpus(FACTS, on(), {7}, {""}, fs)
+    assert hidden.indices == frozenset()
+    assert hidden.how == "CUDA_VISIBLE_DEVICES="

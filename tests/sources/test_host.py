@@ -2,13 +2,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import start_job
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Scope, metrics_of
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
-from whyidle.monitor.reading import FIRST, Reading
+from whyidle.monitor.processes.tree import RESCAN_SECONDS, Tree, is_alive
+from whyidle.monitor.reading import FIRST, UNSUPPORTED, Reading
 from whyidle.monitor.sources import host
-from whyidle.monitor.sources.cgroup import Cgroup
+from whyidle.monitor.sources.cgroup import Cgroup, Periods
 from whyidle.monitor.sources.host import HostProbe, disk_totals, network_totals, pressure_total
 
 PROC = Path(__file__).parent.parent / "data" / "proc"
@@ -31,7 +33,7 @@ class Recorded:
             assert stat is not None
             stats[ProcessKey(pid, stat.start_ticks)] = stat
         processes = self.probe.processes(now, stats)
-        return self.probe.job(now, stats, processes), self.probe.host(now), processes
+        return self.probe.job(now, stats), self.probe.host(now), processes
 
 
 @pytest.fixture
@@ -107,7 +109,7 @@ def test_what_is_not_readable_is_unknown_and_not_zero(tmp_path: Path) -> None:
     assert machine.values == {}
     assert set(machine.unknown) == set(metrics_of(Scope.HOST))
     stat = Stat(1, "a", "R", 0, 0, 0, 0, 1, 5, 4096)
-    job = probe.job(1.0, {ProcessKey(1, 5): stat}, {})
+    job = probe.job(1.0, {ProcessKey(1, 5): stat})
     assert m.JOB_DISK_READ in job.unknown
     assert m.JOB_NET_RX in job.unknown
 
@@ -147,7 +149,8 @@ def test_limits_of_a_control_group(tmp_path: Path, version: int) -> None:
         inner.mkdir(parents=True)
         (inner / "cpu.max").write_text("max 100000\n")
         (groups / "job" / "cpu.max").write_text("150000 100000\n")
-        (groups / "job" / "cpu.stat").write_text("usage_usec 5\nthrottled_usec 2500000\n")
+        (groups / "job" / "cpu.stat").write_text("usage_usec 5\nnr_periods 20\nnr_throttled 3\n")
+        (inner / "cpu.stat").write_text("usage_usec 5\n")
         (inner / "memory.max").write_text("max\n")
         (groups / "job" / "memory.max").write_text("1073741824\n")
     else:
@@ -157,16 +160,204 @@ def test_limits_of_a_control_group(tmp_path: Path, version: int) -> None:
         (groups / "cpu" / "job" / "cpu.cfs_quota_us").write_text("150000\n")
         (groups / "cpu" / "job" / "cpu.cfs_period_us").write_text("100000\n")
         (groups / "cpu" / "job" / "cpu.stat").write_text(
-            "nr_throttled 3\nthrottled_time 2500000000\n"
+            "nr_periods 20\nnr_throttled 3\nthrottled_time 2500000000\n"
         )
         (groups / "memory" / "job" / "memory.limit_in_bytes").write_text("1073741824\n")
     limits = Cgroup(7, ProcFs(str(proc)), groups).read()
     assert limits.cpu_cores == 1.5
-    assert limits.throttled_seconds == 2.5
+    assert list(limits.periods.values()) == [Periods(20, 3)]
     assert limits.memory_bytes == 1 << 30
 
 
 def test_no_limit_is_none(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     limits = Cgroup(7, ProcFs(str(tmp_path)), tmp_path).read()
-    assert (limits.cpu_cores, limits.throttled_seconds, limits.memory_bytes) == (None, None, None)
+    assert (limits.cpu_cores, limits.periods, limits.memory_bytes) == (None, {}, None)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_throttling_is_the_share_of_periods_of_the_tightest_group(
+    tmp_path: Path, version: int
+) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    Written(proc).process(7)
+    (proc / "7" / "cgroup").write_text("0::/job/task\n" if version == 2 else "2:cpu:/job/task\n")
+    outer = groups / ("job" if version == 2 else "cpu/job")
+    inner = outer / "task"
+    inner.mkdir(parents=True)
+
+    def say(folder: Path, periods: int, throttled: int) -> None:
+        # The time is summed over CPUs: more than passes.
+        time = "throttled_usec 99000000" if version == 2 else "throttled_time 99000000000"
+        (folder / "cpu.stat").write_text(
+            f"nr_periods {periods}\nnr_throttled {throttled}\n{time}\n"
+        )
+
+    fs = ProcFs(str(proc))
+    # The outer group has the larger totals, the inner one is what holds the job back now.
+    say(outer, 1000, 900)
+    say(inner, 10, 1)
+    probe = HostProbe(fs, Cgroup(7, fs, groups))
+    stats = live(fs, 7)
+    assert probe.job(1.0, stats).unknown[m.JOB_THROTTLED] == FIRST
+    say(outer, 1010, 901)
+    say(inner, 20, 6)
+    assert probe.job(2.0, stats).get(m.JOB_THROTTLED) == 0.5
+    # A job that sleeps has no periods, and is not throttled.
+    assert probe.job(3.0, stats).get(m.JOB_THROTTLED) == 0.0
+
+
+def test_no_group_that_counts_periods_is_unknown(tmp_path: Path) -> None:
+    Written(tmp_path).process(7)
+    fs = ProcFs(str(tmp_path))
+    job = HostProbe(fs, Cgroup(7, fs, tmp_path)).job(1.0, live(fs, 7))
+    assert job.unknown[m.JOB_THROTTLED] == UNSUPPORTED
+
+
+class Written:
+    """A /proc with the few files that a test is about."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def process(
+        self, pid: int, parent: int = 1, *, start: int = 5, state: str = "S", **use: int
+    ) -> None:
+        self.gone(pid)
+        words = ["0"] * 50
+        words[1], words[19] = str(parent), str(start)
+        words[11], words[13] = str(use.get("own", 0)), str(use.get("reaped", 0))
+        words[7], words[8] = str(use.get("faults", 0)), str(use.get("reaped_faults", 0))
+        words[0] = state
+        (self.folder / str(pid)).mkdir(parents=True, exist_ok=True)
+        (self.folder / str(pid) / "stat").write_text(f"{pid} (a) {' '.join(words)}\n")
+
+    def gone(self, pid: int) -> None:
+        (self.folder / str(pid) / "stat").unlink(missing_ok=True)
+
+    def network(self, pid: int, namespace: str, received: int) -> None:
+        (self.folder / str(pid) / "ns").mkdir(exist_ok=True)
+        (self.folder / str(pid) / "net").mkdir(exist_ok=True)
+        link = self.folder / str(pid) / "ns" / "net"
+        link.unlink(missing_ok=True)
+        link.symlink_to(namespace)
+        (self.folder / str(pid) / "net" / "dev").write_text(
+            f"eth0: {received} 0 0 0 0 0 0 0 {received} 0\n"
+        )
+
+
+def live(fs: ProcFs, *pids: int) -> dict[ProcessKey, Stat]:
+    stats = {ProcessKey(pid, s.start_ticks): s for pid in pids if (s := fs.stat(pid)) is not None}
+    return {k: s for k, s in stats.items() if is_alive(k, s)}
+
+
+SHORT_LIVED = """
+import subprocess, sys
+code = "import time\\nwhile time.process_time() < 0.4: pass"
+print("ready", flush=True)
+for line in sys.stdin:
+    subprocess.run([sys.executable, "-c", code])
+    print("done", flush=True)
+"""
+
+
+def test_the_use_of_children_that_nobody_saw_counts() -> None:
+    with start_job(SHORT_LIVED) as job:
+        assert job.stdin is not None
+        assert job.stdout is not None
+        fs = ProcFs()
+        stat = fs.stat(job.pid)
+        assert stat is not None
+        key = ProcessKey(job.pid, stat.start_ticks)
+        tree, probe = Tree(key, fs), HostProbe(fs)
+        probe.job(0.0, tree.refresh(0.0))
+        job.stdin.write("go\n")
+        job.stdin.flush()
+        assert job.stdout.readline() == "done\n"
+        stats = tree.refresh(RESCAN_SECONDS / 2)
+        assert set(stats) == {key}
+        reading = probe.job(1.0, stats)
+        job.kill()
+    assert (reading.get(m.JOB_CPU) or 0) > 0.35
+    # It is a Python of its own: to start one takes more pages than that.
+    assert (reading.get(m.JOB_MINOR_FAULTS) or 0) > 200
+
+
+def test_a_dead_child_counts_once_whether_it_is_reaped_soon_or_late(tmp_path: Path) -> None:
+    proc, fs = Written(tmp_path), ProcFs(str(tmp_path))
+    probe = HostProbe(fs)
+    proc.process(10)
+    proc.process(11, 10, own=100_000)
+    probe.job(0.0, live(fs, 10, 11))
+    proc.process(11, 10, own=100_050, state="Z")
+    assert probe.job(1.0, live(fs, 10, 11)).get(m.JOB_CPU) == 0.5
+    assert probe.job(2.0, live(fs, 10, 11)).get(m.JOB_CPU) == 0
+    proc.gone(11)
+    proc.process(10, reaped=100_050)
+    assert probe.job(3.0, live(fs, 10)).get(m.JOB_CPU) == 0
+
+
+def test_who_was_dead_before_the_recording_began_does_not_count(tmp_path: Path) -> None:
+    proc, fs = Written(tmp_path), ProcFs(str(tmp_path))
+    probe = HostProbe(fs)
+    proc.process(10)
+    proc.process(11, 10, own=100_000, state="Z")
+    probe.job(0.0, live(fs, 10))
+    proc.gone(11)
+    proc.process(10, reaped=100_000)
+    assert probe.job(1.0, live(fs, 10)).get(m.JOB_CPU) == 0
+
+
+def test_a_child_that_was_reaped_after_it_was_read_does_not_count_twice(tmp_path: Path) -> None:
+    proc, fs = Written(tmp_path), ProcFs(str(tmp_path))
+    probe = HostProbe(fs)
+    proc.process(10)
+    proc.process(11, 10, own=10)
+    proc.process(12, 11, own=100_000)
+    probe.job(0.0, live(fs, 10, 11, 12))
+    read_early = live(fs, 11, 12)
+    proc.gone(12)
+    proc.gone(11)
+    proc.process(10, reaped=100_060)
+    assert probe.job(1.0, read_early | live(fs, 10)).get(m.JOB_CPU) == 0.5
+
+
+def test_of_a_late_comer_only_what_it_used_since_the_recording_began(tmp_path: Path) -> None:
+    proc, fs = Written(tmp_path), ProcFs(str(tmp_path))
+    probe = HostProbe(fs)
+    proc.process(10)
+    proc.process(11, 1, own=100_000, start=9)
+    probe.job(0.0, live(fs, 10))
+    # An old stranger that the job adopts, and a child of its own.
+    proc.process(11, 10, own=100_000, start=9)
+    proc.process(12, 10, own=50, start=30)
+    assert probe.job(1.0, live(fs, 10, 11, 12)).get(m.JOB_CPU) == 0.5
+
+
+def test_the_network_is_that_of_the_oldest_process_and_another_one_is_no_growth(
+    tmp_path: Path,
+) -> None:
+    proc, fs = Written(tmp_path), ProcFs(str(tmp_path))
+    probe = HostProbe(fs)
+    proc.process(20, start=5)
+    proc.process(10, 20, start=6)
+    proc.network(20, "net:[1]", 100)
+    proc.network(10, "net:[2]", 9000)
+    probe.job(0.0, live(fs, 10, 20))
+    proc.network(20, "net:[1]", 150)
+    assert probe.job(1.0, live(fs, 10, 20)).get(m.JOB_NET_RX) == 50
+    alone = probe.job(2.0, live(fs, 10))
+    assert alone.unknown[m.JOB_NET_RX] == FIRST
+    proc.network(10, "net:[2]", 9007)
+    assert probe.job(3.0, live(fs, 10)).get(m.JOB_NET_TX) == 7
+
+
+def test_a_child_in_the_same_network_goes_on_when_the_first_process_ends(tmp_path: Path) -> None:
+    proc, fs = Written(tmp_path), ProcFs(str(tmp_path))
+    probe = HostProbe(fs)
+    for pid in (20, 21):
+        proc.process(pid, start=pid)
+        proc.network(pid, "net:[1]", 100)
+    probe.job(0.0, live(fs, 20, 21))
+    proc.network(21, "net:[1]", 130)
+    assert probe.job(1.0, live(fs, 21)).get(m.JOB_NET_RX) == 30

@@ -10,7 +10,8 @@ import pytest
 
 from whyidle.monitor.metrics import GPU_POWER, Metric, Scope
 from whyidle.monitor.reading import Reading, Tick
-from whyidle.monitor.store import FILE_NAME, NewRun, Reader, Writer
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import NewRun, Reader, Writer
 
 # A whole hour, so that every bucket begins here.
 START_MS = 1_700_006_400_000
@@ -61,7 +62,7 @@ class Store:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "state" / FILE_NAME
+    return tmp_path / "state" / DATABASE
 
 
 @pytest.fixture

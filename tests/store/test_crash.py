@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sqlite3
@@ -14,6 +15,7 @@ import pytest
 from tests.store.conftest import START_MS
 from whyidle.monitor.metrics import GPU_POWER, Scope
 from whyidle.monitor.store import Key, Reader, Writer
+from whyidle.monitor.store.identity import start_ticks
 from whyidle.monitor.store.recovery import DIED
 
 # Writes at full speed and prints each tick after it was acknowledged.
@@ -30,8 +32,8 @@ gpus = [writer.add_gpu(run, idx=str(i)) for i in range(8)]
 for i in range(int(sys.argv[2])):
     values = {{metric: float(i) for metric in metrics_of(Scope.GPU)}}
     tick = Tick({START_MS} + i * 1000, {{Scope.GPU: {{gpu: Reading(values) for gpu in gpus}}}})
-    assert writer.append(run, tick), writer.trouble
-    print(i, flush=True)
+    if writer.append(run, tick):
+        print(i, flush=True)
     writer.maintain({START_MS} / 1000 + i)
 writer.end_run(run, "done")
 writer.close()
@@ -80,11 +82,33 @@ def test_no_acknowledged_tick_is_lost(path: Path, seed: int) -> None:
 def test_recorders_at_full_speed_share_a_file(path: Path) -> None:
     recorders = [start(path, 500) for _ in range(3)]
     for recorder in recorders:
-        told, _ = recorder.communicate()
-        assert told.split() == [str(i) for i in range(500)]
+        recorder.communicate()
+        # Some ticks had to wait for the others' locks; none may be missing in the end.
         assert recorder.returncode == 0
     with Reader.open(path) as reader:
         assert reader.check() is None
         for run in reader.runs():
             assert run.end_reason == "done"
             assert {found.n for found in reader.summary(run.id).values()} == {500}
+
+
+def test_a_recorder_that_nobody_waited_for_is_dead(path: Path) -> None:
+    recorder = start(path, 1_000_000)
+    assert recorder.stdout is not None
+    with recorder:
+        assert recorder.stdout.readline()
+        recorder.send_signal(signal.SIGKILL)
+        # From here on it is a zombie, as a child of a program that does not wait for it.
+        os.waitid(os.P_PID, recorder.pid, os.WEXITED | os.WNOWAIT)
+        Writer.open(path).close()
+        with Reader.open(path) as reader:
+            assert reader.find("last").end_reason == DIED
+
+
+@pytest.mark.parametrize(("state", "ticks"), [("S", 777), ("T", 777), ("Z", None), ("X", None)])
+def test_a_process_that_has_ended_has_no_start(
+    tmp_path: Path, state: str, ticks: int | None
+) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text(f"7 (a) Z (b) {state} {' '.join(['1'] * 18)} 777 0 0\n")
+    assert start_ticks(7, tmp_path) == ticks

@@ -13,9 +13,10 @@ import pytest
 from tests.store.conftest import START_MS, Store
 from whyidle.monitor.errors import StorageProblem
 from whyidle.monitor.metrics import GPU_POWER, Scope, metrics_of
-from whyidle.monitor.store import FILE_NAME, Reader, Writer
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import Reader, Writer
 from whyidle.monitor.store.subjects import raw_edge
-from whyidle.monitor.store.writer import QUEUE_TICKS
+from whyidle.monitor.store.waiting import QUEUE_TICKS
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_the_size_limit_makes_a_ring(path: Path) -> None:
 
 
 def test_a_full_disk_makes_a_ring(small_disk: Path) -> None:
-    store = Store(small_disk / FILE_NAME)
+    store = Store(small_disk / DATABASE)
     acknowledged = record(store, 20_000)
     assert len(acknowledged) == 20_000
     assert str(store.writer.trouble).startswith(f"The disk under {small_disk} is full")
@@ -93,7 +94,7 @@ def test_a_full_disk_makes_a_ring(small_disk: Path) -> None:
 
 
 def test_others_fill_the_disk_and_leave(small_disk: Path) -> None:
-    store = Store(small_disk / FILE_NAME)
+    store = Store(small_disk / DATABASE)
     record(store, 300)
     other = occupy(small_disk)
     acknowledged = record(store, 1000)
@@ -102,14 +103,14 @@ def test_others_fill_the_disk_and_leave(small_disk: Path) -> None:
     other.unlink()
     record(store, 61)
     assert store.writer.trouble is None
-    assert small_disk.joinpath(FILE_NAME + "-ballast").exists()
+    assert small_disk.joinpath(DATABASE + "-ballast").exists()
     store.writer.close()
 
 
 def test_a_disk_that_was_full_from_the_start(small_disk: Path) -> None:
     occupy(small_disk)
     with pytest.raises(StorageProblem, match="full") as caught:
-        Writer.open(small_disk / FILE_NAME)
+        Writer.open(small_disk / DATABASE)
     assert "WHYIDLE_STATE_DIR" in caught.value.next_step
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,8 @@ import pytest
 from tests.store.conftest import START_MS, Store
 from whyidle.monitor.errors import StorageProblem
 from whyidle.monitor.metrics import GPU_POWER
-from whyidle.monitor.store import FILE_NAME, Reader, Writer, salvage
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import Reader, Writer, run_sizes, salvage, shrink
 
 
 def damage(path: Path, first: float, last: float) -> None:
@@ -27,6 +28,39 @@ def test_nothing_to_read(path: Path) -> None:
     with pytest.raises(StorageProblem, match="no recordings") as caught:
         Reader.open(path)
     assert caught.value.next_step.endswith("monitor attach PID")
+
+
+@pytest.mark.parametrize("read", [Reader.open, run_sizes, shrink])
+def test_an_empty_file_has_no_recordings(path: Path, read: Callable[[Path], object]) -> None:
+    path.parent.mkdir()
+    path.touch()
+    with pytest.raises(StorageProblem, match=r"no recordings: .* is empty") as caught:
+        read(path)
+    assert caught.value.next_step.endswith("monitor attach PID")
+
+
+def test_a_file_without_tables_has_no_recordings(path: Path) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    assert path.stat().st_size
+    with pytest.raises(StorageProblem, match="no recordings"):
+        Reader.open(path)
+
+
+def test_a_writer_begins_in_an_empty_file(path: Path) -> None:
+    path.parent.mkdir()
+    path.touch()
+    store = Store(path)
+    store.watch(3, lambda _: 1.0)
+    store.writer.close()
+    with Reader.open(path) as reader:
+        assert reader.latest(store.run)
+    with sqlite3.connect(path) as connection:
+        # Incremental: without it the space of deleted recordings would never be given back.
+        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    connection.close()
 
 
 @pytest.mark.parametrize("opened", [Writer.open, Reader.open])
@@ -59,12 +93,12 @@ def test_a_link_is_not_followed(path: Path, tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageProblem) as caught:
-        Writer.open(tmp_path / "file" / FILE_NAME)
+        Writer.open(tmp_path / "file" / DATABASE)
     assert "WHYIDLE_STATE_DIR" in caught.value.next_step
 
 
 def test_names_with_odd_characters(tmp_path: Path) -> None:
-    store = Store(tmp_path / "a b?c#d%41" / FILE_NAME)
+    store = Store(tmp_path / "a b?c#d%41" / DATABASE)
     store.watch(1, lambda _: 1.0)
     with store.reader() as reader:
         assert len(reader.runs()) == 1
@@ -83,11 +117,11 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        store = Store(folder / FILE_NAME)
+        store = Store(folder / DATABASE)
         store.watch(20, lambda _: 7.0)
         store.writer.close()
         for suffix in ("-wal", "-shm"):
-            store.path.with_name(FILE_NAME + suffix).unlink(missing_ok=True)
+            store.path.with_name(DATABASE + suffix).unlink(missing_ok=True)
         subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
         yield store.path
     finally:
@@ -114,7 +148,7 @@ def test_a_damaged_file_makes_way(path: Path) -> None:
     with Writer.open(path) as writer:
         aside = writer.moved_aside
         assert aside is not None
-        assert aside.name.startswith(f"{FILE_NAME}.damaged-")
+        assert aside.name.startswith(f"{DATABASE}.damaged-")
         assert str(aside) in str(writer.trouble)
     with Reader.open(path) as reader:
         assert (reader.runs(), reader.check()) == ([], None)
@@ -156,4 +190,4 @@ def test_what_is_readable_is_salvaged(path: Path) -> None:
 
 def test_salvage_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(StorageProblem, match="does not exist"):
-        salvage(tmp_path / "none", tmp_path / FILE_NAME)
+        salvage(tmp_path / "none", tmp_path / DATABASE)

@@ -7,8 +7,8 @@ import pytest
 
 from tests.store.conftest import START_MS, Store
 from whyidle.monitor.errors import StorageProblem, UsageProblem
-from whyidle.monitor.metrics import GPU_POWER, Scope
-from whyidle.monitor.store import Key, Reader, copy, delete_runs, run_sizes, shrink
+from whyidle.monitor.metrics import GPU_POWER, Scope, metrics_of
+from whyidle.monitor.store import Key, Reader, copy, delete_runs, run_sizes, salvage, shrink
 
 
 @pytest.fixture
@@ -48,6 +48,41 @@ def test_a_deleted_run_leaves_nothing(two: Path) -> None:
     assert connection.execute("SELECT count(*) FROM gpu_process").fetchone() == (1,)
     assert connection.execute("SELECT DISTINCT subject FROM gpu_sample").fetchall() == [(2,)]
     connection.close()
+
+
+def test_shrinking_gives_back_every_free_page(path: Path) -> None:
+    store = Store(path)
+    values = {metric: i / 7 for i, metric in enumerate(metrics_of(Scope.GPU))}
+    ticks = [store.tick(START_MS + second * 1000, values) for second in range(30_000)]
+    assert store.writer.append_many(store.run, ticks)
+    store.writer.end_run(store.run, "done")
+    store.writer.close()
+    delete_runs(path, [store.run])
+    before = path.stat().st_size
+    assert before > 8 << 20
+    assert shrink(path) == before - path.stat().st_size
+    assert path.stat().st_size < 1 << 20
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
+    connection.close()
+
+
+def test_the_id_of_a_deleted_run_is_not_given_again(two: Path) -> None:
+    delete_runs(two, [1, 2])
+    store = Store(two)
+    store.writer.close()
+    with Reader.open(two) as reader:
+        assert [run.id for run in reader.runs()] == [3]
+
+
+def test_salvage_does_not_give_the_id_of_a_deleted_run_again(two: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    copy(two, other)
+    delete_runs(two, [1, 2])
+    salvage(other, two)
+    with Reader.open(two) as reader:
+        assert [run.id for run in reader.runs()] == [3, 4]
+        assert [gpu.run for run in (3, 4) for gpu in reader.gpus(run)] == [3, 4]
 
 
 def test_what_is_being_recorded_is_not_deleted(store: Store) -> None:

@@ -30,10 +30,16 @@ def sparse(store: Store, days: int) -> None:
         store.clock.ms += step
 
 
+def minute(store: Store) -> None:
+    """Record a tick without values: time goes by with the ticks."""
+    store.clock.ms += 60_000
+    assert store.writer.append(store.run, store.tick(store.clock.ms))
+    store.writer.maintain(store.clock())
+
+
 def settle(store: Store) -> None:
     for _ in range(200):
-        store.clock.ms += 60_000
-        store.writer.maintain(store.clock())
+        minute(store)
 
 
 @pytest.mark.parametrize(("days", "gone"), [(2, [RAW]), (8, [RAW, R10]), (91, [RAW, R10, R60])])
@@ -65,7 +71,7 @@ def test_a_series_goes_on_where_raw_rows_have_gone(store: Store) -> None:
 def test_a_backlog_goes_a_little_at_a_time(store: Store) -> None:
     store.watch(2 * HOUR_S, lambda _: 1.0)
     store.clock.ms += 3 * DAY_MS
-    store.writer.maintain(store.clock())
+    minute(store)
     assert oldest(store, RAW) == START_MS + HOUR_S * 1000
     assert oldest(store, R3600) == START_MS
 
@@ -75,11 +81,35 @@ def test_reasons_that_came_and_went_do_not_pile_up(store: Store) -> None:
         reason = {GPU_POWER: "idle" if second % 2 else "stale"}
         assert store.writer.append(store.run, store.tick(store.clock.ms, {}, reason))
         store.clock.ms += 1000
-    store.clock.ms = START_MS + 2 * DAY_MS
-    store.writer.maintain(store.clock())
+    store.clock.ms = START_MS + 2 * DAY_MS - 60_000
+    minute(store)
     with sqlite3.connect(store.path) as connection:
         (kept,) = connection.execute("SELECT count(*) FROM unknown").fetchone()
     connection.close()
     assert kept == 1
     with store.reader() as reader:
         assert reader.unknown(store.run)[Key(Scope.GPU, store.gpu, GPU_POWER)].reason == "idle"
+
+
+def test_a_clock_that_is_set_takes_nothing(store: Store) -> None:
+    store.watch(HOUR_S, lambda _: 1.0)
+    told = store.clock()
+    for i in range(50):
+        # The ticks go on as they began, whatever the wall clock says.
+        assert store.writer.append(store.run, store.tick(store.clock.ms + i * 1000))
+        store.writer.maintain(told + 30 * DAY_MS / 1000 + i * 60)
+    assert oldest(store, RAW) == START_MS
+    assert oldest(store, R10) == START_MS
+    with store.reader() as reader:
+        found = reader.summary(store.run)[Key(Scope.GPU, store.gpu, GPU_POWER)]
+    assert found.n == HOUR_S
+
+
+def test_a_clock_that_is_set_back_stops_no_roll_up(store: Store) -> None:
+    for i in range(100):
+        assert store.writer.append(store.run, store.tick(START_MS + i * 1000, {GPU_POWER: 1.0}))
+        store.writer.maintain(START_MS / 1000 - 86_400 + i)
+    with sqlite3.connect(store.path) as connection:
+        query = f"SELECT count(*) FROM {R10.table(Scope.GPU)}"
+        assert connection.execute(query).fetchone() == (9,)
+    connection.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.conftest import START_MS, Store
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.errors import Exit, UsageProblem
 from whyidle.monitor.metrics import (
     GPU_POWER,
     GPU_TEMPERATURE,
@@ -14,6 +14,9 @@ from whyidle.monitor.metrics import (
     GPU_XID,
     JOB_CPU,
     METRICS,
+    PROCESS_CPU,
+    PROCESS_GPU_MEMORY,
+    PROCESS_RSS,
     Scope,
     metrics_of,
 )
@@ -122,6 +125,66 @@ def test_a_run_is_found_by_id_label_and_last(store: Store) -> None:
             reader.find("nothing")
     assert caught.value.code == Exit.USAGE
     assert "monitor runs" in caught.value.next_step
+
+
+@pytest.mark.parametrize("label", ["last", "7", "007", "\u0663"])
+def test_a_label_that_would_not_be_found_is_refused(store: Store, label: str) -> None:
+    with pytest.raises(UsageProblem, match=label) as caught:
+        store.writer.begin_run(NewRun(label=label))
+    assert caught.value.next_step
+    with store.reader() as reader:
+        assert [run.id for run in reader.runs()] == [store.run]
+
+
+def test_only_the_scopes_that_are_wanted_are_read(store: Store) -> None:
+    process = store.writer.add_process(store.run, pid=7, start_ticks=70)
+    rows = {
+        Scope.GPU: {store.gpu: Reading({GPU_POWER: 1.0}, {GPU_XID: UNSUPPORTED})},
+        Scope.PROCESS: {process: Reading({PROCESS_CPU: 2.0}, {PROCESS_RSS: UNSUPPORTED})},
+    }
+    assert store.writer.append(store.run, Tick(START_MS, rows))
+    with store.reader() as reader:
+        for ask in (reader.latest, reader.summary, reader.unknown):
+            assert {key.scope for key in ask(store.run)} == {Scope.GPU, Scope.PROCESS}
+            assert {key.scope for key in ask(store.run, {Scope.GPU})} == {Scope.GPU}
+            assert ask(store.run, ()) == {}
+
+
+def test_when_a_process_was_last_seen(path: Path) -> None:
+    store = Store(path)
+    one, two, three = (
+        store.writer.add_process(store.run, pid=pid, start_ticks=70, first_ms=START_MS)
+        for pid in (1, 2, 3)
+    )
+    lives = {one: 30, two: 100, three: 130}
+    found = []
+    for second in range(130):
+        live = {p: Reading({PROCESS_CPU: 1.0}) for p, end in lives.items() if second < end}
+        assert store.writer.append(store.run, Tick(store.clock.ms, {Scope.PROCESS: live}))
+        store.writer.maintain(store.clock())
+        store.clock.ms += 1000
+        with store.reader() as reader:
+            found.append({p.id: p.last_ms for p in reader.processes(store.run)})
+    # Not at every tick, but each minute; and in the end it is exact.
+    assert len({tuple(times.values()) for times in found}) <= 4
+    assert found[-1][one] == START_MS + 29_000
+    store.writer.end_run(store.run, "done")
+    with store.reader() as reader:
+        last = {p.id: p.last_ms for p in reader.processes(store.run)}
+    assert last == {p: START_MS + end * 1000 - 1000 for p, end in lives.items()}
+    store.writer.close()
+
+
+def test_when_a_process_of_another_job_was_last_on_the_gpu(store: Store) -> None:
+    process = store.writer.add_process(store.run, pid=1, start_ticks=70, first_ms=START_MS)
+    pair = store.writer.add_gpu_process(store.gpu, process)
+    store.writer.add_process(store.run, pid=2, start_ticks=70, first_ms=START_MS)
+    rows = {Scope.GPU_PROCESS: {pair: Reading({PROCESS_GPU_MEMORY: 1.0})}}
+    assert store.writer.append(store.run, Tick(START_MS + 7000, rows))
+    store.writer.end_run(store.run, "done")
+    with store.reader() as reader:
+        found = [p.last_ms for p in reader.processes(store.run)]
+    assert found == [START_MS + 7000, START_MS]
 
 
 def test_ending_closes_the_run(store: Store) -> None:

@@ -1,0 +1,19 @@
+"""Standard output that is closed, or whose reader has gone."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def mute() -> None:
+    """Send what is left to say nowhere: Python must not complain of a lost reader while it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def open_what_is_closed() -> None:
+    """Give a program that was started without output (``>&-``) one that leads nowhere."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123  for as long as we run
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
