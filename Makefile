@@ -11,6 +11,9 @@ demo: ## set up, then watch a small training job that waits for its data
 	@echo "== demo: a training job of 12 seconds, watched from outside"
 	@$(HAS_TORCH) && job=torch || job=numpy; \
 	$(BIN)/monitor run -- $(BIN)/python $(FIRST_LOOK)/train_$$job.py
+	@echo "== next: a job of your own. List what runs here, then watch one:"
+	@echo "   $(BIN)/monitor ps"
+	@echo "   $(BIN)/monitor attach PID"
 
 test: lint ## set up, then every check and every test
 	@echo "== tests: pytest"

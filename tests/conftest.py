@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +27,14 @@ while True:
     sum(range(20000))
     threading.Event().wait(0.01)
 """
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _signals_reach_children() -> None:
+    """Undo what a script's `&` and nohup pass on: children would ignore Ctrl-C and hang-ups."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture
