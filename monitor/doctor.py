@@ -56,7 +56,7 @@ def _store() -> Iterator[Check]:
         path = state.database()
         folder = next(f for f in path.parents if f.exists())
         room = f"{size(_free(folder))} free on its disk"
-        if not os.access(folder, os.W_OK):
+        if not os.access(folder, os.W_OK) or os.statvfs(folder).f_blocks == 0:
             raise StorageProblem(
                 f"{folder} cannot be written.", f"Name another: export {state.VARIABLE}=DIR"
             )

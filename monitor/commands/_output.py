@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -15,5 +16,9 @@ def mute() -> None:
 
 def open_what_is_closed() -> None:
     """Give a program that was started without output (``>&-``) one that leads nowhere."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that does not know a letter must not end a recording.
+            stream.reconfigure(errors="replace")
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123  for as long as we run
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123

@@ -7,7 +7,7 @@ import sys
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.commands._output import mute
 
 
 @click.command()
@@ -64,6 +64,12 @@ def command(
         stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
         ready=None if ready_fd is None else _background.announcer(ready_fd),
     )
-    options.tell(told, as_json=as_json)
-    if session.stopped_by == signal.SIGINT:
-        sys.exit(Exit.INTERRUPTED)
+    try:
+        options.tell(told, as_json=as_json)
+    except OSError:
+        if session.stopped_by != signal.SIGHUP:
+            raise
+        # The terminal has gone, and whoever could read.
+        mute()
+    if session.stopped_by in {signal.SIGINT, signal.SIGHUP}:
+        sys.exit(128 + session.stopped_by)

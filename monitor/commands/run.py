@@ -15,6 +15,7 @@ from whyidle.monitor.errors import StorageProblem
 if TYPE_CHECKING:
     from whyidle.monitor.launch import Launch
     from whyidle.monitor.recording.session import Session
+    from whyidle.monitor.sources.gpus import GpuProbe
     from whyidle.monitor.summary import RunSummary
 
 
@@ -42,13 +43,18 @@ def command(
     With --json the summary is alone on stdout, and the job's output goes to stderr.
     """
     from whyidle.monitor.launch import Launch, shell_code
+    from whyidle.monitor.sources.gpus import GpuProbe
     from whyidle.monitor.store import check_label
 
     launch = Launch(list(cmd), output_to_stderr=as_json)
     launch.check()
     check_label(label)
-    session = _session(require_gpu=require_gpu)
+    probe = GpuProbe()
+    if require_gpu:
+        probe.open()
     launch.start()
+    # The job is never kept waiting by us: not by a store that another program holds.
+    session = _session(probe)
     told = _watch(session, launch, hz, label) if session is not None else None
     code = launch.wait()
     try:
@@ -61,21 +67,19 @@ def command(
     sys.exit(shell_code(code))
 
 
-def _session(*, require_gpu: bool) -> Session | None:
+def _session(probe: GpuProbe) -> Session | None:
     """Open the store; without one the job still runs, as if it had been started without us."""
     from whyidle.monitor.recording.session import Session
     from whyidle.monitor.render.screens import Quiet
     from whyidle.monitor.state import database
 
     try:
-        session = Session(database(), Quiet())
+        return Session(database(), Quiet(), probe)
     except StorageProblem as problem:
-        click.echo(f"monitor: {problem.what} The job runs unrecorded.", err=True)
-        click.echo(f"  {problem.next_step}", err=True)
+        with contextlib.suppress(OSError):
+            click.echo(f"monitor: {problem.what} The job runs unrecorded.", err=True)
+            click.echo(f"  {problem.next_step}", err=True)
         return None
-    if require_gpu:
-        session.open_gpus(require=True)
-    return session
 
 
 def _watch(session: Session, launch: Launch, hz: float, label: str | None) -> RunSummary | None:

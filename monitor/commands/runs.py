@@ -43,6 +43,7 @@ def command(*, run: str | None, as_json: bool) -> None:
         click.echo(_table(rows) if rows else _NOTHING)
 
 
+LONGEST_LABEL = 24
 _NOTHING = "Nothing is recorded yet. Begin with: monitor attach PID"
 
 
@@ -76,6 +77,10 @@ def _row(run: Run, *, running: bool) -> dict[str, Any]:
     }
 
 
+def _short(label: str) -> str:
+    return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
+
+
 def _table(rows: list[tuple[Run, bool]]) -> str:
     from whyidle.monitor.render import numbers
     from whyidle.monitor.render.tables import table
@@ -86,7 +91,7 @@ def _table(rows: list[tuple[Run, bool]]) -> str:
         cells.append(
             [
                 str(run.id),
-                run.label or "",
+                _short(run.label or ""),
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_ms / 1000)),
                 numbers.duration(_seconds(run)) if known_end else numbers.DASH,
                 _state(run, running=running),

@@ -76,15 +76,15 @@ def describe(pid: int, fs: ProcFs | None = None) -> Identity | None:
     stat = fs.stat(pid)
     if stat is None:
         return None
-    arguments = fs.arguments(pid) or []
+    arguments = mask(fs.arguments(pid) or [])
     files = fs.mapped_files(pid)
     environment = fs.environment(pid) or {}
     return Identity(
         key=ProcessKey(pid, stat.start_ticks),
         parent=stat.parent,
         name=stat.name,
-        command=" ".join(mask(arguments)) or f"[{stat.name}]",
-        script=script_of(mask(arguments)) or stat.name,
+        command=" ".join(arguments) or f"[{stat.name}]",
+        script=script_of(arguments) or stat.name,
         user=_user(fs, pid),
         python=_python(fs.link(f"{pid}/exe"), files),
         frameworks=None if files is None else frameworks_of(files, f"{fs.root}/{pid}/root"),

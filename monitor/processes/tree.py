@@ -14,7 +14,7 @@ from whyidle.monitor.processes.procfs import ProcFs, Stat
 
 # New workers may wait this long to be seen. Only pids that are new are looked at: a machine has
 # thousands of others.
-RESCAN_SECONDS = 2.0
+RESCAN_SECONDS = 0.9
 # A pid may have been given away unseen; a whole look settles that, at no more than this share.
 WHOLE_SCAN_SECONDS = 60.0
 WHOLE_SCAN_SHARE = 0.001

@@ -21,8 +21,9 @@ from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.recording.subjects import Subjects
 from whyidle.monitor.sources.cgroup import Cgroup
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
-from whyidle.monitor.sources.gpus import GpuEvent, GpuProbe
+from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.host import HostProbe
+from whyidle.monitor.sources.news import GpuEvent
 from whyidle.monitor.store import NewRun, Writer
 
 # A tick may wait for NVML this share of its period, then it goes on without.
@@ -30,6 +31,7 @@ NVML_SHARE = 0.7
 SLOWEST_PERIOD = 10.0
 _STOPPED = frozenset("Tt")
 LEAP_NS = 1_000_000_000
+FAILED_AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Recorder:
         self._last_owned: Owned | None = None
         self._began = self._clock.monotonic_ns / 1e9
         self._ticks = 0
+        self._failed_at = float("-inf")
 
     @property
     def gpus(self) -> tuple[GpuFacts, ...]:
@@ -148,6 +151,9 @@ class Recorder:
 
     def note_failure(self, error: Exception) -> None:
         """Keep in the recording that a tick is missing, and why."""
+        if time.monotonic() - self._failed_at < FAILED_AGAIN_SECONDS:
+            return
+        self._failed_at = time.monotonic()
         said = f"A tick failed ({type(error).__name__}: {error}); the recording goes on."
         self.writer.event(self.run, "tick_failed", said, severity="medium")
 
@@ -168,6 +174,7 @@ class Recorder:
         ahead = time.time_ns() - named
         if ahead > LEAP_NS:
             self._clock = clock_pair()
+            self.writer.leapt_ms += ahead // 1_000_000
             self._leapt(ahead / 1e9)
             named += ahead
         return named // 1_000_000

@@ -50,13 +50,13 @@ class Child(Protocol):
 class Session:
     """A store and a connection to the driver, ready to record a job."""
 
-    def __init__(self, path: Path, screen: Screen) -> None:
+    def __init__(self, path: Path, screen: Screen, probe: GpuProbe | None = None) -> None:
         self.path = path
         self.screen = screen
         self.stopped_by: signal.Signals | None = None
         self.gpu_problem: str | None = None
         self._blind = False
-        self._probe = GpuProbe()
+        self._probe = probe or GpuProbe()
         self._writer = Writer.open(path)
 
     def open_gpus(self, *, require: bool = False) -> None:

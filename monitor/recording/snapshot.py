@@ -8,7 +8,7 @@ from whyidle.monitor.processes.process import Identity
 from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
-from whyidle.monitor.sources.gpus import GpuEvent
+from whyidle.monitor.sources.news import GpuEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, replace
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from whyidle.monitor.errors import NoGpu
@@ -20,6 +19,7 @@ from whyidle.monitor.metrics import (
 )
 from whyidle.monitor.reading import HUNG, LATE, LOST, NO_XID, Reading
 from whyidle.monitor.sources.gpu import Gpu, GpuFacts, GpuReading
+from whyidle.monitor.sources.news import GpuEvent, News
 from whyidle.monitor.sources.nvml import Nvml, Unknown, text
 from whyidle.monitor.sources.worker import Worker
 from whyidle.monitor.sources.xid import watch_xids
@@ -30,20 +30,8 @@ OPEN_SECONDS = 10.0
 LOST_RETRY_SECONDS = 30.0
 # A slow call is no hang: the driver takes its time when a GPU starts or resets.
 HUNG_SECONDS = 2.0
-HUNG_TOLD_AGAIN_SECONDS = 600.0
 # Busy by the driver's word; and a draw that no GPU at work has (idle H100: 70 of 700 W).
 BUSY, IDLE_POWER_SHARE = 0.99, 0.12
-
-
-@dataclass(frozen=True, slots=True)
-class GpuEvent:
-    """Something that happened to a GPU, once."""
-
-    kind: str
-    index: str
-    text: str
-    severity: str = "high"
-    code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +48,13 @@ class GpuProbe:
     def __init__(self, nvml: Nvml | None = None) -> None:
         self.nvml = nvml or Nvml()
         self.gpus: list[Gpu] = []
-        self._events: SimpleQueue[GpuEvent] = SimpleQueue()
+        self._news = News()
         self._worker: Worker[Gpu, GpuReading] | None = None
         self._late: dict[str, _Late] = {}
-        self._told_hung: dict[str, float] = {}
         self._read_at: dict[str, float] = {}
+        self._slow: set[str] = set()
         self._lost: dict[str, float] = {}
         self._xids: dict[str, int] = {}
-        self._doubted: set[str] = set()
         self._closing = threading.Event()
 
     def open(self, seconds: float = OPEN_SECONDS) -> None:
@@ -104,18 +91,21 @@ class GpuProbe:
     def read(self, limit: float) -> dict[str, GpuReading]:
         """Return one reading per GPU within ``limit`` seconds, whatever NVML does."""
         now = time.monotonic()
-        self._look_after_late(now)
-        due = [g for g in self.gpus if g.facts.index not in self._late and not self._rests(g, now)]
-        # Where one round does not fit into a tick, who has waited longest comes first.
-        due.sort(key=lambda g: self._read_at.get(g.facts.index, 0.0))
-        results = self._round(due, now, limit) if due else {}
-        self._read_at |= dict.fromkeys(results, now)
-        for gpu in self.gpus:
-            index = gpu.facts.index
-            if index not in results:
-                results[index] = self._why_silent(gpu, now)
-            self._note(index, results[index], now)
-        return results
+        results = self._arrived(now)
+        due = [
+            g
+            for g in self.gpus
+            if g.facts.index not in {**results, **self._late} and not self._rests(g, now)
+        ]
+        # Where one round does not fit into a tick: who was quick first, then who waits longest.
+        due.sort(key=lambda g: (g.facts.index in self._slow, self._read_at.get(g.facts.index, 0.0)))
+        if due:
+            results |= self._round(due, now, limit)
+        for index, result in results.items():
+            self._note(index, result, now)
+        return {
+            g.facts.index: results.get(g.facts.index) or self._why_silent(g, now) for g in self.gpus
+        }
 
     def _rests(self, gpu: Gpu, now: float) -> bool:
         return now - self._lost.get(gpu.facts.index, float("-inf")) < LOST_RETRY_SECONDS
@@ -124,10 +114,15 @@ class GpuProbe:
         """Read these on the worker; the one that takes too long is left to it, alone."""
         self._worker = self._worker or Worker("whyidle-nvml", _read)
         done, slow = self._worker.work(gpus, seconds)
+        results = {gpu.facts.index: result for gpu, result in done}
+        self._read_at |= dict.fromkeys(results, now)
+        self._slow -= results.keys()
         if slow is not None:
+            self._slow.add(slow.facts.index)
+            self._read_at[slow.facts.index] = now
             self._late[slow.facts.index] = _Late(self._worker, now)
             self._worker = None
-        return {gpu.facts.index: result for gpu, result in done}
+        return results
 
     def _why_silent(self, gpu: Gpu, now: float) -> GpuReading:
         if self._rests(gpu, now):
@@ -135,54 +130,43 @@ class GpuProbe:
         late = self._late.get(gpu.facts.index)
         return _silent(HUNG if late and now - late.since > HUNG_SECONDS else LATE)
 
-    def _look_after_late(self, now: float) -> None:
-        """Take back who has come back, and tell of who hangs, now and then."""
+    def _arrived(self, now: float) -> dict[str, GpuReading]:
+        """Return what came too late for the last tick, and tell of who has not come for long."""
+        results: dict[str, GpuReading] = {}
         for index, late in list(self._late.items()):
-            told = self._told_hung.get(index)
             if late.worker.idle:
+                results |= {g.facts.index: r for g, r in late.worker.last()}
                 late.worker.retire()
                 del self._late[index]
-                if told is not None and told >= late.since:
+                if now - late.since > HUNG_SECONDS:
                     said = f"NVML answers again for GPU {index}."
-                    self._events.put(GpuEvent("nvml_back", index, said, "info"))
-            elif now - late.since > HUNG_SECONDS and (
-                told is None or now - told > HUNG_TOLD_AGAIN_SECONDS
-            ):
-                self._told_hung[index] = now
+                    self._news.tell(GpuEvent("nvml_back", index, said, "info"))
+            elif now - late.since > HUNG_SECONDS:
                 said = f"NVML does not answer for GPU {index}; the other values go on."
-                self._events.put(GpuEvent("nvml_hung", index, said, "medium"))
+                self._news.tell(GpuEvent("nvml_hung", index, said, "medium"))
+        return results
 
     def _note(self, index: str, result: GpuReading, now: float) -> None:
-        if result.lost and index not in self._lost:
-            said = f"GPU {index} is lost: the driver no longer reaches it."
-            self._events.put(GpuEvent("gpu_lost", index, said))
+        """Tell what a reading that did come says beside its numbers."""
         if result.lost:
-            last = self._lost.get(index)
-            if last is None or now - last >= LOST_RETRY_SECONDS:
-                self._lost[index] = now
-        elif index not in self._late and self._lost.pop(index, None) is not None:
-            self._events.put(GpuEvent("gpu_back", index, f"GPU {index} answers again.", "info"))
+            self._lost[index] = now
+            said = f"GPU {index} is lost: the driver no longer reaches it."
+            self._news.tell(GpuEvent("gpu_lost", index, said))
+            return
+        if self._lost.pop(index, None) is not None:
+            self._news.tell(GpuEvent("gpu_back", index, f"GPU {index} answers again.", "info"))
         doubt = contradiction(result.reading)
-        if doubt is None:
-            self._doubted.discard(index)
-        elif index not in self._doubted:
-            self._doubted.add(index)
-            self._events.put(GpuEvent("contradiction", index, f"GPU {index}: {doubt}", "low"))
-        if not result.lost:
-            result.reading.put(GPU_XID, self._xids.get(index), NO_XID)
+        if doubt is not None:
+            self._news.tell(GpuEvent("contradiction", index, f"GPU {index}: {doubt}", "low"))
+        result.reading.put(GPU_XID, self._xids.get(index), NO_XID)
 
     def _on_xid(self, index: str, code: int) -> None:
         self._xids[index] = code
-        self._events.put(GpuEvent("xid", index, f"XID {code} on GPU {index}.", code=code))
+        self._news.tell(GpuEvent("xid", index, f"XID {code} on GPU {index}.", code=code))
 
     def events(self) -> list[GpuEvent]:
         """Return what happened since the last call."""
-        found = []
-        while True:
-            try:
-                found.append(self._events.get_nowait())
-            except Empty:
-                return found
+        return self._news.take()
 
 
 def contradiction(reading: Reading) -> str | None:

@@ -31,6 +31,7 @@ _HANDED_ON: tuple[tuple[Metric, Callable[[Stat], float], Callable[[Stat], float]
     (m.JOB_MINOR_FAULTS, lambda s: s.minor_faults, lambda s: s.reaped_minor_faults),
     (m.JOB_MAJOR_FAULTS, lambda s: s.major_faults, lambda s: s.reaped_major_faults),
 )
+_WHOLE_TREE = (*(entry[0] for entry in _HANDED_ON), m.JOB_DISK_READ, m.JOB_DISK_WRITE)
 _PARTIAL_DEVICES = ("loop", "ram", "zram", "dm-", "md")
 
 
@@ -42,7 +43,7 @@ class HostProbe:
         self._cgroup = cgroup
         self._rates = Rates()
         self._family = Family()
-        self._trees = {metric: TreeRate() for metric, _, _ in _HANDED_ON}
+        self._trees = {metric: TreeRate() for metric in _WHOLE_TREE}
         self._cores_here: int | None = None
         self._network_of: Hashable = None
         self._known: set[ProcessKey] = set()
@@ -51,7 +52,7 @@ class HostProbe:
     def processes(self, now: float, stats: Mapping[ProcessKey, Stat]) -> dict[ProcessKey, Reading]:
         """Return one reading per live process of the job."""
         for ended in self._known - stats.keys():
-            for series in ("cpu", "read", "write", "vol", "invol", "run", "delay"):
+            for series in ("cpu", "vol", "invol", "run", "delay"):
                 self._rates.forget((ended, series))
         self._known = set(stats)
         return {key: self._process(now, key, stat) for key, stat in stats.items()}
@@ -74,7 +75,7 @@ class HostProbe:
         reading.values[m.JOB_THREADS] = sum(s.threads for s in stats.values())
         reading.values[m.JOB_RSS] = sum(s.rss for s in stats.values())
         self._handed_on(reading, now, stats)
-        self._disk(reading, now, stats)
+        self._disk(reading, now)
         self._switches(reading, now, stats)
         self._main_thread(reading, now, stats)
         self._network(reading, now, min(stats, key=lambda key: (key.start_ticks, key.pid)))
@@ -107,11 +108,18 @@ class HostProbe:
         known = [rate for rate in rates if rate is not None]
         reading.put(metric, sum(known) if known else None, FIRST if totals else NO_PERMISSION)
 
-    def _disk(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
-        totals = {key: self.fs.disk(key.pid) for key in stats}
+    def _disk(self, reading: Reading, now: float) -> None:
+        """A parent's I/O holds that of the children it reaped, and the two are not told apart."""
+        family = self._family.stats
+        by_pid = {key.pid: key for key in family}
+        totals = {key: self.fs.disk(key.pid) for key in family}
         known = {key: t for key, t in totals.items() if t is not None}
-        for metric, series, which in ((m.JOB_DISK_READ, "read", 0), (m.JOB_DISK_WRITE, "write", 1)):
-            self._sum(reading, metric, now, series, {key: t[which] for key, t in known.items()})
+        for metric, which in ((m.JOB_DISK_READ, 0), (m.JOB_DISK_WRITE, 1)):
+            used: dict[Hashable, Used] = {
+                key: Used(0.0, t[which], by_pid.get(family[key].parent)) for key, t in known.items()
+            }
+            rate = self._trees[metric].per_second(now, used, self._family.new) if used else None
+            reading.put(metric, rate, FIRST if used else NO_PERMISSION)
 
     def _switches(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
         if now - self._switches_at < SWITCHES_EVERY_SECONDS:

@@ -43,6 +43,10 @@ class Worker(Generic[Item, Result]):
         self._given_up.set()
         return list(self._done), self._current or items[0]
 
+    def last(self) -> list[tuple[Item, Result]]:
+        """Return the item that took too long, with its result, once the thread is idle."""
+        return self._done[-1:]
+
     def retire(self) -> None:
         """End the thread when it next looks up."""
         self._inbox.put(None)

@@ -51,6 +51,8 @@ class Writer:
         self._pen.made_room = self._report_full
         self._retention = Retention()
         self._recordings: dict[int, Recording] = {}
+        # By how much the clock has leapt ahead since the start: data does not age by that.
+        self.leapt_ms = 0
         self._housekeeping_at = 0.0
         self._told_full_ms = -_TOLD_AGAIN_MS
         self._inode = path.stat().st_ino
@@ -252,9 +254,10 @@ class Writer:
         for recording in self._recordings.values():
             if self._keep_last(recording):
                 recording.forget()
-        # Age is measured by the ticks, whose clock runs on evenly from the start of the run; the
-        # wall clock may be set, by a day too, and would take what was recorded an hour ago.
+        # Age is measured by the ticks, less the leaps that their clock made: a wall clock that is
+        # set ahead by a day would take what was recorded an hour ago.
         newest_ms = max((r.newest_ms for r in self._recordings.values()), default=0)
+        newest_ms -= self.leapt_ms
         self._pen.quietly(lambda: self._retention.expire(self._connection, newest_ms))
         self._room.check()
         with suppress(sqlite3.Error):

@@ -195,3 +195,12 @@ def test_a_failure_in_the_background_is_told_whole(monitor: Monitor, state: Path
         monitor("stop")
         pytest.skip("this machine has an NVIDIA driver")
     assert done.stderr.startswith("monitor: There is no NVIDIA driver library")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_knows_few_letters_does_not_end_it(
+    monitor: Monitor, job: Job, encoding: str
+) -> None:
+    done = monitor("attach", job.pid, "--for", "0.2", env={"PYTHONIOENCODING": encoding})
+    assert done.returncode == 0, done.stderr
+    assert "time limit" in done.stdout

@@ -1,6 +1,6 @@
 import pytest
 
-from whyidle.monitor.processes.secrets import mask, mask_text
+from whyidle.monitor.processes.secrets import LONGEST, mask, mask_text
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,34 @@ def test_a_long_argument_is_masked_in_no_time() -> None:
     # Ten times the work of a tenth, not a hundred times: it would take minutes.
     for text in ("x" * 2_000_000, "a.b-c_" * 10_000, "aB" * 1_000_000):
         assert mask_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python t.py --hf-token sesame123 --lr 1",
+        'python t.py --password "sesame open" --lr 1',
+        "os.environ['HF_TOKEN']='sesame open'",
+        "-DTOKEN=sesame",
+        "git clone https://sesamesesamesesame@host/repo",
+        "curl https://bucket/x?X-Amz-Signature=sesame&y=1",
+        "curl 'https://blob/x?sig=sesame'",
+        "npm_sesamesesamesesamesesame",
+    ],
+)
+def test_a_secret_in_a_shells_line_is_masked(text: str) -> None:
+    assert "sesame" not in mask_text(text)
+    assert "***" in mask_text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["python t.py --max-tokens 5 --lr 1", "ssh git@host", "python t.py --no-auth x", "a@b.example"],
+)
+def test_a_harmless_line_stays(text: str) -> None:
+    assert mask_text(text) == text
+
+
+def test_a_program_in_an_argument_is_cut() -> None:
+    (cut,) = mask(["a-" * 100_000])
+    assert len(cut) <= LONGEST + 1

@@ -15,6 +15,7 @@ import pytest
 from tests.conftest import TAPES
 from tests.fake_nvml import count_calls
 from whyidle.monitor.metrics import Scope, metrics_of
+from whyidle.monitor.sources.news import GpuEvent, News
 
 PLAY = Path(__file__).parent / "play.py"
 Tape = Callable[..., dict[str, str]]
@@ -199,3 +200,32 @@ def test_a_slow_driver_is_late_and_not_hung(tape: Tape, tmp_path: Path) -> None:
         known = [t["gpus"][index]["values"].get("utilisation_ratio") for t in told["ticks"]]
         assert known.count(0.9) >= 2, index
     assert events(told) == []
+
+
+def test_a_gpu_that_is_always_slow_still_tells_and_starves_nobody(
+    tape: Tape, tmp_path: Path
+) -> None:
+    slow = tmp_path / "slow.tape"
+    base = (TAPES / "hang.tape").read_text().rpartition("fault")[0]
+    slow.write_text(base + "fault 0 nvmlDeviceGetTemperature 0-inf hang=0.34\n")
+    told = play(tape(slow), reads=12, between=0.4, limit=0.28)
+    known = {
+        index: [t["gpus"][index]["values"].get("utilisation_ratio") for t in told["ticks"]]
+        for index in ("0", "1")
+    }
+    # A reading that comes late is not thrown away: it is the next tick's.
+    assert known["0"].count(0.9) >= 4
+    assert known["1"].count(0.9) >= 8
+    assert events(told) == []
+
+
+def test_the_same_news_is_told_once() -> None:
+    news = News()
+    for _ in range(3):
+        news.tell(GpuEvent("contradiction", "0", "a"))
+        news.tell(GpuEvent("xid", "0", "b", code=31))
+    news.tell(GpuEvent("xid", "0", "c", code=79))
+    assert [(e.kind, e.code) for e in news.take()] == [
+        ("contradiction", None), ("xid", 31), ("xid", 79),
+    ]  # fmt: skip
+    assert news.take() == []

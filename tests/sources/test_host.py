@@ -361,3 +361,29 @@ def test_a_child_in_the_same_network_goes_on_when_the_first_process_ends(tmp_pat
     probe.job(0.0, live(fs, 20, 21))
     proc.network(21, "net:[1]", 130)
     assert probe.job(1.0, live(fs, 21)).get(m.JOB_NET_RX) == 30
+
+
+def test_a_reaped_childs_disk_use_counts_once(tmp_path: Path) -> None:
+    """The parent's file holds a child's bytes from the moment it is reaped."""
+
+    class Disk(ProcFs):
+        used: dict[int, int]
+
+        def disk(self, pid: int) -> tuple[int, int] | None:
+            return (self.used[pid], 0) if pid in self.used else None
+
+    parent, child = ProcessKey(10, 1), ProcessKey(11, 2)
+    stats = {
+        parent: Stat(10, "p", "S", 1, 0, 0, 0, 1, 1, 0),
+        child: Stat(11, "c", "S", 10, 0, 0, 0, 1, 2, 0),
+    }
+    fs = Disk(str(tmp_path))
+    probe = HostProbe(fs)
+    rates = []
+    for now, used in enumerate(
+        [{10: 0, 11: 0}, {10: 0, 11: 100}, {10: 0, 11: 200}, {10: 250}, {10: 250}]
+    ):
+        fs.used = used
+        live = {k: s for k, s in stats.items() if k.pid in used}
+        rates.append(probe.job(float(now), live).get(m.JOB_DISK_READ))
+    assert rates == [None, 100, 100, 50, 0]

@@ -113,3 +113,12 @@ def test_a_clock_that_is_set_back_stops_no_roll_up(store: Store) -> None:
         query = f"SELECT count(*) FROM {R10.table(Scope.GPU)}"
         assert connection.execute(query).fetchone() == (9,)
     connection.close()
+
+
+def test_a_clock_that_leapt_ahead_takes_nothing(store: Store) -> None:
+    store.watch(60, lambda _: 1.0)
+    store.clock.ms += 400 * DAY_MS
+    store.writer.leapt_ms = 400 * DAY_MS
+    assert store.writer.append(store.run, store.tick(store.clock.ms, {GPU_POWER: 1.0}))
+    settle(store)
+    assert oldest(store, RAW) == START_MS
