@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib
 import os
@@ -13,7 +12,7 @@ from typing import NoReturn
 import click
 
 from whyidle.monitor import commands
-from whyidle.monitor.commands._output import mute, open_what_is_closed
+from whyidle.monitor.commands._output import mute, open_what_is_closed, say
 from whyidle.monitor.errors import Exit, Problem
 
 DEBUG = "WHYIDLE_DEBUG"
@@ -69,7 +68,7 @@ def main() -> NoReturn:
     try:
         code = cli.main(standalone_mode=False)
     except Problem as problem:
-        _say(problem.what, problem.next_step)
+        say(problem.what, problem.next_step)
         code = problem.code
     except click.ClickException as error:
         error.show()
@@ -81,19 +80,11 @@ def main() -> NoReturn:
             raise
         if isinstance(error, OSError) and error.errno in _OUTPUT_FAILED:
             mute()
-            _say(f"The output cannot be written: {error.strerror}.", "")
+            say(f"The output cannot be written: {error.strerror}.", "")
             sys.exit(Exit.STORAGE)
-        _say(
+        say(
             f"This is a defect of whyidle: {type(error).__name__}: {error}",
             f"Please report it with what this prints: {DEBUG}=1 monitor {' '.join(sys.argv[1:])}",
         )
         code = DEFECT
     sys.exit(code if isinstance(code, int) else Exit.OK)
-
-
-def _say(what: str, next_step: str) -> None:
-    # Where nobody listens, the exit code must do.
-    with contextlib.suppress(OSError):
-        click.echo(f"monitor: {what}", err=True)
-        if next_step:
-            click.echo(f"  {next_step}", err=True)

@@ -12,10 +12,10 @@ from typing import Literal
 
 from whyidle.monitor import state
 from whyidle.monitor.errors import NoGpu, Problem, StorageProblem
-from whyidle.monitor.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.metrics import Scope, metrics_of
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.reading import HARMLESS
+from whyidle.monitor.reading import by_reason
 from whyidle.monitor.recording.ownership import owned_gpus
 from whyidle.monitor.render.numbers import size
 from whyidle.monitor.sources.gpm import SHORTEST_INTERVAL
@@ -117,19 +117,12 @@ def _gpus(probe: GpuProbe) -> Iterator[Check]:
         result.reading.values = before.values | result.reading.values
         known_now = result.reading.values
         unknown = before.unknown | result.reading.unknown
-        missing = {k: r for k, r in unknown.items() if r not in HARMLESS and k not in known_now}
-        known = [k for k in metrics_of(Scope.GPU) if k in result.reading.values]
+        missing = ((k, r) for k, r in unknown.items() if k not in known_now)
+        known = [k for k in metrics_of(Scope.GPU) if k in known_now]
         detail = f"{gpu.facts.name}: {len(known)} of {len(metrics_of(Scope.GPU))} metrics"
-        told = "; ".join(_by_reason(missing))
+        told = "; ".join(by_reason(missing))
         judged: State = "fail" if result.lost else "ok" if known else "warn"
         yield Check(f"gpu {gpu.facts.index}", judged, f"{detail}{f'; {told}' if told else ''}")
-
-
-def _by_reason(missing: dict[Metric, str]) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for metric, reason in missing.items():
-        reasons.setdefault(reason, []).append(metric.name.replace("_", " "))
-    return [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
 
 
 def _job(target: ProcessKey, probe: GpuProbe, fs: ProcFs) -> Iterator[Check]:

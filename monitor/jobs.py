@@ -48,7 +48,7 @@ def find_jobs(fs: ProcFs | None = None) -> Jobs:
     jobs = []
     for pid in fs.pids():
         stat = fs.stat(pid)
-        if stat is None or stat.state in {"Z", "X"} or pid == os.getpid():
+        if stat is None or stat.has_ended or pid == os.getpid():
             continue
         if pid not in on_gpu and not _may_host(fs, pid, stat):
             continue

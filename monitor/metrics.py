@@ -75,7 +75,12 @@ class Metric:
     @property
     def label(self) -> str:
         """Axis label of a chart."""
-        return f"{self.name.replace('_', ' ')} ({SHOWN_UNIT.get(self.unit, self.unit)})"
+        return f"{self.words} ({SHOWN_UNIT.get(self.unit, self.unit)})"
+
+    @property
+    def words(self) -> str:
+        """The name as a sentence has it."""
+        return self.name.replace("_", " ")
 
 
 def _gpu(name: str, unit: Unit, source: Source, help_: str, kind: Kind = "gauge") -> Metric:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +21,15 @@ NO_LIMIT: Final = "no limit set"
 NO_XID: Final = "none since the run began"
 # These lack nothing: no person needs to be told of them.
 HARMLESS: Final = frozenset({FIRST, NO_LIMIT, NO_XID})
+
+
+def by_reason(unknown: Iterable[tuple[Metric, str]]) -> list[str]:
+    """Return why metrics have no value, one line a reason; what lacks nothing is left out."""
+    reasons: dict[str, dict[str, None]] = {}
+    for metric, reason in unknown:
+        if reason not in HARMLESS:
+            reasons.setdefault(reason, {})[metric.words] = None
+    return [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whyidle.monitor.metrics import Metric, Scope
-from whyidle.monitor.store import Event, Gpu, Key, Process, Reader, Run, Summary, Unknown
+from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
 
 # A job may have had thousands of processes; the page tells of the whole.
 TOLD = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)
@@ -21,7 +21,6 @@ class RunSummary:
     ticks: int
     gpus: list[Gpu]
     owned: frozenset[str]
-    processes: list[Process]
     metrics: dict[Key, Summary]
     unknown: dict[Key, Unknown]
     events: list[Event]
@@ -62,7 +61,6 @@ def summarise(path: Path, ref: str, trouble: str | None = None) -> RunSummary:
             ticks=max(own, default=0),
             gpus=reader.gpus(run.id),
             owned=frozenset((run.info or {}).get("gpus", ())),
-            processes=reader.processes(run.id),
             metrics=metrics,
             unknown=reader.unknown(run.id, TOLD),
             events=reader.events(run.id),

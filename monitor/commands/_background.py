@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from whyidle.monitor.commands._output import say
 from whyidle.monitor.errors import Problem
 from whyidle.monitor.processes.process import ProcessKey
 
@@ -37,7 +38,7 @@ def start(
     with Writer.open(database()) as store:
         trouble = store.trouble
     if trouble:
-        click.echo(f"monitor: {trouble}", err=True)
+        say(trouble)
     reader, writer = os.pipe()
     arguments = [sys.executable, "-m", "whyidle.monitor", "attach", str(target.pid), "--quiet"]
     arguments += ["--hz", str(hz), "--ready-fd", str(writer)]

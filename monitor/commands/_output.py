@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
+
+import click
 
 
 def mute() -> None:
@@ -22,3 +25,11 @@ def open_what_is_closed() -> None:
             stream.reconfigure(errors="replace")
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123  for as long as we run
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
+
+
+def say(what: str, next_step: str = "") -> None:
+    """Tell the person, beside the output; where nobody listens, the exit code must do."""
+    with contextlib.suppress(OSError):
+        click.echo(f"monitor: {what}", err=True)
+        if next_step:
+            click.echo(f"  {next_step}", err=True)

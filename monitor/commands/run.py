@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._output import mute
+from whyidle.monitor.commands._output import mute, say
 from whyidle.monitor.errors import StorageProblem
 
 if TYPE_CHECKING:
@@ -76,9 +75,7 @@ def _session(probe: GpuProbe) -> Session | None:
     try:
         return Session(database(), Quiet(), probe)
     except StorageProblem as problem:
-        with contextlib.suppress(OSError):
-            click.echo(f"monitor: {problem.what} The job runs unrecorded.", err=True)
-            click.echo(f"  {problem.next_step}", err=True)
+        say(f"{problem.what} The job runs unrecorded.", problem.next_step)
         return None
 
 
@@ -89,6 +86,5 @@ def _watch(session: Session, launch: Launch, hz: float, label: str | None) -> Ru
         session.open_gpus()
         return session.record(Wanted(launch.key, hz, label), child=launch)
     except Exception as error:  # noqa: BLE001  whatever happens to us, the job goes on
-        with contextlib.suppress(OSError):
-            click.echo(f"monitor: the recording failed ({error}); the job goes on.", err=True)
+        say(f"the recording failed ({error}); the job goes on.")
         return None

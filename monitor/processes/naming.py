@@ -41,7 +41,7 @@ class Naming:
             if found is not None and found.key == key and found != self.known.get(key):
                 self.known[key] = found
                 changed.add(key)
-        before, self._leader = self._leader, self.leader()
+        before, self._leader = self._leader, self._choose()
         if self._leader is not None and self._leader != before:
             changed.add(self._leader.key)
         self._forget(live)
@@ -67,6 +67,10 @@ class Naming:
                 del table[key]
 
     def leader(self) -> Identity | None:
+        """Return who to name the job after, as of the last look."""
+        return self._leader
+
+    def _choose(self) -> Identity | None:
         """Return who to name the job after: who has a framework, before who began and who is left.
 
         The living come before the dead, and the oldest of them before the others.

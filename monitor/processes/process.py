@@ -220,7 +220,7 @@ def _check_watchable(fs: ProcFs, pid: int, stat: Stat) -> None:
         raise UsageProblem(
             f"{pid} is a thread of process {leader}.", f"Watch the process: monitor attach {leader}"
         )
-    if stat.state in {"Z", "X"}:
+    if stat.has_ended:
         raise TargetGone(
             f"Process {pid} ({stat.name}) has ended; parent {stat.parent} keeps it as a zombie.",
             "See what runs with: monitor ps",

@@ -12,6 +12,7 @@ from functools import cached_property
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_ENDED = frozenset("ZXx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,11 @@ class Stat:
     reaped_ticks: int = 0
     reaped_minor_faults: int = 0
     reaped_major_faults: int = 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell a zombie, or what is left of one: only its parent has not asked for it yet."""
+        return self.state in _ENDED
 
 
 class ProcFs:

@@ -18,7 +18,6 @@ RESCAN_SECONDS = 0.9
 # A pid may have been given away unseen; a whole look settles that, at no more than this share.
 WHOLE_SCAN_SECONDS = 60.0
 WHOLE_SCAN_SHARE = 0.001
-_DEAD = frozenset("ZX")
 
 
 class Tree:
@@ -79,4 +78,4 @@ def _descendants(stats: Iterable[Stat], parents: set[int]) -> list[Stat]:
 
 def is_alive(key: ProcessKey, stat: Stat) -> bool:
     """Tell whether the stat line still is this process, and no zombie."""
-    return stat.start_ticks == key.start_ticks and stat.state not in _DEAD
+    return stat.start_ticks == key.start_ticks and not stat.has_ended

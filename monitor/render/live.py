@@ -12,7 +12,7 @@ from rich.text import Text
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import HARMLESS, Reading
+from whyidle.monitor.reading import Reading, by_reason
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import numbers, plain
 from whyidle.monitor.sources.gpu import GpuFacts
@@ -169,18 +169,13 @@ def _memory(reading: Reading) -> str:
 def _unknown(shown: list[GpuFacts], snapshot: Snapshot) -> list[Text]:
     """Say why there are dashes: by reason, for the columns of the table."""
     wanted = {m.GPU_UTILISATION, m.GPU_MEMORY_USED, *(c[1] for c in _COLUMNS)}
-    names: dict[str, list[str]] = {}
-    for facts in shown:
-        for metric, reason in snapshot.gpus[facts.index].reading.unknown.items():
-            name = metric.name.replace("_", " ")
-            known = names.setdefault(reason, [])
-            if metric in wanted and reason not in HARMLESS and name not in known:
-                known.append(name)
-    return [
-        Text(f"{numbers.DASH} {', '.join(found)}: {reason}", style="dim")
-        for reason, found in names.items()
-        if found
-    ]
+    unknown = (
+        (metric, reason)
+        for facts in shown
+        for metric, reason in snapshot.gpus[facts.index].reading.unknown.items()
+        if metric in wanted
+    )
+    return [Text(f"{numbers.DASH} {line}", style="dim") for line in by_reason(unknown)]
 
 
 def _others(shown: list[GpuFacts], snapshot: Snapshot) -> list[Text]:

@@ -7,10 +7,10 @@ from collections import Counter
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.processes.process import Identity
-from whyidle.monitor.reading import HARMLESS, LOST
+from whyidle.monitor.reading import LOST, by_reason
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import numbers
-from whyidle.monitor.store import Gpu, Run, Summary
+from whyidle.monitor.store import Gpu, Run
 from whyidle.monitor.summary import RunSummary
 
 
@@ -96,16 +96,14 @@ def _most(told: RunSummary, metric: Metric, subject: int) -> str:
 
 
 def _gpu_line(told: RunSummary, gpu: Gpu) -> str:
-    energy: Summary | None = told.of(m.GPU_ENERGY, gpu.id)
-    total = told.of(m.GPU_MEMORY_TOTAL, gpu.id)
     return (
         f"  GPU {gpu.idx:<4} utilisation {_mean(told, m.GPU_UTILISATION, gpu.id)},"
         f" SM {_mean(told, m.GPU_SM_ACTIVITY, gpu.id)},"
         f" tensor {_mean(told, m.GPU_TENSOR_ACTIVITY, gpu.id)},"
         f" memory at most {_most(told, m.GPU_MEMORY_USED, gpu.id)}"
-        f" of {numbers.show(total.most if total else None, 'bytes')},"
+        f" of {_most(told, m.GPU_MEMORY_TOTAL, gpu.id)},"
         f" {_mean(told, m.GPU_POWER, gpu.id)},"
-        f" {numbers.show(energy.most if energy else None, 'joules')} ({printable(gpu.name or '?')})"
+        f" {_most(told, m.GPU_ENERGY, gpu.id)} ({printable(gpu.name or '?')})"
         f"{', then LOST' if told.why_not(m.GPU_UTILISATION, gpu.id) == LOST else ''}"
     )
 
@@ -151,14 +149,10 @@ def _own_line(told: RunSummary) -> str:
 
 def unknown_lines(told: RunSummary) -> list[str]:
     """Return which GPU and job metrics never had a value, by reason."""
-    by_reason: dict[str, list[str]] = {}
     subjects = [(Scope.GPU, g.id) for g in told.job_gpus()] + [(Scope.JOB, told.run.id)]
-    for scope, subject in subjects:
-        for metric in metrics_of(scope):
-            reason = told.why_not(metric, subject)
-            if reason and reason not in HARMLESS and told.of(metric, subject) is None:
-                names = by_reason.setdefault(reason, [])
-                name = metric.name.replace("_", " ")
-                if name not in names:
-                    names.append(name)
-    return [f"{', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+    return by_reason(
+        (metric, reason)
+        for scope, subject in subjects
+        for metric in metrics_of(scope)
+        if told.of(metric, subject) is None and (reason := told.why_not(metric, subject))
+    )

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 
-_DEAD = frozenset("ZX")
-
 
 class Family:
     """The processes whose totals make up the job's."""
@@ -44,7 +42,7 @@ class Family:
             if stat is None:
                 continue
             newest = max(newest, stat.start_ticks)
-            if stat.state in _DEAD and stat.parent in parents:
+            if stat.has_ended and stat.parent in parents:
                 self.stats[ProcessKey(pid, stat.start_ticks)] = stat
         return newest
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import FIRST, UNSUPPORTED, Reading
+from whyidle.monitor.reading import BLANK, FIRST, UNSUPPORTED, Reading
 from whyidle.monitor.sources.nvml import PERMANENT, Nvml, Unknown, reason_of
 
 # The driver wants more than 100 ms between the samples of a pair.
@@ -101,7 +101,7 @@ class Gpm:
             if answer.nvmlReturn:
                 _note(reading, metric, None, reason_of(answer.nvmlReturn))
             else:
-                _note(reading, metric, plausible(metric, answer.value * factor), "blank value")
+                _note(reading, metric, plausible(metric, answer.value * factor), BLANK)
 
     def _all_unknown(self, reading: Reading, reason: str) -> None:
         for metric, _, _ in WANTED:

@@ -34,7 +34,6 @@ class GpuFacts:
     pcie_generation_max: int | None = None
     pcie_width_max: int | None = None
     mig_of: str | None = None
-    trouble: str | None = None
 
 
 def innermost(held: Collection[str], facts: Sequence[GpuFacts]) -> frozenset[str]:
@@ -69,7 +68,7 @@ class Gpu:
         self.handle = handle
         self._nvml = nvml
         self._is_mig = parent is not None
-        self._hides_use = self._is_mig or _mig_enabled(nvml, handle)
+        self._hides_use = self._is_mig or mig_enabled(nvml, handle)
         self._gpm = Gpm(nvml, parent if self._is_mig else handle, instance)
         self._fields = Fields(nvml, handle)
         self._never: dict[str, str] = {}
@@ -202,7 +201,8 @@ class Gpu:
         return {pid: sum(shares) / len(shares) / 100 for pid, shares in by_pid.items()}
 
 
-def _mig_enabled(nvml: Nvml, handle: Any) -> bool:
+def mig_enabled(nvml: Nvml, handle: Any) -> bool:
+    """Tell whether the GPU is cut into instances."""
     mode = nvml.get("nvmlDeviceGetMigMode", handle)
     return bool(mode and mode[0] == 1)
 

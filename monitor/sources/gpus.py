@@ -18,7 +18,7 @@ from whyidle.monitor.metrics import (
     metrics_of,
 )
 from whyidle.monitor.reading import HUNG, LATE, LOST, NO_XID, Reading
-from whyidle.monitor.sources.gpu import Gpu, GpuFacts, GpuReading
+from whyidle.monitor.sources.gpu import Gpu, GpuFacts, GpuReading, mig_enabled
 from whyidle.monitor.sources.news import GpuEvent, News
 from whyidle.monitor.sources.nvml import Nvml, Unknown, text
 from whyidle.monitor.sources.worker import Worker
@@ -234,8 +234,7 @@ def _facts(nvml: Nvml, handle: Any, index: str, driver: str | None) -> GpuFacts:
 
 
 def _instances(nvml: Nvml, parent: Any, facts: GpuFacts) -> list[Gpu]:
-    mode = nvml.get("nvmlDeviceGetMigMode", parent)
-    if not mode or mode[0] != 1:
+    if not mig_enabled(nvml, parent):
         return []
     found = []
     for number in range(nvml.get("nvmlDeviceGetMaxMigDeviceCount", parent) or 0):

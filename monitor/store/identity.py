@@ -7,20 +7,15 @@ import socket
 from functools import cache
 from pathlib import Path
 
+from whyidle.monitor.processes.procfs import ProcFs
+
 PROC = Path("/proc")
-# A zombie keeps its PID until its parent asks for it, and does nothing any more.
-_ENDED = {b"Z", b"X", b"x"}
 
 
 def start_ticks(pid: int, proc: Path = PROC) -> int | None:
-    """Return field 22 of /proc/PID/stat, ``None`` when no such process runs."""
-    try:
-        stat = (proc / str(pid) / "stat").read_bytes()
-    except OSError:
-        return None
-    # The command name may hold blanks and brackets; the fields resume after the last bracket.
-    fields = stat.rpartition(b")")[2].split()
-    return None if fields[0] in _ENDED else int(fields[19])
+    """Return when a process began, ``None`` when no such process runs."""
+    stat = ProcFs(str(proc)).stat(pid)
+    return None if stat is None or stat.has_ended else stat.start_ticks
 
 
 @cache
@@ -40,10 +35,7 @@ def host() -> str:
 
 def namespace() -> str | None:
     """Return the PID namespace: a PID means nothing outside its own."""
-    try:
-        return str((PROC / "self/ns/pid").readlink())
-    except OSError:
-        return None
+    return ProcFs(str(PROC)).namespace
 
 
 def own_ticks() -> int | None:

@@ -8,7 +8,7 @@ import os
 import pty
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -261,18 +261,6 @@ def test_an_event_of_the_driver_is_told_and_kept(monitor: Monitor, job: Job, tap
     assert "GPU 1 is lost" in done.stdout
     kinds = {e["kind"] for e in lines(monitor("runs", "last", "--json").stdout)[0]["events"]}
     assert {"gpu_lost", "xid"} <= kinds
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a small disk")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def test_a_full_disk_is_said_and_neither_recording_nor_job_ends(
