@@ -61,7 +61,7 @@ def _row(job: Job) -> dict[str, Any]:
         "user": who.user,
         "script": who.script,
         "command": who.command,
-        "framework": who.framework or None,
+        "framework": who.framework,
         "framework_unknown": "no permission" if who.frameworks is None else None,
         "python": who.python,
         "container": who.container,

@@ -87,34 +87,34 @@ static unsigned int list(const struct device *device, char type, struct process_
 }
 
 /* The caller asks with too little room first, to learn how much it needs. */
+static int list_into(const struct device *device, char type, unsigned int *count, const void *out,
+                     struct process_detail *found)
+{
+    if (!count)
+        return INVALID_ARGUMENT;
+    unsigned int room = *count;
+    *count = list(device, type, found);
+    return *count > room || (*count && !out) ? INSUFFICIENT_SIZE : SUCCESS;
+}
+
 static int get_v1(const struct device *device, char type, unsigned int *count,
                   struct process_v1 *out)
 {
     struct process_detail found[MAX_PROCESSES];
-    unsigned int room = count ? *count : 0;
-    if (!count)
-        return INVALID_ARGUMENT;
-    *count = list(device, type, found);
-    if (*count > room || (*count && !out))
-        return INSUFFICIENT_SIZE;
-    for (unsigned int i = 0; i < *count; i++)
+    int result = list_into(device, type, count, out, found);
+    for (unsigned int i = 0; result == SUCCESS && i < *count; i++)
         out[i] = (struct process_v1){found[i].pid, found[i].memory};
-    return SUCCESS;
+    return result;
 }
 
 static int get_v2(const struct device *device, char type, unsigned int *count,
                   struct process_v2 *out)
 {
     struct process_detail found[MAX_PROCESSES];
-    unsigned int room = count ? *count : 0;
-    if (!count)
-        return INVALID_ARGUMENT;
-    *count = list(device, type, found);
-    if (*count > room || (*count && !out))
-        return INSUFFICIENT_SIZE;
-    for (unsigned int i = 0; i < *count; i++)
+    int result = list_into(device, type, count, out, found);
+    for (unsigned int i = 0; result == SUCCESS && i < *count; i++)
         out[i] = (struct process_v2){found[i].pid, found[i].memory, found[i].gi, found[i].ci};
-    return SUCCESS;
+    return result;
 }
 
 #define PROCESSES(FUNCTION, TYPE)                                                                 \
