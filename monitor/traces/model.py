@@ -1,0 +1,155 @@
+"""The one form that every trace file is read into: columns, no object per event.
+
+Times are integer ticks since ``Trace.origin_ns``: a tick is a nanosecond for Kineto, a picosecond
+for XPlane (``ticks_per_ns`` says which). Names are indices into ``Trace.names``; -1 means none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Ids = NDArray[np.int32]
+Kinds = NDArray[np.int8]
+
+Format = Literal["kineto", "xplane", "nsys"]
+DeviceKind = Literal["gpu", "cpu", "tpu"]
+
+
+Flags = NDArray[np.bool_]
+
+_DTYPES: dict[str, Any] = {
+    "Ints": np.int64,
+    "Ids": np.int32,
+    "Kinds": np.int8,
+    "Flags": np.bool_,
+}
+
+
+class Table:
+    """Columns of one length: every field of a subclass is an array with one entry a row."""
+
+    @classmethod
+    def columns(cls) -> dict[str, Any]:
+        """Return the columns and their types."""
+        return {f.name: _DTYPES[f.type] for f in fields(cls)}  # type: ignore[arg-type, index]
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """Make a table of these columns; what is not given is -1, "none", in every row."""
+        rows = max((len(column) for column in given.values()), default=0)
+        return cls(
+            **{
+                name: np.asarray(given[name], dtype) if name in given else np.full(rows, -1, dtype)
+                for name, dtype in cls.columns().items()
+            }
+        )
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+
+    def take(self, rows: NDArray[Any] | slice) -> Self:
+        """Return these rows only, in this order."""
+        return type(self)(**{name: getattr(self, name)[rows] for name in self.columns()})
+
+
+@dataclass(slots=True)
+class Ops(Table):
+    """What one device did, sorted by start, then correlation: kernels, copies, memsets."""
+
+    start: Ints
+    end: Ints
+    kind: Kinds  # a Cause of DEVICE_CAUSES
+    name: Ids
+    stream: Ids  # the stream's label, an index into names
+    correlation: Ints
+    external: Ints
+    bytes: Ints
+    hlo_op: Ids
+    hlo_module: Ids
+
+
+@dataclass(slots=True)
+class Spans(Table):
+    """What the host threads did, sorted by start, longer first: calls, operators, frames."""
+
+    start: Ints
+    end: Ints
+    thread: Ids  # an index into Trace.threads
+    kind: Kinds  # a Cause of HOST_CAUSES
+    name: Ids
+
+
+@dataclass(slots=True)
+class Links(Table):
+    """An id that some host spans carry: row of the span, and the id."""
+
+    row: Ids
+    id: Ints
+
+
+@dataclass(slots=True)
+class Marks(Table):
+    """Step markers, sorted by start."""
+
+    start: Ints
+    end: Ints
+    name: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One host thread, as the trace names it."""
+
+    label: str
+    pid: int | None = None
+    tid: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A line of source code."""
+
+    file: str
+    line: int
+    function: str = ""
+
+
+@dataclass(slots=True)
+class Device:
+    """One device and what it did."""
+
+    kind: DeviceKind
+    index: str  # the trace's own: args.device, or the ordinal of the plane
+    ops: Ops
+    host: str | None = None
+    pid: int | None = None
+    rank: int | None = None
+    model: str | None = None
+
+
+@dataclass(slots=True)
+class Trace:
+    """A whole file."""
+
+    format: Format
+    ticks_per_ns: int
+    events: int = 0  # records in the file, read or skipped
+    origin_ns: int | None = None  # unix time of tick 0, where the file tells
+    names: list[str] = field(default_factory=list)
+    devices: list[Device] = field(default_factory=list)
+    threads: list[Thread] = field(default_factory=list)
+    host: Spans = field(default_factory=Spans.of)
+    calls: Links = field(default_factory=Links.of)  # driver calls by correlation id
+    externals: Links = field(default_factory=Links.of)  # operators by external id
+    stacks: Links = field(default_factory=Links.of)  # operators by call stack, an index into names
+    marks: Marks = field(default_factory=Marks.of)
+    # Where the user's code asked for a compiled operation: (hlo_module, hlo_op) as name ids.
+    sources: dict[tuple[int, int], Site] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    # Why a field of a device is None: field -> reason.
+    unknown: dict[str, str] = field(default_factory=dict)

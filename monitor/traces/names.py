@@ -1,0 +1,148 @@
+"""What a name means: regular expressions, to be run once over the unique names of a trace."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from whyidle.monitor.traces.causes import Cause
+
+Category = Literal["driver", "python", "operator", "annotation"]
+
+COMMUNICATION: Final = re.compile(r"nccl|rccl", re.IGNORECASE)
+XLA_COLLECTIVE: Final = re.compile(
+    r"^(all-(reduce|gather|to-all)|reduce-scatter|collective-(permute|broadcast)|send|recv)\b"
+)
+COPY_KERNEL: Final = re.compile(r"__amd_rocclr_(copy|fill)")
+STEP_MARK: Final = re.compile(r"^ProfilerStep#?\d*")
+GRAPH_LAUNCH: Final = re.compile(r"GraphLaunch")
+# A copy of pageable memory blocks the call that asked for it.
+COPY_CALL: Final = re.compile(r"[Mm]emcpy")
+
+_SYNC_CALL = re.compile(
+    r"(Stream|Device|Event|Ctx)Synchronize|^(cuda|hip)Memcpy(2D|3D|ToSymbol|FromSymbol)?$"
+    r"|^hipMemcpy(WithStream|DtoH|HtoD|DtoD)$|^cuMemcpy(HtoD|DtoH)(_v2)?$|synchronizeStream"
+)
+_ALLOCATOR = re.compile(
+    r"^(cuda|hip)(Malloc|Free)|^(cuda|hip)Host(Alloc|Malloc|Free|Register|Unregister)"
+    r"|^cuMem(Alloc|Free|Create|Map|Unmap|Release|AddressReserve|SetAccess)"
+    r"|Build buffer allocations",
+    re.IGNORECASE,
+)
+_CAPTURE = re.compile(
+    r"GraphInstantiate|StreamBeginCapture|StreamEndCapture"
+    r"|torch/cuda/graphs\.py\(\d+\): (capture_begin|capture_end|__enter__|__exit__)"
+)
+_COMPILE_CALL = re.compile(r"ModuleLoad|LibraryLoad|nvrtc|hiprtc|cuLink", re.IGNORECASE)
+_COMPILE = re.compile(
+    r"torch/_dynamo/convert_frame"
+    r"|torch/_inductor/compile_fx\.py\(\d+\): (_?compile_fx|_?compile_fx_inner"
+    r"|\w*codegen_and_compile|fw_compiler\w*|bw_compiler\w*)"
+    r"|torch/_inductor/(codecache|scheduler|async_compile)\.py|torch/_functorch/.*compile"
+    r"|triton/compiler/compiler\.py.*: compile|torch/utils/cpp_extension|\(dynamo_timed\)"
+    r"|backend_compile|XlaCompile|compile_and_load|^(Compile|XLA compile)|PyClient::Compile"
+    r"|cache_miss.*lower|lower_(sharding|jaxpr)_|ptxas",
+    re.IGNORECASE,
+)
+# Running what was compiled, and looking it up, is no compilation.
+_NOT_COMPILE = re.compile(
+    r"compile_fx\.py\(\d+\): (forward|__call__|run|wrapper)|output_code|CompiledFxGraph"
+    r"|CompiledFunction|Torch-Compiled Region|autotun|Cache Lookup|graph\.py\(\d+\): __call__",
+    re.IGNORECASE,
+)
+# The class that wraps a whole generation loop is no loader: DataLoader's own __next__ only.
+_INPUT = re.compile(
+    r"^enumerate\(DataLoader\)|torch/utils/data/dataloader\.py\(\d+\): __next__"
+    r"|IteratorGetNext|Iterator::|DataLoaderIter.*__next__|_MultiWorkerIter"
+    r"|MultiDeviceIteratorGetNext|grain.*__next__|tfds.*__next__"
+)
+_PROFILER = re.compile(
+    r"torch/profiler/profiler\.py\(\d+\): "
+    r"(step|stop|start|_transit\w*|__exit__|_stop|stop_trace|start_trace)"
+    r"|torch/autograd/profiler\.py\(\d+\): (__exit__|_disable)"
+    r"|profiler\.py:\d+ (start|stop)_trace|Buffer Flush|Instrumentation"
+)
+_GC = re.compile(
+    r"^gc$|built-in function collect|built-in method collect|CollectGarbage|^Python GC"
+)
+_CHECKPOINT = re.compile(
+    r"torch/serialization\.py\(\d+\): (save|load)|torch/distributed/checkpoint/|orbax"
+    r"|async_checkpoint|built-in method fsync",
+    re.IGNORECASE,
+)
+_OPTIMIZER = re.compile(r"^Optimizer\.(step|zero_grad)#|^## optimizer ##")
+_BLOCKED = re.compile(
+    r"built-in method (acquire|poll|select|epoll|recv|recv_into|read|sleep|wait)\b"
+    r"|built-in function (sleep|select)|threading\.py\(\d+\): (wait|join)|queue\.py\(\d+\): get"
+    r"|selectors\.py\(\d+\): select|^BufferSequencingEvent"
+)
+_WAITS_FOR_DEVICE = re.compile(
+    r"try_to_block|BlockHostUntilReady|block_until_ready|BlockUntilReady|np\.asarray\(jax\.Array\)"
+    r"|PjRt.*::Await|TransferFromDevice|ToLiteral|CopyToHost"
+)
+
+_CALLS = (
+    (_SYNC_CALL, Cause.SYNC),
+    (_ALLOCATOR, Cause.ALLOCATOR),
+    (_CAPTURE, Cause.CAPTURE),
+    (_COMPILE_CALL, Cause.COMPILE),
+)
+_OTHERS = (
+    (_PROFILER, Cause.PROFILER),
+    (_INPUT, Cause.INPUT),
+    (_CHECKPOINT, Cause.CHECKPOINT),
+    (_OPTIMIZER, Cause.OPTIMIZER),
+    (_WAITS_FOR_DEVICE, Cause.SYNC),
+    (_BLOCKED, Cause.BLOCKED),
+    (_ALLOCATOR, Cause.ALLOCATOR),
+)
+_ELSE: Final[dict[Category, Cause]] = {
+    "driver": Cause.DRIVER_CALL,
+    "python": Cause.PYTHON,
+    "operator": Cause.OP,
+    "annotation": Cause.AROUND,
+}
+
+
+def host_cause(category: Category, name: str) -> Cause:
+    """Tell what a host thread does while a span of this name is open."""
+    if category == "driver":
+        return _first(_CALLS, name) or Cause.DRIVER_CALL
+    if _GC.search(name):
+        return Cause.GC
+    if _CAPTURE.search(name):
+        return Cause.CAPTURE
+    if _COMPILE.search(name) and not _NOT_COMPILE.search(name):
+        return Cause.COMPILE
+    return _first(_OTHERS, name) or _ELSE[category]
+
+
+def _first(table: tuple[tuple[re.Pattern[str], Cause], ...], name: str) -> Cause | None:
+    return next((cause for pattern, cause in table if pattern.search(name)), None)
+
+
+def kernel_cause(name: str) -> Cause:
+    """Tell a kernel that computes from one that communicates or copies."""
+    if COMMUNICATION.search(name) or XLA_COLLECTIVE.search(name):
+        return Cause.COMM
+    return Cause.COPY_KERNEL if COPY_KERNEL.search(name) else Cause.KERNEL
+
+
+_DIRECTIONS = (
+    (("htod", "h2d", "host -> device"), Cause.H2D),
+    (("dtoh", "d2h", "device -> host"), Cause.D2H),
+    (("ptop", "p2p"), Cause.P2P),
+    (("dtod", "d2d"), Cause.D2D),
+)
+_PAGEABLE = {Cause.H2D: Cause.H2D_PAGEABLE, Cause.D2H: Cause.D2H_PAGEABLE}
+
+
+def copy_cause(name: str) -> Cause:
+    """Tell the direction of a copy and whether its host memory is pageable."""
+    low = name.lower()
+    if "memset" in low or "fillbuffer" in low:
+        return Cause.MEMSET
+    for words, cause in _DIRECTIONS:
+        if any(word in low for word in words):
+            return _PAGEABLE.get(cause, cause) if "pageable" in low else cause
+    return Cause.COPY
