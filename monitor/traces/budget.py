@@ -1,9 +1,12 @@
-"""The account of one device: every instant of a window belongs to one cause."""
+"""A budget: contiguous segments of time, each of which belongs to one cause."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ids, Ints, Kinds, Table
 
@@ -23,7 +26,50 @@ class Budget:
     """How the time between the first and the last segment divides."""
 
     segments: Segments
+    skew: int = 0  # ticks by which the host's clock had to be set back
 
-    def sums(self, start: int | None = None, end: int | None = None) -> dict[Cause, int]:
-        """Return the ticks of each cause, within these bounds where they are given."""
-        raise NotImplementedError
+    def sums(self, start: Ints, end: Ints) -> dict[Cause, int]:
+        """Return the ticks of each cause within these disjoint parts of the window."""
+        return {
+            Cause(c): int((self._until(c, end) - self._until(c, start)).sum())
+            for c in np.unique(self.segments.cause).tolist()
+        }
+
+    def _until(self, cause: int, times: Ints) -> Ints:
+        """Ticks of this cause from the beginning up to each of these times."""
+        s = self.segments
+        owned = np.where(s.cause == cause, s.end - s.start, 0)
+        before = np.cumsum(owned) - owned
+        times = np.clip(times, s.start[0], s.end[-1])
+        i = np.searchsorted(s.start, times, "right") - 1
+        return before[i] + np.where(s.cause[i] == cause, times - s.start[i], 0)
+
+
+def rounded(ticks: dict[Cause, int], ticks_per_ns: int) -> dict[Cause, int]:
+    """Return whole nanoseconds that add up to the rounded total: what is cut off goes round."""
+    if ticks_per_ns == 1:
+        return dict(ticks)
+    whole = {cause: t // ticks_per_ns for cause, t in ticks.items()}
+    missing = to_ns(sum(ticks.values()), ticks_per_ns) - sum(whole.values())
+    by_rest = sorted(ticks, key=lambda cause: ticks[cause] % ticks_per_ns, reverse=True)
+    for cause in by_rest[:missing]:
+        whole[cause] += 1
+    return whole
+
+
+def to_ns(ticks: int, ticks_per_ns: int) -> int:
+    """Round once, half to even, in integers."""
+    whole, rest = divmod(ticks, ticks_per_ns)
+    up = 2 * rest > ticks_per_ns or (2 * rest == ticks_per_ns and whole % 2 == 1)
+    return whole + up
+
+
+def by_slice(ns: dict[Cause, int]) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    """Return the slices, all of them, and what each is made of."""
+    slices = dict.fromkeys(map(str, Slice), 0)
+    details: dict[str, dict[str, int]] = {}
+    for cause, value in ns.items():
+        if value:
+            slices[cause.slice] += value
+            details.setdefault(cause.slice, {})[cause.words] = value
+    return slices, details

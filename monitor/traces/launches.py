@@ -27,7 +27,7 @@ def match(trace: Trace, ops: Ops) -> Launches:
     """Join operations to the calls of the same correlation id, else to the operator around them.
 
     Several calls may carry one id (a runtime call inside a driver call): the earliest counts.
-    An external id is believed only where it is causal, since some traces put a correlation id there.
+    An external id is believed only where it is causal: some traces put a correlation id there.
     """
     n = len(ops)
     found = Launches.of(

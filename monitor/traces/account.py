@@ -1,0 +1,102 @@
+"""Dividing the time of a device: every instant of a window gets one cause.
+
+A gap is closed by the first operation after it. Until the host call that launched that one
+returned, the host kept the device waiting, and the account says with what; the rest of the gap is
+the queue's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from whyidle.monitor.traces.budget import Budget, Segments
+from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.gaps import IDLE, Gaps, clock_skew, device_line, owned, set_back
+from whyidle.monitor.traces.hosts import HOLE_NS, Hosts, threads_of
+from whyidle.monitor.traces.launches import Launches
+from whyidle.monitor.traces.model import Device, Ids, Ints, Kinds, Trace
+
+# The work that a thread has to do again because the device ran dry while it waited.
+_REFILLS: Final = (Cause.DRIVER_CALL, Cause.OP, Cause.AROUND, Cause.PYTHON, Cause.HOLE)
+# After the last operation these still tell why nothing follows.
+_TELLING: Final = tuple(range(Cause.GC, Cause.OPTIMIZER))
+
+
+def account(
+    trace: Trace, device: Device, launches: Launches, hosts: Hosts, window: tuple[int, int]
+) -> Budget:
+    """Divide a window that holds all of the device's operations."""
+    line, until = device_line(device.ops, *window)
+    filled = until > line.time
+    busy, idle = (line.label != IDLE) & filled, (line.label == IDLE) & filled
+    skew = clock_skew(device.ops, launches)
+    launchers = threads_of(launches.thread)
+    main = _busiest(launches.thread) if launchers else hosts.main
+    gaps = owned(line.time[idle], until[idle], device.ops, set_back(launches, skew), main)
+    provable = bool(launchers) or device.kind == "cpu"
+    parts = [
+        _segments(line.time[busy], until[busy], line.label[busy], -1),
+        _queued(gaps, HOLE_NS * trace.ticks_per_ns),
+        *(
+            _host_part(gaps.take(gaps.thread == t), hosts, launchers | {main}, skew, provable)
+            for t in np.unique(gaps.thread).tolist()
+        ),
+    ]
+    return Budget(_joined(parts), skew)
+
+
+def _busiest(threads: Ids) -> int:
+    return int(np.bincount(threads[threads >= 0]).argmax())
+
+
+def _segments(start: Ints, end: Ints, cause: Kinds | Ints, thread: int) -> Segments:
+    return Segments(start, end, cause.astype(np.int8), np.full(len(start), thread, np.int32))
+
+
+def _joined(parts: list[Segments]) -> Segments:
+    columns = {c: np.concatenate([getattr(p, c) for p in parts]) for c in Segments.columns()}
+    segments = Segments(**columns)
+    segments = segments.take(np.argsort(segments.start, kind="stable"))
+    if (segments.start[1:] != segments.end[:-1]).any():
+        raise AssertionError("the account of a device has a hole or an overlap")
+    return segments
+
+
+def _queued(gaps: Gaps, long: int) -> Segments:
+    """The part of each gap after its launch: submitted, and not begun."""
+    gaps = gaps.take(gaps.end > gaps.returned)
+    cause = np.where(gaps.returned > gaps.start, Cause.LAUNCH_LATENCY, Cause.QUEUED)
+    cause = np.where(gaps.early, Cause.BEFORE_TRACE, cause)
+    # So long is no queue: other streams or processes, peers, or work the trace does not have.
+    cause = np.where(gaps.end - gaps.returned > long, Cause.LONG_QUEUE, cause)
+    return _segments(gaps.returned, gaps.end, cause, -1)
+
+
+def _host_part(
+    gaps: Gaps, hosts: Hosts, launchers: frozenset[int], skew: int, provable: bool
+) -> Segments:
+    """The part of each gap before its launch, by what the launching thread did meanwhile."""
+    gaps = gaps.take(gaps.returned > gaps.start)
+    if not len(gaps):
+        return Segments.of()
+    thread = int(gaps.thread[0])
+    start, end = gaps.start + skew, gaps.returned + skew
+    line = hosts.told(thread, launchers, int(start[0]), int(end[-1]))
+    cut = np.unique(np.concatenate([start, end, line.time]))
+    gap = np.searchsorted(start, cut, "right") - 1
+    inside = (gap >= 0) & (cut < end[np.maximum(gap, 0)])
+    until = np.r_[cut[1:], cut[-1]][inside]
+    begin, gap = cut[inside], gap[inside]
+    dry = hosts.own(thread).at(start) == Cause.SYNC
+    cause = _named(line.at(begin), gaps.take(gap), dry[gap], provable)
+    return _segments(begin - skew, until - skew, cause, thread)
+
+
+def _named(label: Kinds, gaps: Gaps, dry: Kinds, provable: bool) -> Kinds:
+    """What the host did, in the light of the gap it lies in."""
+    if not provable:
+        return np.full(len(label), Cause.NO_LAUNCH, np.int8)
+    cause = np.where(dry & np.isin(label, _REFILLS), np.int8(Cause.REFILL), label)
+    return np.where(gaps.tail & ~np.isin(label, _TELLING), np.int8(Cause.TAIL), cause)

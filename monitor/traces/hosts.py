@@ -1,0 +1,90 @@
+"""What each host thread did at every instant."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.intervals import Line, sweep
+from whyidle.monitor.traces.model import Ids, Ints, Trace
+
+# A longer stretch without any host event is no dispatch: nobody recorded what happened.
+HOLE_NS: Final = 1_000_000
+# What a thread that never launches tells by these is about itself, not about the device.
+_BYSTANDING: Final = (Cause.PYTHON, Cause.DRIVER_CALL)
+
+
+class Hosts:
+    """The threads of a trace, each as a line of causes; made when first asked for."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._host = trace.host
+        order = np.argsort(trace.host.thread, kind="stable")
+        edges = np.searchsorted(trace.host.thread[order], np.arange(len(trace.threads) + 1))
+        self._rows: list[Ints] = [order[a:b] for a, b in pairwise(edges)]
+        self._hole = HOLE_NS * trace.ticks_per_ns
+        self._own: dict[int, Line] = {}
+        self._others: dict[frozenset[int], Line] = {}
+        self._pythons = _python_lines(trace)
+        self.main = self._most_telling()
+
+    def _most_telling(self) -> int:
+        """The thread that most things but plain operators happen on; -1 without threads."""
+        if not self._rows:
+            return -1
+        operators = [int(np.sum(self._host.kind[rows] == Cause.OP)) for rows in self._rows]
+        rest = [len(rows) - n for rows, n in zip(self._rows, operators, strict=True)]
+        return int(np.lexsort((operators, rest))[-1])
+
+    def own(self, thread: int) -> Line:
+        """What this thread did."""
+        if thread not in self._own:
+            rows = self._rows[thread] if thread >= 0 else np.zeros(0, np.int64)
+            s = self._host.take(rows)
+            self._own[thread] = sweep(s.start, s.end, s.kind, Cause.HOLE)
+        return self._own[thread]
+
+    def others(self, launchers: frozenset[int]) -> Line:
+        """What any thread did that can explain why a launcher shows nothing.
+
+        A thread that never launches and waits for the device is an effect, no cause.
+        """
+        launchers |= self._pythons
+        if launchers not in self._others:
+            s = self._host
+            launches = np.isin(s.thread, list(launchers))
+            use = launches | ~np.isin(s.kind, _BYSTANDING)
+            waits = (s.kind == Cause.SYNC) & ~launches
+            kind = np.where(waits, np.int8(Cause.BLOCKED), s.kind)
+            self._others[launchers] = sweep(s.start[use], s.end[use], kind[use], Cause.HOLE)
+        return self._others[launchers]
+
+    def told(self, thread: int, launchers: frozenset[int], start: int, end: int) -> Line:
+        """What kept a launching thread between two times: its own doing, else that of others."""
+        own = self.own(thread).within(start, end)
+        others = self.others(launchers).within(start, end)
+        time = np.unique(np.r_[start, own.time, others.time, end])
+        label = own.at(time)
+        label = np.where(label == Cause.HOLE, others.at(time), label)
+        line = Line(time, label, Cause.HOLE).merged()
+        until = np.r_[line.time[1:], line.time[-1]]
+        long = (line.label == Cause.HOLE) & (until - line.time > self._hole)
+        return Line(line.time, np.where(long, np.int8(Cause.SILENT), line.label), Cause.HOLE)
+
+
+def _python_lines(trace: Trace) -> frozenset[int]:
+    """ROCm XPlanes put the launches on lines of their own; then the Python line launches."""
+    labels = [thread.label for thread in trace.threads]
+    if not any(label.startswith("Host Threads") for label in labels):
+        return frozenset()
+    if any(label.startswith("py_xla_execute") for label in labels):
+        return frozenset()
+    return frozenset(i for i, label in enumerate(labels) if label.startswith("python"))
+
+
+def threads_of(ids: Ids) -> frozenset[int]:
+    """The threads that occur."""
+    return frozenset(np.unique(ids[ids >= 0]).tolist())

@@ -1,0 +1,88 @@
+"""Exact arithmetic on intervals: unions, and which label owns each instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.monitor.traces.model import Flags, Ints, Kinds
+
+
+def union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Return the disjoint, ordered intervals that cover the same instants; starts come sorted."""
+    real = end > start
+    if not real.all():
+        start, end = start[real], end[real]
+    if not len(start):
+        return start, end
+    reach = np.maximum.accumulate(end)
+    first = np.r_[True, start[1:] > reach[:-1]]
+    last = np.r_[first[1:], True]
+    return start[first], reach[last]
+
+
+def length(start: Ints, end: Ints) -> int:
+    """Return how long at least one of these intervals holds; starts come sorted."""
+    start, end = union(start, end)
+    return int((end - start).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A label for every instant: ``label[i]`` holds from ``time[i]`` to ``time[i + 1]``.
+
+    Before the first time, and where nothing holds, the label is ``none``; the last one holds on.
+    """
+
+    time: Ints
+    label: Kinds
+    none: int
+
+    def at(self, times: Ints) -> Kinds:
+        """Return the labels that hold from these times on."""
+        if not len(self.time):
+            return np.full(len(times), self.none, np.int8)
+        i = np.searchsorted(self.time, times, "right") - 1
+        return np.where(i >= 0, self.label[np.maximum(i, 0)], np.int8(self.none))
+
+    def within(self, start: int, end: int) -> Line:
+        """Return the part that holds between two times."""
+        a = max(int(np.searchsorted(self.time, start, "right")) - 1, 0)
+        b = int(np.searchsorted(self.time, end, "left"))
+        return Line(self.time[a:b], self.label[a:b], self.none)
+
+    def merged(self) -> Line:
+        """Join neighbours of one label."""
+        keep = changes(self.label)
+        return Line(self.time[keep], self.label[keep], self.none)
+
+
+def changes(label: NDArray[Any]) -> Flags:
+    """Mark the entries that differ from the one before."""
+    mark = np.ones(len(label), np.bool_)
+    mark[1:] = label[1:] != label[:-1]
+    return mark
+
+
+def sweep(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
+    """Give every instant the lowest label that is open then; starts come sorted.
+
+    Each label is reduced to its union first: host spans nest deeply, and what is left is short.
+    """
+    parts = []
+    for value in np.unique(label).tolist():
+        of = label == value
+        parts.append((value, *union(start[of], end[of])))
+    if not parts:
+        return Line(np.zeros(0, np.int64), np.zeros(0, np.int8), none)
+    time = np.unique(np.concatenate([edge for _, a, b in parts for edge in (a, b)]))
+    owner = np.full(len(time), none, np.int8)
+    for value, a, b in reversed(parts):
+        edge = np.zeros(len(time) + 1, np.int8)
+        edge[np.searchsorted(time, a)] += 1
+        edge[np.searchsorted(time, b)] -= 1
+        owner[np.cumsum(edge[:-1], dtype=np.int8) > 0] = value
+    return Line(time, owner, none).merged()

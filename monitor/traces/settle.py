@@ -1,0 +1,87 @@
+"""What only the whole trace can tell: calls that block, and the device of a job without a GPU."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.intervals import sweep
+from whyidle.monitor.traces.model import Device, Ints, Ops, Trace
+from whyidle.monitor.traces.names import COPY_CALL
+
+# A launch takes microseconds. Context creation, lazy loading or a full queue takes longer.
+SLOW_CALL_NS: Final = 1_000_000
+_PAGEABLE: Final = (Cause.H2D_PAGEABLE, Cause.D2H_PAGEABLE)
+# While one of these holds on a thread, its operators are no useful work.
+_NO_WORK: Final = tuple(range(Cause.GC, Cause.OPTIMIZER))
+
+
+def settle(trace: Trace) -> None:
+    """Correct the kinds of host calls, and give a trace without device work its CPU."""
+    _mark_blocking_copies(trace)
+    _mark_slow_calls(trace)
+    if not trace.devices and (cpu := _cpu(trace)):
+        trace.devices.append(cpu)
+
+
+def _mark_blocking_copies(trace: Trace) -> None:
+    """The call that copies pageable memory waits until the copy is done."""
+    ids = [d.ops.correlation[np.isin(d.ops.kind, _PAGEABLE)] for d in trace.devices]
+    if not ids or not len(trace.calls):
+        return
+    pageable = np.unique(np.concatenate(ids))
+    row = trace.calls.row[np.isin(trace.calls.id, pageable[pageable >= 0])]
+    copying = np.array([bool(COPY_CALL.search(name)) for name in trace.names], np.bool_)
+    row = row[(trace.host.kind[row] == Cause.DRIVER_CALL) & copying[trace.host.name[row]]]
+    trace.host.kind[row] = Cause.SYNC
+
+
+def _mark_slow_calls(trace: Trace) -> None:
+    host = trace.host
+    slow = host.end - host.start > SLOW_CALL_NS * trace.ticks_per_ns
+    host.kind[slow & (host.kind == Cause.DRIVER_CALL)] = Cause.SLOW_CALL
+
+
+def _cpu(trace: Trace) -> Device | None:
+    """Take the operators of all threads, outside loader, sync and GC spans, for a device's work."""
+    parts = [_work_of(trace, int(t)) for t in np.unique(trace.host.thread)]
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return None
+    joined = {c: np.concatenate([getattr(p, c) for p in parts]) for c in Ops.columns()}
+    ops = Ops(**joined)
+    pids = {t.pid for t in trace.threads if t.pid is not None}
+    pid = pids.pop() if len(pids) == 1 else None
+    return Device("cpu", "0", ops.take(np.argsort(ops.start, kind="stable")), pid=pid)
+
+
+def _work_of(trace: Trace, thread: int) -> Ops:
+    """The stretches of one thread that an operator owns, named by the outermost operator."""
+    host = trace.host.take(np.flatnonzero(trace.host.thread == thread))
+    ops = host.take(host.kind == Cause.OP)
+    if not len(ops):
+        return Ops.of()
+    counts = (host.kind == Cause.OP) | np.isin(host.kind, _NO_WORK)
+    line = sweep(host.start[counts], host.end[counts], host.kind[counts], Cause.HOLE)
+    begin = np.flatnonzero(line.label == Cause.OP)
+    # The operators that no other one encloses.
+    top = ops.take(ops.start >= np.maximum.accumulate(np.r_[ops.start[0], ops.end[:-1]]))
+    start, end = _cut(line.time[begin], line.time[begin + 1], top.start)
+    trace.names.append(trace.threads[thread].label)
+    return Ops.of(
+        start=start,
+        end=end,
+        kind=np.full(len(start), Cause.KERNEL),
+        name=top.name[np.searchsorted(top.start, start, "right") - 1],
+        stream=np.full(len(start), len(trace.names) - 1),
+    )
+
+
+def _cut(start: Ints, end: Ints, at: Ints) -> tuple[Ints, Ints]:
+    """Split disjoint intervals at these times: one operator may follow another without a pause."""
+    i = np.searchsorted(start, at, "right") - 1
+    i, at = i[i >= 0], at[i >= 0]
+    at = at[(at > start[i]) & (at < end[i])]
+    return np.sort(np.r_[start, at]), np.sort(np.r_[end, at])
