@@ -15,6 +15,7 @@ from whyidle.monitor.traces.budget import Budget, Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.gaps import IDLE, Gaps, clock_skew, device_line, owned, set_back
 from whyidle.monitor.traces.hosts import HOLE_NS, Hosts, threads_of
+from whyidle.monitor.traces.intervals import merged
 from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.model import Device, Ids, Ints, Kinds, Trace
 
@@ -84,7 +85,7 @@ def _host_part(
     thread = int(gaps.thread[0])
     start, end = gaps.start + skew, gaps.returned + skew
     line = hosts.told(thread, launchers, int(start[0]), int(end[-1]))
-    cut = np.unique(np.concatenate([start, end, line.time]))
+    cut = merged(start, end, line.time)
     gap = np.searchsorted(start, cut, "right") - 1
     inside = (gap >= 0) & (cut < end[np.maximum(gap, 0)])
     until = np.r_[cut[1:], cut[-1]][inside]

