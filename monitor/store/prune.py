@@ -11,7 +11,7 @@ from typing import Final
 
 from whyidle.monitor.errors import StorageProblem, UsageProblem
 from whyidle.monitor.metrics import Scope, metrics_of
-from whyidle.monitor.store import connect, recovery
+from whyidle.monitor.store import connect, recovery, timelines
 from whyidle.monitor.store.connect import transaction
 from whyidle.monitor.store.schema import LEVELS, RAW, RUN_TABLES, Level
 from whyidle.monitor.store.subjects import among, of_run
@@ -43,8 +43,12 @@ def run_sizes(path: Path) -> list[RunSize]:
                         rows[owner[subject]] += count
                         weights[owner[subject]] += count * _weight(scope, level)
         total = sum(weights.values()) or 1
-        size = path.stat().st_size
-        return [RunSize(run, rows[run], size * weights[run] // total) for run in runs]
+        traces = timelines.sizes(connection)
+        size = max(path.stat().st_size - sum(traces.values()), 0)
+        return [
+            RunSize(run, rows[run], size * weights[run] // total + traces.get(run, 0))
+            for run in runs
+        ]
     except sqlite3.Error as error:
         raise connect.cannot_open(path, error) from error
     finally:
@@ -64,6 +68,12 @@ def delete_runs(path: Path, runs: Collection[int]) -> int:
                 what = f"Recording {run} is still running."
                 raise UsageProblem(what, f"End it first: monitor stop {run}")
         return sum(_delete(connection, run) for run in runs)
+
+
+def delete_traces(path: Path, traces: Collection[int]) -> None:
+    """Delete single traces; those that are not there are none to worry about."""
+    with _writing(path) as connection, transaction(connection):
+        timelines.delete(connection, traces)
 
 
 def shrink(path: Path) -> int:
@@ -125,6 +135,8 @@ def _delete(connection: sqlite3.Connection, run: int) -> int:
     connection.execute(
         "DELETE FROM gpu_process WHERE gpu IN (SELECT id FROM gpu WHERE run = ?)", (run,)
     )
+    traces = connection.execute("SELECT id FROM trace WHERE run = ?", (run,)).fetchall()
+    timelines.delete(connection, [row[0] for row in traces])
     for table in RUN_TABLES:
         connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))  # noqa: S608
     connection.execute("DELETE FROM run WHERE id = ?", (run,))

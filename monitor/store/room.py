@@ -13,7 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from whyidle.monitor.errors import StorageProblem
 from whyidle.monitor.metrics import Scope
+from whyidle.monitor.store import timelines
 from whyidle.monitor.store.connect import PAGE_SIZE, transaction
 from whyidle.monitor.store.retention import delete_before
 from whyidle.monitor.store.schema import LEVELS, RAW, Level
@@ -28,9 +30,11 @@ _FROZEN_LOG_PAGES: Final = 32
 _EVICTED_SHARE: Final = 0.2
 _WANTED_SHARE: Final = 0.1
 _ROUNDS: Final = 8
+_SPARE_PAGES: Final = 64
 _FOLD_WAIT_MS: Final = 200
 # So long after room was last made the screen no longer tells of it.
 _QUIET_MINUTES: Final = 10
+_PRUNE: Final = "Delete what is not needed any more: monitor prune"
 
 
 class Room:
@@ -81,7 +85,7 @@ class Room:
         if disk:
             self._freeze()
         with suppress(sqlite3.Error):
-            self._evict()
+            self._evict(_WANTED_SHARE * self._pragma("page_count"))
         self.fold(_FOLD_WAIT_MS)
         if self._frozen:
             self.trouble = f"The disk under {self._folder} is full: the oldest samples make room."
@@ -90,13 +94,37 @@ class Room:
             self.trouble = f"The recordings fill their {size}: the oldest samples make room."
         return self.evicted > before
 
-    def _evict(self) -> None:
+    def reserve(self, size: int) -> None:
+        """Make room for something large, so that no tick has to because of it; or say why not.
+
+        Of the disk only what is free is taken, once by the log and once by the file, and twice the
+        small file beside it is left to the ticks.
+        """
+        if self._free() < 2 * (size + self._ballast_size()):
+            raise StorageProblem(f"The disk under {self._folder} is too full{_for(size)}.", _PRUNE)
+        with transaction(self._connection):
+            timelines.trim(self._connection, timelines.SHARE * self._size_cap - size)
+        pages = (1 + _WANTED_SHARE) * size / self._pragma("page_size") + _SPARE_PAGES
+        pages -= self._pragma("max_page_count") - self._pragma("page_count")
+        if self._pragma("freelist_count") < pages:
+            self._evict(pages)
+        if self._pragma("freelist_count") < pages:
+            raise StorageProblem(f"The recordings fill their size limit{_for(size)}.", _PRUNE)
+
+    def _evict(self, pages: float) -> None:
+        """Let the oldest go until so many pages are free."""
+        most = timelines.SHARE * self._pragma("max_page_count") * self._pragma("page_size")
+        with transaction(self._connection):
+            trimmed = timelines.trim(self._connection, most)
+        self.evicted += trimmed
+        if trimmed and self._pragma("freelist_count") >= pages:
+            return
         for turn in range(_ROUNDS):
             level = LEVELS[turn % len(LEVELS)]
             with transaction(self._connection):
                 deleted = self._evict_level(level)
             self.evicted += deleted
-            if self._pragma("freelist_count") >= _WANTED_SHARE * self._pragma("page_count"):
+            if self._pragma("freelist_count") >= pages:
                 return
 
     def _evict_level(self, level: Level) -> int:
@@ -163,3 +191,7 @@ def _edges(connection: sqlite3.Connection, scope: Scope, level: Level) -> list[i
         found = [last(connection, scope, level, subject) for subject, _ in some]
         found += [oldest for _, oldest in some]
     return [moment for moment in found if moment is not None]
+
+
+def _for(size: int) -> str:
+    return f" for {max(size >> 20, 1)} MB more"

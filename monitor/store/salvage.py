@@ -10,13 +10,19 @@ from typing import Final
 
 from whyidle.monitor.errors import StorageProblem
 from whyidle.monitor.metrics import Scope
-from whyidle.monitor.store import connect, recovery
+from whyidle.monitor.store import connect, recovery, timelines
 from whyidle.monitor.store.connect import transaction
 from whyidle.monitor.store.schema import LEVELS, RAW, SUBJECT_BITS, Level
 
 # By id: the tables that others refer to come first.
-_BY_ID: Final = ("run", "gpu", "process", "gpu_process", "event", "finding", "trace")
-_BY_RUN: Final = ("unknown", "step", "counter")
+_BY_ID: Final = (
+    "run", "gpu", "process", "gpu_process", "event", "finding", "trace", "trace_block",
+)  # fmt: skip
+# By what their key begins with.
+_BY_OWNER: Final = {
+    "unknown": "run", "step": "run", "counter": "run",
+    "trace_device": "trace", "trace_slice": "trace", "trace_kernel": "trace", "trace_step": "trace",
+}  # fmt: skip
 # Which table a scope's subjects are rows of.
 _SUBJECT_TABLE: Final = {
     Scope.GPU: "gpu",
@@ -43,6 +49,7 @@ def salvage(damaged: Path, into: Path) -> dict[str, int]:
         copied = _Copy(connection).everything()
         with transaction(connection):
             recovery.recover(connection)
+            timelines.drop_orphans(connection)
         connection.execute("DETACH bad")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except sqlite3.Error as error:
@@ -69,8 +76,8 @@ class _Copy:
     def everything(self) -> dict[str, int]:
         for table in _BY_ID:
             self._by_range(table, "id", (0, (self._highest("bad", table) or 1 << 20) + 1), 1)
-        for table in _BY_RUN:
-            self._from_both_ends(table)
+        for table, owner in _BY_OWNER.items():
+            self._from_both_ends(table, owner)
         for scope in Scope:
             for level in LEVELS:
                 self._samples(scope, level)
@@ -121,14 +128,16 @@ class _Copy:
                     middle = (start + end) // 2
                     ranges += [(start, middle), (middle, end)]
 
-    def _from_both_ends(self, table: str) -> None:
+    def _from_both_ends(self, table: str, owner: str) -> None:
         names = self._columns(table)
+        if not names:
+            return
         marks = ", ".join("?" * len(names))
         insert = f"INSERT OR IGNORE INTO main.{table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
         for order in ("ASC", "DESC"):
             select = (
                 f"SELECT {', '.join(self._cells(table, names, None))} FROM bad.{table}"  # noqa: S608
-                f" ORDER BY run {order}"
+                f" ORDER BY {owner} {order}"
             )
             try:
                 for row in self._connection.execute(select):
@@ -148,6 +157,7 @@ class _Copy:
             "run": str(self._shift["run"]),
             "gpu": str(self._shift["gpu"]),
             "process": str(self._shift["process"]),
+            "trace": str(self._shift["trace"]),
             "at": subject,
             "subject": subject,
         }

@@ -16,9 +16,7 @@ from typing import Final
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
 
 APPLICATION_ID: Final = 0x77686964  # "whid"
-VERSION: Final = 1
-# What brings a file of version N to N + 1. New metric columns need no entry.
-MIGRATIONS: dict[int, tuple[str, ...]] = {}
+VERSION: Final = 2
 
 # Of the 63 bits of a raw row's key the time needs 43 until the year 2248.
 SUBJECT_BITS: Final = 20
@@ -97,16 +95,60 @@ CREATE TABLE finding (
 CREATE INDEX finding_run ON finding(run, ts_ms);
 CREATE TABLE trace (
     id INTEGER PRIMARY KEY, run INTEGER, ts_ms INTEGER NOT NULL, format TEXT NOT NULL,
-    path TEXT NOT NULL, header TEXT) STRICT;
+    path TEXT NOT NULL, header TEXT, size INTEGER NOT NULL DEFAULT 0) STRICT;
 CREATE INDEX trace_run ON trace(run);
 CREATE TABLE counter (
     run INTEGER NOT NULL, name TEXT NOT NULL, ts_ms INTEGER NOT NULL, value REAL,
     PRIMARY KEY(run, name, ts_ms)) STRICT, WITHOUT ROWID;
 """
+# What a trace told, a row a figure; and its timeline, as columns of many thousand rows in a blob.
+# ``size`` of a trace is what its timeline takes: 0 where that made room. Times are its own ticks.
+# The index has all that says which blocks to open: it is read without touching any other.
+_TRACES = """
+CREATE TABLE trace_device (
+    trace INTEGER NOT NULL, device INTEGER NOT NULL, kind TEXT NOT NULL, idx TEXT NOT NULL,
+    host TEXT, pid INTEGER, rank INTEGER, model TEXT, span_ns INTEGER, busy_ns INTEGER,
+    idle_ns INTEGER, compute_ns INTEGER, comm_ns INTEGER, exposed_comm_ns INTEGER, copy_ns INTEGER,
+    exposed_copy_ns INTEGER, kernels INTEGER, comm_kernels INTEGER, copies INTEGER,
+    PRIMARY KEY(trace, device)) STRICT, WITHOUT ROWID;
+CREATE TABLE trace_slice (
+    trace INTEGER NOT NULL, device INTEGER NOT NULL, budget TEXT NOT NULL, slice TEXT NOT NULL,
+    detail TEXT NOT NULL, ns INTEGER NOT NULL,
+    PRIMARY KEY(trace, device, budget, slice, detail)) STRICT, WITHOUT ROWID;
+CREATE TABLE trace_kernel (
+    trace INTEGER NOT NULL, place INTEGER NOT NULL, device INTEGER, name TEXT NOT NULL,
+    count INTEGER NOT NULL, total_ns INTEGER NOT NULL,
+    PRIMARY KEY(trace, place)) STRICT, WITHOUT ROWID;
+CREATE TABLE trace_step (
+    trace INTEGER NOT NULL, ordinal INTEGER NOT NULL, start INTEGER NOT NULL,
+    stop INTEGER NOT NULL, PRIMARY KEY(trace, ordinal)) STRICT, WITHOUT ROWID;
+CREATE TABLE trace_block (
+    id INTEGER PRIMARY KEY, trace INTEGER NOT NULL, tbl TEXT NOT NULL, lane INTEGER NOT NULL,
+    level INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, rows INTEGER NOT NULL,
+    data BLOB NOT NULL) STRICT;
+CREATE INDEX trace_block_trace ON trace_block(trace, tbl, lane, level, start, stop, rows);
+"""
+# Tables with a column ``trace``.
+TRACE_TABLES: Final = (
+    "trace_device", "trace_slice", "trace_kernel", "trace_step", "trace_block",
+)  # fmt: skip
 # Tables with a column ``run``; the sample tables hang on these by their subject.
 RUN_TABLES: Final = (
     "gpu", "process", "unknown", "event", "step", "finding", "trace", "counter",
 )  # fmt: skip
+
+
+def _statements(text: str) -> tuple[str, ...]:
+    return tuple(statement for statement in text.split(";\n") if statement.strip())
+
+
+# What brings a file of version N to N + 1. New metric columns need no entry.
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: (
+        "ALTER TABLE trace ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
+        *_statements(_TRACES),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +188,8 @@ def columns(scope: Scope, level: Level) -> dict[str, str]:
 
 def create(connection: sqlite3.Connection) -> None:
     """Create every table; the caller holds the transaction."""
-    for statement in _FIXED.split(";\n"):
-        if statement.strip():
-            connection.execute(statement)
+    for statement in (*_statements(_FIXED), *_statements(_TRACES)):
+        connection.execute(statement)
     for scope in Scope:
         for level in LEVELS:
             connection.execute(_sample_table(scope, level))

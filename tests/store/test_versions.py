@@ -69,17 +69,18 @@ def test_a_newer_file_is_refused(path: Path, opened: type) -> None:
 
 def test_migrations_run_in_order_and_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Store(path).writer.close()
+    now = schema.VERSION
     steps = {
-        1: ("ALTER TABLE run ADD COLUMN colour TEXT",),
-        2: ("UPDATE run SET colour = 'green'", "CREATE TABLE extra (id INTEGER PRIMARY KEY)"),
+        now: ("ALTER TABLE run ADD COLUMN colour TEXT",),
+        now + 1: ("UPDATE run SET colour = 'green'", "CREATE TABLE extra (id INTEGER PRIMARY KEY)"),
     }
-    monkeypatch.setattr(schema, "VERSION", 3)
+    monkeypatch.setattr(schema, "VERSION", now + 2)
     monkeypatch.setattr(schema, "MIGRATIONS", steps)
     for _ in range(2):
         Writer.open(path).close()
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT colour FROM run").fetchall() == [("green",)]
-    assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (now + 2,)
     connection.close()
 
 
@@ -87,12 +88,13 @@ def test_a_migration_that_fails_leaves_the_file_alone(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Store(path).writer.close()
-    monkeypatch.setattr(schema, "VERSION", 2)
-    monkeypatch.setattr(schema, "MIGRATIONS", {1: ("CREATE TABLE extra (id)", "nonsense")})
+    now = schema.VERSION
+    monkeypatch.setattr(schema, "VERSION", now + 1)
+    monkeypatch.setattr(schema, "MIGRATIONS", {now: ("CREATE TABLE extra (id)", "nonsense")})
     with pytest.raises(StorageProblem):
         Writer.open(path)
     connection = sqlite3.connect(path)
-    assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (now,)
     assert connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'extra'").fetchall() == []
     connection.close()
 

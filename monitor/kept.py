@@ -1,0 +1,192 @@
+"""Stored traces, and windows of their timelines.
+
+All times are ticks since the trace's origin, as in ``Trace``; the figures of an answer are
+nanoseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+import numpy as np
+
+from whyidle.monitor.errors import StorageProblem, UsageProblem
+from whyidle.monitor.keeping import LINKS, MARK, NAME, OP, SEGMENT, SPAN, keep
+from whyidle.monitor.store.blocks import Columns, Found
+from whyidle.monitor.store.columns import unpack_all
+from whyidle.monitor.store.traces import TraceReader, TraceRow
+from whyidle.monitor.store.windows import Window
+from whyidle.monitor.traces.budget import Segments
+from whyidle.monitor.traces.model import Links, Marks, Ops, Spans, Table, Thread
+
+__all__ = ["Kept", "KeptTrace", "Lane", "Names", "Timeline", "keep"]
+
+EVENTS_MOST: Final = 20_000
+# Among events that begin together.
+_THEN: Final = {OP: "correlation", SPAN: None, MARK: None, SEGMENT: None}
+
+_T = TypeVar("_T", bound=Table)
+
+
+class KeptTrace(NamedTuple):
+    """What is known of a stored trace without opening its timeline."""
+
+    id: int
+    run: int | None
+    ts_ms: int
+    format: str
+    path: Path  # of the file that it was read from
+    answer: dict[str, Any]  # as ``monitor trace --json`` gave it
+    ticks_per_ns: int
+    origin_ns: int | None
+    start: int  # of the timeline
+    end: int
+    threads: list[Thread]
+    blocks: int
+    notes: list[str]  # what the timeline lacks
+    size: int  # what the timeline takes; 0: it was left out or made room
+
+    @classmethod
+    def of(cls, row: TraceRow) -> Self:
+        """Make it of a row of the store."""
+        # A newer program may have written more than we know.
+        header = {name: row.header[name] for name in cls._fields if name in row.header}
+        header["threads"] = [Thread(*thread) for thread in header["threads"]]
+        return cls(*row[:4], Path(row.path), size=row.size, **header)
+
+
+class Lane(NamedTuple):
+    """What one device did, and why it did nothing."""
+
+    ops: Ops
+    segments: Segments
+
+
+class Names:
+    """The names of a trace, read when they are asked for."""
+
+    def __init__(self, reader: TraceReader, blocks: Iterable[Found]) -> None:
+        self._reader = reader
+        self._blocks = {range(b.start, b.stop): b.id for b in blocks if b.table == NAME}
+        self._read: dict[int, list[str]] = {}
+
+    def __getitem__(self, name: int) -> str:
+        """Return a name; that of -1 is empty."""
+        for ids, block in self._blocks.items():
+            if name in ids:
+                if block not in self._read:
+                    text = unpack_all(self._reader.data(block))["json"].tobytes()
+                    self._read[block] = json.loads(text)
+                return self._read[block][name - ids.start]
+        return ""
+
+
+@dataclass(slots=True)
+class Timeline:
+    """A window of a stored trace: everything that lasted into it."""
+
+    trace: KeptTrace
+    start: int
+    end: int
+    lanes: list[Lane]  # in the order of the answer's devices
+    host: Spans
+    calls: Links  # driver calls by correlation id, as in ``Trace``
+    externals: Links
+    marks: Marks
+    names: Names
+    # By table: at most so many rows, the shortest, are not here.
+    left_out: dict[str, int]
+    lost: int  # blocks that a damaged file has cost
+
+
+class Kept:
+    """Reads stored traces. Every call reads the file as it stands at that moment."""
+
+    def __init__(self, reader: TraceReader) -> None:
+        self._reader = reader
+
+    @classmethod
+    def open(cls, store: Path) -> Kept:
+        """Open an existing store. Every failure is a ``StorageProblem``."""
+        return cls(TraceReader.open(store))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def traces(self, run: int | None = None) -> list[KeptTrace]:
+        """Return the traces of a run, or all, oldest first."""
+        return [KeptTrace.of(row) for row in self._reader.traces(run)]
+
+    def open_trace(self, trace: int) -> KeptTrace:
+        """Return one trace; an id that there is not is a ``UsageProblem``."""
+        return KeptTrace.of(self._reader.trace(trace))
+
+    def steps(self, trace: int) -> list[tuple[int, int]]:
+        """Return when each step began and ended."""
+        return self._reader.rows("trace_step", trace, ("start", "stop"))
+
+    def window(
+        self, trace: int, start: int, end: int, max_events: int = EVENTS_MOST, *, clip: bool = True
+    ) -> Timeline:
+        """Return what happened from ``start`` up to ``end``, of each table at most so many rows.
+
+        Where there is more, the shortest are left out. With ``clip`` no row reaches over the edge.
+        """
+        if end <= start:
+            raise UsageProblem("A window of time must end after it begins.")
+        kept = self.open_trace(trace)
+        try:
+            return self._window(kept, Window(start, end, max_events, clip))
+        except StorageProblem as error:
+            raise StorageProblem(
+                error.what, f"Analyse the file again: monitor trace {kept.path}"
+            ) from error
+
+    def _window(self, kept: KeptTrace, window: Window) -> Timeline:
+        blocks = self._reader.blocks(kept.id)
+        if not blocks and (kept.blocks or kept.notes):
+            why = "It made room for newer ones." if kept.blocks else kept.notes[-1]
+            raise StorageProblem(f"There is no timeline of trace {kept.id}. {why}")
+        rows = {
+            table: window.rows(self._reader.data, (b for b in blocks if b.table == table), then)
+            for table, then in _THEN.items()
+        }
+        host = rows[SPAN].lane(0)
+        return Timeline(
+            trace=kept,
+            start=window.start,
+            end=window.end,
+            lanes=[
+                Lane(_table(Ops, rows[OP].lane(i)), _table(Segments, rows[SEGMENT].lane(i)))
+                for i in range(len(kept.answer["devices"]))
+            ],
+            host=_table(Spans, host),
+            calls=_links(host, LINKS[0]),
+            externals=_links(host, LINKS[1]),
+            marks=_table(Marks, rows[MARK].lane(0)),
+            names=Names(self._reader, blocks),
+            left_out={table: some.left_out for table, some in rows.items()},
+            lost=kept.blocks - len(blocks),
+        )
+
+
+def _table(cls: type[_T], columns: Columns) -> _T:
+    return cls.of(**{name: columns[name] for name in cls.columns() if name in columns})
+
+
+def _links(host: Columns, name: str) -> Links:
+    if name not in host:
+        return Links.of()
+    rows = np.flatnonzero(host[name] >= 0)
+    return Links.of(row=rows, id=host[name][rows])
