@@ -1,0 +1,113 @@
+"""The JSON of what the devices did: kernels, launches, collectives, copies, HLO, operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from whyidle.monitor.traces.budget import to_ns
+from whyidle.monitor.traces.kernels import SHORT_NS, Kernel, Kernels
+from whyidle.monitor.traces.tallies import Named
+
+# Names in a list; what is left out is shorter than all of them.
+LONGEST_LIST: Final = 100
+_NO_NAME_TELLS: Final = "no kernel's name tells whether it uses tensor cores"
+
+Ns = Callable[[int], int]
+
+
+def activity(found: Kernels) -> dict[str, Any]:
+    """Return the parts of the answer that tell what ran, not where the time went."""
+
+    def ns(ticks: int) -> int:
+        return to_ns(ticks, found.ticks_per_ns)
+
+    return {
+        "top_kernels": [_kernel(k, ns) for k in found.kernels[:LONGEST_LIST]],
+        "kernels": _kernels(found, ns) if found.count else None,
+        "launching": _launching(found, ns) if found.launching.operations else None,
+        "collectives": [
+            {
+                "name": c.name,
+                "kind": c.kind,
+                "dtype": c.dtype,
+                "algorithm": c.algorithm,
+                "protocol": c.protocol,
+                "count": c.count,
+                "total_ns": ns(c.total),
+            }
+            for c in found.collectives
+        ],
+        "copies": [
+            {
+                "direction": c.direction,
+                "memory": c.memory,
+                "count": c.count,
+                "total_ns": ns(c.total),
+                "bytes": c.bytes,
+                "gb_per_s": c.gb_per_s(found.ticks_per_ns),
+                "unknown": {} if c.unknown is None else {"bytes": c.unknown},
+            }
+            for c in found.copies
+        ],
+        "hlo_modules": _list(found.hlo_modules, ns),
+        "hlo_ops": [
+            {"module": module, **_named(op, ns)} for module, op in found.hlo_ops[:LONGEST_LIST]
+        ],
+        "top_operators": _list(found.operators, ns),
+    }
+
+
+def _named(one: Named, ns: Ns) -> dict[str, Any]:
+    return {"name": one.name, "count": one.count, "total_ns": ns(one.total), "share": one.share}
+
+
+def _list(found: Iterable[Named], ns: Ns) -> list[dict[str, Any]]:
+    return [_named(one, ns) for one in list(found)[:LONGEST_LIST]]
+
+
+def _kernel(kernel: Kernel, ns: Ns) -> dict[str, Any]:
+    return {
+        **_named(kernel.runs, ns),
+        "family": "communication" if kernel.communicates else kernel.facts.family,
+        "dtype": kernel.facts.dtype,
+        "tensor_cores": kernel.facts.tensor_cores,
+    }
+
+
+def _kernels(found: Kernels, ns: Ns) -> dict[str, Any]:
+    cores = found.tensor_share()
+    return {
+        "count": found.count,
+        "total_ns": ns(found.total),
+        "short": {
+            "below_ns": SHORT_NS,
+            "count": found.short_count,
+            "total_ns": ns(found.short_total),
+        },
+        "tensor_core_share": None if cores is None else list(cores),
+        "dtypes_ns": {name: ns(ticks) for name, ticks in found.dtypes().items()},
+        "families_ns": {name: ns(ticks) for name, ticks in found.families().items()},
+        "unknown": {} if cores else {"tensor_core_share": _NO_NAME_TELLS},
+    }
+
+
+def _launching(found: Kernels, ns: Ns) -> dict[str, Any]:
+    told = found.launching
+    times = {
+        "call_median_ns": told.call_median,
+        "delay_median_ns": told.delay_median,
+        "delay_p95_ns": told.delay_p95,
+    }
+    values = {
+        "operations": told.operations,
+        "launched": told.launched,
+        "calls": told.calls,
+        "graph_operations": told.graph_operations,
+        "started_before_launch": told.skewed,
+        "calls_per_second": told.calls_per_second,
+        "calls_per_step": told.calls_per_step,
+        **{name: None if ticks is None else ns(ticks) for name, ticks in times.items()},
+    }
+    reason = "the file has no launches" if not told.calls else "the steps are not known"
+    return values | {"unknown": {name: reason for name, value in values.items() if value is None}}

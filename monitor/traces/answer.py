@@ -1,0 +1,124 @@
+"""The JSON answer of ``monitor trace``; the screens are drawn from it, so the two never differ."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from whyidle.monitor.traces.activity import activity
+from whyidle.monitor.traces.analysis import Analysis, DeviceReport, bounds
+from whyidle.monitor.traces.budget import by_slice, rounded, to_ns
+from whyidle.monitor.traces.doubts import doubts
+from whyidle.monitor.traces.model import Device, Trace
+from whyidle.monitor.traces.totals import Totals
+from whyidle.monitor.traces.where import Place
+
+SCHEMA = 1
+COUNTS = ("kernels", "comm_kernels", "copies")
+
+
+def contract(analysis: Analysis) -> dict[str, Any]:
+    """Return everything there is to say of a trace."""
+    trace, steps = analysis.trace, analysis.steps
+    devices = [_device(analysis, report) for report in analysis.devices]
+    median = None if steps.median is None else to_ns(steps.median, trace.ticks_per_ns)
+    return {
+        "schema": SCHEMA,
+        "file": str(analysis.path),
+        "format": trace.format,
+        "events": trace.events,
+        "warnings": [*trace.warnings, *doubts(analysis)],
+        "devices": devices,
+        "steps": {
+            "count": len(steps.start),
+            "median_ns": median,
+            "source": steps.source,
+            "how": steps.how,
+        },
+        "budget": _sum([device["budget"] for device in devices], len(steps.start)),
+        "step_budget": _step_sum(devices, len(steps.start)),
+        **activity(analysis.kernels),
+        "where": [_place(place, trace.ticks_per_ns) for place in analysis.places],
+    }
+
+
+def _place(place: Place, ticks_per_ns: int) -> dict[str, Any]:
+    return {
+        "slice": place.slice,
+        "file": place.site.file,
+        "line": place.site.line,
+        "function": place.site.function,
+        "ns": to_ns(place.ticks, ticks_per_ns),
+        "share": place.share,
+        "source": place.source,
+        "exact_line": place.exact_line,
+        "calls": [
+            {"name": call.name, "ns": to_ns(call.ticks, ticks_per_ns)} for call in place.calls
+        ],
+    }
+
+
+def _device(analysis: Analysis, report: DeviceReport) -> dict[str, Any]:
+    trace, device, steps = analysis.trace, report.device, analysis.steps
+    count = len(steps.start)
+    whole = _budget(report.budget.sums(*bounds(report)), trace, count)
+    of_steps = report.budget.sums(steps.start, steps.end) if count else None
+    return {
+        **_identity(trace, device),
+        **_figures(report.totals, trace.ticks_per_ns),
+        "budget": whole,
+        "step_budget": None if of_steps is None else _budget(of_steps, trace, count),
+    }
+
+
+def _identity(trace: Trace, device: Device) -> dict[str, Any]:
+    known = {"host": device.host, "pid": device.pid, "rank": device.rank, "model": device.model}
+    missing = [name for name, value in known.items() if value is None]
+    return {
+        **known,
+        "index": device.index,
+        "kind": device.kind,
+        "unknown": {name: trace.unknown.get(name, "the file does not say") for name in missing},
+    }
+
+
+def _figures(totals: Totals, ticks_per_ns: int) -> dict[str, int]:
+    return {
+        name if name in COUNTS else f"{name}_ns": (
+            value if name in COUNTS else to_ns(value, ticks_per_ns)
+        )
+        for name, value in asdict(totals).items()
+    }
+
+
+def _budget(sums: Any, trace: Trace, steps: int) -> dict[str, Any]:
+    ns = rounded(sums, trace.ticks_per_ns)
+    slices, details = by_slice(ns)
+    return {
+        "total_ns": sum(ns.values()),
+        "steps": steps,
+        "slices": slices,
+        "details": details,
+    }
+
+
+def _step_sum(devices: list[dict[str, Any]], steps: int) -> dict[str, Any] | None:
+    return _sum([device["step_budget"] for device in devices], steps) if steps else None
+
+
+def _sum(budgets: list[dict[str, Any]], steps: int) -> dict[str, Any]:
+    """Add up budgets of several devices; without any, all slices are there and zero."""
+    slices, details = by_slice({})
+    for budget in budgets:
+        for name, ns in budget["slices"].items():
+            slices[name] += ns
+        for name, parts in budget["details"].items():
+            of_slice = details.setdefault(name, {})
+            for label, ns in parts.items():
+                of_slice[label] = of_slice.get(label, 0) + ns
+    return {
+        "total_ns": sum(slices.values()),
+        "steps": steps,
+        "slices": slices,
+        "details": details,
+    }

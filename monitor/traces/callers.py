@@ -1,0 +1,58 @@
+"""Which line of the user's code asked for what a device does."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from whyidle.monitor.traces.frames import NONE, Labels, disjoint, paired, parted
+from whyidle.monitor.traces.intervals import changes
+from whyidle.monitor.traces.launches import UNKNOWN, Launches
+from whyidle.monitor.traces.model import Device, Ids, Ints, Ops, Trace
+from whyidle.monitor.traces.sights import UserCode
+
+
+def asked_by(trace: Trace, device: Device, launches: Launches, code: UserCode) -> Ints:
+    """Return the sight of each operation: the line that HLO names, else where it was launched.
+
+    The line of HLO comes first because it is the operation's own; a launch runs a whole program.
+    """
+    ops = device.ops
+    thread, start, known = launches.thread, launches.start, launches.how != UNKNOWN
+    if device.kind == "cpu":  # work there has no launch: it runs when and where it is called
+        thread = np.where(known, thread, _thread_of(trace, ops))
+        start = np.where(known, start, ops.start)
+        known = np.ones(len(ops), np.bool_)
+    launched = np.where(known, code.at(thread, start), NONE)
+    if not trace.sources:
+        return launched
+    named = _named_by_hlo(trace, ops, code)
+    return np.where(named == NONE, launched, named)
+
+
+def _thread_of(trace: Trace, ops: Ops) -> Ids:
+    """The thread that a stream of the CPU is."""
+    labels = {thread.label: i for i, thread in enumerate(trace.threads)}
+    threads = [labels.get(name, NONE) for name in trace.names]
+    return np.array([*threads, NONE], np.int32)[ops.stream]
+
+
+def _named_by_hlo(trace: Trace, ops: Ops, code: UserCode) -> Ints:
+    """The sight that the compiled program names for each operation."""
+    pairs, inverse = np.unique(paired(ops.hlo_module, ops.hlo_op), return_inverse=True)
+    sites = [trace.sources.get(parted(pair)) for pair in pairs.tolist()]
+    return np.array([code.of_site(site) for site in sites], np.int64)[inverse]
+
+
+def running(ops: Ops, asked: Ints) -> Labels:
+    """Return who asked for what runs; of several operations at once the one that began first."""
+    reach = np.maximum.accumulate(ops.end) if len(ops) else ops.end
+    start = np.maximum(ops.start, np.r_[ops.start[:1], reach[:-1]])
+    real = ops.end > start
+    return disjoint(start[real], ops.end[real], asked[real])
+
+
+def following(ops: Ops, asked: Ints) -> Labels:
+    """Return who asked for the operation that starts next."""
+    first = changes(ops.start)
+    ever = np.iinfo(np.int64).min
+    return Labels(np.r_[ever, ops.start[first]], np.r_[asked[first], NONE])

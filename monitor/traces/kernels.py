@@ -1,0 +1,156 @@
+"""What the devices ran: kernels, collectives, copies, and how the host submitted them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.collectives import Collective, collectives
+from whyidle.monitor.traces.copies import Copies, copies
+from whyidle.monitor.traces.launches import Launches
+from whyidle.monitor.traces.launching import Launching, launching
+from whyidle.monitor.traces.model import Flags, Ops, Trace
+from whyidle.monitor.traces.operators import operators
+from whyidle.monitor.traces.precision import TENSOR_WORK, Facts, facts
+from whyidle.monitor.traces.steps import Steps
+from whyidle.monitor.traces.tallies import Named, named, tally
+
+# TraceLens (AMD) calls kernels below this short: the launch costs as much as the work.
+SHORT_NS: Final = 10_000
+
+_KERNELS: Final = (Cause.KERNEL, Cause.COMM, Cause.COPY_KERNEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """All runs of the kernels of one name, and what the name tells."""
+
+    runs: Named
+    facts: Facts
+    communicates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The work of all GPUs or TPUs of a trace. Times are ticks and summed over kernels."""
+
+    ticks_per_ns: int
+    count: int
+    total: int
+    short_count: int
+    short_total: int
+    kernels: list[Kernel]  # the longest total first
+    collectives: list[Collective]
+    copies: list[Copies]
+    launching: Launching
+    hlo_modules: list[Named]
+    hlo_ops: list[tuple[str, Named]]  # the module, and the operation in it
+    operators: list[Named]  # of a CPU, without the operators they call
+
+    def families(self) -> dict[str, int]:
+        """Ticks by what is computed; kernels whose names say nothing are "unknown"."""
+        return _sums(
+            ("communication" if kernel.communicates else kernel.facts.family, kernel)
+            for kernel in self.kernels
+        )
+
+    def dtypes(self) -> dict[str, int]:
+        """Ticks of the kernels that compute, by type; "unknown" where names do not say."""
+        return _sums((kernel.facts.dtype or "unknown", kernel) for kernel in self._computing())
+
+    def tensor_cores(self) -> dict[str, int]:
+        """Ticks of the kernels that tensor cores could help, by whether they use them."""
+        words = {True: "used", False: "not used", None: "unknown"}
+        eligible = (*TENSOR_WORK, "unknown")
+        return _sums(
+            (words[kernel.facts.tensor_cores], kernel)
+            for kernel in self._computing()
+            if kernel.facts.family in eligible
+        )
+
+    def tensor_share(self) -> tuple[float, float] | None:
+        """At least and at most so much of the kernel time uses tensor cores; None: no name says."""
+        ticks = self.tensor_cores()
+        used, unknown = ticks.get("used", 0), ticks.get("unknown", 0)
+        if not self.total or unknown == sum(ticks.values()) > 0:
+            return None
+        return used / self.total, (used + unknown) / self.total
+
+    def _computing(self) -> Iterable[Kernel]:
+        return (kernel for kernel in self.kernels if not kernel.communicates)
+
+
+def summarise(trace: Trace, launches: list[Launches], steps: Steps | None = None) -> Kernels:
+    """Sum up what the devices of a trace ran; ``launches`` has one entry a device."""
+    pairs = [(d.ops, la) for d, la in zip(trace.devices, launches, strict=True) if d.kind != "cpu"]
+    devices = [ops for ops, _ in pairs]
+    ran = _joined(ops.take(np.isin(ops.kind, _KERNELS)) for ops in devices)
+    took = ran.end - ran.start
+    total = int(took.sum())
+    short = took < SHORT_NS * trace.ticks_per_ns
+    within = (steps.start, steps.end) if steps else (took[:0], took[:0])
+    return Kernels(
+        ticks_per_ns=trace.ticks_per_ns,
+        count=len(ran),
+        total=total,
+        short_count=int(short.sum()),
+        short_total=int(took[short].sum()),
+        kernels=_by_name(ran, trace.names, total),
+        collectives=_collectives(ran, trace.names, total),
+        copies=copies(devices, trace.names),
+        launching=launching(pairs, trace.ticks_per_ns, within),
+        hlo_modules=named(tally(ran.hlo_module, took), trace.names, total),
+        hlo_ops=_hlo_ops(ran, trace.names, total),
+        operators=_operators(trace),
+    )
+
+
+def _joined(parts: Iterable[Ops]) -> Ops:
+    tables = [Ops.of(), *parts]
+    return Ops(**{c: np.concatenate([getattr(t, c) for t in tables]) for c in Ops.columns()})
+
+
+def _by_name(ran: Ops, names: list[str], total: int) -> list[Kernel]:
+    """The name of a kernel also decides whether it communicates."""
+    comm = np.unique(ran.name[ran.kind == Cause.COMM])
+    found = tally(ran.name, ran.end - ran.start)
+    communicates: Flags = np.isin(found.id, comm)
+    return [
+        Kernel(runs, facts(runs.name), talks)
+        for runs, talks in zip(named(found, names, total), communicates.tolist(), strict=True)
+    ]
+
+
+def _collectives(ran: Ops, names: list[str], total: int) -> list[Collective]:
+    rows = ran.kind == Cause.COMM
+    return collectives(named(tally(ran.name[rows], (ran.end - ran.start)[rows]), names, total))
+
+
+def _hlo_ops(ran: Ops, names: list[str], total: int) -> list[tuple[str, Named]]:
+    """Operations of one name in two modules are two operations."""
+    both = ran.take((ran.hlo_op >= 0) & (ran.hlo_module >= 0))
+    width = len(names) + 1
+    key = both.hlo_module.astype(np.int64) * width + both.hlo_op
+    found = tally(key, both.end - both.start)
+    modules = [names[module] for module in (found.id // width).tolist()]
+    found.id = found.id % width
+    return list(zip(modules, named(found, names, total), strict=True))
+
+
+def _operators(trace: Trace) -> list[Named]:
+    if not any(device.kind == "cpu" for device in trace.devices):
+        return []
+    found = operators(trace)
+    return named(found, trace.names, int(found.total.sum()))
+
+
+def _sums(parts: Iterable[tuple[str, Kernel]]) -> dict[str, int]:
+    """Ticks by label, most first."""
+    sums: dict[str, int] = {}
+    for label, kernel in parts:
+        sums[label] = sums.get(label, 0) + kernel.runs.total
+    return dict(sorted(sums.items(), key=lambda item: -item[1]))

@@ -1,0 +1,172 @@
+"""The columns of a whole Kineto file -> a ``Trace``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from whyidle.monitor.traces.kineto.header import Header, base_ns, model_of, rank_of, whole
+from whyidle.monitor.traces.kineto.rows import CATEGORIES, KERNEL, HostRows, Rows, WorkRows
+from whyidle.monitor.traces.model import (
+    Device,
+    Ids,
+    Kinds,
+    Links,
+    Marks,
+    Ops,
+    Spans,
+    Table,
+    Thread,
+    Trace,
+)
+from whyidle.monitor.traces.names import STEP_MARK, copy_cause, host_cause, kernel_cause
+
+# In nanoseconds: times since 1970 lie above, times since a base time below.
+_YEAR_2001: Final = 10**18
+_MARK: Final = -1
+_UNKNOWN: Final = {
+    "host": "a Kineto file does not name its machine",
+    "pid": "no host event tells which process launched the work",
+    "rank": "the file has no distributedInfo",
+    "model": "the file does not describe this device in deviceProperties",
+}
+_Kind = TypeVar("_Kind", bound=Table)
+
+
+def assemble(rows: Rows, header: Header) -> Trace:
+    """Put the columns in order, with times from the first moment on."""
+    host, work = _joined(HostRows, rows.host), _joined(WorkRows, rows.work)
+    origin = min((int(table.start.min()) for table in (host, work) if len(table)), default=0)
+    for table in (host, work):
+        table.start -= origin
+        table.end -= origin
+    trace = Trace("kineto", ticks_per_ns=1, events=rows.events)
+    trace.origin_ns = origin if origin >= _YEAR_2001 else base_ns(header, origin)
+    trace.names = list(rows.names)
+    trace.threads, indices = _threads(rows)
+    host.thread = indices[host.thread]
+    _add_host(trace, host, rows)
+    _add_devices(trace, work, rows)
+    pid = _launching_pid(trace)
+    for device in trace.devices:
+        device.pid = pid
+        device.rank, device.model = rank_of(header), model_of(header, device.index)
+        for name, reason in _UNKNOWN.items():
+            if getattr(device, name) is None:
+                trace.unknown[name] = reason
+    return trace
+
+
+def _joined(kind: type[_Kind], parts: list[_Kind]) -> _Kind:
+    """Make one table of many, one column after the other."""
+    if not parts:
+        return kind.of()
+    columns = {name: [getattr(part, name) for part in parts] for name in kind.columns()}
+    return kind(**{name: np.concatenate(pieces) for name, pieces in columns.items()})
+
+
+def _threads(rows: Rows) -> tuple[list[Thread], Ids]:
+    """Name the threads; the same one may be written as a number here and as text there."""
+    found: dict[tuple[str, str], int] = {}
+    indices = [found.setdefault((str(pid), str(tid)), len(found)) for pid, tid in rows.threads]
+    threads = [
+        Thread(rows.thread_names.get((pid, tid), f"thread {tid}"), whole(pid), tid)
+        for pid, tid in found
+    ]
+    return threads, np.array(indices, np.int32)
+
+
+def _add_host(trace: Trace, host: HostRows, rows: Rows) -> None:
+    kinds = _kinds(host, trace.names, len(CATEGORIES), _host_kind)
+    order = np.lexsort((-host.end, host.start))
+    marks, order = order[kinds[order] == _MARK], order[kinds[order] != _MARK]
+    trace.marks = Marks(host.start[marks], host.end[marks], host.name[marks])
+    trace.host = Spans(
+        start=host.start[order],
+        end=host.end[order],
+        thread=host.thread[order],
+        kind=kinds[order],
+        name=host.name[order],
+    )
+    place = np.full(len(host), -1, np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    trace.calls = _moved(rows.calls, place)
+    trace.externals = _moved(rows.externals, place)
+    trace.stacks = _moved(rows.stacks, place)
+    trace.stacks.id += _append(trace, rows.stack_names)
+
+
+def _host_kind(category: int, name: str) -> int:
+    if CATEGORIES[category] in ("operator", "annotation") and STEP_MARK.match(name):
+        return _MARK
+    return host_cause(CATEGORIES[category], name)
+
+
+def _kinds(
+    table: HostRows | WorkRows, names: list[str], width: int, cause: Callable[[int, str], int]
+) -> Kinds:
+    """Ask once for each pair of category and name what it means."""
+    pairs = table.name.astype(np.int64) * width + table.category
+    used = np.zeros(len(names) * width, np.bool_)
+    used[pairs] = True
+    kinds = np.zeros(len(used), np.int8)
+    for pair in np.flatnonzero(used).tolist():
+        kinds[pair] = cause(pair % width, names[pair // width])
+    column: Kinds = kinds[pairs]
+    return column
+
+
+def _moved(parts: list[Links], place: Ids) -> Links:
+    """Let links point to where their spans stand now; a step marker is no span."""
+    links = _joined(Links, parts)
+    links.row = place[links.row]
+    return links.take(links.row >= 0)
+
+
+def _append(trace: Trace, names: Iterable[str]) -> int:
+    """Add names to those of the trace; return the index of the first."""
+    first = len(trace.names)
+    trace.names.extend(names)
+    return first
+
+
+def _add_devices(trace: Trace, work: WorkRows, rows: Rows) -> None:
+    kinds = _kinds(work, list(rows.kernels), 2, _work_kind)
+    work.name += np.int32(_append(trace, rows.kernels))
+    work.stream += np.int32(_append(trace, rows.streams))
+    # File order is nearly that of time; a stable sort keeps what is left of it.
+    order = np.lexsort((work.correlation, work.start))
+    for index, number in sorted(rows.devices.items(), key=lambda item: _natural(item[0])):
+        mine = order[work.device[order] == number]
+        part = work.take(mine)
+        ops = Ops.of(
+            start=part.start,
+            end=part.end,
+            kind=kinds[mine],
+            name=part.name,
+            stream=part.stream,
+            correlation=part.correlation,
+            external=part.external,
+            bytes=part.bytes,
+        )
+        trace.devices.append(Device(kind="gpu", index=index, ops=ops))
+
+
+def _work_kind(category: int, name: str) -> int:
+    return kernel_cause(name) if category == KERNEL else copy_cause(name)
+
+
+def _natural(index: str) -> tuple[bool, int, str]:
+    number = whole(index)
+    return number is None, number or 0, index
+
+
+def _launching_pid(trace: Trace) -> int | None:
+    """Return the process of most driver calls, or else of most host events."""
+    rows: Any = trace.calls.row if len(trace.calls) else slice(None)
+    pids = np.array([-1 if t.pid is None else t.pid for t in trace.threads], np.int64)
+    seen = pids[trace.host.thread[rows]]
+    values, counts = np.unique(seen[seen >= 0], return_counts=True)
+    return int(values[counts.argmax()]) if len(values) else None

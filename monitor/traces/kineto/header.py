@@ -1,0 +1,70 @@
+"""What a Kineto file says beside its events; any of it may be of another type than it should."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from whyidle.monitor.traces.kineto.mend import mend
+
+_INT64: Final = 1 << 63
+
+
+class Header(msgspec.Struct):
+    """The keys of the outermost object that are of use."""
+
+    devices: Any = msgspec.field(default=None, name="deviceProperties")
+    distributed: Any = msgspec.field(default=None, name="distributedInfo")
+    base: Any = msgspec.field(default=None, name="baseTimeNanoseconds")
+
+    def update(self, later: Header) -> None:
+        """Take over what another part of the file tells."""
+        for field in self.__struct_fields__:
+            if getattr(later, field) is not None:
+                setattr(self, field, getattr(later, field))
+
+
+_DECODER: Final = msgspec.json.Decoder(Header)
+
+
+def read_header(text: bytes) -> Header | None:
+    """Decode a JSON object, mended where that helps; None if it is none."""
+    for form in (bytes, mend):
+        try:
+            return _DECODER.decode(form(text))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+    return None
+
+
+def whole(value: Any) -> int | None:
+    """Return a whole number of at most 64 bits, also one that is written as text."""
+    if isinstance(value, bool) or not isinstance(value, int | str) or len(str(value)) > 20:
+        return None
+    try:
+        number = int(value)
+    except ValueError:
+        return None
+    return number if -_INT64 <= number < _INT64 else None
+
+
+def base_ns(header: Header, ticks: int) -> int | None:
+    """Return the unix time of a moment that is told from the file's base time on."""
+    base = whole(header.base)
+    return None if base is None else base + ticks
+
+
+def rank_of(header: Header) -> int | None:
+    """Return the rank of the process within its job."""
+    told = header.distributed
+    return whole(told.get("rank")) if isinstance(told, dict) else None
+
+
+def model_of(header: Header, index: str) -> str | None:
+    """Return what the device of this index is called by its maker."""
+    for device in header.devices if isinstance(header.devices, list) else ():
+        if isinstance(device, dict) and str(device.get("id")) == index:
+            name = device.get("name")
+            return name if isinstance(name, str) else None
+    return None

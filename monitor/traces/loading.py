@@ -1,0 +1,24 @@
+"""A file of any kind that we know -> one ``Trace``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from whyidle.monitor.traces.model import Trace
+from whyidle.monitor.traces.opening import Progress, identify
+from whyidle.monitor.traces.settle import settle
+
+
+def load(path: Path, progress: Progress | None = None) -> Trace:
+    """Read a trace file, or raise a ``Problem`` that says what the file looks like."""
+    source = identify(path)
+    if source.format == "xplane":
+        from whyidle.monitor.traces import xplane  # noqa: PLC0415  the other reader is not needed
+
+        trace = xplane.read(source, progress)
+    else:
+        from whyidle.monitor.traces import kineto  # noqa: PLC0415
+
+        trace = kineto.read(source, progress)
+    settle(trace)
+    return trace

@@ -1,0 +1,86 @@
+"""Which frames are the user's own code: neither Python's, nor a framework's, nor generated.
+
+Kineto names a frame ``train.py(45): main`` and cuts off the folder of ``sys.path`` that the file
+is in, so a package reads ``torch/nn/functional.py``, as does a package of the user's. JAX keeps
+the last part of a path only, ``$train.py:12 main``: there a file is the user's unless a framework
+has a file of that name: a line too few is better than a wrong one, and what is left out shows up
+as time of the user's frame around it.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Final
+
+from whyidle.monitor.traces.frameworks import (
+    FRAMEWORK_FILES,
+    FRAMEWORK_MODULES,
+    FRAMEWORKS,
+    STDLIB_FILES,
+    STDLIB_FOLDERS,
+    SURELY,
+)
+from whyidle.monitor.traces.model import Site
+
+_KINETO = re.compile(r"^(.+?)\((\d{1,9})\): (.+)$", re.DOTALL)
+_JAX = re.compile(r"^\$(.+?):(\d{1,9}) (.+)$", re.DOTALL)
+_NO_FILE: Final = ("$", "<built-in ", "nn.Module: ")
+
+_INSTALLED = re.compile(
+    r"(^|/)(site|dist)-packages/|/lib(32|64)?/(python|pypy)\d[\d.]*/|/python\d+\.zip/"
+    r"|(^|/)torchinductor_[^/]*/"
+)
+_NOTEBOOK: Final = "<ipython-input"
+
+
+def is_frame(name: str) -> bool:
+    """Tell whether a host span is a Python frame, or a call that Python made."""
+    return name.startswith(_NO_FILE) or _KINETO.match(name) is not None
+
+
+def site_of(name: str) -> Site | None:
+    """Return the place that a frame of the user's names; None for any other span."""
+    if name.startswith(_NO_FILE):
+        found = _JAX.match(name)
+        mine = found is not None and _is_users_file(found[1])
+    else:
+        found = _KINETO.match(name)
+        mine = found is not None and is_users(found[1])
+    return Site(found[1], int(found[2]), found[3]) if found and mine else None
+
+
+def site_in(stack: str) -> Site | None:
+    """Return the innermost user's frame of a call stack, which begins with the innermost one."""
+    return next((site for frame in stack.split(";") if (site := site_of(frame.strip()))), None)
+
+
+def is_users(path: str) -> bool:
+    """Tell whether this file, whole or cut by Kineto, is the user's."""
+    if path.startswith(_NOTEBOOK):
+        return True
+    if not path.endswith(".py"):  # generated code, and what pip puts into bin/
+        return False
+    path = path.replace("\\", "/").removeprefix("./")
+    if _INSTALLED.search(path) or path.startswith(SURELY):
+        return False
+    folders = path.split("/")
+    if folders[0] in ("", "..") or folders[0].endswith(":"):
+        return not _is_checkout(folders)
+    if len(folders) == 1:
+        stem = path.removesuffix(".py")
+        return stem not in STDLIB_FILES and stem not in FRAMEWORK_MODULES
+    return folders[0] not in FRAMEWORKS and folders[0] not in STDLIB_FOLDERS
+
+
+def _is_checkout(folders: list[str]) -> bool:
+    """Tell a framework's own repository: the package lies in a folder of its name."""
+    return any(b in FRAMEWORKS and a in (b, f"py{b}") for a, b in pairwise(folders))
+
+
+def _is_users_file(file: str) -> bool:
+    """Tell whether a file of this name, its folder unknown, can only be the user's."""
+    stem = file.removesuffix(".py")
+    if stem.startswith(("_", "<")) or not file.endswith(".py"):
+        return False
+    return not (stem in FRAMEWORK_FILES or stem in FRAMEWORKS or stem in STDLIB_FILES)

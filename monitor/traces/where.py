@@ -1,0 +1,155 @@
+"""Which lines of the user's code own each slice of the budget.
+
+Idle time belongs to the line that the host thread is in for which the device waits; work, and the
+wait in the queue, to the line that launched it. Time without any of the user's code on the stack
+belongs to no line, so that the places of a slice add up to the slice or to less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.traces.budget import Budget, Segments
+from whyidle.monitor.traces.callers import asked_by, following, running
+from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.frames import NONE, Labels, paired, parted, portions
+from whyidle.monitor.traces.launches import Launches, match
+from whyidle.monitor.traces.model import Device, Ints, Site, Trace
+from whyidle.monitor.traces.sights import Sight, Source, UserCode
+
+_SLICES: Final = list(Slice)
+_SLICE_OF: Final = np.array([_SLICES.index(cause.slice) for cause in Cause])
+_QUEUE: Final = _SLICES.index(Slice.IDLE_QUEUE)
+_WORK: Final = [i for i, s in enumerate(_SLICES) if not s.idle]
+_MOST_CALLS: Final = 3
+_RECORD: Final = {
+    "kineto": ": record it with_stack=True",
+    "xplane": ": record it with python_tracer_level=1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a line of the user's code was calling, and for how long."""
+
+    name: str
+    ticks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the user's code, and how much of one slice is its own, over all devices.
+
+    ``exact_line`` tells whether ``site.line`` is the line that was running. It is for call stacks
+    and HLO. A profiler's Python frames know the function only: the line is the first one of its
+    definition, decorators included. (Kineto gives to a function that was running already when the
+    recording began the line it was in then, and to a generator the ``yield`` it went on from.)
+    What tells the lines of such a function apart are its ``calls``, most time first.
+    """
+
+    slice: Slice
+    site: Site
+    ticks: int
+    share: float  # of the slice
+    source: Source
+    exact_line: bool
+    calls: tuple[Call, ...] = ()
+
+
+def places(
+    trace: Trace, budgets: list[Budget], launches: list[Launches] | None = None
+) -> list[Place]:
+    """Find the user's code that owns each slice, all devices together.
+
+    ``budgets[i]`` and, if they are known already, ``launches[i]`` belong to ``trace.devices[i]``.
+    """
+    code = UserCode(trace)
+    if not code.sights and not trace.sources:
+        return []
+    launches = launches or [match(trace, device.ops) for device in trace.devices]
+    total = np.zeros(len(_SLICES), np.int64)
+    ticks: dict[tuple[int, int], int] = {}
+    for device, launched, budget in zip(trace.devices, launches, budgets, strict=True):
+        segments = budget.segments
+        np.add.at(total, _SLICE_OF[segments.cause], segments.end - segments.start)
+        for slices, numbers, lengths in _owned(trace, device, launched, budget, code):
+            _add(ticks, slices, numbers, lengths)
+    found = list(_summed(ticks, code.sights, total.tolist()))
+    return sorted(found, key=lambda p: (-p.ticks, p.slice, p.site.file, p.site.line))
+
+
+def why_none(trace: Trace) -> str:
+    """Say why a trace names no place in the user's code."""
+    code = UserCode(trace)
+    if code.sights or any(code.of_site(site) != NONE for site in trace.sources.values()):
+        return "no time of a device falls to the user's code that the trace names"
+    if code.has_frames or len(trace.stacks) or trace.sources:
+        return "the trace names code of frameworks and of Python only, none of the user's"
+    return f"the trace has no Python frames and no call sites{_RECORD.get(trace.format, '')}"
+
+
+def _owned(
+    trace: Trace, device: Device, launches: Launches, budget: Budget, code: UserCode
+) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Yield slices, numbers of sights and lengths of all portions of a device's time."""
+    segments = budget.segments
+    of = _SLICE_OF[segments.cause]
+    asked = asked_by(trace, device, launches, code)
+    waited = np.where(np.isin(of, _WORK), NONE, segments.thread)
+    for thread in np.unique(waited).tolist():
+        if thread >= 0:
+            mine = waited == thread
+            yield _portions(segments.take(mine), of[mine], code.on(thread), budget.skew)
+    for work in _WORK:
+        mine = of == work
+        rows = np.flatnonzero(_SLICE_OF[device.ops.kind] == work)
+        yield _portions(segments.take(mine), of[mine], running(device.ops.take(rows), asked[rows]))
+    mine = (of == _QUEUE) & (waited < 0)
+    yield _portions(segments.take(mine), of[mine], following(device.ops, asked))
+
+
+def _portions(segments: Segments, of: Ints, line: Labels, skew: int = 0) -> tuple[Ints, Ints, Ints]:
+    row, number, length = portions(segments.start + skew, segments.end + skew, line)
+    return of[row], number, length
+
+
+def _add(into: dict[tuple[int, int], int], slices: Ints, numbers: Ints, lengths: Ints) -> None:
+    known = numbers != NONE
+    pairs, inverse = np.unique(paired(slices[known], numbers[known]), return_inverse=True)
+    ticks = np.zeros(len(pairs), np.int64)
+    np.add.at(ticks, inverse, lengths[known])
+    for pair, length in zip(pairs.tolist(), ticks.tolist(), strict=True):
+        key = parted(pair)
+        into[key] = into.get(key, 0) + length
+
+
+def _summed(
+    ticks: dict[tuple[int, int], int], sights: list[Sight], total: list[int]
+) -> Iterator[Place]:
+    """Yield one place a slice and site."""
+    calls: dict[tuple[int, Site, Source, bool], list[Call]] = {}
+    for (which, number), length in ticks.items():
+        sight = sights[number]
+        key = (which, sight.site, sight.source, sight.exact_line)
+        calls.setdefault(key, []).append(Call(sight.call, length))
+    for (which, site, source, exact), parts in calls.items():
+        length = sum(part.ticks for part in parts)
+        yield Place(
+            slice=_SLICES[which],
+            site=site,
+            ticks=length,
+            share=length / total[which],
+            source=source,
+            exact_line=exact,
+            calls=_most(parts),
+        )
+
+
+def _most(parts: list[Call]) -> tuple[Call, ...]:
+    called = sorted((part for part in parts if part.name), key=lambda c: (-c.ticks, c.name))
+    return tuple(called[:_MOST_CALLS])
