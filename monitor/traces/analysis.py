@@ -65,10 +65,7 @@ def _report(trace: Trace, device: Device, hosts: Hosts, found: steps.Steps) -> D
     launched = launches.match(trace, device.ops)
     first, last = span(device.ops)
     # The host begins a step before its device does; the account covers both.
-    window = (
-        int(min(first, *found.start[:1].tolist())),
-        int(max(last, *found.end[-1:].tolist())),
-    )
+    window = min([first, *found.start[:1].tolist()]), max([last, *found.end[-1:].tolist()])
     return DeviceReport(
         device=device,
         launches=launched,

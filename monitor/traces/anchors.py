@@ -32,7 +32,8 @@ def anchors(names: Ids, found: Period, pause: Ints) -> Ints:
     count = np.diff(np.r_[edge, len(order)])
     middle = pause[order[edge + count // 2]]
     regular = _regular(hashed, found.length)[hashed[order[edge]]]
-    eligible = np.flatnonzero(regular >= 0.9 * regular.max())
+    # The first or the last use may lie where the record is cut.
+    eligible = np.flatnonzero(regular >= max(1, min(0.9 * regular.max(), regular.max() - 1)))
     # Of equal pauses the one that comes first in the record.
     first = np.minimum.reduceat(order, edge)[eligible]
     best = eligible[np.lexsort((first, -middle[eligible]))[0]]
@@ -42,9 +43,7 @@ def anchors(names: Ids, found: Period, pause: Ints) -> Ints:
 def _surroundings(names: Ids, width: int) -> Hashes:
     """Hash each name with those before and after it: what follows tells nothing within a loop."""
     after, before = contexts(names, width), contexts(names[::-1], width)[::-1]
-    hashed = after * np.uint16(31)
-    hashed[1:] += before[:-1]
-    return hashed
+    return after * np.uint16(31) + np.roll(before, 1)
 
 
 def _near(value: NDArray[Any], wanted: NDArray[Any] | float) -> Flags:

@@ -7,7 +7,7 @@ import numpy as np
 from whyidle.monitor.traces.frames import NONE, Labels, disjoint, paired, parted
 from whyidle.monitor.traces.intervals import changes
 from whyidle.monitor.traces.launches import UNKNOWN, Launches
-from whyidle.monitor.traces.model import Device, Ids, Ints, Ops, Trace
+from whyidle.monitor.traces.model import Device, Ids, Ints, Ops, Site, Trace
 from whyidle.monitor.traces.sights import UserCode
 
 
@@ -21,11 +21,12 @@ def asked_by(trace: Trace, device: Device, launches: Launches, code: UserCode) -
     if device.kind == "cpu":  # work there has no launch: it runs when and where it is called
         thread = np.where(known, thread, _thread_of(trace, ops))
         start = np.where(known, start, ops.start)
-        known = np.ones(len(ops), np.bool_)
+        # XLA also runs it later, on a thread of its own, when Python has long moved on.
+        known |= np.isin(thread, code.threads) | (trace.format != "xplane")
     launched = np.where(known, code.at(thread, start), NONE)
     if not trace.sources:
         return launched
-    named = _named_by_hlo(trace, ops, code)
+    named = _named_by_hlo(trace, device, code)
     return np.where(named == NONE, launched, named)
 
 
@@ -36,11 +37,24 @@ def _thread_of(trace: Trace, ops: Ops) -> Ids:
     return np.array([*threads, NONE], np.int32)[ops.stream]
 
 
-def _named_by_hlo(trace: Trace, ops: Ops, code: UserCode) -> Ints:
+def _named_by_hlo(trace: Trace, device: Device, code: UserCode) -> Ints:
     """The sight that the compiled program names for each operation."""
-    pairs, inverse = np.unique(paired(ops.hlo_module, ops.hlo_op), return_inverse=True)
-    sites = [trace.sources.get(parted(pair)) for pair in pairs.tolist()]
-    return np.array([code.of_site(site) for site in sites], np.int64)[inverse]
+    ops, sites = device.ops, dict(trace.sources)
+    op = ops.hlo_op
+    if device.kind == "cpu":  # there the operation is what a span is named after
+        op = np.where(op == NONE, ops.name, op)
+        sites |= _in_any_program(trace)
+    pairs, inverse = np.unique(paired(ops.hlo_module, op), return_inverse=True)
+    found = [sites.get(parted(pair)) for pair in pairs.tolist()]
+    return np.array([code.of_site(site) for site in found], np.int64)[inverse]
+
+
+def _in_any_program(trace: Trace) -> dict[tuple[int, int], Site]:
+    """The sites of operations whose program is not known, where all programs agree."""
+    sites: dict[int, set[Site]] = {}
+    for (_, op), site in trace.sources.items():
+        sites.setdefault(op, set()).add(site)
+    return {(NONE, op): found.pop() for op, found in sites.items() if len(found) == 1}
 
 
 def running(ops: Ops, asked: Ints) -> Labels:

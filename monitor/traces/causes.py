@@ -16,43 +16,44 @@ class Cause(IntEnum):
 
     # What a device does.
     KERNEL = 0
-    COPY_KERNEL = 1
-    COMM = 2
-    H2D_PAGEABLE = 3
-    H2D = 4
-    D2H_PAGEABLE = 5
-    D2H = 6
-    P2P = 7
-    D2D = 8
-    COPY = 9
-    MEMSET = 10
+    HOST_WORK = 1
+    COPY_KERNEL = 2
+    COMM = 3
+    H2D_PAGEABLE = 4
+    H2D = 5
+    D2H_PAGEABLE = 6
+    D2H = 7
+    P2P = 8
+    D2D = 9
+    COPY = 10
+    MEMSET = 11
     # What a host thread does: the telling cause before the frame around it.
-    GC = 11
-    CAPTURE = 12
-    COMPILE = 13
-    PROFILER = 14
-    SYNC = 15
-    ALLOCATOR = 16
-    SLOW_CALL = 17
-    INPUT = 18
-    CHECKPOINT = 19
-    OPTIMIZER = 20
-    DRIVER_CALL = 21
-    OP = 22
-    AROUND = 23
-    BLOCKED = 24
-    PYTHON = 25
+    GC = 12
+    CAPTURE = 13
+    COMPILE = 14
+    PROFILER = 15
+    SYNC = 16
+    ALLOCATOR = 17
+    SLOW_CALL = 18
+    INPUT = 19
+    CHECKPOINT = 20
+    OPTIMIZER = 21
+    DRIVER_CALL = 22
+    OP = 23
+    AROUND = 24
+    BLOCKED = 25
+    PYTHON = 26
     # No host event at all: for a moment, or for long.
-    HOLE = 26
-    SILENT = 27
+    HOLE = 27
+    SILENT = 28
     # What the launches tell.
-    REFILL = 28
-    LAUNCH_LATENCY = 29
-    QUEUED = 30
-    BEFORE_TRACE = 31
-    LONG_QUEUE = 32
-    NO_LAUNCH = 33
-    TAIL = 34
+    REFILL = 29
+    LAUNCH_LATENCY = 30
+    QUEUED = 31
+    BEFORE_TRACE = 32
+    LONG_QUEUE = 33
+    NO_LAUNCH = 34
+    TAIL = 35
 
     @property
     def slice(self) -> Slice:
@@ -67,6 +68,8 @@ class Cause(IntEnum):
 
 MEANING: Final[dict[Cause, tuple[Slice, str]]] = {
     Cause.KERNEL: (Slice.COMPUTE, "kernels"),
+    # On a CPU backend the device's work is the operators themselves.
+    Cause.HOST_WORK: (Slice.COMPUTE, "operators"),
     # ROCm copies with kernels: they count as kernels, and are named.
     Cause.COPY_KERNEL: (Slice.COMPUTE, "copy kernels"),
     Cause.COMM: (Slice.EXPOSED_COMM, "collectives"),

@@ -27,7 +27,7 @@ def between(cuts: Ints, work: Ints, first: int, last: int) -> tuple[Ints, Ints]:
     start, end, typical = cuts[:-1], cuts[1:], float(np.median(held))
     regular = np.abs(held - typical) <= _IRREGULAR * typical
     start, end = start[regular], end[regular]
-    long = int((end - start).max())
+    long = int((end - start).max(initial=0))
     if _as_much(int(before[0]), typical):
         begin = min(int(work[0]), max(first, int(cuts[0]) - long))
         start, end = np.r_[begin, start], np.r_[cuts[0], end]

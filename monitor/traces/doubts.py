@@ -59,6 +59,11 @@ def _of_device(analysis: Analysis, report: DeviceReport) -> Iterator[str]:
             f"The host recorded nothing that explains {unknown / report.totals.idle:.0%} of the"
             f" idle time. {MORE[trace.format]}"
         )
+    if time.get(Cause.LONG_QUEUE, 0) > MUCH_IDLE * total:
+        yield (
+            f"For {time[Cause.LONG_QUEUE] / total:.0%} of the time work was launched long ago and"
+            " did not start: the file may be sampled, or it lacks another process or stream."
+        )
     if analysis.steps.source == "none" and allocating > MOSTLY * total:
         yield "Most of the time goes to device memory: this looks like the start of a job."
     if time.get(Cause.PROFILER, 0) > PROFILER_COSTS * total:

@@ -121,6 +121,7 @@ class _Writer:
             rows = np.flatnonzero(ops.stream == stream)
             lane[rows] = APART * at + lanes(ops.start[rows], ops.end[rows])
             label = self._trace.names[stream] if stream >= 0 else "work"
+            label = f"stream {label}" if label.isdecimal() else label
             yield from _lanes(place, lane[rows], label)
         yield from self._rows(_Rows(place, lane, ops.start, ops.end, ops.name, ops.kind))
         yield from self._arrows(place, lane, report)

@@ -10,7 +10,9 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Family = Literal["matmul", "convolution", "attention", "other", "unknown"]
+from whyidle.monitor.traces.names import COPY_KERNEL
+
+Family = Literal["matmul", "convolution", "attention", "copy", "other", "unknown"]
 DType = Literal["fp8", "int8", "bf16", "f16", "tf32", "f32", "f64"]
 
 # The families whose work tensor cores can do.
@@ -26,6 +28,7 @@ _NATIVE: Final = re.compile(
 # In this order: an attention kernel multiplies matrices, and so does a convolution.
 _FAMILIES: Final[tuple[tuple[Family, re.Pattern[str]], ...]] = (
     ("other", _NATIVE),
+    ("copy", COPY_KERNEL),
     (
         "attention",
         re.compile(r"flash_?(fwd|bwd|attn|att|fprop|bprop)|fmha|sdpa|attn_(fwd|bwd)|attention"),
@@ -102,7 +105,7 @@ def facts(name: str) -> Facts:
     name = name[:_READ].lower()
     family = _first_family(name)
     dtype = next((dtype for dtype, pattern in _DTYPES if pattern.search(name)), None)
-    if family == "other":
+    if family in ("other", "copy"):
         return Facts(family, None, None if dtype in ("int8", "tf32") else dtype)
     return Facts(family, _tensor_cores(name), dtype)
 

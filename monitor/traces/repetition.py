@@ -55,10 +55,11 @@ def period(names: Ids, bits: float, *, constant: bool = False) -> Period | None:
     good = [p for p in scored if _explains(p, one) and _believable(p, length, chance, bits)]
     if constant and one.match >= CONSTANT:
         good.insert(0, one)
-    if not good:
-        return _drifting(names, scored, chance, bits)
-    best = _lengthened(names, good[0], scored)
-    return best if 2 * best.length <= length else None
+    best = _lengthened(names, good[0], scored) if good else None
+    if best is None or best.match < CONSTANT:
+        drifting = _drifting(names, scored, chance, bits)
+        best = drifting if drifting and (not best or _explains(drifting, best)) else best
+    return best if best and 2 * best.length <= length else None
 
 
 def _score(names: Ids, p: int) -> Period:
@@ -89,12 +90,14 @@ def _commonest(votes: NDArray[Any]) -> list[int]:
 
 
 def contexts(names: Ids, width: int) -> Hashes:
-    """Hash each name together with those that follow, ``width`` in all: a power of two."""
+    """Hash each name together with those that follow, ``width`` in all: a power of two.
+
+    After the last name comes the first: where the record holds whole periods, that is right.
+    """
     hashed = (names.astype(np.uint32) + np.uint32(1)) * np.uint32(2654435761)
     step = 1
     while step < width:
-        following = np.zeros_like(hashed)
-        following[:-step] = hashed[step:]
+        following = np.roll(hashed, -step)
         hashed = (hashed ^ (hashed >> np.uint32(15))) * np.uint32(2246822519) + following
         step *= 2
     return (hashed >> np.uint32(16)).astype(np.uint16)

@@ -73,7 +73,7 @@ def _work_of(trace: Trace, thread: int) -> Ops:
     return Ops.of(
         start=start,
         end=end,
-        kind=np.full(len(start), Cause.KERNEL),
+        kind=np.full(len(start), Cause.HOST_WORK),
         name=top.name[np.searchsorted(top.start, start, "right") - 1],
         stream=np.full(len(start), len(trace.names) - 1),
     )

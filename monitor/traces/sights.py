@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -62,6 +62,11 @@ class UserCode:
     def has_frames(self) -> bool:
         """Whether the trace has Python frames, of whomever."""
         return bool(self._frames.any.any())
+
+    @property
+    def threads(self) -> list[int]:
+        """The threads that run the user's code."""
+        return list(self._own)
 
     def of_site(self, site: Site | None) -> int:
         """Return the number of a line that HLO names, if it is the user's."""
@@ -160,16 +165,25 @@ class _Frames:
 
     def __init__(self, trace: Trace) -> None:
         self.site: dict[int, Site] = {}
+        paths = _paths(trace)
         kind = np.zeros(len(trace.names) + 1, np.int8)  # the last one for spans without a name
         for i in np.unique(trace.host.name[trace.host.name >= 0]).tolist():
             name = trace.names[i]
             if site := site_of(name):
-                self.site[i] = site
+                self.site[i] = replace(site, file=paths.get(site.file, site.file))
             kind[i] = 3 if site else 2 if name.startswith(_IMPORT) else is_frame(name)
         of_row = kind[trace.host.name]
         self.any: Flags = of_row > 0
         self.imports: Flags = of_row == 2
         self.users: Flags = of_row == 3
+
+
+def _paths(trace: Trace) -> dict[str, str]:
+    """The whole paths that HLO knows, by the last part, which is all that JAX's frames have."""
+    paths: dict[str, set[str]] = {}
+    for file in {site.file for site in trace.sources.values()}:
+        paths.setdefault(file.rpartition("/")[2], set()).add(file)
+    return {last: found.pop() for last, found in paths.items() if len(found) == 1}
 
 
 def _short(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import numpy as np
 
 from whyidle.monitor.traces.markers import marked
-from whyidle.monitor.traces.model import Ints, Trace
+from whyidle.monitor.traces.model import Flags, Ints, Trace
 from whyidle.monitor.traces.recurring import Found, Job
 
 # Two ways to count steps that differ by more than this do not count the same thing.
@@ -43,7 +43,8 @@ class Steps:
 
 def _uncut(took: Ints) -> Ints:
     """Leave out the first and last step where the record may have cut them short."""
-    return took[took >= took[1:-1].min(initial=took.max())]
+    whole: Flags = took >= took[1:-1].min(initial=took.max())
+    return took[whole]
 
 
 def find(trace: Trace) -> Steps:

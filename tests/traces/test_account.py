@@ -249,7 +249,7 @@ def test_a_job_without_a_gpu_computes_where_operators_run() -> None:
     device = trace.devices[0]
     assert (device.kind, device.index, device.pid) == ("cpu", "0", 1)
     assert device.ops.start.tolist() == [10, 40, 85, 92]
-    assert told(budget) == {"KERNEL": 55, "AROUND": 10, "INPUT": 25}
+    assert told(budget) == {"HOST_WORK": 55, "AROUND": 10, "INPUT": 25}
 
 
 def test_a_gpu_is_never_mixed_with_the_cpu() -> None:
