@@ -11,7 +11,7 @@ from whyidle.monitor.traces.budget import by_slice, rounded, to_ns
 from whyidle.monitor.traces.doubts import doubts
 from whyidle.monitor.traces.model import Device, Trace
 from whyidle.monitor.traces.totals import Totals
-from whyidle.monitor.traces.where import Place
+from whyidle.monitor.traces.where import Place, why_none
 
 SCHEMA = 1
 COUNTS = ("kernels", "comm_kernels", "copies")
@@ -39,6 +39,7 @@ def contract(analysis: Analysis) -> dict[str, Any]:
         "step_budget": _step_sum(devices, len(steps.start)),
         **activity(analysis.kernels),
         "where": [_place(place, trace.ticks_per_ns) for place in analysis.places],
+        "where_unknown": None if analysis.places else why_none(trace),
     }
 
 

@@ -31,11 +31,20 @@ _INSTALLED = re.compile(
     r"(^|/)(site|dist)-packages/|/lib(32|64)?/(python|pypy)\d[\d.]*/|/python\d+\.zip/"
     r"|(^|/)torchinductor_[^/]*/"
 )
+# Wrappers say nothing: what they call is what the user's code called.
+_WRAPPER = re.compile(
+    r"^\$traceback_util\.py:\d+ "
+    r"|^torch/(_compile|utils/_contextlib|autograd/grad_mode)\.py\(\d+\): "
+    r"|^torch/_dynamo/eval_frame\.py\(\d+\): _fn$"
+    r"|^torch/optim/optimizer\.py\(\d+\): (wrapper|_use_grad)$"
+)
 _NOTEBOOK: Final = "<ipython-input"
 
 
 def is_frame(name: str) -> bool:
-    """Tell whether a host span is a Python frame, or a call that Python made."""
+    """Tell whether a host span is a Python frame that tells something, or a call from Python."""
+    if _WRAPPER.match(name):
+        return False
     return name.startswith(_NO_FILE) or _KINETO.match(name) is not None
 
 
