@@ -60,11 +60,12 @@ def assemble(rows: Rows, header: Header) -> Trace:
 
 
 def _joined(kind: type[_Kind], parts: list[_Kind]) -> _Kind:
-    """Make one table of many, one column after the other."""
+    """Make one table of many, which are let go: no file's columns are there three times."""
     if not parts:
         return kind.of()
     columns = {name: [getattr(part, name) for part in parts] for name in kind.columns()}
-    return kind(**{name: np.concatenate(pieces) for name, pieces in columns.items()})
+    parts.clear()
+    return kind(**{name: np.concatenate(columns.pop(name)) for name in kind.columns()})
 
 
 def _threads(rows: Rows) -> tuple[list[Thread], Ids]:

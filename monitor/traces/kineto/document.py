@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 import msgspec
 
+from whyidle.monitor.traces.kineto.cuts import Fault, boundaries, fault_of, middle
 from whyidle.monitor.traces.kineto.header import Header, read_header
-from whyidle.monitor.traces.kineto.mend import mend
+from whyidle.monitor.traces.kineto.mend import looks_unfinished, mend
 
 # Longer than any event, any header, any tail that is worth reading.
 MOST_EVENT: Final = 16 << 20
 MOST_HEADER: Final = 16 << 20
 MOST_TAIL: Final = 1 << 20
-# How many commas are tried as the place to cut; how many damaged places are passed over.
-_TRIES: Final = 8
+# How many damaged places are passed over.
 MOST_DAMAGED: Final = 500
 
 _CLOSE: Final = ord("]")
-_WINDOW: Final = 64 << 10
-_BOUNDARY: Final = re.compile(rb"\}\s*(,)\s*\{")
 _EVENTS_KEY: Final = re.compile(rb'"traceEvents"\s*:\s*\[')
-_AT: Final = re.compile(r"\(byte (\d+)\)")
+# A key of this name may stand further inside the header.
+_MOST_KEYS: Final = 8
 _BLANK: Final = b" \t\r\n\0"
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -42,13 +41,6 @@ class DamageError(Exception):
     """There are so many damaged places that reading on is of no use."""
 
 
-class Fault(NamedTuple):
-    """Why a piece of text is no list of events."""
-
-    kind: Literal["unfinished", "ended", "damaged"]
-    at: int
-
-
 class Document:
     """Takes a file block by block; hands each list of events, as JSON text, to ``take``.
 
@@ -58,6 +50,7 @@ class Document:
     def __init__(self, take: Callable[[Piece], None]) -> None:
         self._take = take
         self._rest = b""
+        self._patience = 0  # how much text has to be there before it is worth a look
         self._begun = self._bare = self._ended = False
         self._tail = b""
         self.header = Header()
@@ -95,7 +88,7 @@ class Document:
             return start
         last = last or len(start) > MOST_HEADER
         keys = [match.end() - 1 for match in _EVENTS_KEY.finditer(start)]
-        for at in keys[:_TRIES]:
+        for at in keys[:_MOST_KEYS]:
             if self._read_header(start[:at]):
                 return start[at:]
         if last and not keys:
@@ -117,17 +110,22 @@ class Document:
 
     def _take_most(self, text: bytearray) -> bytes:
         """Take all events but the last, which may not be all there; return what is left."""
-        cuts = _boundaries(text)
+        if len(text) < self._patience:
+            return bytes(text)
+        self._patience = 0
+        cuts = boundaries(text)
         for cut in cuts:
             fault = self._try(text, cut)
             if fault is None:
                 return b"[" + text[cut + 1 :]
             if fault.kind == "ended":
-                return self._end(text, fault.at)
+                return self._end(bytes(text[self._close(text, fault.at) :]))
             if fault.kind == "damaged":
                 break
         else:
-            if len(text) <= MOST_EVENT and (not cuts or mend(bytes(text)) == text):
+            if len(text) <= MOST_EVENT and (not cuts or not looks_unfinished(text)):
+                # A long event: to look again for each block would take the square of the time.
+                self._patience = 2 * len(text)
                 return bytes(text)
         return self._pass_over(text, cuts[0] if cuts else len(text))
 
@@ -138,29 +136,35 @@ class Document:
             self._ended = True
             return
         if fault.kind == "ended":
-            self._end(text, fault.at)
+            self._end(bytes(text[self._close(text, fault.at) :]))
             return
         self.cut_off = fault.kind == "unfinished"
         text = text.rstrip(_BLANK).rstrip(b",") + b","
         if text.strip() == b"[,":
             return
-        for cut in (len(text) - 1, *_boundaries(text)):
+        cuts = boundaries(text)
+        for cut in (len(text) - 1, *cuts):
             fault = self._try(text, cut)
             if fault is None:
                 return
             if fault.kind == "damaged":
                 break
-        self._pass_over(text, len(text) - 1)
+        # The beginning of a single event is what is cut off, and no damage.
+        if cuts or not self.cut_off:
+            self._pass_over(text, len(text) - 1)
 
-    def _end(self, text: bytearray, at: int) -> bytes:
-        """Take the events up to the bracket that closes them, which stands before this place."""
+    def _close(self, text: bytearray, at: int) -> int:
+        """Take the events of a list that ends before this place; return where it does."""
         for before in (at - 1, at):
             bracket = text.rfind(b"]", 0, before)
             if bracket > 0 and self._fault(memoryview(text)[: bracket + 1]) is None:
-                self._ended, self._tail = True, bytes(text[bracket + 1 :])[: MOST_TAIL + 1]
-                return b""
+                return bracket + 1
         self._count_damage()
-        return b"["
+        return at
+
+    def _end(self, tail: bytes) -> bytes:
+        self._ended, self._tail = True, tail[: MOST_TAIL + 1]
+        return b""
 
     def _try(self, text: bytearray, cut: int) -> Fault | None:
         """Take the events before a comma, as if the list ended there."""
@@ -177,32 +181,34 @@ class Document:
         except (UnicodeDecodeError, RecursionError):
             return Fault("damaged", 0)
         except msgspec.DecodeError as error:
-            return _fault(str(error), len(piece))
+            return fault_of(str(error), len(piece))
         return None
 
     # ------------------------------------------------------------------ damage
 
     def _pass_over(self, text: bytearray, end: int) -> bytes:
         """Take what can be read up to ``end``, leave out what cannot; return what is left."""
-        self._salvage(bytearray(mend(bytes(text[:end]))) + b"]")
-        if self._ended:
-            self._tail += text[end:]
-            return b""
-        return b"[" + text[end + 1 :]
+        mended, rest = mend(bytes(text[1:end])), bytes(text[end + 1 :])
+        tail = self._salvage(mended, 0, len(mended))
+        return b"[" + rest if tail is None else self._end(mended[tail:] + b"," + rest)
 
-    def _salvage(self, piece: bytearray) -> None:
-        """Halve a list of events until what cannot be read stands alone."""
+    def _salvage(self, text: bytes, start: int, end: int) -> int | None:
+        """Halve a list of events until what cannot be read stands alone.
+
+        Returns where the text goes on behind the list, if it ends within.
+        """
+        piece = bytearray(b"[%b]" % text[start:end])
         fault = self._fault(piece)
-        if fault and fault.kind == "ended":
-            self._end(piece, fault.at)
-        elif fault:
-            cut = _middle(piece)
-            if cut < 0:
-                self._count_damage()
-                return
-            self._salvage(piece[:cut] + b"]")
-            if not self._ended:
-                self._salvage(bytearray(b"[") + piece[cut + 1 :])
+        if fault is None:
+            return None
+        if fault.kind == "ended":
+            return start + self._close(piece, fault.at) - 1
+        cut = middle(text, start, end)
+        if cut < 0:
+            self._count_damage()
+            return None
+        found = self._salvage(text, start, cut)
+        return self._salvage(text, cut + 1, end) if found is None else found
 
     def _count_damage(self) -> None:
         self.damaged += 1
@@ -213,42 +219,13 @@ class Document:
 
     def _read_tail(self) -> None:
         """Read the keys that follow the events: newer files tell their base time there."""
-        tail = self._tail.strip(_BLANK)
+        tail = self._tail.strip(_BLANK + b",")
         if not self._ended or (self._bare and not tail):
             return
         header = None
         if len(self._tail) <= MOST_TAIL:
-            header = read_header(b"{" + tail.lstrip(_BLANK + b","))
+            header = read_header(b"{" + tail)
         if header is None:
             self.tail_lost = True
             return
         self.header.update(header)
-
-
-def _fault(message: str, size: int) -> Fault:
-    found = _AT.search(message)
-    at = int(found[1]) if found else 0
-    if "truncated" in message:
-        return Fault("unfinished", size)
-    if "trailing characters" in message:
-        return Fault("ended", at)
-    return Fault("damaged", at)
-
-
-def _boundaries(text: bytearray) -> list[int]:
-    """Return some commas that may stand between two events, the last one first."""
-    for start in (max(0, len(text) - _WINDOW), 0):
-        found = [match.start(1) for match in _BOUNDARY.finditer(text, start)]
-        if found:
-            return found[: -_TRIES - 1 : -1]
-    return []
-
-
-def _middle(text: bytearray) -> int:
-    """Return the comma between two events that is nearest to the middle, or -1."""
-    half = len(text) // 2
-    found = _BOUNDARY.search(text, half)
-    if found:
-        return found.start(1)
-    before = [match.start(1) for match in _BOUNDARY.finditer(text)]
-    return before[-1] if before else -1

@@ -34,12 +34,13 @@ def _odd(rows: Rows) -> Iterator[str]:
         yield f"{_count(rows.negative, 'event')} ended before the start: taken as without duration."
     if any(names.full for names in (rows.names, rows.kernels, rows.streams, rows.stack_names)):
         yield "The file holds too many different names: the last ones are shown as others."
+    for keys, what in ((rows.threads, "threads"), (rows.devices, "devices")):
+        if keys.full:
+            yield f"The file tells of more than {len(keys):,} {what}: the others count as the last."
 
 
 def _missing(trace: Trace) -> Iterator[str]:
-    if not trace.events:
-        yield "The file holds no event."
-    elif not trace.devices and not len(trace.host):
+    if trace.events and not trace.devices and not len(trace.host):
         yield (
             "No event is of a kind that PyTorch's profiler writes: for a trace of JAX or"
             " TensorFlow, name its .xplane.pb file."

@@ -14,6 +14,8 @@ Text = bytes | bytearray | memoryview
 Scalar = int | float | str | bool | None
 Id = int | str | None
 Time = int | float | str | None
+# Text as long may hold a million values of no use, and each becomes an object of its own.
+_MOST_EACH: Final = 2 << 20
 
 
 class Args(msgspec.Struct, gc=False, frozen=True):
@@ -31,6 +33,7 @@ class Args(msgspec.Struct, gc=False, frozen=True):
 
 
 NO_ARGS: Final = Args()
+_TIMES: Final = {int, Decimal, str, type(None)}
 
 
 class Event(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
@@ -55,6 +58,11 @@ class ExactEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
     ts: Any = None
     dur: Any = 0
     args: Args | None = NO_ARGS
+
+    def __post_init__(self) -> None:
+        # Only a field of any type is decoded as a decimal.
+        if type(self.ts) not in _TIMES or type(self.dur) not in _TIMES:
+            raise TypeError("no time")
 
 
 class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
@@ -101,6 +109,8 @@ class _Decoder:
         try:
             return self._batch(self._many.decode(text), 0, 0)
         except msgspec.ValidationError:
+            if len(text) > _MOST_EACH:
+                raise msgspec.DecodeError("too long to look at each event") from None
             return self._each(_RAW.decode(text))
 
     def _batch(self, records: list[Any], ignored: int, unreadable: int) -> Batch:

@@ -11,7 +11,13 @@ import numpy as np
 
 from whyidle.monitor.traces.kineto.numbers import integers, nanoseconds
 from whyidle.monitor.traces.kineto.record import NO_ARGS, Args, Batch, Event, ExactEvent, Metadata
-from whyidle.monitor.traces.kineto.tables import LONGEST_NAME, MOST_KEYS, Keys, Names
+from whyidle.monitor.traces.kineto.tables import (
+    LONGEST_NAME,
+    MOST_DEVICES,
+    MOST_THREADS,
+    Keys,
+    Names,
+)
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Table
 from whyidle.monitor.traces.names import Category
 
@@ -78,8 +84,8 @@ class Rows:
         self.kernels = Names()  # of operations
         self.streams = Names()
         self.stack_names = Names()
-        self.threads: Keys[tuple[Any, Any]] = Keys()
-        self.devices: Keys[str] = Keys()
+        self.threads: Keys[tuple[Any, Any]] = Keys(MOST_THREADS)
+        self.devices: Keys[str] = Keys(MOST_DEVICES)
         self.host: list[HostRows] = []
         self.work: list[WorkRows] = []
         self.calls: list[Links] = []
@@ -153,7 +159,7 @@ class Rows:
     def _add_names(self, events: list[Metadata]) -> None:
         for event in events:
             name = event.args.name if event.args and event.name == "thread_name" else None
-            if isinstance(name, str) and len(self.thread_names) < MOST_KEYS:
+            if isinstance(name, str) and len(self.thread_names) < MOST_THREADS:
                 self.thread_names[str(event.pid), str(event.tid)] = name[:LONGEST_NAME]
 
 

@@ -13,7 +13,9 @@ from whyidle.monitor.traces.model import Ids
 # What all the names of a file may take, and one of them: a mangled kernel has some thousands.
 MOST_CHARACTERS: Final = 256 << 20
 LONGEST_NAME: Final = 16 << 10
-MOST_KEYS: Final = 100_000
+# No job has as many.
+MOST_THREADS: Final = 4_096
+MOST_DEVICES: Final = 256
 OTHERS: Final = "(other names)"
 
 
@@ -48,9 +50,15 @@ Key = TypeVar("Key", bound=Hashable)
 class Keys(dict[Key, int]):
     """A number for each key: a thread, a device; beyond the limit all new ones are the last."""
 
+    full = False
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
     def __missing__(self, key: Key) -> int:
-        if len(self) >= MOST_KEYS:
-            return MOST_KEYS - 1
+        if len(self) >= self._most:
+            self.full = True
+            return self._most - 1
         self[key] = number = len(self)
         return number
 

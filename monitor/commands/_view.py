@@ -1,0 +1,89 @@
+"""``monitor trace view``: a trace in XProf, or as a file for Perfetto."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from whyidle.monitor.errors import UsageProblem
+
+
+@click.command()
+@click.argument("file", metavar="FILE|RUN")
+@click.option("--perfetto", "out", type=click.Path(path_type=Path), metavar="OUT",
+              help="Write OUT (.json or .json.gz), which ui.perfetto.dev opens.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite OUT.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N",
+              help="Where XProf listens on 127.0.0.1 (default: any free port).")  # fmt: skip
+@click.option("--no-browser", is_flag=True, help="Only print the link.")
+def command(
+    *, file: str, out: Path | None, force: bool, port: int | None, no_browser: bool
+) -> None:
+    """Look at a trace in XProf (TensorBoard), or in Perfetto: a file, or the last one of a run.
+
+    XProf opens XPlane files (JAX, TensorFlow); it runs until Ctrl-C, on this machine only. Perfetto
+    opens what --perfetto writes from any trace: each device with a lane that says why it was idle.
+    """
+    path = _kept(file) or file
+    if out is None:
+        _in_xprof(path, port=port, browser=not no_browser)
+    else:
+        _for_perfetto(path, out, force=force)
+
+
+def _kept(name: str) -> str | None:
+    """Return the file of the last trace that a run has; none if a file is meant."""
+    from whyidle.monitor.state import database
+
+    if os.path.exists(name) or not database().exists():  # noqa: PTH110  a name may be too long
+        return None
+    from whyidle.monitor.kept import Kept
+    from whyidle.monitor.store import Reader, UnknownRun
+
+    with Reader.open(database()) as reader:
+        try:
+            run = reader.find(name).id
+        except UnknownRun:
+            return None
+    with Kept.open(database()) as kept:
+        traces = kept.traces(run)
+    if not traces:
+        what = f"No trace is kept with run {run}, and there is no file named {name}."
+        raise UsageProblem(what, f"Keep one: monitor trace FILE --run {run}")
+    return str(traces[-1].path)
+
+
+def _for_perfetto(file: str, out: Path, *, force: bool) -> None:
+    from whyidle.monitor.commands.trace import analysis_of
+    from whyidle.monitor.render.plain import printable
+    from whyidle.monitor.traces import perfetto
+    from whyidle.monitor.writing import writing
+
+    with writing(out, force=force) as text:
+        perfetto.write(text, analysis_of(file))
+    click.echo(f"Written: {printable(str(out))}")
+    click.echo("To look at it: open https://ui.perfetto.dev and drop the file on the page.")
+    click.echo("The page works in the browser: the trace does not leave this machine.")
+
+
+def _in_xprof(file: str, *, port: int | None, browser: bool) -> None:
+    from whyidle.monitor import viewing
+    from whyidle.monitor.commands.trace import the_file
+    from whyidle.monitor.traces.opening import identify
+
+    source = identify(the_file(file))
+    if source.format != "xplane":
+        raise UsageProblem(
+            "XProf opens only XPlane files, and this one is another profiler's.",
+            f"For Perfetto: monitor trace view {file} --perfetto trace.json.gz",
+        )
+
+    def opened(link: str) -> None:
+        click.echo(f"XProf shows it: {link}")
+        click.echo("Everybody on this machine can open it while it runs. Ctrl-C ends it.")
+        if browser:
+            viewing.browse(link)
+
+    viewing.xprof(source, port, opened)

@@ -1,0 +1,95 @@
+"""What the devices did: kernels, copies, collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from whyidle.monitor.render.budget import clock, share
+from whyidle.monitor.render.grid import Column, grid
+from whyidle.monitor.render.numbers import DASH, scaled, size
+from whyidle.monitor.render.plain import printable
+from whyidle.monitor.render.symbols import short_name
+
+Told = Mapping[str, Any]
+
+
+def kernels(told: Told, top: int, width: int) -> list[RenderableType]:
+    """Return the kernels that took most time, and what all of them have in common."""
+    parts: list[RenderableType] = []
+    for key, title in (("top_kernels", "kernel"), ("top_operators", "operator")):
+        if found := (told.get(key) or [])[:top]:
+            parts.append(_ranking(found, title, width))
+    if facts := [*_of_kernels(told.get("kernels")), *_of_launches(told.get("launching"))]:
+        parts.append(Text(f"{'; '.join(facts)}.", "dim"))
+    return parts
+
+
+def _ranking(found: Sequence[Told], title: str, width: int) -> Table:
+    columns = [
+        Column("time", [clock(k["total_ns"]) for k in found]),
+        Column("calls", [f"{k['count']:,}" for k in found], spare=1),
+        Column("each", [_each(k) for k in found], spare=2),
+        Column(title, [short_name(k["name"]) for k in found]),
+    ]
+    return grid(columns, width)
+
+
+def _each(counted: Told) -> str:
+    return clock(counted["total_ns"] / counted["count"]) if counted["count"] else DASH
+
+
+def _of_kernels(told: Told | None) -> Iterator[str]:
+    if not told or not told["count"]:
+        return
+    short, cores = told["short"], told["tensor_core_share"]
+    yield f"{told['count']:,} kernels took {clock(told['total_ns'])}"
+    if short["count"]:
+        few = share(short["count"], told["count"])
+        yield f"{few} are shorter than {short['below_ns'] / 1000:g} µs"
+    if cores is not None:
+        least, most = (share(part, 1) for part in cores)
+        ran = least if least == most else f"{least} to {most}"
+        yield f"tensor cores had {ran} of that time"
+
+
+def _of_launches(told: Told | None) -> Iterator[str]:
+    if not told or not told["calls"]:
+        return
+    if (rate := told["calls_per_second"]) is not None:
+        yield f"{scaled(rate, '')} launches a second".replace("  ", " ")
+    if (delay := told["delay_median_ns"] or 0) > 0:
+        yield f"work starts {clock(delay)} after its launch (median)"
+
+
+def copies(told: Told, width: int) -> list[RenderableType]:
+    """Return the copies by direction and memory, with the speed they reached."""
+    found = told.get("copies") or []
+    columns = [
+        Column("time", [clock(c["total_ns"]) for c in found]),
+        Column("calls", [f"{c['count']:,}" for c in found], spare=1),
+        Column("bytes", [DASH if c["bytes"] is None else size(c["bytes"]) for c in found], spare=2),
+        Column("speed", [_speed(c["gb_per_s"]) for c in found], spare=3),
+        Column("copies", [_kind(c) for c in found]),
+    ]
+    return [grid(columns, width)] if found else []
+
+
+def _speed(gb_per_s: float | None) -> str:
+    return DASH if gb_per_s is None else f"{gb_per_s:.1f} GB/s"
+
+
+def _kind(copy: Told) -> str:
+    # That of a device is no news: only of host memory there are kinds.
+    memory = copy["memory"] if copy.get("memory") not in {None, "device", "unknown"} else ""
+    return printable(f"{copy['direction']}{memory and f', {memory}'}")
+
+
+def collectives(told: Told, width: int) -> list[RenderableType]:
+    """Return the collectives, by kind and type."""
+    found = told.get("collectives") or []
+    return [_ranking(found, "collective", width)] if found else []

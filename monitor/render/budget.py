@@ -1,0 +1,180 @@
+"""A time budget as a person reads it: one bar, and what each part of it means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from whyidle.monitor.render.grid import Column, grid
+from whyidle.monitor.render.numbers import DASH
+from whyidle.monitor.render.plain import printable
+from whyidle.monitor.slices import LOOKS, Slice
+
+# A part smaller than this has no cell of its own in the bar and no line in the legend.
+VISIBLE: Final = 0.005
+NARROWEST: Final = 20
+# Up to here the last column has room for nothing.
+NARROW: Final = 50
+_BLOCKS = "█▓▒"
+_BUILT_IN = re.compile(r"built-in (?:method|function) (\w+)")
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
+
+Budget = Mapping[str, Any]
+
+
+def clock(ns: float) -> str:
+    """Return a time with three figures, in the unit that suits it."""
+    for size, unit in _UNITS:
+        if ns >= size * 0.9995:
+            value = ns / size
+            digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+            return f"{value:,.{digits}f} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def share(part: float, whole: float) -> str:
+    """Return a part of a whole in percent; what is there at all is never 0%."""
+    if not whole:
+        return DASH
+    percent = 100 * part / whole
+    if 0 < percent < 0.05:
+        return "<0.1%"
+    return f"{percent:.0f}%" if percent >= 9.95 or not percent else f"{percent:.1f}%"
+
+
+def words(part: Slice) -> str:
+    """Return what a slice is called in a sentence."""
+    return LOOKS[part].words.removeprefix("idle: ")
+
+
+def in_order(budget: Budget) -> list[tuple[Slice, int]]:
+    """Return the slices that have time, the largest first."""
+    found = [(s, ns) for s in Slice if (ns := budget["slices"].get(s, 0)) > 0]
+    return sorted(found, key=lambda pair: -pair[1])
+
+
+def _visible(budget: Budget) -> dict[Slice, int]:
+    least = VISIBLE * sum(budget["slices"].values())
+    return {s: budget["slices"][s] for s, ns in in_order(budget) if ns >= least}
+
+
+def cells(budget: Budget, width: int) -> dict[Slice, int]:
+    """Divide a width among the slices: what can be seen has a cell, and the sum is exact."""
+    shown = _visible(budget)
+    total = sum(shown.values())
+    widths = {s: max(1, ns * width // total) for s, ns in shown.items()}
+    while (spare := width - sum(widths.values())) != 0:
+        owed = {s: ns * width - widths[s] * total for s, ns in shown.items()}
+        if spare > 0:
+            widths[max(owed, key=lambda s: owed[s])] += 1
+        else:
+            widths[min((s for s in owed if widths[s] > 1), key=lambda s: owed[s])] -= 1
+    return {s: widths[s] for s in Slice if s in widths}
+
+
+def bar(budget: Budget, width: int, *, labels: bool = True) -> Text:
+    """Return one line: the slices in the order of the contract, named where there is room."""
+    total = sum(budget["slices"].values())
+    line = Text(no_wrap=True, overflow="crop")
+    for part, room in cells(budget, max(width, NARROWEST)).items():
+        glyph, fill = _swatch(part)
+        part_share = share(budget["slices"][part], total)
+        names = (f" {words(part)} {part_share} ", f" {part_share} ") if labels else ()
+        label = next((n for n in names if len(n) + 2 <= room), "")
+        left = (room - len(label)) // 2
+        line.append(glyph * left, fill)
+        line.append(label, f"bold {_inked(LOOKS[part].colour)}")
+        line.append(glyph * (room - left - len(label)), fill)
+    return line
+
+
+def _inked(colour: str) -> str:
+    """Return a style for letters that can be read on a colour."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    light = 0.299 * red + 0.587 * green + 0.114 * blue > 128
+    return f"{'black' if light else 'white'} on {colour}"
+
+
+def legend(budget: Budget, steps: Budget | None, width: int) -> list[Table | Text]:
+    """Return one line a slice, the largest first: how much it is, and what most of it is."""
+    total = sum(budget["slices"].values())
+    shown = _visible(budget)
+    columns = [
+        Column("", [_named(s) for s in shown], right=False),
+        Column("share", [share(ns, total) for ns in shown.values()]),
+        Column("time", [clock(ns) for ns in shown.values()], spare=1),
+    ]
+    if steps and steps["steps"]:
+        times = [clock(steps["slices"].get(s, 0) / steps["steps"]) for s in shown]
+        columns.append(Column("a step", times, spare=2))
+    mostly = [_largest(budget, s) for s in shown]
+    table = grid([*columns, Column("mostly", mostly, spare=3 * (width < NARROW))], width)
+    return [table, *_rest(budget, shown, total)]
+
+
+def owners(budget: Budget, where: Sequence[Mapping[str, Any]], width: int) -> list[Table]:
+    """Return for each slice the line of the user's code that owns most of it, if one is known."""
+    most: dict[Slice, Mapping[str, Any]] = {}
+    for place in where:
+        part = Slice(place["slice"])
+        if part not in most or place["ns"] > most[part]["ns"]:
+            most[part] = place
+    shown = [s for s in _visible(budget) if s in most]
+    columns = [
+        Column("", [_named(s) for s in shown], right=False),
+        Column("share", [_owned(most[s]) for s in shown], spare=1),
+        Column("your code", [place_words(most[s]) for s in shown]),
+    ]
+    return [grid(columns, width)] if shown else []
+
+
+def _owned(place: Mapping[str, Any]) -> str:
+    return DASH if place.get("share") is None else share(place["share"], 1)
+
+
+def _named(part: Slice) -> Text:
+    return Text.assemble(_swatch(part), f" {LOOKS[part].words}")
+
+
+def _swatch(part: Slice) -> tuple[str, str]:
+    """Return a glyph as the bar shows it, and its style."""
+    look = LOOKS[part]
+    return look.glyph, look.colour if look.glyph in _BLOCKS else _inked(look.colour)
+
+
+def _rest(budget: Budget, shown: Mapping[Slice, int], total: int) -> list[Text]:
+    small = [f"{words(s)} {clock(ns)}" for s, ns in in_order(budget) if s not in shown]
+    said = f"Below {share(VISIBLE * total, total)} each: {', '.join(small)}"
+    return [Text(said, "dim")] if small else []
+
+
+def _largest(budget: Budget, part: Slice) -> str:
+    details = budget.get("details", {}).get(part) or {}
+    if not details:
+        return ""
+    label, ns = max(details.items(), key=lambda pair: pair[1])
+    much = "" if len(details) == 1 else f"{share(ns, sum(details.values()))} "
+    return printable(f"{much}{label}")
+
+
+def place_words(place: Mapping[str, Any]) -> str:
+    """Return a line of code; where only its function is known, that comes first."""
+    # The end of a path tells more than its beginning.
+    file = "/".join(PurePath(place["file"]).parts[-2:])
+    line, function = f"{file}:{place['line']}", place.get("function") or ""
+    if place.get("exact_line", True) or not function:
+        return printable(f"{line} {function}".rstrip())
+    calls = place.get("calls") or []
+    called = f", in {_called(calls[0]['name'])}" if calls else ""
+    return printable(f"{function}() of {line}{called}")
+
+
+def _called(frame: str) -> str:
+    """Return the function of a profiler's Python frame: ``a.py(5): f``, ``$a.py:5 f``."""
+    built_in = _BUILT_IN.search(frame)
+    return built_in[1] if built_in else (frame.split() or [""])[-1]

@@ -1,0 +1,91 @@
+"""The devices of a trace side by side: a short bar each, and how far they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.cells import cell_len
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from whyidle.monitor.render.budget import NARROWEST, bar, clock, share
+from whyidle.monitor.render.plain import printable
+from whyidle.monitor.slices import Slice
+
+# More lines than this are no glance.
+LINES: Final = 8
+# Devices that differ by less are alike.
+SPREAD: Final = 0.05
+_KINDS = {"gpu": ("GPU", "GPUs"), "tpu": ("TPU", "TPUs"), "cpu": ("CPU", "CPUs")}
+_FIGURES = 24  # columns for the two figures and the gaps
+
+Device = Mapping[str, Any]
+
+
+def total_of(budget: Mapping[str, Any]) -> int:
+    """Return what the slices add up to."""
+    return sum(budget["slices"].values())
+
+
+def kind_words(devices: Sequence[Device]) -> str:
+    """Return what these devices are called, in the number that they are."""
+    kinds = {d["kind"] for d in devices}
+    one, several = _KINDS.get(next(iter(kinds)), ("device", "devices"))
+    if len(kinds) > 1:
+        one, several = "device", "devices"
+    return one if len(devices) == 1 else several
+
+
+def label(device: Device, among: Sequence[Device]) -> str:
+    """Return a device's name; host and process only where they tell devices apart."""
+    parts = [f"{kind_words([device])} {device['index']}"]
+    if device.get("rank") is not None:
+        parts.append(f"rank {device['rank']}")
+    for key, said in (("host", "{}"), ("pid", "pid {}")):
+        if device.get(key) is not None and len({d.get(key) for d in among}) > 1:
+            parts.append(said.format(device[key]))
+    return printable(", ".join(parts))
+
+
+def devices(found: Sequence[Device], width: int) -> list[RenderableType]:
+    """Return a bar a device, those too many in one; nothing where there is only one."""
+    if len(found) < 2:
+        return []
+    shown = found if len(found) <= LINES else found[: LINES - 1]
+    rows = [(label(d, found), d["budget"]) for d in shown]
+    if rest := found[len(shown) :]:
+        rows.append((f"{len(rest)} more", _sum([d["budget"] for d in rest])))
+    names = min(max(cell_len(name) for name, _ in rows), width // 3)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("", no_wrap=True, overflow="ellipsis", max_width=names)
+    table.add_column("", no_wrap=True)
+    table.add_column("compute", justify="right", no_wrap=True)
+    table.add_column("time", justify="right", no_wrap=True)
+    for name, budget in rows:
+        total = total_of(budget)
+        line = bar(budget, max(NARROWEST, width - names - _FIGURES), labels=False)
+        part = share(budget["slices"][Slice.COMPUTE], total)
+        table.add_row(name, line if total else "no work", part, clock(total))
+    return [table, *_spread(found)]
+
+
+def _sum(budgets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"slices": {s: sum(b["slices"].get(s, 0) for b in budgets) for s in Slice}}
+
+
+def _spread(found: Sequence[Device]) -> list[Text]:
+    """Say how far the devices differ, if they do."""
+    shares = [
+        (d["budget"]["slices"][Slice.COMPUTE] / total, label(d, found))
+        for d in found
+        if (total := total_of(d["budget"]))
+    ]
+    if not shares:
+        return []
+    (least, idle), (most, busy) = min(shares), max(shares)
+    if most - least < SPREAD:
+        return []
+    said = f"They differ: from {share(least, 1)} compute on {idle} to {share(most, 1)} on {busy}."
+    return [Text(said)]

@@ -1,0 +1,151 @@
+"""The screen of ``monitor trace``: what a trace says, at a glance. Made from the JSON alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from whyidle.monitor.render.activity import collectives, copies, kernels
+from whyidle.monitor.render.budget import (
+    NARROWEST,
+    bar,
+    clock,
+    in_order,
+    legend,
+    owners,
+    share,
+    words,
+)
+from whyidle.monitor.render.devices import devices, kind_words, label, total_of
+from whyidle.monitor.render.plain import printable
+from whyidle.monitor.slices import LOOKS, Slice
+
+# What a loss must reach to be worth a word: the design calls it medium from here on.
+NOTABLE: Final = 0.05
+# Where so much computes, no fix gives much back.
+HEALTHY: Final = 0.9
+_FORMATS = {
+    "kineto": "PyTorch (Kineto)",
+    "xplane": "JAX or TensorFlow (XPlane)",
+    "nsys": "Nsight Systems",
+}
+# For terminals that know no other letters; one for one, so that columns stay in line.
+_ASCII = str.maketrans("█▓▒·–…µ▏", "#=-.-~u|")  # noqa: RUF001  the dash is the point
+_NUMBERS = re.compile(r"\d+")
+
+Told = Mapping[str, Any]
+
+
+def screen(told: Told, *, name: str, top: int, console: Console | None = None) -> str:
+    """Return the whole page as text for this terminal, colours included where it has them."""
+    console = console or Console(highlight=False)
+    with console.capture() as captured:
+        console.print(page(told, name=name, top=top, width=max(console.width, NARROWEST)))
+    text = "\n".join(line.rstrip() for line in captured.get().splitlines())
+    return text if _knows_blocks(console.encoding) else text.translate(_ASCII)
+
+
+def _knows_blocks(encoding: str) -> bool:
+    try:
+        "█▓▒·–…µ".encode(encoding)  # noqa: RUF001
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def page(told: Told, *, name: str, top: int, width: int) -> Group:
+    """Return the parts of the page, an empty line between them."""
+    budget = told["budget"]
+    parts: list[RenderableType] = [head(told, name)]
+    if total_of(budget):
+        parts.append(bar(budget, width))
+        parts.append(Group(*legend(budget, told.get("step_budget"), width)))
+    parts += [Text(verdict(told), "bold"), *owners(budget, told.get("where") or [], width)]
+    parts += devices(told["devices"], width)
+    parts += [*kernels(told, top, width), *copies(told, width), *collectives(told, width)]
+    if told["warnings"]:
+        parts.append(Group(*_warnings(told["warnings"])))
+    return Group(parts[0], *(Padding(part, (1, 0, 0, 0)) for part in parts[1:]))
+
+
+def _warnings(found: Sequence[str]) -> Iterator[Text]:
+    """Yield each warning once: of those that differ by their numbers only, the first."""
+    alike: dict[str, list[str]] = {}
+    for text in found:
+        alike.setdefault(_NUMBERS.sub("", text), []).append(text)
+    for texts in alike.values():
+        more = f" ({len(texts) - 1} more like this)" if len(texts) > 1 else ""
+        yield Text(f"! {printable(texts[0])}{more}", "yellow")
+
+
+def head(told: Told, name: str) -> Text:
+    """Say what file this is, what it holds, and what the account covers."""
+    kind = _FORMATS.get(told["format"], str(told["format"]))
+    facts = [kind, *_ranks(told["devices"]), f"{told['events']:,} events"]
+    return Text.assemble(
+        (printable(name), "bold"),
+        f": {printable(', '.join(facts))}\n",
+        (printable(_covered(told)), "dim"),
+    )
+
+
+def _ranks(found: Sequence[Told]) -> list[str]:
+    """Name the one device, or count them; with their ranks."""
+    if not found:
+        return ["no device"]
+    if len(found) == 1:
+        return [label(found[0], found)]
+    ranks = sorted({d["rank"] for d in found if d.get("rank") is not None})
+    said = [f"{len(found)} {kind_words(found)}"]
+    if ranks:
+        said.append(f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}")
+    return said
+
+
+def _covered(told: Told) -> str:
+    steps, budget = told["steps"], told["budget"]
+    ways = {"markers": "as the trace marks them", "repetition": "found by repetition"}
+    how = steps.get("how") or ways.get(steps["source"], "")
+    if steps["source"] == "none" or not steps["count"]:
+        found = f"no steps found{f' ({how})' if how else ''}"
+    else:
+        found = f"{_count(steps['count'], 'step')} of {clock(steps['median_ns'] or 0)} ({how})"
+    if not (total := total_of(budget)):
+        return found
+    several = len(told["devices"])
+    of = f" of {several} {kind_words(told['devices'])}" if several > 1 else ""
+    return f"{found}; {clock(total)}{of} from first operation to last"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def verdict(told: Told) -> str:
+    """Return the plain sentence that a tired person reads first."""
+    budget, total = told["budget"], total_of(told["budget"])
+    if not total:
+        return "No device did any work while this trace was taken: there is no time to account for."
+    computes = budget["slices"][Slice.COMPUTE]
+    others = [(s, ns) for s, ns in in_order(budget) if s is not Slice.COMPUTE]
+    begin = f"{_subject(told['devices'])} {share(computes, total)} of the time"
+    if not others or others[0][1] < NOTABLE * total or computes >= HEALTHY * total:
+        return f"{begin}: nothing worth fixing in how it is fed."
+    part, ns = others[0]
+    most = "Most of the rest" if 2 * ns > total - computes else "The largest part of the rest"
+    second = [
+        f", then {words(s)}, {share(n, total)}" for s, n in others[1:2] if n >= NOTABLE * total
+    ]
+    said = f"{most}: {words(part)}, {share(ns, total)} ({LOOKS[part].meaning})"
+    return f"{begin}. {said}{''.join(second)}."
+
+
+def _subject(found: Sequence[Told]) -> str:
+    if len(found) == 1:
+        return f"The {kind_words(found)} computes"
+    return f"The {len(found)} {kind_words(found)} compute"

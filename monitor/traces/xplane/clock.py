@@ -1,0 +1,46 @@
+"""Ticks from the times of a file: ps since the earliest line begins."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from whyidle.monitor.traces.model import Flags, Ids, Ints
+from whyidle.monitor.traces.xplane.planes import Line
+
+PS: Final = 1000  # ticks of a nanosecond
+# Times farther apart than 26 days of ps do not fit, and no profile is that long.
+_FARTHEST: Final = 1 << 61
+
+
+class Clock:
+    """Where tick 0 is."""
+
+    def __init__(self, lines: list[Line]) -> None:
+        times = [line.timestamp_ns for line in lines]
+        last = max(times, default=0)
+        # A line of another time altogether does not move the origin: it is left out.
+        near = [time for time in times if (last - time) * PS < _FARTHEST]
+        self.origin_ns = min(near, default=None)
+        self.impossible = 0  # events
+
+    def begins(self, lines: list[Line]) -> Ints:
+        """Return where each line begins; -1 where it is of another time."""
+        origin = self.origin_ns or 0
+        ticks = [(line.timestamp_ns - origin) * PS for line in lines]
+        return np.array([t if 0 <= t < _FARTHEST else -1 for t in ticks], np.int64)
+
+    def spans(
+        self, begins: Ints, line: Ids, offset: Ints, duration: Ints
+    ) -> tuple[Ints, Ints, Flags | None]:
+        """Return when events start and end, and which have times that can be; None for all."""
+        begin = begins[line]
+        start = begin + offset
+        end = start + duration
+        sane = (duration >= 0) & (duration < _FARTHEST) & (begin >= 0)
+        sane &= (offset > -_FARTHEST) & (offset < _FARTHEST)
+        if sane.all():
+            return start, end, None
+        self.impossible += len(sane) - int(sane.sum())
+        return start, end, sane

@@ -1,0 +1,92 @@
+"""The second walk: the events of each plane, a few megabytes at a time, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from whyidle.monitor.traces.model import Ids, Ints
+from whyidle.monitor.traces.xplane.chunks import Chunks
+from whyidle.monitor.traces.xplane.clock import Clock
+from whyidle.monitor.traces.xplane.columns import Columns
+from whyidle.monitor.traces.xplane.events import Decoder, Events, Wanted
+from whyidle.monitor.traces.xplane.interning import Interner, Lookup
+from whyidle.monitor.traces.xplane.planes import Line, Plane
+from whyidle.monitor.traces.xplane.wire import text
+
+# The stats that are read, and the column that each fills.
+_NUMBERS: Final = {"correlation_id": "correlation", "_r": "root", "step_num": "step"}
+_TEXTS: Final = {
+    "hlo_op": "hlo_op",
+    "hlo_module": "hlo_module",
+    "memcpy_details": "details",
+    "memset_details": "details",
+    "Memset_details": "details",
+}
+_COLUMNS: Final = _NUMBERS | _TEXTS
+CALL_STATS: Final = ("correlation_id", "_r", "step_num")
+HOST_STATS: Final = (*CALL_STATS, "hlo_op", "hlo_module")
+DEVICE_STATS: Final = ("correlation_id", *_TEXTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be read of a plane, and who takes it."""
+
+    line: Callable[[Line], bool]
+    stats: tuple[str, ...]
+    take: Callable[[Columns], None]
+
+
+NOTHING: Final = Wish(lambda _: False, (), lambda _: None)
+
+
+class Gatherer:
+    """Reads one plane after the other, in the order of the file."""
+
+    def __init__(self, chunks: Chunks, intern: Interner, clock: Clock) -> None:
+        self._chunks = chunks
+        self._intern = intern
+        self._clock = clock
+        self.damaged = 0  # events
+
+    def read(self, plane: Plane, wish: Wish) -> None:
+        """Hand over the events of the lines that are wanted, and count those of the others."""
+        keys = {k: name for k, data in plane.stats.items() if (name := text(data)) in wish.stats}
+        decoder = Decoder(self._chunks.buffer, self._wanted(plane, keys))
+        names = Lookup(plane.events | plane.shown, self._intern)
+        lines = np.array([wish.line(line) for line in plane.lines], np.bool_)
+        begins = self._clock.begins(plane.lines)
+        for chunk in self._chunks.of(plane):
+            mine = chunk.only(lines)
+            if not len(mine):
+                continue
+            events, damaged = decoder.decode(mine)
+            self.damaged += damaged
+            line = chunk.lines_of(events.begin)
+            columns = self._columns(events, line, names(events.name), begins, keys)
+            if len(columns):
+                wish.take(columns)
+
+    def _wanted(self, plane: Plane, keys: dict[int, str]) -> Wanted:
+        return Wanted(
+            numbers=tuple(key for key, name in keys.items() if name in _NUMBERS),
+            texts=tuple(key for key, name in keys.items() if name in _TEXTS),
+            refer=Lookup(plane.stats, self._intern),
+            keep=self._intern,
+        )
+
+    def _columns(
+        self, events: Events, line: Ids, name: Ids, begins: Ints, keys: dict[int, str]
+    ) -> Columns:
+        found: dict[str, Ints] = {}
+        for key, stat in keys.items():
+            column, values = _COLUMNS[stat], events.stats[key]
+            # Two stats may fill one column; no event has both.
+            found[column] = np.maximum(found[column], values) if column in found else values
+        start, end, sane = self._clock.spans(begins, line, events.start, events.duration)
+        columns = Columns.of(line=line, name=name, start=start, end=end, **found)
+        return columns if sane is None else columns.take(sane)

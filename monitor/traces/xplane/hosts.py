@@ -1,0 +1,136 @@
+"""What the host threads did, and the steps that the job marked."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Marks, Spans, Thread
+from whyidle.monitor.traces.names import Category, host_cause
+from whyidle.monitor.traces.xplane.columns import Columns, arranged, by_time, column
+from whyidle.monitor.traces.xplane.gather import CALL_STATS, HOST_STATS, Wish
+from whyidle.monitor.traces.xplane.interning import Answers, Interner
+from whyidle.monitor.traces.xplane.planes import METADATA, Line, Plane
+
+_NOT_THREADS: Final = (METADATA, "/host:tfstreamz", "/host:__ScopeRangeCallStack__")
+# XLA notes the end of what it runs as an event of its own.
+_TWIN: Final = "end: "
+# Driver calls are told by where they are noted, or by their names.
+_DRIVER_PLANES: Final = ("/host:CUPTI", "/host:ROCTRACER")
+_DRIVER_LINE: Final = "Host Threads/"
+_DRIVER_CALL: Final = re.compile(r"(cuda|cu|hip)[A-Z]")
+_NVTX: Final = "NVTX:"
+_FRAME: Final = "$"  # of Python
+
+_ANNOTATION, _OPERATOR, _PYTHON, _DRIVER, _USER, _TWINS = range(6)
+_CATEGORIES: Final[tuple[Category, ...]] = ("annotation", "operator", "python", "driver")
+
+
+def is_host(plane: Plane) -> bool:
+    """Tell whether the lines of a plane are threads of the host."""
+    return plane.name.startswith("/host:") and plane.name not in _NOT_THREADS
+
+
+class Hosts:
+    """The host planes of a file, joined: a thread may have lines in several of them."""
+
+    def __init__(self, intern: Interner, pid: int | None, *, runs_ops: bool) -> None:
+        self._pid = pid
+        # Where a device runs the operations, the host's part in them is a driver call.
+        self._stats = HOST_STATS if runs_ops else CALL_STATS
+        self._thread_of: dict[int, int] = {}
+        self._category = Answers(intern, _category)
+        self._causes = [Answers(intern, partial(host_cause, c)) for c in _CATEGORIES]
+        self._spans = [Spans.of()]
+        self._ids: list[Ints] = [np.zeros(0, np.int64)]  # correlation ids of the spans
+        self._marks = [Marks.of()]
+        self.threads: list[Thread] = []
+
+    def wish(self, plane: Plane) -> Wish:
+        """Tell what to read of a host plane."""
+        threads = np.full(len(plane.lines), -1, np.int32)
+        drivers = np.array([_calls_driver(plane, line) for line in plane.lines], np.bool_)
+
+        def take(columns: Columns) -> None:
+            self._take(columns, plane.lines, threads, drivers)
+
+        return Wish(lambda _: True, self._stats, take)
+
+    def _take(self, columns: Columns, lines: list[Line], threads: Ids, drivers: Flags) -> None:
+        category = self._category(columns.name)
+        # What takes no time and launches nothing is left out, and so are the twins.
+        lasts = (columns.end > columns.start) | (columns.correlation >= 0)
+        lasts &= category != _TWINS
+        if not lasts.all():
+            columns, category = columns.take(lasts), category[lasts]
+        if not len(columns):
+            return
+        self._meet(columns, lines, threads)
+        kind = self._kinds(columns, category, drivers)
+        times = {"start": columns.start, "end": columns.end, "name": columns.name}
+        spans, ids = Spans.of(**times, thread=threads[columns.line], kind=kind), columns.correlation
+        mark = (columns.root == 1) | (columns.step >= 0)
+        if mark.any():
+            self._marks.append(Marks.of(**times).take(mark))
+            spans, ids = spans.take(~mark), ids[~mark]
+        self._spans.append(spans)
+        self._ids.append(ids)
+
+    def _meet(self, columns: Columns, lines: list[Line], threads: Ids) -> None:
+        """Give each line with events a thread: two lines of one id are the same one."""
+        for i in np.flatnonzero(np.bincount(columns.line)).tolist():
+            if threads[i] >= 0:
+                continue
+            line = lines[i]
+            thread = Thread(line.label, self._pid, str(line.id) if line.id else None)
+            known = self._thread_of.get(line.id)
+            if known is None or not line.id:
+                known = self._thread_of[line.id] = len(self.threads)
+                self.threads.append(thread)
+            elif self.threads[known].label.startswith(_DRIVER_LINE):
+                self.threads[known] = thread
+            threads[i] = known
+
+    def _kinds(self, columns: Columns, category: Ints, drivers: Flags) -> Kinds:
+        """Return what each event is the sign of."""
+        plain = category == _ANNOTATION
+        category[plain & drivers[columns.line]] = _DRIVER
+        category[plain & (columns.hlo_op >= 0)] = _OPERATOR
+        category[columns.correlation >= 0] = _DRIVER
+        category[category == _USER] = _ANNOTATION
+        kinds = np.empty(len(columns), np.int8)
+        for which in np.flatnonzero(np.bincount(category)).tolist():
+            rows = np.flatnonzero(category == which)
+            kinds[rows] = self._causes[which](columns.name[rows])
+        return kinds
+
+    def spans(self) -> tuple[Spans, Links]:
+        """Return all spans in order, and which of them launch what."""
+        parts, ids = self._spans, np.concatenate(self._ids)
+        self._spans, self._ids = [], []
+        order = by_time(column(parts, "start"), -column(parts, "end"))
+        spans, ids = arranged(Spans, parts, order), ids[order]
+        rows = np.flatnonzero(ids >= 0)
+        return spans, Links.of(row=rows, id=ids[rows])
+
+    def marks(self) -> Marks:
+        """Return the steps in order."""
+        order = by_time(column(self._marks, "start"), -column(self._marks, "end"))
+        return arranged(Marks, self._marks, order)
+
+
+def _category(name: str) -> int:
+    if name.startswith(_TWIN):
+        return _TWINS
+    if name.startswith(_FRAME):
+        return _PYTHON
+    if name.startswith(_NVTX):
+        return _USER
+    return _DRIVER if _DRIVER_CALL.match(name) else _ANNOTATION
+
+
+def _calls_driver(plane: Plane, line: Line) -> bool:
+    return plane.name in _DRIVER_PLANES or line.name.startswith(_DRIVER_LINE)

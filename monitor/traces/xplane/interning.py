@@ -1,0 +1,84 @@
+"""Numbers for names: one table for the trace, the way there from a plane's, and answers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+
+from whyidle.monitor.traces.model import Ids, Ints
+from whyidle.monitor.traces.xplane.wire import text
+
+NAMELESS: Final = "(no name in the file)"
+# Numbers of a plane's table below this are looked up in an array.
+_DENSE: Final = 1 << 20
+_UNSEEN: Final = -2
+
+
+class Interner:
+    """The names of the trace."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._ids: dict[str, int] = {}
+
+    def __call__(self, name: str) -> int:
+        """Return the number of a name."""
+        found = self._ids.setdefault(name, len(self.names))
+        if found == len(self.names):
+            self.names.append(name)
+        return found
+
+
+class Lookup:
+    """The way from the numbers of one table to those of the trace; only what is used is named."""
+
+    def __init__(self, table: dict[int, bytes], intern: Interner) -> None:
+        self._table = table
+        self._intern = intern
+        highest = max((key for key in table if key < _DENSE), default=0)
+        self._known: Ids = np.full(highest + 2, _UNSEEN, np.int32)
+
+    def __call__(self, keys: Ints) -> Ids:
+        """Return the names behind these numbers."""
+        if not len(keys):
+            return keys.astype(np.int32)
+        if int(keys.min()) < 0 or int(keys.max()) >= len(self._known):
+            unique, where = np.unique(keys, return_inverse=True)
+            return np.array([self._name(key) for key in unique.tolist()], np.int32)[where]
+        found = self._known[keys]
+        new = found == _UNSEEN
+        if new.any():
+            for key in np.unique(keys[new]).tolist():
+                self._known[key] = self._name(key)
+            found = self._known[keys]
+        return found
+
+    def _name(self, key: int) -> int:
+        name = self._table.get(key)
+        return self._intern(NAMELESS if name is None else text(name))
+
+
+class Answers:
+    """The answers to one question about names: asked once for each name that is used."""
+
+    def __init__(self, intern: Interner, question: Callable[[str], int], none: int = -1) -> None:
+        self._names = intern.names
+        self._question = question
+        self._none = none
+        self._table: Ints = np.zeros(0, np.int64)
+        self._asked = np.zeros(0, np.bool_)
+
+    def __call__(self, ids: Ids) -> Ints:
+        """Return the answer for each of these names; ``none`` where there is no name."""
+        size = len(self._names) + 1  # the last one stands for -1, no name
+        if size != len(self._table):
+            self._table = np.r_[self._table[:-1], np.zeros(size - len(self._table[:-1]), np.int64)]
+            self._asked = np.r_[self._asked[:-1], np.zeros(size - len(self._asked[:-1]), np.bool_)]
+            self._table[-1], self._asked[-1] = self._none, True
+        if not self._asked[ids].all():
+            for name in np.unique(ids[~self._asked[ids]]).tolist():
+                self._table[name] = self._question(self._names[name])
+            self._asked[ids] = True
+        return self._table[ids]

@@ -1,0 +1,129 @@
+"""An XPlane file -> a ``Trace``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from whyidle.monitor.traces.model import Device, DeviceKind, Marks, Trace
+from whyidle.monitor.traces.opening import Progress, Source
+from whyidle.monitor.traces.xplane import facts
+from whyidle.monitor.traces.xplane.chunks import Chunks
+from whyidle.monitor.traces.xplane.clock import PS, Clock
+from whyidle.monitor.traces.xplane.columns import Columns
+from whyidle.monitor.traces.xplane.devices import Gpu, Tpu
+from whyidle.monitor.traces.xplane.gather import NOTHING, Gatherer, Wish
+from whyidle.monitor.traces.xplane.hosts import Hosts, is_host
+from whyidle.monitor.traces.xplane.interning import Interner
+from whyidle.monitor.traces.xplane.outline import Outliner
+from whyidle.monitor.traces.xplane.planes import Outline, Plane
+from whyidle.monitor.traces.xplane.programs import Programs
+
+_DEVICE: Final = re.compile(r"/device:(GPU|TPU):(\d+)$")
+
+
+def read(source: Source, progress: Progress | None = None) -> Trace:
+    """Read a file whole, or what can be read of it, with warnings."""
+
+    def told(consumed: int) -> None:
+        if progress is not None:
+            progress(consumed, source.size)
+
+    with source.open() as stream:
+        outline = Outliner(stream).run()
+        damage = stream.damage
+    with source.open() as stream:
+        reading = _Reading(outline, Chunks(stream, told))
+        reading.run()
+    reading.read_sources(source)
+    return reading.finish(damage)
+
+
+class _Reading:
+    """One file on its way to a trace."""
+
+    def __init__(self, outline: Outline, chunks: Chunks) -> None:
+        self._outline = outline
+        self._chunks = chunks
+        self._intern = Interner()
+        self._clock = Clock([line for plane in outline.planes for line in plane.lines])
+        self._gatherer = Gatherer(chunks, self._intern, self._clock)
+        self._pid = facts.pid(outline)
+        has_device = any(_DEVICE.match(p.name) and p.lines for p in outline.planes)
+        self._hosts = Hosts(self._intern, self._pid, runs_ops=not has_device)
+        self._programs = Programs()
+        self._steps: Marks | None = None
+        self.trace = Trace("xplane", PS, names=self._intern.names)
+
+    def run(self) -> None:
+        """Read plane after plane."""
+        for plane in self._outline.planes:
+            device = _DEVICE.match(plane.name)
+            if device is not None:
+                self._device(plane, "gpu" if device[1] == "GPU" else "tpu", device[2])
+            else:
+                self._read(plane, self._hosts.wish(plane) if is_host(plane) else NOTHING)
+
+    def _read(self, plane: Plane, wish: Wish) -> None:
+        def take(columns: Columns) -> None:
+            self._programs.note(columns.hlo_module, columns.hlo_op)
+            wish.take(columns)
+
+        if plane.lines:
+            self._gatherer.read(plane, Wish(wish.line, wish.stats, take))
+
+    def _device(self, plane: Plane, kind: DeviceKind, index: str) -> None:
+        device = Gpu(plane, self._intern) if kind == "gpu" else Tpu(plane, self._intern)
+        self._read(plane, device.wish)
+        ops = device.ops()
+        if not len(ops):
+            return
+        if isinstance(device, Tpu):
+            self._programs.note(ops.hlo_module, ops.hlo_op)
+            self._steps = self._steps or device.steps()
+        host = self._outline.hosts[0] if len(self._outline.hosts) == 1 else None
+        model = facts.model(plane)
+        self.trace.devices.append(Device(kind, index, ops, host, self._pid, model=model))
+
+    def read_sources(self, source: Source) -> None:
+        """Find the lines of code behind the operations that ran."""
+        protos = [proto for plane in self._outline.planes for proto in plane.protos]
+        sources = self._programs.sources(self._intern.names)
+        if chosen := sources.choose(protos):
+            with source.open() as stream:
+                sources.read(stream, chosen)
+        intern = self._intern
+        found = {(intern(m), intern(op)): site for (m, op), site in sources.sites.items()}
+        self.trace.sources = found
+        if sources.left_out:
+            self.trace.warnings.append(
+                f"{sources.left_out:,} XLA programs are damaged or too large to be read:"
+                " their operations have no lines of code."
+            )
+
+    def finish(self, damage: str | None) -> Trace:
+        """Return the trace."""
+        trace = self.trace
+        trace.events = self._chunks.events
+        trace.origin_ns = self._clock.origin_ns
+        trace.threads = self._hosts.threads
+        trace.host, trace.calls = self._hosts.spans()
+        trace.marks = self._hosts.marks()
+        if not len(trace.marks) and self._steps is not None:
+            trace.marks = self._steps
+        trace.unknown = facts.unknown(trace, self._outline, self._pid)
+        trace.warnings = [*self._outline.warnings, *trace.warnings, *self._damage(damage)]
+        return trace
+
+    def _damage(self, damage: str | None) -> list[str]:
+        counts = (
+            (self._gatherer.damaged, "events are damaged and left out."),
+            (self._chunks.damaged, "bytes among the events are damaged and left out."),
+            (self._clock.impossible, "events have times that cannot be, and are left out."),
+        )
+        found = [f"{count:,} {what}" for count, what in counts if count]
+        if damage:
+            found.append(f"The file is not whole: {damage}.")
+        if not self._outline.planes:
+            found.append("The file holds no planes.")
+        return found

@@ -1,0 +1,78 @@
+"""A column of numbers out of a buffer: many varints at once, no loop per event."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.monitor.traces.model import Ints
+
+Bytes = NDArray[np.uint8]
+Words = NDArray[np.uint64]
+
+# Bytes behind the last one, so that eight can be read at any place, and a little beyond.
+PAD: Final = 64
+
+_U = np.uint64
+_STOPS: Final = _U(0x8080808080808080)
+_PAYLOAD: Final = _U(0x7F7F7F7F7F7F7F7F)
+# Times 2**(8k), the top byte of this is k.
+_WHICH: Final = _U(0x0001020304050607)
+_ONE: Final = _U(1)
+# Close the gaps of one bit between seven: pairs, then quadruples, then all.
+_CLOSE: Final = (
+    (_U(1), _U(0x007F007F007F007F), _U(0x7F007F007F007F00)),
+    (_U(2), _U(0x00003FFF00003FFF), _U(0x3FFF00003FFF0000)),
+    (_U(4), _U(0x000000000FFFFFFF), _U(0x0FFFFFFF00000000)),
+)
+
+
+class Buffer:
+    """Some bytes of a file, to be read one by one or by columns; filled again and again."""
+
+    def __init__(self, size: int) -> None:
+        self.data = bytearray(size + PAD)
+        self.view = memoryview(self.data)
+        self.bytes: Bytes = np.frombuffer(self.data, np.uint8)
+        # The eight bytes that begin at each place.
+        self.words: Words = np.ndarray((size + PAD - 8,), "<u8", self.data, strides=(1,))
+
+        self._runs: dict[int, Any] = {}
+
+    def runs(self, width: int) -> Any:
+        """The so many words that begin at each place, as one thing to be copied."""
+        if width not in self._runs:
+            count = len(self.data) - 8 * width
+            self._runs[width] = np.ndarray((count,), f"V{8 * width}", self.data, strides=(1,))
+        return self._runs[width]
+
+    def put(self, at: int, block: Any) -> int:
+        """Copy bytes to a place; return the place behind them."""
+        self.view[at : at + len(block)] = block
+        return at + len(block)
+
+
+def varints(words: Words) -> tuple[Ints, Ints]:
+    """Decode a number at the begin of each word: its value, and its size; 0 where it is longer."""
+    # In place: arrays of this many rows stay in the cache, and new ones would not.
+    low = ~words
+    low &= _STOPS
+    spare = ~low
+    spare += _ONE
+    low &= spare  # the bit that ends the number
+    x = low - _ONE
+    x &= words
+    x &= _PAYLOAD
+    for shift, mine, moved in _CLOSE:
+        np.bitwise_and(x, moved, out=spare)
+        spare >>= shift
+        x &= mine
+        x |= spare
+    np.right_shift(low, _U(7), out=spare)
+    spare *= _WHICH
+    spare >>= _U(56)
+    spare += _ONE
+    spare *= low != 0
+    return x.view(np.int64), spare.view(np.int64)

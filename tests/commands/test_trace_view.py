@@ -1,0 +1,185 @@
+"""trace view: XProf for real, where it is installed; and files for Perfetto."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.tracefiles import kineto, xplane
+from tests.conftest import Monitor, command
+from whyidle.monitor import viewing
+from whyidle.monitor.errors import Exit, Problem, UsageProblem
+from whyidle.monitor.traces.opening import identify
+
+needs_xprof = pytest.mark.skipif(
+    find_spec("tensorboard") is None or find_spec("xprof") is None,
+    reason="the extra xprof is not installed: pip install -c constraints.txt -e '.[xprof]'",
+)
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> Path:
+    """A folder of a user's, with a trace as it is and one compressed."""
+    folder = tmp_path / "my traces"
+    folder.mkdir()
+    (folder / "plain.xplane.pb").write_bytes(xplane())
+    (folder / "packed.xplane.pb.gz").write_bytes(gzip.compress(xplane()))
+    (folder / "trace.json").write_text(json.dumps(kineto()))
+    return folder
+
+
+def get(link: str) -> Any:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(link, timeout=30) as answer:
+        body = answer.read()
+    return json.loads(gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body)
+
+
+def listeners(port: int) -> set[str]:
+    """The addresses, as the kernel writes them, that listen on a port."""
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]
+    ]
+    return {
+        row[1].split(":")[0] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")
+    }
+
+
+@needs_xprof
+@pytest.mark.parametrize(
+    ("name", "number", "code"),
+    [
+        ("plain.xplane.pb", signal.SIGINT, Exit.INTERRUPTED),
+        ("packed.xplane.pb.gz", signal.SIGTERM, Exit.OK),
+    ],
+)
+def test_xprof_lists_the_trace_until_it_is_ended(
+    traces: Path, tmp_path: Path, name: str, number: int, code: int
+) -> None:
+    before = sorted(traces.iterdir())
+    room = tmp_path / "tmp"
+    room.mkdir()
+    with subprocess.Popen(
+        command("trace", "view", traces / name, "--no-browser"),
+        env={**os.environ, "TMPDIR": str(room)}, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        base = line.split()[-1].removesuffix("/#profile")
+        port = int(base.rpartition(":")[2])
+        run = name.partition(".")[0]
+        assert get(f"{base}{viewing.RUNS}") == [run]
+        assert "overview_page" in get(f"{base}/data/plugin/profile/run_tools?run={run}")
+        assert listeners(port) == {"0100007F"}
+        process.send_signal(number)
+        assert process.wait() == code
+    assert list(room.iterdir()) == []
+    assert sorted(traces.iterdir()) == before
+    assert listeners(port) == set()
+
+
+@needs_xprof
+def test_a_port_that_is_taken_is_a_sentence(monitor: Monitor, traces: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = monitor("trace", "view", traces / "plain.xplane.pb", "--port", port)
+    assert done.returncode == Exit.USAGE
+    assert f"port {port}" in done.stderr
+    assert "Leave out --port" in done.stderr
+
+
+def test_without_the_extra_it_says_what_to_type(
+    traces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(viewing, "find_spec", lambda _name: None)
+    with pytest.raises(UsageProblem, match=r'pip install "whyidle\[xprof\]"'):
+        viewing.xprof(identify(traces / "plain.xplane.pb"), None, print)
+
+
+def test_a_server_that_does_not_start_is_a_sentence(
+    traces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(viewing, "find_spec", lambda _name: True)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(Problem, match="TensorBoard did not start: it said nothing"):
+        viewing.xprof(identify(traces / "plain.xplane.pb"), None, print)
+
+
+def test_half_a_file_is_not_for_xprof(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewing, "find_spec", lambda _name: True)
+    packed = traces / "packed.xplane.pb.gz"
+    packed.write_bytes(packed.read_bytes()[:-12])
+    with pytest.raises(UsageProblem, match="XProf needs the whole file"):
+        viewing.xprof(identify(packed), None, print)
+
+
+def test_another_profilers_file_is_for_perfetto(monitor: Monitor, traces: Path) -> None:
+    done = monitor("trace", "view", traces / "trace.json")
+    assert done.returncode == Exit.USAGE
+    assert "XProf opens only XPlane files" in done.stderr
+    assert "--perfetto" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["plain.xplane.pb", "packed.xplane.pb.gz", "trace.json"])
+@pytest.mark.parametrize("out", ["out.json", "out.json.gz"])
+def test_any_trace_is_written_for_perfetto(
+    monitor: Monitor, traces: Path, tmp_path: Path, name: str, out: str
+) -> None:
+    path = tmp_path / out
+    done = monitor("trace", "view", traces / name, "--perfetto", path)
+    assert done.returncode == 0, done.stderr
+    assert "ui.perfetto.dev" in done.stdout
+    body = path.read_bytes()
+    told = json.loads(gzip.decompress(body) if out.endswith(".gz") else body)
+    names = {
+        e["args"]["name"] for e in told["traceEvents"] if e["ph"] == "M" and "name" in e["args"]
+    }
+    assert "why idle" in names
+    assert any(track.startswith("GPU 0") for track in names)
+
+
+def test_a_file_is_never_overwritten_unasked(
+    monitor: Monitor, traces: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.json"
+    out.write_text("mine")
+    arguments = ("trace", "view", traces / "trace.json", "--perfetto", out)
+    refused = monitor(*arguments)
+    assert refused.returncode == Exit.USAGE
+    assert "will" not in refused.stdout
+    assert "--force" in refused.stderr
+    assert out.read_text() == "mine"
+    assert monitor(*arguments, "--force").returncode == 0
+    assert json.loads(out.read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize("out", ["none/out.json", "/dev/null"])
+def test_a_place_that_cannot_be_written_is_a_sentence(
+    monitor: Monitor, traces: Path, tmp_path: Path, out: str
+) -> None:
+    done = monitor("trace", "view", traces / "trace.json", "--perfetto", tmp_path / out, "--force")
+    assert done.returncode in {Exit.STORAGE, Exit.USAGE}
+    assert "defect" not in done.stderr
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_trace_that_cannot_be_read_leaves_nothing_behind(
+    monitor: Monitor, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text("no trace")
+    assert monitor("trace", "view", bad, "--perfetto", tmp_path / "o.json").returncode == Exit.USAGE
+    assert [p.name for p in tmp_path.iterdir() if p.name != "state"] == ["bad.json"]

@@ -1,0 +1,152 @@
+"""The screen of ``monitor trace``, 80 columns wide."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.render.told import ACCOUNT, BUSY, MS, answer, budget, device
+from whyidle.monitor.render.trace import screen, verdict
+
+PAGE = """\
+v100.json.gz: PyTorch (Kineto), GPU 0, rank 1, 216,092 events
+5 steps of 176 ms (ProfilerStep); 1.00 s from first operation to last
+
+████████ compute 36% ████████▓▓▓▓▓▓ 21% ▓▓▓▓▓▓iiidddd host dispatch 34% ddddqq··
+
+                       share     time   a step  mostly
+█ compute                36%   358 ms  71.6 ms  all of it
+d idle: host dispatch    34%   341 ms  68.2 ms  67% framework operators
+▓ communication          21%   206 ms  41.2 ms  all of it
+i idle: input           4.1%  41.0 ms  8.20 ms  all of it
+· idle: unknown         2.5%  25.0 ms  5.00 ms  all of it
+q idle: queue           2.2%  22.0 ms  4.40 ms  all of it
+Below 0.5% each: copies 4.00 ms, gc 3.00 ms
+
+The GPU computes 36% of the time. Most of the rest: host dispatch, 34% (Python
+and the framework prepare the next launch), then communication, 21%.
+
+                       share  your code
+d idle: host dispatch    61%  project/train.py:42 forward
+
+   time  calls     each  kernel
+44.1 ms  5,005  8.82 µs  vectorized_elementwise_kernel<CUDAFunctor_add<float>>
+9.00 ms     10   900 µs  volta_sgemm_128x64_nt
+
+   time  calls    bytes     speed  copies
+2.00 ms     20  8.0 MiB  4.2 GB/s  host to device, pageable
+
+  time  calls    each  collective
+206 ms  2,020  102 µs  AllReduce
+
+! The file ends in the middle of an event: what came before it is analysed here."""
+
+
+def show(told: dict[str, Any], width: int = 80, encoding: str = "utf-8", **look: Any) -> str:
+    out = io.TextIOWrapper(io.BytesIO(), encoding)
+    console = Console(file=out, width=width, highlight=False, **{"color_system": None, **look})
+    return screen(told, name="v100.json.gz", top=5, console=console)
+
+
+def test_the_page() -> None:
+    assert show(BUSY) == PAGE
+
+
+def test_colour_changes_no_letter() -> None:
+    console = Console(width=80, force_terminal=True, color_system="truecolor", highlight=False)
+    coloured = screen(BUSY, name="v100.json.gz", top=5, console=console)
+    from rich.text import Text  # noqa: PLC0415
+
+    plain = Text.from_ansi(coloured).plain
+    assert [line.rstrip() for line in plain.splitlines()] == PAGE.splitlines()
+
+
+@pytest.mark.parametrize("width", [1, 20, 40, 60, 79, 100, 250])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    shown = show(BUSY, width)
+    assert max(len(line) for line in shown.splitlines()) <= max(width, 20)
+
+
+def test_a_terminal_with_few_letters_gets_other_glyphs() -> None:
+    shown = show(BUSY, encoding="ascii")
+    assert shown.isascii()
+    assert "######## compute 36% ########====" in shown
+
+
+def test_nothing_of_the_file_steers_the_terminal_or_the_markup() -> None:
+    evil = "\x1b]0;x\x07[bold]"
+    told = {
+        **BUSY,
+        "warnings": [evil],
+        "top_kernels": [{"name": evil, "count": 1, "total_ns": 1}],
+        "devices": [{**BUSY["devices"][0], "index": evil}],
+        "collectives": [{"name": evil, "count": 0, "total_ns": 1}],
+        "steps": {**BUSY["steps"], "how": evil},
+    }
+    shown = show(told, 200)
+    assert "\x1b" not in shown
+    assert shown.count("[bold]") == 5
+
+
+def test_warnings_that_differ_by_numbers_only_are_one_line() -> None:
+    told = {**BUSY, "warnings": ["5% is lost.", "Other.", "7% is lost.", "9% is lost."]}
+    assert show(told).endswith("\n! 5% is lost. (2 more like this)\n! Other.")
+
+
+def test_steps_that_are_not_known_are_said_so() -> None:
+    assert "no steps found (nothing repeats)" in show(answer(device(ACCOUNT)))
+
+
+def test_no_device_is_a_sentence() -> None:
+    shown = show({**answer(device(budget())), "devices": []})
+    assert "no device" in shown
+    assert "there is no time to account" in shown
+
+
+@pytest.mark.parametrize(
+    ("slices", "said"),
+    [
+        ({"compute": 92, "idle_dispatch": 8}, "nothing worth fixing"),
+        ({"compute": 87, "idle_dispatch": 4, "idle_sync": 4, "idle_gc": 5}, "The largest part"),
+        ({"compute": 87, "idle_dispatch": 4, "idle_sync": 4, "idle_gc": 4}, "nothing worth fixing"),
+        ({"compute": 1, "idle_unknown": 99}, "unknown, 99% (nothing recorded says why)"),
+        ({"idle_input": 99}, "The GPU computes 0% of the time. Most of the rest: input, 100%"),
+    ],
+)
+def test_the_verdict(slices: dict[str, int], said: str) -> None:
+    assert said in verdict(answer(device(budget(**slices))))
+
+
+def eight(count: int) -> dict[str, Any]:
+    return answer(
+        *(
+            device(budget(compute=(90 - i) * MS, idle_input=(10 + i) * MS), str(i), rank=i)
+            for i in range(count)
+        )
+    )
+
+
+def test_several_devices_have_a_short_bar_each() -> None:
+    shown = show(eight(8))
+    assert "8 GPUs, ranks 0 to 7" in shown
+    lines = [line for line in shown.splitlines() if line.startswith("GPU ")]
+    assert len(lines) == 8
+    assert len({len(line) for line in lines}) == 1
+    assert "They differ: from 83% compute on GPU 7, rank 7 to 90% on GPU 0, rank 0." in shown
+
+
+def test_many_devices_are_summed_up_and_alike_ones_are_not_said_to_differ() -> None:
+    shown = show(eight(12))
+    assert sum(line.startswith("GPU ") for line in shown.splitlines()) == 7
+    assert "\n5 more " in shown
+    assert "They differ" not in show(eight(3))
+
+
+def test_devices_of_several_hosts_are_told_apart() -> None:
+    account = budget(compute=MS)
+    shown = show(answer(device(account, host="a"), device(account, host="b")))
+    assert "GPU 0, a" in shown
+    assert "GPU 0, b" in shown

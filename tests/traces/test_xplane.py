@@ -1,0 +1,261 @@
+"""What an XPlane means: devices, threads, launches, steps; by hand and from jax itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.traces.xplane_bytes import EPOCH, Plane, block, load, number, space
+from whyidle.monitor.traces import launches, xplane
+from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.model import Site, Trace
+from whyidle.monitor.traces.opening import identify
+
+RECORDED = Path(__file__).parents[1] / "data" / "traces" / "xplane"
+US = 1_000_000
+NS = 1_000
+COPY = "kind_src:pageable kind_dst:device size:4096 dest:0 async:1"
+
+
+def cuda() -> list[Plane]:
+    """Two launches, a graph of two kernels, and copies, on one GPU of two."""
+    gpu, idle, host = Plane("/device:GPU:3"), Plane("/device:GPU:0"), Plane("/host:CPU")
+    calls = Plane("/host:CUPTI")
+    gpu.facts = {"device_vendor": "Nvidia", "gpu_device_name": "NVIDIA H100 80GB HBM3"}
+    hlo = {"hlo_op": ("ref", "fusion.1"), "hlo_module": ("ref", "jit_step")}
+    details = {"kernel_details": ("ref", "regs:32 grid:1,1,1"), "context_id": "$$1"}
+    gpu.line(
+        "Stream #14(Kernel,Memset)",
+        gpu.event("loop_fusion_1", 50 * US, 9 * US, correlation_id=7, **details, **hlo),
+        gpu.event("ncclDevKernel_AllReduce_Sum_bf16", 70 * US, 5 * US, correlation_id=9),
+        gpu.event("gemm", 76 * US, US, correlation_id=9, cuda_graph_id=4),
+        gpu.event(
+            "Memset", 80 * US, US, correlation_id=11, memset_details=("ref", "num_bytes:64 async:1")
+        ),
+        gpu.event("MemoryResidency", 200 * US, 0),
+        key=14,
+    )
+    gpu.line(
+        "Stream #15(MemcpyH2D)",
+        gpu.event("MemcpyH2D", 30 * US, 10 * US, correlation_id=5, memcpy_details=("ref", COPY)),
+        gpu.event("MemcpyD2H", 90 * US, US, correlation_id=13, memcpy_details="size:8 async:1"),
+        key=15,
+        at=EPOCH + 1,
+    )
+    gpu.line("XLA Modules", gpu.event("jit_step", 30 * US, 60 * US), key=99)
+    gpu.line("_counters_", gpu.event("power_mw", 0, 0), key=98)
+    host.line("python", host.event("PjitFunction(step)", 0, 60 * US), key=4711, shown="main")
+    calls.line(
+        "Host Threads/4711",
+        calls.event("cuMemcpyHtoDAsync_v2", 10 * US, 2 * US, device_id=3, correlation_id=5),
+        calls.event("cuLaunchKernelEx", 20 * US, 2 * US, device_id=3, correlation_id=7),
+        calls.event("cuGraphLaunch (CudaGraph:4)", 30 * US, 2 * US, correlation_id=9),
+        calls.event("cuStreamSynchronize", 40 * US, 9 * US),
+        key=4711,
+    )
+    return [gpu, idle, host, calls]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    return load(tmp_path, space(*cuda(), warnings=("3 events were dropped",), hosts=("node-7",)))
+
+
+def names(trace: Trace, ids: np.ndarray) -> list[str | None]:
+    return [trace.names[i] if i >= 0 else None for i in ids.tolist()]
+
+
+def test_only_the_streams_of_a_gpu_count(trace: Trace) -> None:
+    [gpu] = trace.devices
+    assert (gpu.kind, gpu.index, gpu.host, gpu.model) == (
+        "gpu",
+        "3",
+        "node-7",
+        "NVIDIA H100 80GB HBM3",
+    )
+    assert names(trace, gpu.ops.name) == [
+        "MemcpyH2D",
+        "loop_fusion_1",
+        "ncclDevKernel_AllReduce_Sum_bf16",
+        "gemm",
+        "Memset",
+        "MemcpyD2H",
+    ]
+    assert names(trace, gpu.ops.stream)[:2] == [
+        "Stream #15(MemcpyH2D)",
+        "Stream #14(Kernel,Memset)",
+    ]
+    assert trace.events == 15
+
+
+def test_times_are_ps_since_the_earliest_line(trace: Trace) -> None:
+    ops = trace.devices[0].ops
+    assert trace.origin_ns == EPOCH
+    assert trace.ticks_per_ns == NS
+    assert ops.start.tolist()[:2] == [30 * US + NS, 50 * US]
+    assert (ops.end - ops.start).tolist() == [10 * US, 9 * US, 5 * US, US, US, US]
+
+
+def test_kinds_and_sizes_of_operations(trace: Trace) -> None:
+    ops = trace.devices[0].ops
+    assert [Cause(k) for k in ops.kind.tolist()] == [
+        Cause.H2D_PAGEABLE,
+        Cause.KERNEL,
+        Cause.COMM,
+        Cause.KERNEL,
+        Cause.MEMSET,
+        Cause.D2H,
+    ]
+    assert ops.bytes.tolist() == [4096, -1, -1, -1, 64, 8]
+
+
+def test_operations_know_their_hlo(trace: Trace) -> None:
+    ops = trace.devices[0].ops
+    assert names(trace, ops.hlo_op) == [None, "fusion.1", None, None, None, None]
+    assert names(trace, ops.hlo_module)[1] == "jit_step"
+
+
+def test_launches_are_found_and_graphs_known(trace: Trace) -> None:
+    found = launches.match(trace, trace.devices[0].ops)
+    assert found.start.tolist() == [10 * US, 20 * US, 30 * US, 30 * US, -1, -1]
+    assert found.graph.tolist() == [False, False, True, True, False, False]
+
+
+def test_lines_of_one_id_are_one_thread(trace: Trace) -> None:
+    assert [(t.label, t.tid) for t in trace.threads] == [("main", "4711")]
+    assert set(trace.host.thread.tolist()) == {0}
+
+
+def test_driver_calls_are_told_without_a_correlation_id(trace: Trace) -> None:
+    kinds = dict(zip(names(trace, trace.host.name), trace.host.kind.tolist(), strict=True))
+    assert kinds == {
+        "PjitFunction(step)": Cause.AROUND,
+        "cuMemcpyHtoDAsync_v2": Cause.DRIVER_CALL,
+        "cuLaunchKernelEx": Cause.DRIVER_CALL,
+        "cuGraphLaunch (CudaGraph:4)": Cause.DRIVER_CALL,
+        "cuStreamSynchronize": Cause.SYNC,
+    }
+
+
+def test_what_the_profiler_warned_of_is_kept(trace: Trace) -> None:
+    assert trace.warnings == ["profiler warning: 3 events were dropped"]
+
+
+def test_what_the_file_does_not_tell_has_a_reason(trace: Trace) -> None:
+    assert trace.devices[0].pid is None
+    assert trace.unknown.keys() == {"pid", "rank"}
+
+
+def test_a_process_that_is_told(tmp_path: Path) -> None:
+    host = Plane("/host:CPU", facts={"process_id": 4473})
+    host.line("python", host.event("f", 0, US), key=5)
+    trace = load(tmp_path, space(host, hosts=("a", "b")))
+    assert trace.threads[0].pid == 4473
+    assert trace.unknown.keys() == {"rank", "host"}
+
+
+def test_a_tpu(tmp_path: Path) -> None:
+    tpu = Plane("/device:TPU:0", facts={"device_type_string": "TPU v5p"})
+    text = "%all-reduce.1 = f32[8]{0} all-reduce(f32[8]{0} %p), channel_id=1"
+    tpu.shown = {text: "all-reduce.1"}
+    tpu.line("Steps", tpu.event("7", 0, 90 * US), key=1)
+    tpu.line("XLA Modules", tpu.event("jit_step(123)", 5 * US, 40 * US), key=2)
+    tpu.line(
+        "XLA Ops",
+        tpu.event("fusion.3", 10 * US, 5 * US),
+        tpu.event(text, 20 * US, 5 * US),
+        tpu.event("copy.9", 60 * US, 5 * US),
+        key=3,
+    )
+    tpu.line("Async XLA Ops", tpu.event("copy-start.2", 0, 99 * US), key=4)
+    sparse = Plane("/device:TPU:0 SparseCore 1")
+    sparse.line("Sparse Core Ops", sparse.event("gather", 0, 99 * US))
+    trace = load(tmp_path, space(tpu, sparse))
+    [device] = trace.devices
+    assert (device.kind, device.model) == ("tpu", "TPU v5p")
+    assert names(trace, device.ops.name) == ["fusion.3", "all-reduce.1", "copy.9"]
+    assert device.ops.kind.tolist() == [Cause.KERNEL, Cause.COMM, Cause.KERNEL]
+    assert names(trace, device.ops.hlo_module) == ["jit_step", "jit_step", None]
+    assert names(trace, device.ops.hlo_op) == names(trace, device.ops.name)
+    assert (trace.marks.start.tolist(), trace.marks.end.tolist()) == ([0], [90 * US])
+
+
+def test_steps_are_marks_and_no_spans(tmp_path: Path) -> None:
+    host = Plane("/host:CPU")
+    host.line(
+        "python",
+        host.event("train", 50 * US, 40 * US, _r=1, step_num=1),
+        host.event("train", 0, 40 * US, _r=1, step_num=0),
+        host.event("$train.py:12 main", 0, 99 * US),
+        host.event("other", 5 * US, US, _r=0),
+    )
+    trace = load(tmp_path, space(host))
+    assert trace.marks.start.tolist() == [0, 50 * US]
+    assert names(trace, trace.marks.name) == ["train", "train"]
+    assert names(trace, trace.host.name) == ["$train.py:12 main", "other"]
+    assert trace.host.kind[0] == Cause.PYTHON
+
+
+def test_operations_of_the_cpu_backend(tmp_path: Path) -> None:
+    host = Plane("/host:CPU")
+    hlo = {"hlo_op": ("ref", "dot.1"), "hlo_module": ("ref", "jit_f"), "run_id": -5}
+    host.line(
+        "tf_XLAEigen/1",
+        host.event("dot.1", 0, 9 * US, **hlo),
+        host.event("end: dot.1", 9 * US, US),
+        host.event("MemoryAllocation", 9 * US, 0, bytes_allocated=1 << 40),
+    )
+    trace = load(tmp_path, space(host))
+    assert not trace.devices
+    assert names(trace, trace.host.name) == ["dot.1"]
+    assert trace.host.kind.tolist() == [Cause.OP]
+    assert trace.events == 3
+
+
+def test_a_line_of_another_time_is_left_out(tmp_path: Path) -> None:
+    host = Plane("/host:CPU")
+    host.line("old", host.event("f", 0, US), key=1, at=0)
+    host.line("new", host.event("g", 0, US), key=2)
+    trace = load(tmp_path, space(host))
+    assert trace.origin_ns == EPOCH
+    assert names(trace, trace.host.name) == ["g"]
+    assert trace.warnings == ["1 events have times that cannot be, and are left out."]
+
+
+def test_what_only_counts_has_no_place_in_time(tmp_path: Path) -> None:
+    host = Plane("/host:CPU", events={"f": 1})
+    counted = block(4, number(1, 1) + number(3, 7) + number(5, 12))
+    host.line("python", counted, host.event("f", 0, US))
+    trace = load(tmp_path, space(host))
+    assert (len(trace.host), trace.events, trace.warnings) == (1, 2, [])
+
+
+def test_a_file_without_events(tmp_path: Path) -> None:
+    trace = load(tmp_path, space(Plane("/host:CPU"), Plane("Task Environment")))
+    assert (trace.events, trace.devices, trace.threads) == (0, [], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "events", "steps"),
+    [("cpu_marked_frames", 2063, 12), ("cpu_plain", 816, 0), ("cpu_retraced", 1723, 0)],
+)
+def test_profiles_of_jax(name: str, events: int, steps: int) -> None:
+    trace = xplane.read(identify(RECORDED / f"{name}.xplane.pb.gz"))
+    assert (trace.events, len(trace.marks), trace.warnings) == (events, steps, [])
+    assert (trace.host.kind == Cause.OP).sum() > 50
+    assert (trace.host.kind == Cause.PYTHON).any() == (name == "cpu_marked_frames")
+    assert (trace.host.kind == Cause.COMPILE).any() == (name == "cpu_retraced")
+    assert trace.threads[0].label == "python"
+    assert trace.threads[0].pid is not None
+
+
+def test_lines_of_code_of_jax() -> None:
+    trace = xplane.read(identify(RECORDED / "cpu_plain.xplane.pb.gz"))
+    ops = {trace.names[op]: site for (_, op), site in trace.sources.items()}
+    assert {trace.names[module] for module, _ in trace.sources} == {"jit_train_step"}
+    assert ops["wrapped_tanh"] == Site("make_xplane.py", 26, "loss")
+    assert ops["multiply_subtract_fusion"].function == "train_step.<locals>.<lambda>"
+    source = (RECORDED.parent / "make_xplane.py").read_text().splitlines()
+    assert "jnp.tanh" in source[ops["wrapped_tanh"].line - 1]
