@@ -24,7 +24,7 @@ import numpy as np
 from whyidle.monitor.kept import Kept, keep
 from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store.connect import for_writing, transaction
-from whyidle.monitor.traces.budget import Segments
+from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Device, Ints, Links, Marks, Ops, Spans, Thread, Trace
 

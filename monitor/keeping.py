@@ -17,7 +17,7 @@ from whyidle.monitor.store.blocks import Block, Columns, cut, longest
 from whyidle.monitor.store.columns import pack_all
 from whyidle.monitor.store.timelines import SHARE
 from whyidle.monitor.store.traces import NewTrace, Row, put
-from whyidle.monitor.traces.budget import Segments
+from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ids, Ints, Links, Table, Trace
 

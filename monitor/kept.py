@@ -20,7 +20,7 @@ from whyidle.monitor.store.blocks import Columns, Found
 from whyidle.monitor.store.columns import unpack_all
 from whyidle.monitor.store.traces import TraceReader, TraceRow
 from whyidle.monitor.store.windows import Window
-from whyidle.monitor.traces.budget import Segments
+from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.model import Links, Marks, Ops, Spans, Table, Thread
 
 __all__ = ["Kept", "KeptTrace", "Lane", "Names", "Timeline", "keep"]

@@ -19,7 +19,7 @@ from whyidle.monitor.kept import Kept, Timeline, keep
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import NewRun, Writer, blocks, windows
-from whyidle.monitor.traces.budget import Segments
+from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import DEVICE_CAUSES, HOST_CAUSES, Cause
 from whyidle.monitor.traces.model import Device, Links, Marks, Ops, Spans, Table, Thread, Trace
 

@@ -58,9 +58,7 @@ def command(*, file: str, top: int, run: str | None, as_json: bool) -> None:
     analysis = analysis_of(file)
     from whyidle.monitor.traces.answer import contract
 
-    # JSON has no letters for a name that is no UTF-8.
-    name = os.fsencode(file).decode("utf-8", "backslashreplace")
-    told = {**contract(analysis), "file": name}
+    told = contract(analysis)
     if number is not None:
         _keep(analysis, told, number)
     if as_json:
@@ -87,7 +85,15 @@ def _keep(analysis: Analysis, told: dict[str, Any], run: int) -> None:
 
     segments = [report.budget.segments for report in analysis.devices]
     steps = (analysis.steps.start, analysis.steps.end)
-    keep(database(), analysis.trace, told, segments=segments, steps=steps, run=run)
+    keep(
+        database(),
+        analysis.trace,
+        told,
+        file=analysis.path,
+        segments=segments,
+        steps=steps,
+        run=run,
+    )
     say(f"The trace is kept with run {run}.", f"Look at it with: monitor trace view {run}")
 
 

@@ -100,8 +100,13 @@ def _inked(colour: str) -> str:
     return f"{'black' if light else 'white'} on {colour}"
 
 
-def legend(budget: Budget, steps: Budget | None, width: int) -> list[Table | Text]:
-    """Return one line a slice, the largest first: how much it is, and what most of it is."""
+def legend(
+    budget: Budget, steps: Budget | None, width: int, devices: int = 1
+) -> list[Table | Text]:
+    """Return one line a slice, the largest first: how much it is, and what most of it is.
+
+    Several devices go through a step side by side: what a step costs is their mean.
+    """
     total = sum(budget["slices"].values())
     shown = _visible(budget)
     columns = [
@@ -110,7 +115,8 @@ def legend(budget: Budget, steps: Budget | None, width: int) -> list[Table | Tex
         Column("time", [clock(ns) for ns in shown.values()], spare=1),
     ]
     if steps and steps["steps"]:
-        times = [clock(steps["slices"].get(s, 0) / steps["steps"]) for s in shown]
+        each = steps["steps"] * max(devices, 1)
+        times = [clock(steps["slices"].get(s, 0) / each) for s in shown]
         columns.append(Column("a step", times, spare=2))
     mostly = [_largest(budget, s) for s in shown]
     table = grid([*columns, Column("mostly", mostly, spare=3 * (width < NARROW))], width)

@@ -64,7 +64,7 @@ def page(told: Told, *, name: str, top: int, width: int) -> Group:
     parts: list[RenderableType] = [head(told, name)]
     if total_of(budget):
         parts.append(bar(budget, width))
-        parts.append(Group(*legend(budget, told.get("step_budget"), width)))
+        parts.append(Group(*legend(budget, told.get("step_budget"), width, len(told["devices"]))))
     parts += [Text(verdict(told), "bold"), *owners(budget, told.get("where") or [], width)]
     parts += devices(told["devices"], width)
     parts += [*kernels(told, top, width), *copies(told, width), *collectives(told, width)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from whyidle.monitor.traces.budget import to_ns
-from whyidle.monitor.traces.kernels import SHORT_NS, Kernel, Kernels
-from whyidle.monitor.traces.tallies import Named
+from whyidle.monitor.traces.budgets.budget import to_ns
+from whyidle.monitor.traces.kernels.summary import SHORT_NS, Kernel, Kernels
+from whyidle.monitor.traces.kernels.tallies import Named
 
 # Names in a list; what is left out is shorter than all of them.
 LONGEST_LIST: Final = 100

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from whyidle.monitor.traces import kernels, launches, steps, where
-from whyidle.monitor.traces.account import account
-from whyidle.monitor.traces.budget import Budget
-from whyidle.monitor.traces.hosts import Hosts
+from whyidle.monitor.traces import launches, steps
+from whyidle.monitor.traces.budgets.account import account
+from whyidle.monitor.traces.budgets.budget import Budget
+from whyidle.monitor.traces.budgets.hosts import Hosts
+from whyidle.monitor.traces.budgets.totals import Totals, totals
+from whyidle.monitor.traces.kernels.summary import Kernels, summarise
 from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Device, Ints, Ops, Trace
 from whyidle.monitor.traces.opening import Progress
-from whyidle.monitor.traces.totals import Totals, totals
+from whyidle.monitor.traces.where.places import Place, places
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,8 @@ class Analysis:
     trace: Trace
     devices: list[DeviceReport]
     steps: steps.Steps
-    kernels: kernels.Kernels
-    places: list[where.Place]
+    kernels: Kernels
+    places: list[Place]
 
 
 def analyse(path: Path, progress: Progress | None = None) -> Analysis:
@@ -56,8 +58,8 @@ def understand(path: Path, trace: Trace) -> Analysis:
         trace=trace,
         devices=devices,
         steps=found,
-        kernels=kernels.summarise(trace, [d.launches for d in devices], found),
-        places=where.places(trace, [d.budget for d in devices], [d.launches for d in devices]),
+        kernels=summarise(trace, [d.launches for d in devices], found),
+        places=places(trace, [d.budget for d in devices], [d.launches for d in devices]),
     )
 
 

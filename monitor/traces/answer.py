@@ -7,11 +7,12 @@ from typing import Any
 
 from whyidle.monitor.traces.activity import activity
 from whyidle.monitor.traces.analysis import Analysis, DeviceReport, bounds
-from whyidle.monitor.traces.budget import by_slice, rounded, to_ns
+from whyidle.monitor.traces.budgets.budget import by_slice, rounded, to_ns
+from whyidle.monitor.traces.budgets.totals import Totals
 from whyidle.monitor.traces.doubts import doubts
 from whyidle.monitor.traces.model import Device, Trace
-from whyidle.monitor.traces.totals import Totals
-from whyidle.monitor.traces.where import Place, why_none
+from whyidle.monitor.traces.opening import show
+from whyidle.monitor.traces.where.places import Place, why_none
 
 SCHEMA = 1
 COUNTS = ("kernels", "comm_kernels", "copies")
@@ -24,7 +25,7 @@ def contract(analysis: Analysis) -> dict[str, Any]:
     median = None if steps.median is None else to_ns(steps.median, trace.ticks_per_ns)
     return {
         "schema": SCHEMA,
-        "file": str(analysis.path),
+        "file": show(analysis.path),
         "format": trace.format,
         "events": trace.events,
         "warnings": [*trace.warnings, *doubts(analysis)],

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from whyidle.monitor.slices import Slice
-from whyidle.monitor.traces.analysis import Analysis, DeviceReport, bounds
+from whyidle.monitor.traces.analysis import Analysis, bounds
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.launches import UNKNOWN
 
-# Shares of a device's time, or of its operations, from which a reader must be told.
+# Shares of the devices' time, or of their operations, from which a reader must be told.
 FEW_LAUNCHES: Final = 0.5
-MUCH_IDLE: Final = 0.1
+MUCH: Final = 0.1
 MOSTLY: Final = 0.5
 PROFILER_COSTS: Final = 0.05
 MORE: Final = {
@@ -24,12 +23,33 @@ MORE: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All devices together."""
+
+    total: int
+    time: dict[Cause, int]
+    unmatched: float  # the share of operations whose launch is not in the file
+
+    def share(self, part: Slice | Cause) -> float:
+        """How much of the time this has."""
+        ticks = sum(t for cause, t in self.time.items() if part in (cause, cause.slice))
+        return ticks / self.total if self.total else 0.0
+
+    @property
+    def idle(self) -> float:
+        """How much of the time no device did anything."""
+        return sum(self.share(part) for part in Slice if part.idle)
+
+
 def doubts(analysis: Analysis) -> list[str]:
-    """Return what a careful reader would ask, most important first; once for all devices."""
+    """Return what a careful reader would ask."""
     if not analysis.devices:
         return [_no_work(analysis)]
-    found = [line for report in analysis.devices for line in _of_device(analysis, report)]
-    return list(dict.fromkeys(found))
+    if not len(analysis.trace.host):
+        more = MORE[analysis.trace.format]
+        return [f"The file says nothing of the host: idle time has no cause. {more}"]
+    return [*_of_causes(analysis, _seen(analysis)), *_of_clocks(analysis)]
 
 
 def _no_work(analysis: Analysis) -> str:
@@ -41,33 +61,43 @@ def _no_work(analysis: Analysis) -> str:
     )
 
 
-def _of_device(analysis: Analysis, report: DeviceReport) -> Iterator[str]:
-    trace, time = analysis.trace, report.budget.sums(*bounds(report))
-    total = max(report.totals.span, 1)
-    unknown = sum(t for cause, t in time.items() if cause.slice is Slice.IDLE_UNKNOWN)
-    allocating = sum(t for cause, t in time.items() if cause.slice is Slice.IDLE_ALLOC)
-    if not len(trace.host):
-        yield f"The file says nothing of the host: idle time has no cause. {MORE[trace.format]}"
-        return
-    if len(trace.calls) and np.mean(report.launches.how == UNKNOWN) > FEW_LAUNCHES:
+def _seen(analysis: Analysis) -> Seen:
+    time: dict[Cause, int] = {}
+    for report in analysis.devices:
+        for cause, ticks in report.budget.sums(*bounds(report)).items():
+            time[cause] = time.get(cause, 0) + ticks
+    launches = [report.launches.how for report in analysis.devices if report.device.kind != "cpu"]
+    unmatched = sum(int((how == UNKNOWN).sum()) for how in launches)
+    operations = sum(len(how) for how in launches)
+    return Seen(sum(time.values()), time, unmatched / operations if operations else 0.0)
+
+
+def _of_causes(analysis: Analysis, seen: Seen) -> Iterator[str]:
+    trace = analysis.trace
+    unknown = seen.share(Slice.IDLE_UNKNOWN)
+    if len(trace.calls) and seen.unmatched > FEW_LAUNCHES:
         yield (
-            "Most operations have no launch in the file: it is sampled or cut, and what it says"
-            " of the causes is implausible."
+            f"{seen.unmatched:.0%} of the operations have no launch in the file: it is sampled or"
+            " cut, and what it says of the causes is implausible."
         )
-    if report.totals.idle > MUCH_IDLE * total and unknown > MOSTLY * report.totals.idle:
+    if seen.share(Cause.LONG_QUEUE) > MUCH:
         yield (
-            f"The host recorded nothing that explains {unknown / report.totals.idle:.0%} of the"
-            f" idle time. {MORE[trace.format]}"
-        )
-    if time.get(Cause.LONG_QUEUE, 0) > MUCH_IDLE * total:
-        yield (
-            f"For {time[Cause.LONG_QUEUE] / total:.0%} of the time work was launched long ago and"
+            f"For {seen.share(Cause.LONG_QUEUE):.0%} of the time work was launched long ago and"
             " did not start: the file may be sampled, or it lacks another process or stream."
         )
-    if analysis.steps.source == "none" and allocating > MOSTLY * total:
+    elif seen.idle > MUCH and unknown > MOSTLY * seen.idle:
+        yield (
+            f"Nothing recorded explains {unknown / seen.idle:.0%} of the idle time."
+            f" {MORE[trace.format]}"
+        )
+    if analysis.steps.source == "none" and seen.share(Slice.IDLE_ALLOC) > MOSTLY:
         yield "Most of the time goes to device memory: this looks like the start of a job."
-    if time.get(Cause.PROFILER, 0) > PROFILER_COSTS * total:
-        yield f"The profiler itself took {time[Cause.PROFILER] / total:.0%} of the time."
-    if report.budget.skew:
-        late = report.budget.skew / trace.ticks_per_ns / 1000
+    if seen.share(Cause.PROFILER) > PROFILER_COSTS:
+        yield f"The profiler itself took {seen.share(Cause.PROFILER):.0%} of the time."
+
+
+def _of_clocks(analysis: Analysis) -> Iterator[str]:
+    skew = max(report.budget.skew for report in analysis.devices)
+    if skew:
+        late = skew / analysis.trace.ticks_per_ns / 1000
         yield f"Kernels start before their launches: the host's clock was set back {late:.1f} us."

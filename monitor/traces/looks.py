@@ -44,10 +44,13 @@ _PACKET: Final[dict[int, type]] = {3: int, 6: bytes, 8: int, 10: int, 58: int, 7
 
 def format_of(head: bytes, *, whole: bool) -> Format | None:
     """Tell which of our readers may try; ``whole`` when the file has no more than this."""
+    # First, since the length of a plane may look like a bracket after an empty line.
+    if _xplane(head):
+        return "xplane"
     text = _text(head)
     if text[:1] in (b"{", b"["):
         return "kineto" if _may_hold_events(text, whole=whole) else None
-    return "xplane" if _xplane(head) else None
+    return None
 
 
 def appearance(head: bytes, suffix: str) -> tuple[str, str]:

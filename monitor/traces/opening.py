@@ -126,6 +126,8 @@ def _traces(folder: Path) -> Iterator[tuple[float, str]]:
         at, depth = waiting.pop()
         for entry in _entries(at, left):
             left -= 1
+            if entry.name.startswith("."):
+                continue
             if entry.is_dir(follow_symlinks=False) and depth < _DEPTH:
                 waiting.append((entry.path, depth + 1))
             elif entry.name.endswith(_TRACES) and entry.is_file():

@@ -10,7 +10,7 @@ import numpy as np
 
 from whyidle.monitor.slices import LOOKS, Slice
 from whyidle.monitor.traces.analysis import Analysis, DeviceReport
-from whyidle.monitor.traces.budget import Segments
+from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.chrome import Chrome, Track, named_group, named_track
 from whyidle.monitor.traces.lanes import lanes

@@ -6,14 +6,14 @@ from collections import Counter
 
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces import launches
-from whyidle.monitor.traces.account import account
-from whyidle.monitor.traces.budget import Budget, Segments
+from whyidle.monitor.traces.budgets.account import account
+from whyidle.monitor.traces.budgets.budget import Budget, Segments
+from whyidle.monitor.traces.budgets.hosts import Hosts
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.hosts import Hosts
 from whyidle.monitor.traces.model import Device, Links, Ops, Spans, Thread, Trace
 from whyidle.monitor.traces.names import host_cause
-from whyidle.monitor.traces.usercode import is_frame
-from whyidle.monitor.traces.where import Place, places
+from whyidle.monitor.traces.where.places import Place, places
+from whyidle.monitor.traces.where.usercode import is_frame
 
 MAIN, AUTOGRAD = 0, 1
 LOADER = "torch/utils/data/dataloader.py(720): __next__"

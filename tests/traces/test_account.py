@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.traces.building import Op, Span, a_trace
-from whyidle.monitor.traces.account import account
-from whyidle.monitor.traces.budget import Budget, Segments
+from whyidle.monitor.traces.budgets.account import account
+from whyidle.monitor.traces.budgets.budget import Budget, Segments
+from whyidle.monitor.traces.budgets.hosts import Hosts
+from whyidle.monitor.traces.budgets.totals import totals
 from whyidle.monitor.traces.causes import COPIES, DEVICE_CAUSES, HOST_CAUSES, Cause
-from whyidle.monitor.traces.hosts import Hosts
 from whyidle.monitor.traces.launches import match
 from whyidle.monitor.traces.model import Trace
 from whyidle.monitor.traces.settle import settle
-from whyidle.monitor.traces.totals import totals
 
 MS = 1_000_000
 

@@ -15,11 +15,11 @@ from tests.traces.repeating import Job
 from whyidle.monitor.traces import launches, steps
 from whyidle.monitor.traces.activity import activity
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.kernels import Kernels, summarise
+from whyidle.monitor.traces.kernels.operators import operators
+from whyidle.monitor.traces.kernels.summary import Kernels, summarise
+from whyidle.monitor.traces.kernels.tallies import tally
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Device, Ops, Spans, Thread, Trace
-from whyidle.monitor.traces.operators import operators
-from whyidle.monitor.traces.tallies import tally
 
 OURS = Path(__file__).parents[1] / "data" / "traces" / "kineto"
 

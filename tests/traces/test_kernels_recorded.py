@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from whyidle.monitor.traces import launches, steps
-from whyidle.monitor.traces.copies import Copies
-from whyidle.monitor.traces.kernels import Kernels, summarise
+from whyidle.monitor.traces.kernels.copies import Copies
+from whyidle.monitor.traces.kernels.summary import Kernels, summarise
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Trace
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from whyidle.monitor.traces.collectives import collectives
-from whyidle.monitor.traces.precision import Facts, facts
-from whyidle.monitor.traces.tallies import Named
+from whyidle.monitor.traces.kernels.collectives import collectives
+from whyidle.monitor.traces.kernels.precision import Facts, facts
+from whyidle.monitor.traces.kernels.tallies import Named
 
 KERNELS = {
     # cuBLAS, cuDNN and CUTLASS

@@ -214,3 +214,14 @@ def test_a_gzip_without_content(put: Put) -> None:
     assert "cut off" in told(put(gzip.compress(KINETO)[:10]))
     assert "compressed twice" in told(put(gzip.compress(gzip.compress(KINETO))))
     assert "holds nothing" in told(put(gzip.compress(b"")))
+
+
+@pytest.mark.parametrize("length", [ord("["), ord("{")])
+def test_a_plane_whose_length_looks_like_a_bracket_is_no_json(length: int, tmp_path: Path) -> None:
+    name = b"/host:CPU"
+    plane = b"\x12" + bytes([len(name)]) + name
+    rest = length - len(plane) - 2
+    plane += b"\x32" + bytes([rest]) + b"\0" * rest
+    file = tmp_path / "a.xplane.pb"
+    file.write_bytes(b"\x0a" + bytes([length]) + plane)
+    assert opening.identify(file).format == "xplane"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.traces.building import Op, Span, a_trace
 from whyidle.monitor.slices import LOOKS, Slice
 from whyidle.monitor.traces.analysis import Analysis, understand
-from whyidle.monitor.traces.budget import rounded
+from whyidle.monitor.traces.budgets.budget import rounded
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.lanes import lanes
 from whyidle.monitor.traces.perfetto import WHY, write

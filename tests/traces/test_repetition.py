@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from whyidle.monitor.traces.anchors import anchors
-from whyidle.monitor.traces.repetition import Period, period
+from whyidle.monitor.traces.steps.anchors import anchors
+from whyidle.monitor.traces.steps.repetition import Period, period
 
 KERNELS, CALLS = 20, 6
 

@@ -14,6 +14,7 @@ from tests.traces.repeating import Job
 from whyidle.monitor.traces import steps
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Format, Trace
+from whyidle.monitor.traces.steps import recurring
 
 KERNELS = list(range(40)) + [7, 8, 9] * 5
 FETCH = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
@@ -163,7 +164,7 @@ def test_optimizers_that_take_turns() -> None:
         job.launch(range(20))
         job.call("Optimizer.step#SGD.step", Cause.OPTIMIZER)
 
-    found = steps.Job(a_job(6, adversaries).trace()).optimizer_steps()
+    found = recurring.Job(a_job(6, adversaries).trace()).optimizer_steps()
     assert found
     assert len(found[0]) in (5, 6)
 

@@ -6,7 +6,7 @@ from tests.traces.placing import AUTOGRAD, ITEM, LOADER, MAIN, Job, Span, told
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Site, Thread
-from whyidle.monitor.traces.where import why_none
+from whyidle.monitor.traces.where.places import why_none
 
 
 class TestFrames:

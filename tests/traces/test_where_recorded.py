@@ -10,10 +10,10 @@ import pytest
 
 from tests.traces.placing import budget_of, of_slices
 from whyidle.monitor.slices import Slice
-from whyidle.monitor.traces.hosts import Hosts
+from whyidle.monitor.traces.budgets.hosts import Hosts
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Site, Trace
-from whyidle.monitor.traces.where import Place, places, why_none
+from whyidle.monitor.traces.where.places import Place, places, why_none
 
 RECORDED = Path(__file__).parent.parent / "data" / "traces" / "kineto"
 SHARED = Path(__file__).parents[3] / "shared" / "traces"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.traces.placing import AUTOGRAD, ITEM, MAIN, Job, Op, Span, budget_of, of_slices, told
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces import launches
-from whyidle.monitor.traces.budget import Budget
+from whyidle.monitor.traces.budgets.budget import Budget
+from whyidle.monitor.traces.budgets.hosts import Hosts
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.hosts import Hosts
-from whyidle.monitor.traces.where import places
+from whyidle.monitor.traces.where.places import places
 
 USERS = ("train.py(1): main", "model.py(2): f")
 

@@ -87,7 +87,7 @@ def test_only_the_streams_of_a_gpu_count(trace: Trace) -> None:
         "Stream #15(MemcpyH2D)",
         "Stream #14(Kernel,Memset)",
     ]
-    assert trace.events == 15
+    assert trace.events == 14
 
 
 def test_times_are_ps_since_the_earliest_line(trace: Trace) -> None:
@@ -221,7 +221,7 @@ def test_a_line_of_another_time_is_left_out(tmp_path: Path) -> None:
     trace = load(tmp_path, space(host))
     assert trace.origin_ns == EPOCH
     assert names(trace, trace.host.name) == ["g"]
-    assert trace.warnings == ["1 events have times that cannot be, and are left out."]
+    assert trace.warnings == ["1 event with times that cannot be, and left out."]
 
 
 def test_what_only_counts_has_no_place_in_time(tmp_path: Path) -> None:

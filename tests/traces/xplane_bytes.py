@@ -163,7 +163,8 @@ def _events(parts: list[tuple[int, Any]]) -> Iterator[tuple[str, str, int, int, 
         label = head.get(11, b"") or head.get(2, b"")
         for event in (list(fields(v)) for n, v in line if n == 4):
             core = {n: v for n, v in event if n != 4}
-            if 5 in core and 2 not in core:
+            # One of the two may be there: the last one counts, 5 says how often and not when.
+            if [n for n, _ in event if n in (2, 5)][-1:] == [5]:
                 continue
             start = head.get(3, 0) * 1000 + signed(core.get(2, 0))
             values = [dict(fields(v)) for n, v in event if n == 4]

@@ -20,7 +20,7 @@ _BLOCK: Final = 64 << 10
 _FIXED: Final = {FIXED64: 8, FIXED32: 4}
 _HEAD: Final = 20  # bytes of the head of a field, at most
 # A profile has fewer fields than this beside its events.
-_FIELDS: Final = 3_000_000
+_FIELDS: Final = 1_000_000
 
 
 class Cursor:
@@ -79,7 +79,8 @@ class Cursor:
     def _head(self) -> tuple[int, int, int]:
         """Read a number, a wire type, and a value or a length."""
         self._fields += 1
-        end = self.at + self.have(_HEAD)
+        here = self.have(_HEAD)  # moves ``at``
+        end = self.at + here
         key, at = varint(self.data, self.at, end)
         wire = key & 7
         value = _FIXED.get(wire, 0)

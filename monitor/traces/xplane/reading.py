@@ -96,9 +96,9 @@ class _Reading:
         found = {(intern(m), intern(op)): site for (m, op), site in sources.sites.items()}
         self.trace.sources = found
         if sources.left_out:
+            programs = _many(sources.left_out, "XLA program")
             self.trace.warnings.append(
-                f"{sources.left_out:,} XLA programs are damaged or too large to be read:"
-                " their operations have no lines of code."
+                f"{programs} damaged or too large to be read: no lines of code of their operations."
             )
 
     def finish(self, damage: str | None) -> Trace:
@@ -117,13 +117,17 @@ class _Reading:
 
     def _damage(self, damage: str | None) -> list[str]:
         counts = (
-            (self._gatherer.damaged, "events are damaged and left out."),
-            (self._chunks.damaged, "bytes among the events are damaged and left out."),
-            (self._clock.impossible, "events have times that cannot be, and are left out."),
+            (self._gatherer.damaged, "event", "damaged, and left out."),
+            (self._chunks.damaged, "byte", "among the events damaged, and left out."),
+            (self._clock.impossible, "event", "with times that cannot be, and left out."),
         )
-        found = [f"{count:,} {what}" for count, what in counts if count]
+        found = [f"{_many(count, thing)} {what}" for count, thing, what in counts if count]
         if damage:
             found.append(f"The file is not whole: {damage}.")
         if not self._outline.planes:
             found.append("The file holds no planes.")
         return found
+
+
+def _many(count: int, thing: str) -> str:
+    return f"{count:,} {thing}{'s' if count > 1 else ''}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.kernels.tallies import Tally, tally
 from whyidle.monitor.traces.model import Ints, Spans, Trace
-from whyidle.monitor.traces.tallies import Tally, tally
 
 
 def operators(trace: Trace) -> Tally:

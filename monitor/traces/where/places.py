@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.slices import Slice
-from whyidle.monitor.traces.budget import Budget, Segments
-from whyidle.monitor.traces.callers import asked_by, following, running
+from whyidle.monitor.traces.budgets.budget import Budget, Segments
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.frames import NONE, Labels, paired, parted, portions
 from whyidle.monitor.traces.launches import Launches, match
 from whyidle.monitor.traces.model import Device, Ints, Site, Trace
-from whyidle.monitor.traces.sights import Sight, Source, UserCode
+from whyidle.monitor.traces.where.callers import asked_by, following, running
+from whyidle.monitor.traces.where.frames import NONE, Labels, paired, parted, portions
+from whyidle.monitor.traces.where.sights import Sight, Source, UserCode
 
 _SLICES: Final = list(Slice)
 _SLICE_OF: Final = np.array([_SLICES.index(cause.slice) for cause in Cause])

@@ -12,9 +12,9 @@ from typing import Final, Literal
 
 import numpy as np
 
-from whyidle.monitor.traces.markers import marked
 from whyidle.monitor.traces.model import Flags, Ints, Trace
-from whyidle.monitor.traces.recurring import Found, Job
+from whyidle.monitor.traces.steps.markers import marked
+from whyidle.monitor.traces.steps.recurring import Found, Job
 
 # Two ways to count steps that differ by more than this do not count the same thing.
 _SAME: Final = 1.5

@@ -8,11 +8,11 @@ from typing import Final, Literal
 
 import numpy as np
 
-from whyidle.monitor.traces.frames import NONE, Labels, nest, never, paired, parted
-from whyidle.monitor.traces.hosts import threads_of
+from whyidle.monitor.traces.budgets.hosts import threads_of
 from whyidle.monitor.traces.intervals import union
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Site, Trace
-from whyidle.monitor.traces.usercode import is_frame, is_users, site_in, site_of
+from whyidle.monitor.traces.where.frames import NONE, Labels, nest, never, paired, parted
+from whyidle.monitor.traces.where.usercode import is_frame, is_users, site_in, site_of
 
 Source = Literal["frames", "call stack", "hlo"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from whyidle.monitor.traces.model import Ints
-from whyidle.monitor.traces.repetition import TOLERANCE
+from whyidle.monitor.traces.steps.repetition import TOLERANCE
 
 # A step that holds so much less or more work than the others is none, or not whole.
 _IRREGULAR = 0.5

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from whyidle.monitor.traces.anchors import anchors
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.cuts import between
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Spans, Trace
-from whyidle.monitor.traces.repetition import period
-from whyidle.monitor.traces.workload import outermost, same_process, submitted
+from whyidle.monitor.traces.steps.anchors import anchors
+from whyidle.monitor.traces.steps.cuts import between
+from whyidle.monitor.traces.steps.repetition import period
+from whyidle.monitor.traces.steps.workload import outermost, same_process, submitted
 
 _FETCH: Final = re.compile(r"__next__")
 _OPTIMIZER_STEP: Final = re.compile(r"^Optimizer\.step#")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.monitor.traces.frames import NONE, Labels, disjoint, paired, parted
 from whyidle.monitor.traces.intervals import changes
 from whyidle.monitor.traces.launches import UNKNOWN, Launches
 from whyidle.monitor.traces.model import Device, Ids, Ints, Ops, Site, Trace
-from whyidle.monitor.traces.sights import UserCode
+from whyidle.monitor.traces.where.frames import NONE, Labels, disjoint, paired, parted
+from whyidle.monitor.traces.where.sights import UserCode
 
 
 def asked_by(trace: Trace, device: Device, launches: Launches, code: UserCode) -> Ints:

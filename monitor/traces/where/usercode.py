@@ -13,7 +13,8 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from whyidle.monitor.traces.frameworks import (
+from whyidle.monitor.traces.model import Site
+from whyidle.monitor.traces.where.frameworks import (
     FRAMEWORK_FILES,
     FRAMEWORK_MODULES,
     FRAMEWORKS,
@@ -21,7 +22,6 @@ from whyidle.monitor.traces.frameworks import (
     STDLIB_FOLDERS,
     SURELY,
 )
-from whyidle.monitor.traces.model import Site
 
 _KINETO = re.compile(r"^(.+?)\((\d{1,9})\): (.+)$", re.DOTALL)
 _JAX = re.compile(r"^\$(.+?):(\d{1,9}) (.+)$", re.DOTALL)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.monitor.traces.model import Flags, Ids, Ints
-from whyidle.monitor.traces.repetition import TOLERANCE, Hashes, Period, contexts
+from whyidle.monitor.traces.steps.repetition import TOLERANCE, Hashes, Period, contexts
 
 # So many names before and after tell the uses of a name apart.
 _WIDTH: Final = 8

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.traces.tallies import Named
+from whyidle.monitor.traces.kernels.tallies import Named
 
 # NCCL's own words, in all their old and new orders:
 # ncclKernel_AllReduce_RING_LL_Sum_float, ncclDevKernel_AllReduce_Sum_f32_RING_LL,

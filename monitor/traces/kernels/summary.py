@@ -9,15 +9,15 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.collectives import Collective, collectives
-from whyidle.monitor.traces.copies import Copies, copies
+from whyidle.monitor.traces.kernels.collectives import Collective, collectives
+from whyidle.monitor.traces.kernels.copies import Copies, copies
+from whyidle.monitor.traces.kernels.launching import Launching, launching
+from whyidle.monitor.traces.kernels.operators import operators
+from whyidle.monitor.traces.kernels.precision import TENSOR_WORK, Facts, facts
+from whyidle.monitor.traces.kernels.tallies import Named, named, tally
 from whyidle.monitor.traces.launches import Launches
-from whyidle.monitor.traces.launching import Launching, launching
 from whyidle.monitor.traces.model import Flags, Ops, Trace
-from whyidle.monitor.traces.operators import operators
-from whyidle.monitor.traces.precision import TENSOR_WORK, Facts, facts
-from whyidle.monitor.traces.steps import Steps
-from whyidle.monitor.traces.tallies import Named, named, tally
+from whyidle.monitor.traces.steps.finding import Steps
 
 # TraceLens (AMD) calls kernels below this short: the launch costs as much as the work.
 SHORT_NS: Final = 10_000

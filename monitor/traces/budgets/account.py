@@ -11,10 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from whyidle.monitor.traces.budget import Budget, Segments
+from whyidle.monitor.traces.budgets.budget import Budget, Segments
+from whyidle.monitor.traces.budgets.gaps import IDLE, Gaps, clock_skew, device_line, owned, set_back
+from whyidle.monitor.traces.budgets.hosts import HOLE_NS, Hosts, threads_of
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.gaps import IDLE, Gaps, clock_skew, device_line, owned, set_back
-from whyidle.monitor.traces.hosts import HOLE_NS, Hosts, threads_of
 from whyidle.monitor.traces.intervals import merged
 from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.model import Device, Ids, Ints, Kinds, Trace

@@ -1,0 +1,1 @@
+"""Where the time of a device goes: every instant gets one cause."""

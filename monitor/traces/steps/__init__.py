@@ -1,0 +1,7 @@
+"""Where the steps of a job begin and end: told by markers, else found by repetition."""
+
+from __future__ import annotations
+
+from whyidle.monitor.traces.steps.finding import Steps, find, repeated
+
+__all__ = ["Steps", "find", "repeated"]

@@ -1,0 +1,1 @@
+"""Which lines of the user's code own the time."""
