@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.model import Flags, Ints, Kinds
 
 
@@ -79,7 +80,7 @@ def sweep(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
     Each label is reduced to its union first: host spans nest deeply, and what is left is short.
     """
     parts = []
-    for value in np.unique(label).tolist():
+    for value in present(label):
         of = label == value
         parts.append((value, *union(start[of], end[of])))
     if not parts:

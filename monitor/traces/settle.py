@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.intervals import sweep
 from whyidle.monitor.traces.model import Device, Ints, Ops, Trace
 from whyidle.monitor.traces.names import COPY_CALL
@@ -46,7 +47,7 @@ def _mark_slow_calls(trace: Trace) -> None:
 
 def _cpu(trace: Trace) -> Device | None:
     """Take the operators of all threads, outside loader, sync and GC spans, for a device's work."""
-    parts = [_work_of(trace, int(t)) for t in np.unique(trace.host.thread)]
+    parts = [_work_of(trace, int(t)) for t in present(trace.host.thread)]
     parts = [part for part in parts if len(part)]
     if not parts:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -249,6 +250,23 @@ def test_profiles_of_jax(name: str, events: int, steps: int) -> None:
     assert (trace.host.kind == Cause.COMPILE).any() == (name == "cpu_retraced")
     assert trace.threads[0].label == "python"
     assert trace.threads[0].pid is not None
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+def test_progress_goes_forward_to_the_end(tmp_path: Path, compressed: bool) -> None:
+    host = Plane("/host:CPU")
+    for i in range(4):
+        host.line(f"t{i}", host.event("f", 0, US) * 60_000, key=i)
+    data = space(host)
+    path = tmp_path / "a.xplane.pb"
+    path.write_bytes(gzip.compress(data, 1) if compressed else data)
+    told: list[tuple[int, int]] = []
+    xplane.read(identify(path), lambda *both: told.append(both))
+    parts = [part for part, _ in told]
+    assert len(set(parts)) > 2
+    assert parts == sorted(parts)
+    assert {size for _, size in told} == {path.stat().st_size}
+    assert 0.9 * path.stat().st_size < parts[-1] <= path.stat().st_size
 
 
 def test_lines_of_code_of_jax() -> None:

@@ -29,11 +29,13 @@ def made(events: int = 400) -> bytes:
 
 def test_a_file_cut_anywhere(tmp_path: Path) -> None:
     data = made(30)
+    whole = {0, len(data) - len(block(4, "a")), data.index(b"/host:CPU") - 7}
     seen = set()
     for size in range(len(data)):
         trace = load(tmp_path, data[:size])
         seen.add(len(trace.devices[0].ops) if trace.devices else 0)
-        assert trace.warnings or size in (0, len(data) - 3)
+        # A file may end after any plane; one that holds nothing is told.
+        assert bool(trace.warnings) == (size not in whole or size == 0)
     assert seen == set(range(31))
 
 
@@ -99,22 +101,22 @@ def test_names_that_are_missing(tmp_path: Path) -> None:
 
 HOSTILE = {
     "numbers without end": b"\xff" * 200_000,
-    "empty planes": block(1, b"") * 100_000,
+    "empty planes": block(1, b"") * 30_000,
     "a plane in a plane, and so on": b"".join(
         b"\x0a" + varint(50_000 - i * 6) for i in range(8000)
     ),
-    "empty lines": block(1, block(2, "/host:CPU") + block(3, b"") * 200_000),
-    "lines of nothing": block(1, block(2, "/host:CPU") + block(3, number(1, 1)) * 150_000),
-    "empty events": block(1, block(2, "/device:GPU:0") + block(3, b"\x22\x00" * 400_000)),
+    "empty lines": block(1, block(2, "/host:CPU") + block(3, b"") * 10_000),
+    "lines of nothing": block(1, block(2, "/host:CPU") + block(3, number(1, 1)) * 30_000),
+    "empty events": block(1, block(2, "/device:GPU:0") + block(3, b"\x22\x00" * 100_000)),
     "events of nothing": block(
         1, block(2, "/device:GPU:0") + block(3, b"\x22\x02\x08\x01" * 90_000)
     ),
     "empty stats": block(
-        1, block(2, "/host:CPU") + block(3, block(4, b"\x08\x01" + b"\x22\x00" * 300_000))
+        1, block(2, "/host:CPU") + block(3, block(4, b"\x08\x01" + b"\x22\x00" * 60_000))
     ),
-    "names of nothing": block(1, block(2, "/host:CPU") + block(4, b"") * 300_000),
+    "names of nothing": block(1, block(2, "/host:CPU") + block(4, b"") * 40_000),
     "a length beyond all": block(1, block(2, "/host:CPU") + b"\x1a" + varint((1 << 64) - 1)),
-    "fields of other types": block(1, b"\x0d....\x11........\x15...." * 50_000),
+    "fields of other types": block(1, b"\x0d....\x11........\x15...." * 10_000),
     "groups": block(1, b"\x0b\x0c" * 100_000),
     "warnings": block(3, "x" * 1000) * 2000 + block(3, b"\x00\x01"),
 }

@@ -15,6 +15,7 @@ from whyidle.monitor.traces.budgets.budget import Budget, Segments
 from whyidle.monitor.traces.budgets.gaps import IDLE, Gaps, clock_skew, device_line, owned, set_back
 from whyidle.monitor.traces.budgets.hosts import HOLE_NS, Hosts, threads_of
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.intervals import merged
 from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.model import Device, Ids, Ints, Kinds, Trace
@@ -42,7 +43,7 @@ def account(
         _queued(gaps, HOLE_NS * trace.ticks_per_ns),
         *(
             _host_part(gaps.take(gaps.thread == t), hosts, launchers | {main}, skew, provable)
-            for t in np.unique(gaps.thread).tolist()
+            for t in present(gaps.thread)
         ),
     ]
     return Budget(_joined(parts), skew)

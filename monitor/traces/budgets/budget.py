@@ -8,6 +8,7 @@ import numpy as np
 
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.model import Ids, Ints, Kinds, Table
 
 
@@ -32,7 +33,7 @@ class Budget:
         """Return the ticks of each cause within these disjoint parts of the window."""
         return {
             Cause(c): int((self._until(c, end) - self._until(c, start)).sum())
-            for c in np.unique(self.segments.cause).tolist()
+            for c in present(self.segments.cause)
         }
 
     def _until(self, cause: int, times: Ints) -> Ints:

@@ -8,13 +8,14 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.intervals import Line, merged, sweep
-from whyidle.monitor.traces.model import Ids, Ints, Trace
+from whyidle.monitor.traces.model import Flags, Ids, Ints, Trace
 
 # A longer stretch without any host event is no dispatch: nobody recorded what happened.
 HOLE_NS: Final = 1_000_000
 # What a thread that never launches tells by these is about itself, not about the device.
-_BYSTANDING: Final = (Cause.PYTHON, Cause.DRIVER_CALL)
+_BYSTANDS: Final = np.isin(np.arange(len(Cause)), (Cause.PYTHON, Cause.DRIVER_CALL))
 
 
 class Hosts:
@@ -55,11 +56,11 @@ class Hosts:
         launchers |= self._pythons
         if launchers not in self._others:
             s = self._host
-            launches = np.isin(s.thread, list(launchers))
-            use = launches | ~np.isin(s.kind, _BYSTANDING)
-            waits = (s.kind == Cause.SYNC) & ~launches
-            kind = np.where(waits, np.int8(Cause.BLOCKED), s.kind)
-            self._others[launchers] = sweep(s.start[use], s.end[use], kind[use], Cause.HOLE)
+            launches = _marked(launchers, len(self._rows))[s.thread]
+            use = np.flatnonzero(launches | ~_BYSTANDS[s.kind])
+            kind = s.kind[use]
+            kind[(kind == Cause.SYNC) & ~launches[use]] = Cause.BLOCKED
+            self._others[launchers] = sweep(s.start[use], s.end[use], kind, Cause.HOLE)
         return self._others[launchers]
 
     def told(self, thread: int, launchers: frozenset[int], start: int, end: int) -> Line:
@@ -85,6 +86,13 @@ def _python_lines(trace: Trace) -> frozenset[int]:
     return frozenset(i for i, label in enumerate(labels) if label.startswith("python"))
 
 
+def _marked(ids: frozenset[int], size: int) -> Flags:
+    """A column that holds at these places."""
+    column = np.zeros(size, np.bool_)
+    column[[i for i in ids if i >= 0]] = True
+    return column
+
+
 def threads_of(ids: Ids) -> frozenset[int]:
     """The threads that occur."""
-    return frozenset(np.unique(ids[ids >= 0]).tolist())
+    return frozenset(i for i in present(ids) if i >= 0)

@@ -9,6 +9,7 @@ from typing import Final, Literal
 import numpy as np
 
 from whyidle.monitor.traces.causes import COPIES, Cause
+from whyidle.monitor.traces.grouping import numbered, present
 from whyidle.monitor.traces.model import Ids, Ops
 
 Memory = Literal["pageable", "pinned", "managed", "device", "unknown"]
@@ -53,8 +54,8 @@ def copies(devices: Iterable[Ops], names: list[str]) -> list[Copies]:
     for ops in devices:
         moved = ops.take(np.isin(ops.kind, COPIES))
         memory = _memories(moved, names)
-        for kind in np.unique(moved.kind).tolist():
-            for code in np.unique(memory[moved.kind == kind]).tolist():
+        for kind in present(moved.kind):
+            for code in present(memory[moved.kind == kind]):
                 of = moved.take((moved.kind == kind) & (memory == code))
                 groups.setdefault((DIRECTIONS[Cause(kind)], _MEMORIES[code]), []).append(of)
     found = [_sum(*key, parts) for key, parts in groups.items()]
@@ -77,7 +78,7 @@ def _sum(direction: str, memory: Memory, parts: list[Ops]) -> Copies:
 
 def _memories(moved: Ops, names: list[str]) -> Ids:
     """For each copy which host memory it touches, as an index into ``_MEMORIES``."""
-    ids, of = np.unique(moved.name, return_inverse=True)
+    ids, of = numbered(moved.name.astype(np.int64))
     told = [_memory(names[name]) if name >= 0 else "unknown" for name in ids.tolist()]
     by_name = np.array([_MEMORIES.index(one) for one in told], np.int32)
     memory = by_name[of] if len(ids) else np.zeros(0, np.int32)

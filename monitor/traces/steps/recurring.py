@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Spans, Trace
 from whyidle.monitor.traces.steps.anchors import anchors
 from whyidle.monitor.traces.steps.cuts import between
@@ -96,7 +97,7 @@ class Job:
         """Host spans of these kinds and names; each name is looked at once."""
         host = self._host.take(np.isin(self._host.kind, kinds))
         wanted = np.zeros(len(self._names), np.bool_)
-        for name in np.unique(host.name[host.name >= 0]).tolist():
+        for name in present(host.name[host.name >= 0]):
             wanted[name] = bool(pattern.search(self._names[name]))
         return host.take(wanted[host.name] if len(wanted) else slice(0))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from whyidle.monitor.traces.grouping import numbered
 from whyidle.monitor.traces.intervals import changes
 from whyidle.monitor.traces.launches import UNKNOWN, Launches
 from whyidle.monitor.traces.model import Device, Ids, Ints, Ops, Site, Trace
-from whyidle.monitor.traces.where.frames import NONE, Labels, disjoint, paired, parted
+from whyidle.monitor.traces.where.frames import NONE, Labels, disjoint
 from whyidle.monitor.traces.where.sights import UserCode
 
 
@@ -44,8 +45,9 @@ def _named_by_hlo(trace: Trace, device: Device, code: UserCode) -> Ints:
     if device.kind == "cpu":  # there the operation is what a span is named after
         op = np.where(op == NONE, ops.name, op)
         sites |= _in_any_program(trace)
-    pairs, inverse = np.unique(paired(ops.hlo_module, op), return_inverse=True)
-    found = [sites.get(parted(pair)) for pair in pairs.tolist()]
+    width = len(trace.names) + 1
+    pairs, inverse = numbered((ops.hlo_module.astype(np.int64) + 1) * width + op + 1)
+    found = [sites.get((pair // width - 1, pair % width - 1)) for pair in pairs.tolist()]
     return np.array([code.of_site(site) for site in found], np.int64)[inverse]
 
 

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from whyidle.monitor.traces.intervals import changes
+from whyidle.monitor.traces.intervals import changes, merged
 from whyidle.monitor.traces.model import Flags, Ids, Ints
 
 NONE: Final = -1
@@ -35,7 +35,7 @@ class Labels:
 
     def over(self, other: Labels) -> Self:
         """Let another one hold where this one has no label."""
-        time = np.union1d(self.time, other.time)
+        time = merged(self.time, other.time)
         mine = self.at(time)
         return self._of(time, np.where(mine == NONE, other.at(time), mine))
 
@@ -131,7 +131,7 @@ def portions(start: Ints, end: Ints, line: Labels) -> tuple[Ints, Ints, Ints]:
     if not len(start):
         return start, start, start
     within = line.time[(line.time > start[0]) & (line.time < end[-1])]
-    cut = np.unique(np.concatenate([start, end, within]))
+    cut = merged(start, end, within)
     at, length = cut[:-1], np.diff(cut)
     i = np.searchsorted(start, at, "right") - 1
     inside = at < end[i]

@@ -16,16 +16,18 @@ import numpy as np
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.budgets.budget import Budget, Segments
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.launches import Launches, match
 from whyidle.monitor.traces.model import Device, Ints, Site, Trace
 from whyidle.monitor.traces.where.callers import asked_by, following, running
-from whyidle.monitor.traces.where.frames import NONE, Labels, paired, parted, portions
+from whyidle.monitor.traces.where.frames import NONE, Labels, portions
 from whyidle.monitor.traces.where.sights import Sight, Source, UserCode
 
 _SLICES: Final = list(Slice)
 _SLICE_OF: Final = np.array([_SLICES.index(cause.slice) for cause in Cause])
 _QUEUE: Final = _SLICES.index(Slice.IDLE_QUEUE)
 _WORK: Final = [i for i, s in enumerate(_SLICES) if not s.idle]
+_IS_WORK: Final = np.isin(np.arange(len(_SLICES)), _WORK)
 _MOST_CALLS: Final = 3
 _RECORD: Final = {
     "kineto": ": record it with_stack=True",
@@ -73,13 +75,12 @@ def places(
         return []
     launches = launches or [match(trace, device.ops) for device in trace.devices]
     total = np.zeros(len(_SLICES), np.int64)
-    ticks: dict[tuple[int, int], int] = {}
+    parts: list[tuple[Ints, Ints, Ints]] = []
     for device, launched, budget in zip(trace.devices, launches, budgets, strict=True):
         segments = budget.segments
         np.add.at(total, _SLICE_OF[segments.cause], segments.end - segments.start)
-        for slices, numbers, lengths in _owned(trace, device, launched, budget, code):
-            _add(ticks, slices, numbers, lengths)
-    found = list(_summed(ticks, code.sights, total.tolist()))
+        parts += _owned(trace, device, launched, budget, code)
+    found = list(_summed(_added(parts, len(code.sights)), code.sights, total.tolist()))
     return sorted(found, key=lambda p: (-p.ticks, p.slice, p.site.file, p.site.line))
 
 
@@ -100,8 +101,8 @@ def _owned(
     segments = budget.segments
     of = _SLICE_OF[segments.cause]
     asked = asked_by(trace, device, launches, code)
-    waited = np.where(np.isin(of, _WORK), NONE, segments.thread)
-    for thread in np.unique(waited).tolist():
+    waited = np.where(_IS_WORK[of], NONE, segments.thread)
+    for thread in present(waited):
         if thread >= 0:
             mine = waited == thread
             yield _portions(segments.take(mine), of[mine], code.on(thread), budget.skew)
@@ -118,14 +119,17 @@ def _portions(segments: Segments, of: Ints, line: Labels, skew: int = 0) -> tupl
     return of[row], number, length
 
 
-def _add(into: dict[tuple[int, int], int], slices: Ints, numbers: Ints, lengths: Ints) -> None:
-    known = numbers != NONE
-    pairs, inverse = np.unique(paired(slices[known], numbers[known]), return_inverse=True)
-    ticks = np.zeros(len(pairs), np.int64)
-    np.add.at(ticks, inverse, lengths[known])
-    for pair, length in zip(pairs.tolist(), ticks.tolist(), strict=True):
-        key = parted(pair)
-        into[key] = into.get(key, 0) + length
+def _added(parts: list[tuple[Ints, Ints, Ints]], sights: int) -> dict[tuple[int, int], int]:
+    """Add up the ticks of each slice and sight."""
+    ticks = np.zeros((len(_SLICES), sights), np.int64)
+    for slices, numbers, lengths in parts:
+        known = numbers != NONE
+        np.add.at(ticks, (slices[known], numbers[known]), lengths[known])
+    rows, columns = np.nonzero(ticks)
+    return {
+        (slice_, sight): int(ticks[slice_, sight])
+        for slice_, sight in zip(rows.tolist(), columns.tolist(), strict=True)
+    }
 
 
 def _summed(

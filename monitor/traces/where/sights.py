@@ -9,9 +9,10 @@ from typing import Final, Literal
 import numpy as np
 
 from whyidle.monitor.traces.budgets.hosts import threads_of
+from whyidle.monitor.traces.grouping import numbered, present
 from whyidle.monitor.traces.intervals import union
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Site, Trace
-from whyidle.monitor.traces.where.frames import NONE, Labels, nest, never, paired, parted
+from whyidle.monitor.traces.where.frames import NONE, Labels, nest, never
 from whyidle.monitor.traces.where.usercode import is_frame, is_users, site_in, site_of
 
 Source = Literal["frames", "call stack", "hlo"]
@@ -84,7 +85,7 @@ class UserCode:
     def at(self, threads: Ids, times: Ints) -> Ints:
         """What these threads are in at these times."""
         found = np.full(len(times), NONE)
-        for thread in np.unique(threads).tolist():
+        for thread in present(threads):
             here = threads == thread
             found[here] = self.on(thread).at(times[here])
         return found
@@ -107,9 +108,11 @@ class UserCode:
     def _numbered(self, owner: Ids, call: Ids) -> Ints:
         """The number of each pair of a user's frame and a call."""
         names = self._trace.names
-        pairs, inverse = np.unique(paired(owner, call), return_inverse=True)
+        width = len(names) + 1
+        pairs, inverse = numbered((owner + 1) * width + call + 1)
         numbers = []
-        for mine, called in map(parted, pairs.tolist()):
+        for pair in pairs.tolist():
+            mine, called = pair // width - 1, pair % width - 1
             name = "" if called == NONE else _short(names[called])
             sight = Sight(self._frames.site[mine], "frames", exact_line=False, call=name)
             numbers.append(self.number(sight))
@@ -126,7 +129,7 @@ class UserCode:
         rows, first = np.unique(links.row, return_index=True)
         real = trace.host.end[rows] > trace.host.start[rows]
         rows, stacks = rows[real], links.id[first][real]
-        unique, inverse = np.unique(stacks, return_inverse=True)
+        unique, inverse = numbered(stacks)
         numbers = np.array([self._of_stack(i) for i in unique.tolist()], np.int64)[inverse]
         innermost = nest(trace.host.start[rows], trace.host.end[rows]).innermost.named(numbers)
         self._held[thread] = self._own.get(thread, never()).over(innermost.held())
@@ -167,7 +170,7 @@ class _Frames:
         self.site: dict[int, Site] = {}
         paths = _paths(trace)
         kind = np.zeros(len(trace.names) + 1, np.int8)  # the last one for spans without a name
-        for i in np.unique(trace.host.name[trace.host.name >= 0]).tolist():
+        for i in present(trace.host.name[trace.host.name >= 0]):
             name = trace.names[i]
             if site := site_of(name):
                 self.site[i] = replace(site, file=paths.get(site.file, site.file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from whyidle.monitor.traces.stream import Stream
@@ -10,10 +11,11 @@ from whyidle.monitor.traces.xplane.planes import METADATA, NAME, Line, Outline, 
 from whyidle.monitor.traces.xplane.tables import Tables
 from whyidle.monitor.traces.xplane.wire import BYTES, VARINT, Damaged, Field, fields, signed, text
 
-# More than any profile has: planes, lines of all planes, and facts of one.
+# More than any profile has: planes, lines of all planes, facts of one, warnings.
 _PLANES: Final = 10_000
 _LINES: Final = 100_000
 _FACTS: Final = 100
+_WARNINGS: Final = 100
 _EVENT: Final = 0x22
 _CUT: Final = "The file is cut off: what is missing is left out."
 
@@ -21,7 +23,9 @@ _CUT: Final = "The file is cut off: what is missing is left out."
 class Outliner:
     """Walks through a file once."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, told: Callable[[int], None]) -> None:
+        self._stream = stream
+        self._told = told
         self._cursor = Cursor(stream)
         self._tables = Tables(self._cursor)
         self._lines = 0
@@ -29,9 +33,10 @@ class Outliner:
 
     def run(self) -> Outline:
         """Read all there is, and warn of what cannot be read."""
-        cursor = self._cursor
+        cursor, stop = self._cursor, 0
         try:
             for found in cursor.fields(1 << 63):
+                stop = found[3]
                 self._top(found)
         except Damaged:
             if cursor.near_end:
@@ -39,12 +44,15 @@ class Outliner:
             else:
                 at = f"{cursor.position:,}"
                 self._warn(f"The file is damaged at byte {at}: the rest is left out.")
+        else:
+            if cursor.position < stop:
+                self._warn(_CUT)
         if self._tables.full:
             self._warn("The file holds more names than we keep: some events are nameless.")
         return self.outline
 
     def _warn(self, sentence: str) -> None:
-        if sentence not in self.outline.warnings:
+        if sentence not in self.outline.warnings and len(self.outline.warnings) < _WARNINGS:
             self.outline.warnings.append(sentence)
 
     def _top(self, found: Field) -> None:
@@ -81,8 +89,6 @@ class Outliner:
             if cursor.position >= end:
                 name = f"Plane {plane.name}" if plane.name else "A plane"
                 self._warn(f"{name} is damaged at byte {at}: what follows in it is left out.")
-        if cursor.position < end:
-            self._warn(_CUT)
 
     def _part(self, plane: Plane, found: Field) -> None:
         number, _, begin, stop = found
@@ -110,6 +116,8 @@ class Outliner:
             line.learn(number, wire, value, data)
             cursor.skip_to(stop)
         line.begin = cursor.position
+        cursor.skip_to(end)
+        self._told(self._stream.consumed)
 
     def _module(self, plane: Plane, end: int) -> None:
         """Note where the proto of a module lies: it is read if the module ran."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Final
 
 from whyidle.monitor.traces.model import Device, DeviceKind, Marks, Trace
@@ -25,15 +26,17 @@ _DEVICE: Final = re.compile(r"/device:(GPU|TPU):(\d+)$")
 def read(source: Source, progress: Progress | None = None) -> Trace:
     """Read a file whole, or what can be read of it, with warnings."""
 
-    def told(consumed: int) -> None:
+    def told(walk: int, consumed: int) -> None:
         if progress is not None:
-            progress(consumed, source.size)
+            # A compressed file is decompressed by both walks, any other is read by the second.
+            part = (consumed + walk * source.size) // 2 if source.compressed else walk * consumed
+            progress(part, source.size)
 
     with source.open() as stream:
-        outline = Outliner(stream).run()
+        outline = Outliner(stream, partial(told, 0)).run()
         damage = stream.damage
     with source.open() as stream:
-        reading = _Reading(outline, Chunks(stream, told))
+        reading = _Reading(outline, Chunks(stream, partial(told, 1)))
         reading.run()
     reading.read_sources(source)
     return reading.finish(damage)

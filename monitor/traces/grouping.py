@@ -1,0 +1,40 @@
+"""Distinct values without sorting or hashing what is many: ids are small numbers.
+
+``np.unique`` takes 10 ms and more for 100 k rows; counting takes a tenth of that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whyidle.monitor.traces.model import Ints
+
+# Counting needs a place for every number up to the largest one.
+_PLACES: Final = 1 << 20
+
+Whole = NDArray[np.integer[Any]]
+
+
+def present(ids: Whole) -> list[int]:
+    """Return the distinct values of a column of ids, in order; -1 is one of them."""
+    if not len(ids):
+        return []
+    low, high = int(ids.min()), int(ids.max())
+    if high - low > _PLACES:
+        return [int(i) for i in np.unique(ids)]
+    return (np.flatnonzero(np.bincount(ids.astype(np.int64) - low)) + low).tolist()
+
+
+def numbered(keys: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct keys in order, and for each row which of them it has."""
+    if not len(keys):
+        return keys, keys
+    low = int(keys.min())
+    if int(keys.max()) - low > _PLACES:
+        return np.unique(keys, return_inverse=True)
+    at = keys - low
+    there = np.bincount(at) > 0
+    return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[at]
