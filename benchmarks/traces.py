@@ -31,12 +31,21 @@ PEERS = {"kineto": ("hta", "hta"), "xplane": ("xprof", "xprof")}
 Work = Callable[[], object]
 
 
-def ours(path: Path) -> Work:
-    """All that `monitor trace` computes, without printing it."""
+def everything(path: Path) -> Work:
+    """All that `monitor trace` computes: steps, kernels and lines of code too."""
     from whyidle.monitor.traces import answer, kineto, xplane  # noqa: F401
     from whyidle.monitor.traces.analysis import analyse
 
     return lambda: answer.contract(analyse(path))
+
+
+def breakdown(path: Path) -> Work:
+    """The part of it that the peers do: reading, and where the time of each device went."""
+    from whyidle.monitor.traces import kineto, xplane  # noqa: F401
+    from whyidle.monitor.traces.analysis import breakdown
+    from whyidle.monitor.traces.loading import load
+
+    return lambda: breakdown(load(path))
 
 
 def hta(path: Path) -> Work:
@@ -76,7 +85,7 @@ def floor(path: Path) -> Work:
     return work
 
 
-CONTESTANTS = {"ours": ours, "hta": hta, "xprof": xprof, "floor": floor}
+CONTESTANTS = {"ours": breakdown, "all": everything, "hta": hta, "xprof": xprof, "floor": floor}
 
 
 def peak_kb() -> int:
@@ -117,7 +126,7 @@ def command_seconds(path: Path) -> float:
 def compared(kind: str, path: Path, rounds: int) -> dict[str, Any]:
     """Interleave the contestants; the first round fills the caches and does not count."""
     peer, package = PEERS[kind]
-    names = ["floor", "ours"] + ([peer] if find_spec(package) else [])
+    names = ["floor", "ours", "all"] + ([peer] if find_spec(package) else [])
     if peer not in names:
         print(f"{peer} is not installed here: left out", file=sys.stderr)
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in names}

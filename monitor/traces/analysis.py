@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -12,33 +14,44 @@ from whyidle.monitor.traces.budgets.account import account
 from whyidle.monitor.traces.budgets.budget import Budget
 from whyidle.monitor.traces.budgets.hosts import Hosts
 from whyidle.monitor.traces.budgets.totals import Totals, totals
+from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.kernels.summary import Kernels, summarise
 from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.loading import load
-from whyidle.monitor.traces.model import Device, Ints, Ops, Trace
+from whyidle.monitor.traces.model import Device, Trace
 from whyidle.monitor.traces.opening import Progress
 from whyidle.monitor.traces.where.places import Place, places
+
+# Sorting and counting of large columns does without Python's lock; more threads gain little.
+WORKERS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceReport:
-    """One device: its figures, and where its time went."""
+    """One device: its figures, and where its time went. Times are ticks."""
 
     device: Device
     launches: Launches
     totals: Totals
     budget: Budget
-    span: tuple[int, int]  # first operation, end of the last: ticks
+    whole: dict[Cause, int]  # from its first operation to the end of its last
+    of_steps: dict[Cause, int] | None  # within the whole steps
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
-    """One trace file, understood."""
+class Breakdown:
+    """Where the time of a trace went."""
+
+    trace: Trace
+    steps: steps.Steps
+    devices: list[DeviceReport]
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis(Breakdown):
+    """One trace file, understood: also what ran, and whose lines of code it was."""
 
     path: Path
-    trace: Trace
-    devices: list[DeviceReport]
-    steps: steps.Steps
     kernels: Kernels
     places: list[Place]
 
@@ -49,40 +62,43 @@ def analyse(path: Path, progress: Progress | None = None) -> Analysis:
 
 
 def understand(path: Path, trace: Trace) -> Analysis:
-    """Account for every instant of a trace."""
+    """Account for every instant of a trace, and tell what ran and who asked for it."""
+    found = breakdown(trace)
+    launched = [report.launches for report in found.devices]
+    budgets = [report.budget for report in found.devices]
+    with ThreadPoolExecutor(WORKERS) as pool:
+        ran = pool.submit(summarise, trace, launched, found.steps)
+        told = places(trace, budgets, launched)
+    return Analysis(
+        trace=trace,
+        steps=found.steps,
+        devices=found.devices,
+        path=path,
+        kernels=ran.result(),
+        places=told,
+    )
+
+
+def breakdown(trace: Trace) -> Breakdown:
+    """Account for every instant of each device."""
     found = steps.find(trace)
     hosts = Hosts(trace)
-    devices = [_report(trace, device, hosts, found) for device in trace.devices]
-    return Analysis(
-        path=path,
-        trace=trace,
-        devices=devices,
-        steps=found,
-        kernels=summarise(trace, [d.launches for d in devices], found),
-        places=places(trace, [d.budget for d in devices], [d.launches for d in devices]),
-    )
+    with ThreadPoolExecutor(WORKERS) as pool:
+        reports = pool.map(lambda device: _report(trace, device, hosts, found), trace.devices)
+        return Breakdown(trace, found, list(reports))
 
 
 def _report(trace: Trace, device: Device, hosts: Hosts, found: steps.Steps) -> DeviceReport:
     launched = launches.match(trace, device.ops)
-    first, last = span(device.ops)
+    first, last = int(device.ops.start[0]), int(device.ops.end.max())
     # The host begins a step before its device does; the account covers both.
     window = min([first, *found.start[:1].tolist()]), max([last, *found.end[-1:].tolist()])
+    budget = account(trace, device, launched, hosts, window)
     return DeviceReport(
         device=device,
         launches=launched,
         totals=totals(device.ops),
-        budget=account(trace, device, launched, hosts, window),
-        span=(first, last),
+        budget=budget,
+        whole=budget.sums(np.array([first]), np.array([last])),
+        of_steps=budget.sums(found.start, found.end) if len(found.start) else None,
     )
-
-
-def span(ops: Ops) -> tuple[int, int]:
-    """The first start and the last end of a device's operations."""
-    return int(ops.start[0]), int(ops.end.max())
-
-
-def bounds(report: DeviceReport) -> tuple[Ints, Ints]:
-    """The device's span, as the one part of the window that its budget sums over."""
-    first, last = report.span
-    return np.array([first]), np.array([last])

@@ -6,9 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from whyidle.monitor.traces.activity import activity
-from whyidle.monitor.traces.analysis import Analysis, DeviceReport, bounds
+from whyidle.monitor.traces.analysis import Analysis, DeviceReport
 from whyidle.monitor.traces.budgets.budget import by_slice, rounded, to_ns
 from whyidle.monitor.traces.budgets.totals import Totals
+from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.doubts import doubts
 from whyidle.monitor.traces.model import Device, Trace
 from whyidle.monitor.traces.opening import show
@@ -61,15 +62,14 @@ def _place(place: Place, ticks_per_ns: int) -> dict[str, Any]:
 
 
 def _device(analysis: Analysis, report: DeviceReport) -> dict[str, Any]:
-    trace, device, steps = analysis.trace, report.device, analysis.steps
-    count = len(steps.start)
-    whole = _budget(report.budget.sums(*bounds(report)), trace, count)
-    of_steps = report.budget.sums(steps.start, steps.end) if count else None
+    trace, device, count = analysis.trace, report.device, len(analysis.steps.start)
     return {
         **_identity(trace, device),
         **_figures(report.totals, trace.ticks_per_ns),
-        "budget": whole,
-        "step_budget": None if of_steps is None else _budget(of_steps, trace, count),
+        "budget": _budget(report.whole, trace, count),
+        "step_budget": (
+            None if report.of_steps is None else _budget(report.of_steps, trace, count)
+        ),
     }
 
 
@@ -93,7 +93,7 @@ def _figures(totals: Totals, ticks_per_ns: int) -> dict[str, int]:
     }
 
 
-def _budget(sums: Any, trace: Trace, steps: int) -> dict[str, Any]:
+def _budget(sums: dict[Cause, int], trace: Trace, steps: int) -> dict[str, Any]:
     ns = rounded(sums, trace.ticks_per_ns)
     slices, details = by_slice(ns)
     return {

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.slices import Slice
-from whyidle.monitor.traces.analysis import Analysis, bounds
+from whyidle.monitor.traces.analysis import Analysis
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.launches import UNKNOWN
 
@@ -64,7 +64,7 @@ def _no_work(analysis: Analysis) -> str:
 def _seen(analysis: Analysis) -> Seen:
     time: dict[Cause, int] = {}
     for report in analysis.devices:
-        for cause, ticks in report.budget.sums(*bounds(report)).items():
+        for cause, ticks in report.whole.items():
             time[cause] = time.get(cause, 0) + ticks
     launches = [report.launches.how for report in analysis.devices if report.device.kind != "cpu"]
     unmatched = sum(int((how == UNKNOWN).sum()) for how in launches)

@@ -215,10 +215,12 @@ def test_operations_of_the_cpu_backend(tmp_path: Path) -> None:
     assert trace.events == 3
 
 
-def test_a_line_of_another_time_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", [0, EPOCH // 2, EPOCH * 3])
+def test_a_line_of_another_time_is_left_out(tmp_path: Path, other: int) -> None:
     host = Plane("/host:CPU")
-    host.line("old", host.event("f", 0, US), key=1, at=0)
-    host.line("new", host.event("g", 0, US), key=2)
+    host.line("other", host.event("f", 0, US), key=1, at=other)
+    host.line("one", host.event("g", 0, US), key=2)
+    host.line("more", key=3)
     trace = load(tmp_path, space(host))
     assert trace.origin_ns == EPOCH
     assert names(trace, trace.host.name) == ["g"]

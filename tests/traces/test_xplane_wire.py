@@ -121,6 +121,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walks, "_FEW", 2)
     monkeypatch.setattr(layouts, "_FEW", 4)
     monkeypatch.setattr(layouts, "_BLOCK", 16)
+    monkeypatch.setattr(layouts, "_MEMORY", 4 << 10)
 
 
 @pytest.mark.usefixtures("small")

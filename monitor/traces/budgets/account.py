@@ -16,7 +16,7 @@ from whyidle.monitor.traces.budgets.gaps import IDLE, Gaps, clock_skew, device_l
 from whyidle.monitor.traces.budgets.hosts import HOLE_NS, Hosts, threads_of
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
-from whyidle.monitor.traces.intervals import merged
+from whyidle.monitor.traces.intervals import aligned
 from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.model import Device, Ids, Ints, Kinds, Trace
 
@@ -86,13 +86,13 @@ def _host_part(
     thread = int(gaps.thread[0])
     start, end = gaps.start + skew, gaps.returned + skew
     line = hosts.told(thread, launchers, int(start[0]), int(end[-1]))
-    cut = merged(start, end, line.time)
-    gap = np.searchsorted(start, cut, "right") - 1
-    inside = (gap >= 0) & (cut < end[np.maximum(gap, 0)])
-    until = np.r_[cut[1:], cut[-1]][inside]
+    cut, (gap, ended, told) = aligned(start, end, line.time)
+    inside = gap > ended
+    until = np.append(cut[1:], cut[-1])[inside]
     begin, gap = cut[inside], gap[inside]
+    label = np.append(line.label, np.int8(line.none))[told[inside]]
     dry = hosts.own(thread).at(start) == Cause.SYNC
-    cause = _named(line.at(begin), gaps.take(gap), dry[gap], provable)
+    cause = _named(label, gaps.take(gap), dry[gap], provable)
     return _segments(begin - skew, until - skew, cause, thread)
 
 

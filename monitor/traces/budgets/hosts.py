@@ -9,7 +9,7 @@ import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
-from whyidle.monitor.traces.intervals import Line, merged, sweep
+from whyidle.monitor.traces.intervals import Line, overlaid, sweep
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Trace
 
 # A longer stretch without any host event is no dispatch: nobody recorded what happened.
@@ -67,10 +67,8 @@ class Hosts:
         """What kept a launching thread between two times: its own doing, else that of others."""
         own = self.own(thread).within(start, end)
         others = self.others(launchers).within(start, end)
-        time = merged(np.array([start, end]), own.time, others.time)
-        label = own.at(time)
-        label = np.where(label == Cause.HOLE, others.at(time), label)
-        line = Line(time, label, Cause.HOLE).joined()
+        silence = Line(np.array([start, end]), np.full(2, Cause.HOLE, np.int8), Cause.HOLE)
+        line = overlaid(overlaid(own, others), silence)
         until = np.r_[line.time[1:], line.time[-1]]
         long = (line.label == Cause.HOLE) & (until - line.time > self._hole)
         return Line(line.time, np.where(long, np.int8(Cause.SILENT), line.label), Cause.HOLE)

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from whyidle.monitor.traces.intervals import changes, merged
+from whyidle.monitor.traces.intervals import aligned, changes
 from whyidle.monitor.traces.model import Flags, Ids, Ints
 
 NONE: Final = -1
@@ -35,9 +35,9 @@ class Labels:
 
     def over(self, other: Labels) -> Self:
         """Let another one hold where this one has no label."""
-        time = merged(self.time, other.time)
-        mine = self.at(time)
-        return self._of(time, np.where(mine == NONE, other.at(time), mine))
+        time, (i, j) = aligned(self.time, other.time)
+        mine, below = np.append(self.label, NONE)[i], np.append(other.label, NONE)[j]
+        return self._of(time, np.where(mine == NONE, below, mine))
 
     def held(self) -> Self:
         """Let each label hold until the next one."""
@@ -130,9 +130,7 @@ def portions(start: Ints, end: Ints, line: Labels) -> tuple[Ints, Ints, Ints]:
     """Cut ordered, disjoint intervals where the label changes: which interval, label, length."""
     if not len(start):
         return start, start, start
-    within = line.time[(line.time > start[0]) & (line.time < end[-1])]
-    cut = merged(start, end, within)
-    at, length = cut[:-1], np.diff(cut)
-    i = np.searchsorted(start, at, "right") - 1
-    inside = at < end[i]
-    return i[inside], line.at(at[inside]), length[inside]
+    cut, (row, ended, held) = aligned(start, end, line.time)
+    inside = row > ended
+    label = np.append(line.label, NONE)[held[inside]]
+    return row[inside], label, np.diff(cut, append=cut[-1])[inside]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median_low
 from typing import Final
 
 import numpy as np
@@ -19,9 +20,9 @@ class Clock:
 
     def __init__(self, lines: list[Line]) -> None:
         times = [line.timestamp_ns for line in lines]
-        last = max(times, default=0)
         # A line of another time altogether does not move the origin: it is left out.
-        near = [time for time in times if (last - time) * PS < _FARTHEST]
+        middle = median_low([time for time in times if time] or [0])
+        near = [time for time in times if abs(middle - time) * PS < _FARTHEST // 2]
         self.origin_ns = min(near, default=None)
         self.impossible = 0  # events
 

@@ -26,7 +26,8 @@ class Gpu:
 
     def __init__(self, plane: Plane, intern: Interner) -> None:
         self._names = intern.names
-        self._streams = np.array([intern(line.label) for line in plane.lines], np.int32)
+        streams = (intern(line.name) if self._counts(line) else -1 for line in plane.lines)
+        self._streams = np.fromiter(streams, np.int32)
         self._parts: list[Ops] = []
         self._works = Answers(intern, lambda name: name not in _NO_WORK)
         self._kernel = Answers(intern, kernel_cause)

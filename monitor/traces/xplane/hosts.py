@@ -21,6 +21,13 @@ _TWIN: Final = "end: "
 # Driver calls are told by where they are noted, or by their names.
 _DRIVER_PLANES: Final = ("/host:CUPTI", "/host:ROCTRACER")
 _DRIVER_LINE: Final = "Host Threads/"
+# Planes in which a line's id is that of the thread.
+_OF_THREADS: Final = (
+    "/host:CPU",
+    *_DRIVER_PLANES,
+    "/host:python-tracer",
+    "/host:NVTX-CUPTI",
+)
 _DRIVER_CALL: Final = re.compile(r"(cuda|cu|hip)[A-Z]")
 _NVTX: Final = "NVTX:"
 _FRAME: Final = "$"  # of Python
@@ -41,13 +48,20 @@ class Hosts:
         self._pid = pid
         # Where a device runs the operations, the host's part in them is a driver call.
         self._stats = HOST_STATS if runs_ops else CALL_STATS
-        self._thread_of: dict[int, int] = {}
+        self._thread_of: dict[tuple[str, int], int] = {}
+        self._lines: list[Line] = []  # of each thread, the one that names it best
         self._category = Answers(intern, _category)
         self._causes = [Answers(intern, partial(host_cause, c)) for c in _CATEGORIES]
         self._spans = [Spans.of()]
         self._ids: list[Ints] = [np.zeros(0, np.int64)]  # correlation ids of the spans
         self._marks = [Marks.of()]
-        self.threads: list[Thread] = []
+
+    @property
+    def threads(self) -> list[Thread]:
+        """The threads, by what their lines said in the end."""
+        return [
+            Thread(line.label, self._pid, str(line.id) if line.id else None) for line in self._lines
+        ]
 
     def wish(self, plane: Plane) -> Wish:
         """Tell what to read of a host plane."""
@@ -55,11 +69,11 @@ class Hosts:
         drivers = np.array([_calls_driver(plane, line) for line in plane.lines], np.bool_)
 
         def take(columns: Columns) -> None:
-            self._take(columns, plane.lines, threads, drivers)
+            self._take(columns, plane, threads, drivers)
 
         return Wish(lambda _: True, self._stats, take)
 
-    def _take(self, columns: Columns, lines: list[Line], threads: Ids, drivers: Flags) -> None:
+    def _take(self, columns: Columns, plane: Plane, threads: Ids, drivers: Flags) -> None:
         category = self._category(columns.name)
         # What takes no time and launches nothing is left out, and so are the twins.
         lasts = (columns.end > columns.start) | (columns.correlation >= 0)
@@ -68,7 +82,7 @@ class Hosts:
             columns, category = columns.take(lasts), category[lasts]
         if not len(columns):
             return
-        self._meet(columns, lines, threads)
+        self._meet(columns, plane, threads)
         kind = self._kinds(columns, category, drivers)
         times = {"start": columns.start, "end": columns.end, "name": columns.name}
         spans, ids = Spans.of(**times, thread=threads[columns.line], kind=kind), columns.correlation
@@ -79,19 +93,19 @@ class Hosts:
         self._spans.append(spans)
         self._ids.append(ids)
 
-    def _meet(self, columns: Columns, lines: list[Line], threads: Ids) -> None:
+    def _meet(self, columns: Columns, plane: Plane, threads: Ids) -> None:
         """Give each line with events a thread: two lines of one id are the same one."""
+        space = "" if plane.name in _OF_THREADS else plane.name
         for i in np.flatnonzero(np.bincount(columns.line)).tolist():
             if threads[i] >= 0:
                 continue
-            line = lines[i]
-            thread = Thread(line.label, self._pid, str(line.id) if line.id else None)
-            known = self._thread_of.get(line.id)
-            if known is None or not line.id:
-                known = self._thread_of[line.id] = len(self.threads)
-                self.threads.append(thread)
-            elif self.threads[known].label.startswith(_DRIVER_LINE):
-                self.threads[known] = thread
+            line = plane.lines[i]
+            known = self._thread_of.get((space, line.id)) if line.id else None
+            if known is None:
+                known = self._thread_of[space, line.id] = len(self._lines)
+                self._lines.append(line)
+            elif self._lines[known].name.startswith(_DRIVER_LINE):
+                self._lines[known] = line
             threads[i] = known
 
     def _kinds(self, columns: Columns, category: Ints, drivers: Flags) -> Kinds:

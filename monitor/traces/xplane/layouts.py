@@ -7,7 +7,6 @@ with it, all such bytes of them. What differs is left to ``stats``, which walks 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
@@ -22,25 +21,29 @@ _FEW: Final = 48
 _TRIES: Final = 4
 # Events compared at once: what they need stays in the cache.
 _BLOCK: Final = 1024
+# What all layouts of a plane may take.
+_MEMORY: Final = 16 << 20
 
 # A stat that was asked for: its metadata_id, in which events, and where the tag of its value is.
 Places = tuple[int, Ints, Ints]
 
 
-@dataclass(slots=True)
 class _Layout:
     """Where the stats of an event lie, and the bytes that prove it."""
 
-    width: int  # words of one event
-    bytes: Words  # the event, so often that a block can be compared
-    proof: Words  # which bits of it must be the same
-    wanted: list[tuple[int, int]]  # metadata_id, place of the value's tag
+    def __init__(self, event: bytes, proof: bytes, wanted: list[tuple[int, int]]) -> None:
+        self.width = len(event) // 8  # words
+        self.wanted = wanted  # metadata_id, place of the value's tag
+        self._one: tuple[Words, Words] = np.frombuffer(event, "<u8"), np.frombuffer(proof, "<u8")
+        # The same, so often that a block of events can be compared at once.
+        self._all = self._one
+        self.rows = 1
 
     @classmethod
     def of(cls, buffer: Buffer, at: int, end: int, ids: tuple[int, ...]) -> Self | None:
         """Learn from one event; None where it is odd."""
-        width = (end - at + 7) // 8
-        proof = bytearray(width * 8)
+        size = (end - at + 7) // 8 * 8
+        proof = bytearray(size)
         wanted, stat = [], at
         try:
             for number, wire, begin, stop in fields(buffer.data, at, end):
@@ -52,21 +55,31 @@ class _Layout:
                 stat = stop
         except Damaged:
             return None
-        first = buffer.data[at : at + width * 8]
-        words = [np.tile(np.frombuffer(half, "<u8"), _BLOCK) for half in (first, proof)]
-        return cls(width, words[0], words[1], wanted)
+        return cls(bytes(buffer.data[at : at + size]), bytes(proof), wanted)
 
     def unlike(self, buffer: Buffer, at: Ints) -> Flags:
         """Tell which of the events at these places lie otherwise."""
+        self._grow(min(len(at), _BLOCK))
         unlike = np.zeros(len(at), np.bool_)
         runs = buffer.runs(self.width)
+        event, proof = self._all
         for i in range(0, len(at), _BLOCK):
             words = runs[at[i : i + _BLOCK]].view("<u8")
-            words ^= self.bytes[: len(words)]
-            words &= self.proof[: len(words)]
+            words ^= event[: len(words)]
+            words &= proof[: len(words)]
             if words.any():
                 unlike[i + np.flatnonzero(words) // self.width] = True
         return unlike
+
+    def _grow(self, rows: int) -> None:
+        if rows > self.rows:
+            self.rows = min(1 << (rows - 1).bit_length(), _BLOCK)
+            self._all = np.tile(self._one[0], self.rows), np.tile(self._one[1], self.rows)
+
+    @property
+    def memory(self) -> int:
+        """How many bytes this takes."""
+        return 16 * self.width * self.rows
 
 
 class Layouts:
@@ -89,6 +102,8 @@ class Layouts:
             if len(group) >= _FEW and length[begin] <= _LONGEST:
                 group = self._group(buffer, at, int(length[begin]), group, places)
             rest.append(group)
+        if sum(layout.memory for known in self._known.values() for layout in known) > _MEMORY:
+            self._known.clear()
         return places, np.sort(np.concatenate(rest))
 
     def _group(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.traces.xplane.cursor import Cursor
@@ -54,28 +55,30 @@ class Tables:
 
     def entries(self, plane: Plane, end: int) -> None:
         """Read the entries that lie whole in the window, as long as they are plain."""
-        cursor = self._cursor
-        data = cursor.data
-        limit = min(len(data), cursor.at + end - cursor.position)
-        while head := _ENTRY_HEAD.match(data, cursor.at, limit):
-            begin = head.end()
-            stop = head.end(2) + _number(head[2])
-            named = begin + _number(head[6])
+        cursor, shows, matched = self._cursor, plane.shows, _ENTRY_HEAD.match
+        data, at = cursor.data, cursor.at
+        limit = min(len(data), at + end - cursor.position)
+        while head := matched(data, at, limit):
+            tag, length, key, size = head.group(1, 2, 3, 6)
+            begin, stop = head.end(), head.end(2) + _number(length)
+            named = begin + _number(size)
             if named > stop or stop > limit:
                 break
-            key, number = _number(head[3]), 4 if head[1] == b"\x22" else 5
-            self._name(plane.events if number == 4 else plane.stats, key, data[begin:named])
-            if named < stop and plane.shows:
-                self._named(plane, number, key, data[named:stop])
-            cursor.at = stop
+            table = plane.events if tag == b"\x22" else plane.stats
+            self._name(table, _number(key), data[begin:named])
+            if shows and named < stop and table is plane.events:
+                self._named(plane, 4, _number(key), data[named:stop])
+            at = stop
+        cursor.at = at
 
     def _name(self, table: dict[int, bytes], key: int, name: bytes) -> None:
         self.full = self._spent > _MOST
         if not self.full:
             table[key] = name[:NAME]
-            self._spent += min(len(name), NAME) + _COST
+            self._spent += len(name) + _COST
 
 
+@lru_cache(1 << 14)
 def _number(data: bytes) -> int:
     """Return a number from bytes that hold it alone."""
     return data[0] if len(data) == 1 else number_at(data, 0, len(data))[0]
