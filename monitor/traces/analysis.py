@@ -82,14 +82,20 @@ def understand(path: Path, trace: Trace) -> Analysis:
 def breakdown(trace: Trace) -> Breakdown:
     """Account for every instant of each device."""
     found = steps.find(trace)
-    hosts = Hosts(trace)
+    hosts, index = Hosts(trace), launches.Index(trace)
     with ThreadPoolExecutor(WORKERS) as pool:
-        reports = pool.map(lambda device: _report(trace, device, hosts, found), trace.devices)
+        matched = pool.map(lambda d: launches.match(trace, d.ops, index), trace.devices)
+        reports = pool.map(
+            lambda device, launched: _report(trace, device, launched, hosts, found),
+            trace.devices,
+            matched,
+        )
         return Breakdown(trace, found, list(reports))
 
 
-def _report(trace: Trace, device: Device, hosts: Hosts, found: steps.Steps) -> DeviceReport:
-    launched = launches.match(trace, device.ops)
+def _report(
+    trace: Trace, device: Device, launched: Launches, hosts: Hosts, found: steps.Steps
+) -> DeviceReport:
     first, last = int(device.ops.start[0]), int(device.ops.end.max())
     # The host begins a step before its device does; the account covers both.
     window = min([first, *found.start[:1].tolist()]), max([last, *found.end[-1:].tolist()])

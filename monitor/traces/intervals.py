@@ -51,9 +51,9 @@ class Line:
         return np.where(i >= 0, self.label[np.maximum(i, 0)], np.int8(self.none))
 
     def within(self, start: int, end: int) -> Line:
-        """Return the part that holds between two times."""
+        """Return the part that holds between two times, with where its first and last begin."""
         a = max(int(np.searchsorted(self.time, start, "right")) - 1, 0)
-        b = int(np.searchsorted(self.time, end, "left"))
+        b = int(np.searchsorted(self.time, end, "left")) + 1
         return Line(self.time[a:b], self.label[a:b], self.none)
 
     def joined(self) -> Line:
@@ -95,16 +95,35 @@ def overlaid(first: Line, second: Line) -> Line:
 def sweep(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
     """Give every instant the lowest label that is open then; starts come sorted.
 
-    Each label is reduced to its union first: host spans nest deeply, and what is left is short.
+    What overlaps nothing is its own label; the rest is reduced to a union of each label first:
+    host spans nest deeply, and what is left is short.
     """
+    real = end > start
+    if not real.all():
+        start, end, label = start[real], end[real], label[real]
+    if not len(start):
+        return Line(np.zeros(0, np.int64), np.zeros(0, np.int8), none)
+    begins = np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1])
+    alone = begins & np.append(begins[1:], True)
+    line = _of_disjoint(start[alone], end[alone], label[alone], none)
+    if alone.all():
+        return line
+    crowd = ~alone
+    return overlaid(line, _of_crowd(start[crowd], end[crowd], label[crowd], none))
+
+
+def _of_crowd(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
     line = Line(np.zeros(0, np.int64), np.zeros(0, np.int8), none)
     for value in present(label):
         of = label == value
-        line = overlaid(line, _of_one(*union(start[of], end[of]), value, none))
+        a, b = union(start[of], end[of])
+        line = overlaid(line, _of_disjoint(a, b, np.full(len(a), value, np.int8), none))
     return line
 
 
-def _of_one(start: Ints, end: Ints, label: int, none: int) -> Line:
-    """One label in disjoint intervals that do not touch."""
+def _of_disjoint(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
+    """Each label in its interval; one interval may begin where the one before it ends."""
     time = np.stack([start, end], axis=1).ravel()
-    return Line(time, np.tile(np.array([label, none], np.int8), len(start)), none)
+    labels = np.stack([label, np.full(len(label), none, np.int8)], axis=1).ravel()
+    last = np.append(time[1:] != time[:-1], True)[: len(time)]
+    return Line(time[last], labels[last], none).joined()

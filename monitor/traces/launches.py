@@ -23,18 +23,28 @@ class Launches(Table):
     how: Kinds
 
 
-def match(trace: Trace, ops: Ops) -> Launches:
+class Index:
+    """The calls and operators of a trace by their ids, for all devices."""
+
+    def __init__(self, trace: Trace) -> None:
+        start = trace.host.start
+        self.calls = _first_of_each(trace.calls, start)
+        self.externals = _first_of_each(trace.externals, -start)
+
+
+def match(trace: Trace, ops: Ops, index: Index | None = None) -> Launches:
     """Join operations to the calls of the same correlation id, else to the operator around them.
 
     Several calls may carry one id (a runtime call inside a driver call): the earliest counts.
     An external id is believed only where it is causal: some traces put a correlation id there.
     """
+    index = index or Index(trace)
     n = len(ops)
     found = Launches.of(
         start=np.full(n, -1), graph=np.zeros(n, np.bool_), how=np.full(n, UNKNOWN, np.int8)
     )
     host = trace.host
-    row, hit = _lookup(_first_of_each(trace.calls, host.start), ops.correlation)
+    row, hit = _lookup(index.calls, ops.correlation)
     calls = row[hit]
     found.start[hit], found.end[hit] = host.start[calls], host.end[calls]
     found.thread[hit], found.how[hit] = host.thread[calls], BY_CORRELATION
@@ -42,7 +52,7 @@ def match(trace: Trace, ops: Ops) -> Launches:
         graphs = np.array([bool(GRAPH_LAUNCH.search(name)) for name in trace.names], np.bool_)
         found.graph[hit] = graphs[host.name[calls]]
 
-    row, hit = _lookup(_first_of_each(trace.externals, -host.start), ops.external)
+    row, hit = _lookup(index.externals, ops.external)
     hit &= found.how == UNKNOWN
     hit[hit] &= host.start[row[hit]] <= ops.start[hit]
     around = row[hit]
@@ -54,9 +64,9 @@ def match(trace: Trace, ops: Ops) -> Launches:
 
 def _first_of_each(links: Links, order: Ints) -> Links:
     """Keep one row an id: the one that comes first in this order."""
-    links = links.take(np.lexsort((order[links.row], links.id)))
-    if not len(links):
+    if (links.id[1:] > links.id[:-1]).all():
         return links
+    links = links.take(np.lexsort((order[links.row], links.id)))
     return links.take(np.r_[True, links.id[1:] != links.id[:-1]])
 
 

@@ -7,6 +7,7 @@ the queue's.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from whyidle.monitor.traces.intervals import aligned
 from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.model import Device, Ids, Ints, Kinds, Trace
 
+BLOCK: Final = 1 << 14
 # The work that a thread has to do again because the device ran dry while it waited.
 _REFILLS: Final = (Cause.DRIVER_CALL, Cause.OP, Cause.AROUND, Cause.PYTHON, Cause.HOLE)
 # After the last operation these still tell why nothing follows.
@@ -42,8 +44,8 @@ def account(
         _segments(line.time[busy], until[busy], line.label[busy], -1),
         _queued(gaps, HOLE_NS * trace.ticks_per_ns),
         *(
-            _host_part(gaps.take(gaps.thread == t), hosts, launchers | {main}, skew, provable)
-            for t in present(gaps.thread)
+            _host_part(some, hosts, launchers | {main}, skew, provable)
+            for some in _blocks(gaps.take(gaps.returned > gaps.start))
         ),
     ]
     return Budget(_joined(parts), skew)
@@ -76,13 +78,18 @@ def _queued(gaps: Gaps, long: int) -> Segments:
     return _segments(gaps.returned, gaps.end, cause, -1)
 
 
+def _blocks(gaps: Gaps) -> Iterator[Gaps]:
+    """The gaps of one thread after the other, so many at a time that they stay in the cache."""
+    for thread in present(gaps.thread):
+        mine = gaps.take(gaps.thread == thread)
+        for first in range(0, len(mine), BLOCK):
+            yield mine.take(slice(first, first + BLOCK))
+
+
 def _host_part(
     gaps: Gaps, hosts: Hosts, launchers: frozenset[int], skew: int, provable: bool
 ) -> Segments:
     """The part of each gap before its launch, by what the launching thread did meanwhile."""
-    gaps = gaps.take(gaps.returned > gaps.start)
-    if not len(gaps):
-        return Segments.of()
     thread = int(gaps.thread[0])
     start, end = gaps.start + skew, gaps.returned + skew
     line = hosts.told(thread, launchers, int(start[0]), int(end[-1]))

@@ -8,7 +8,6 @@ import numpy as np
 
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.model import Ids, Ints, Kinds, Table
 
 
@@ -30,20 +29,23 @@ class Budget:
     skew: int = 0  # ticks by which the host's clock had to be set back
 
     def sums(self, start: Ints, end: Ints) -> dict[Cause, int]:
-        """Return the ticks of each cause within these disjoint parts of the window."""
-        return {
-            Cause(c): int((self._until(c, end) - self._until(c, start)).sum())
-            for c in present(self.segments.cause)
-        }
+        """Return the ticks of each cause within these disjoint, ordered parts of the window."""
+        if not len(start):
+            return {}
+        ticks = np.zeros(len(Cause), np.int64)
+        apart = np.flatnonzero(start[1:] != end[:-1])
+        for a, b in zip(start[np.append(0, apart + 1)], end[np.append(apart, -1)], strict=True):
+            self._add(ticks, int(a), int(b))
+        return {cause: int(ticks[cause]) for cause in Cause if ticks[cause]}
 
-    def _until(self, cause: int, times: Ints) -> Ints:
-        """Ticks of this cause from the beginning up to each of these times."""
+    def _add(self, ticks: Ints, start: int, end: int) -> None:
+        """Add what each cause has between two times."""
         s = self.segments
-        owned = np.where(s.cause == cause, s.end - s.start, 0)
-        before = np.cumsum(owned) - owned
-        times = np.clip(times, s.start[0], s.end[-1])
-        i = np.searchsorted(s.start, times, "right") - 1
-        return before[i] + np.where(s.cause[i] == cause, times - s.start[i], 0)
+        first = int(np.searchsorted(s.end, start, "right"))
+        last = int(np.searchsorted(s.start, end, "left"))
+        within = slice(first, last)
+        length = np.minimum(s.end[within], end) - np.maximum(s.start[within], start)
+        np.add.at(ticks, s.cause[within], length)
 
 
 def rounded(ticks: dict[Cause, int], ticks_per_ns: int) -> dict[Cause, int]:

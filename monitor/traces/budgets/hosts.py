@@ -23,12 +23,10 @@ class Hosts:
 
     def __init__(self, trace: Trace) -> None:
         self._host = trace.host
-        order = np.argsort(trace.host.thread, kind="stable")
-        edges = np.searchsorted(trace.host.thread[order], np.arange(len(trace.threads) + 1))
-        self._rows: list[Ints] = [order[a:b] for a, b in pairwise(edges)]
+        self._rows = _by_thread(trace)
         self._hole = HOLE_NS * trace.ticks_per_ns
         self._own: dict[int, Line] = {}
-        self._others: dict[frozenset[int], Line] = {}
+        self._others: dict[tuple[int, frozenset[int]], Line] = {}
         self._pythons = _python_lines(trace)
         self.main = self._most_telling()
 
@@ -48,30 +46,41 @@ class Hosts:
             self._own[thread] = sweep(s.start, s.end, s.kind, Cause.HOLE)
         return self._own[thread]
 
-    def others(self, launchers: frozenset[int]) -> Line:
-        """What any thread did that can explain why a launcher shows nothing.
+    def others(self, thread: int, launchers: frozenset[int]) -> Line:
+        """What any other thread did that can explain why a launcher shows nothing.
 
         A thread that never launches and waits for the device is an effect, no cause.
         """
         launchers |= self._pythons
-        if launchers not in self._others:
+        if (thread, launchers) not in self._others:
             s = self._host
             launches = _marked(launchers, len(self._rows))[s.thread]
-            use = np.flatnonzero(launches | ~_BYSTANDS[s.kind])
+            use = np.flatnonzero((launches | ~_BYSTANDS[s.kind]) & (s.thread != thread))
             kind = s.kind[use]
             kind[(kind == Cause.SYNC) & ~launches[use]] = Cause.BLOCKED
-            self._others[launchers] = sweep(s.start[use], s.end[use], kind, Cause.HOLE)
-        return self._others[launchers]
+            line = sweep(s.start[use], s.end[use], kind, Cause.HOLE)
+            self._others[thread, launchers] = line
+        return self._others[thread, launchers]
 
     def told(self, thread: int, launchers: frozenset[int], start: int, end: int) -> Line:
         """What kept a launching thread between two times: its own doing, else that of others."""
         own = self.own(thread).within(start, end)
-        others = self.others(launchers).within(start, end)
+        others = self.others(thread, launchers).within(start, end)
         silence = Line(np.array([start, end]), np.full(2, Cause.HOLE, np.int8), Cause.HOLE)
         line = overlaid(overlaid(own, others), silence)
-        until = np.r_[line.time[1:], line.time[-1]]
+        until = np.append(line.time[1:], max(end, int(line.time[-1])))
         long = (line.label == Cause.HOLE) & (until - line.time > self._hole)
         return Line(line.time, np.where(long, np.int8(Cause.SILENT), line.label), Cause.HOLE)
+
+
+def _by_thread(trace: Trace) -> list[Ints]:
+    """The rows of each thread; short numbers are sorted by radix."""
+    thread = trace.host.thread
+    if len(trace.threads) < 1 << 15:
+        thread = thread.astype(np.int16)
+    order = np.argsort(thread, kind="stable")
+    edges = np.searchsorted(thread[order], np.arange(len(trace.threads) + 1))
+    return [order[a:b] for a, b in pairwise(edges)]
 
 
 def _python_lines(trace: Trace) -> frozenset[int]:
