@@ -16,7 +16,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 FILE = HERE / "figures.json"
-SCRIPTS = ("startup", "record_cost", "store")
+SCRIPTS = ("startup", "record_cost", "store", "traces", "store_traces")
 
 
 def measured(name: str) -> Any:

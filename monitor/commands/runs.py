@@ -29,7 +29,16 @@ def command(*, run: str | None, as_json: bool) -> None:
 
     path = database()
     if run is not None:
-        options.tell(summarise(path, run), as_json=as_json)
+        told = summarise(path, run)
+        traces = _traces(told.run.id)
+        if as_json:
+            click.echo(jsonl.line(jsonl.summary(told) | {"traces": traces}))
+            return
+        options.tell(told, as_json=False)
+        for trace in traces:
+            click.echo(
+                f"kept trace: {trace['file']}; see it with: monitor trace view {told.run.id}"
+            )
         return
     if not path.exists():
         click.echo(jsonl.listing("runs", []) if as_json else _NOTHING)
@@ -41,6 +50,23 @@ def command(*, run: str | None, as_json: bool) -> None:
         click.echo(jsonl.listing("runs", [_row(r, running=running) for r, running in rows]))
     else:
         click.echo(_table(rows) if rows else _NOTHING)
+
+
+def _traces(run: int) -> list[dict[str, Any]]:
+    from whyidle.monitor.kept import Kept
+    from whyidle.monitor.state import database
+
+    with Kept.open(database()) as kept:
+        return [
+            {
+                "trace": trace.id,
+                "ts_ms": trace.ts_ms,
+                "format": trace.format,
+                "file": trace.answer["file"],
+                "budget": trace.answer["budget"],
+            }
+            for trace in kept.traces(run)
+        ]
 
 
 LONGEST_LABEL = 24

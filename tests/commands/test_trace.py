@@ -276,3 +276,7 @@ def test_a_trace_is_kept_with_a_run_and_looked_at_again(
     again = monitor("trace", "view", "mine", "--perfetto", tmp_path / "out.json")
     assert again.returncode == 0, again.stderr
     assert json.loads((tmp_path / "out.json").read_text())["traceEvents"]
+    told = lines(monitor("runs", "mine", "--json").stdout)[0]
+    (kept,) = told["traces"]
+    assert (kept["file"], kept["format"]) == (trace.name, "kineto")
+    assert f"kept trace: {trace.name}" in monitor("runs", "mine").stdout
