@@ -54,33 +54,35 @@ def keep(  # noqa: PLR0913  what a trace consists of, by name
     """Store the trace of a file with the answer of ``monitor trace``; returns its id.
 
     ``segments`` are those of each device's budget, ``steps`` when each began and ended. Without a
-    run it replaces what was kept of the same file, which is the answer's if no other is given.
+    run, as programs may keep a trace that is of no recording (no command does), it replaces what
+    was kept of the same file, which is the answer's if no other is given.
     """
     notes: list[str] = []
     blocks = _timeline(trace, segments, notes)
     if sum(len(block.data) for block in blocks) > SHARE * size_cap:
         notes.append("The timeline is too large to be kept.")
         blocks = []
+    new = NewTrace(
+        run=run,
+        format=trace.format,
+        path=str((file or Path(answer["file"])).absolute()),
+        header={"answer": answer, **_header(trace, blocks), "notes": notes},
+        rows=_rows(answer, steps),
+        blocks=blocks,
+    )
+    return put(store, new, size_cap)
+
+
+def _header(trace: Trace, blocks: list[Block]) -> dict[str, Any]:
     events = [block for block in blocks if block.table != NAME]
-    header = {
-        "answer": answer,
+    return {
         "ticks_per_ns": trace.ticks_per_ns,
         "origin_ns": trace.origin_ns,
         "start": min((block.start for block in events), default=0),
         "end": max((block.stop for block in events), default=0),
         "threads": [(t.label, t.pid, t.tid) for t in trace.threads],
         "blocks": len(blocks),
-        "notes": notes,
     }
-    new = NewTrace(
-        run=run,
-        format=trace.format,
-        path=str((file or Path(answer["file"])).absolute()),
-        header=header,
-        rows=_rows(answer, steps),
-        blocks=blocks,
-    )
-    return put(store, new, size_cap)
 
 
 def _rows(answer: Mapping[str, Any], steps: tuple[Ints, Ints] | None) -> dict[str, list[Row]]:

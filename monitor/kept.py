@@ -6,12 +6,14 @@ nanoseconds.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
+import msgspec
 import numpy as np
 
 from whyidle.monitor.errors import StorageProblem, UsageProblem
@@ -30,6 +32,19 @@ EVENTS_MOST: Final = 20_000
 _THEN: Final = {OP: "correlation", SPAN: None, MARK: None, SEGMENT: None}
 
 _T = TypeVar("_T", bound=Table)
+
+
+class _Header(msgspec.Struct):
+    """What ``keep`` writes beside the timeline; a newer program may have written more."""
+
+    answer: dict[str, Any]
+    ticks_per_ns: int
+    origin_ns: int | None
+    start: int
+    end: int
+    threads: list[tuple[str, int | None, str | None]]
+    blocks: int
+    notes: list[str]
 
 
 class KeptTrace(NamedTuple):
@@ -52,11 +67,17 @@ class KeptTrace(NamedTuple):
 
     @classmethod
     def of(cls, row: TraceRow) -> Self:
-        """Make it of a row of the store."""
-        # A newer program may have written more than we know.
-        header = {name: row.header[name] for name in cls._fields if name in row.header}
-        header["threads"] = [Thread(*thread) for thread in header["threads"]]
-        return cls(*row[:4], Path(row.path), size=row.size, **header)
+        """Make it of a row of the store; a damaged one is a ``StorageProblem``."""
+        try:
+            header = msgspec.convert(row.header, _Header)
+        except msgspec.ValidationError:
+            raise StorageProblem(
+                f"What was kept of trace {row.id} is damaged.",
+                f"Analyse the file again: monitor trace {row.path}",
+            ) from None
+        found = msgspec.structs.asdict(header)
+        found["threads"] = [Thread(*thread) for thread in header.threads]
+        return cls(*row[:4], Path(row.path), size=row.size, **found)
 
 
 class Lane(NamedTuple):
@@ -125,8 +146,12 @@ class Kept:
         self.close()
 
     def traces(self, run: int | None = None) -> list[KeptTrace]:
-        """Return the traces of a run, or all, oldest first."""
-        return [KeptTrace.of(row) for row in self._reader.traces(run)]
+        """Return the traces of a run, or all, oldest first; damaged ones are left out."""
+        found = []
+        for row in self._reader.traces(run):
+            with contextlib.suppress(StorageProblem):
+                found.append(KeptTrace.of(row))
+        return found
 
     def open_trace(self, trace: int) -> KeptTrace:
         """Return one trace; an id that there is not is a ``UsageProblem``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import signal
@@ -35,6 +36,7 @@ STARTS_WITHIN: Final = 120.0
 _ENDS_WITHIN: Final = 5.0
 _BETWEEN: Final = 0.1
 _PIECE: Final = 4 << 20
+_PR_SET_PDEATHSIG: Final = 1
 _GZIP: Final = b"\x1f\x8b"
 _NO_NAME = re.compile(r"[^\w.-]+|^\.+")
 
@@ -166,7 +168,10 @@ def _too_long() -> UsageProblem:
 
 @contextlib.contextmanager
 def _server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run TensorBoard; it goes when we go."""
+    """Run TensorBoard; it goes when we go, on Linux even if we are killed.
+
+    Then the folder stays: nobody is left to delete it.
+    """
     options = ["--logdir", str(folder / "logs"), "--host", HOST, "--port", str(port)]
     # Without the fast loader it is one process, and ends with it.
     command = [sys.executable, "-m", "tensorboard.main", "--load_fast=false", *options]
@@ -174,7 +179,12 @@ def _server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, "TMPDIR": str(folder)}
     with (folder / "log").open("wb") as log:
         child = subprocess.Popen(  # noqa: S603  our own Python
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            preexec_fn=_ends_with_us(),  # noqa: PLW1509  no threads here
         )
     try:
         yield child
@@ -185,6 +195,22 @@ def _server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+
+
+def _ends_with_us() -> Callable[[], None] | None:
+    """Return what a child of ours does first, so that the kernel ends it when we are gone."""
+    if sys.platform != "linux":
+        return None
+    # Loaded here: between fork and exec as little as possible.
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            # We were killed before it was asked for.
+            os._exit(1)
+
+    return ask
 
 
 def _wait_until_listed(server: subprocess.Popen[bytes], port: int, run: str, folder: Path) -> None:

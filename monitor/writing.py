@@ -9,10 +9,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, TYPE_CHECKING, TextIO
 
 from whyidle.monitor.errors import StorageProblem, UsageProblem
 from whyidle.monitor.render.plain import printable
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 # Little is gained beyond, at twice the time.
 LEVEL = 4
@@ -21,23 +24,57 @@ LEVEL = 4
 @contextlib.contextmanager
 def writing(out: Path, *, force: bool) -> Iterator[TextIO]:
     """Open a new file for text, compressed if its name ends in .gz; it appears when it is whole."""
+    check(out, force=force)
+    name = printable(str(out))
+    try:
+        descriptor, part = tempfile.mkstemp(dir=out.parent, prefix=".whyidle-")
+    except OSError as error:
+        raise _unwritten(name, error) from None
+    try:
+        with (
+            io.BufferedWriter(_File(descriptor, name)) as raw,
+            _text(raw, compressed=out.suffix == ".gz") as text,
+        ):
+            yield text
+        try:
+            Path(part).replace(out)
+        except OSError as error:
+            raise _unwritten(name, error) from None
+    finally:
+        Path(part).unlink(missing_ok=True)
+
+
+def check(out: Path, *, force: bool) -> None:
+    """Refuse a place that must not be written to; to be said before long work, too."""
     name = printable(str(out))
     if os.path.lexists(out) and not force:
         raise UsageProblem(f"{name} already exists: it is not overwritten.", "To do so: --force")
     if os.path.lexists(out) and not out.is_file():
         raise UsageProblem(f"{name} is no file: it is not overwritten.", "Choose another name.")
     try:
-        descriptor, part = tempfile.mkstemp(dir=out.parent, prefix=".whyidle-")
+        out.parent.stat()
     except OSError as error:
         raise _unwritten(name, error) from None
-    try:
-        with os.fdopen(descriptor, "wb") as raw, _text(raw, compressed=out.suffix == ".gz") as text:
-            yield text
-        Path(part).replace(out)
-    except OSError as error:
-        raise _unwritten(name, error) from None
-    finally:
-        Path(part).unlink(missing_ok=True)
+
+
+class _File(io.FileIO):
+    """Tells by itself that it cannot be written: other errors of those who write are not its."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        super().__init__(descriptor, "wb")
+        self._told = name
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise _unwritten(self._told, error) from None
+
+    def close(self) -> None:
+        try:
+            super().close()
+        except OSError as error:
+            raise _unwritten(self._told, error) from None
 
 
 @contextlib.contextmanager

@@ -372,6 +372,25 @@ def test_what_there_is_not(store: Path) -> None:
             reader.window(kept, 5, 5)
 
 
+@pytest.mark.parametrize(
+    "header",
+    ["NULL", "''", "'{\"answer'", "'[1]'", "'{}'", "'{\"answer\": 5}'", "CAST(x'ff7b' AS TEXT)"],
+)
+def test_a_damaged_trace_costs_no_other(store: Path, header: str) -> None:
+    trace = a_trace(12, 10, 10)
+    first, bad, last = (stored(store, trace, f"/data/{i}.json") for i in range(3))
+    connection = sqlite3.connect(store)
+    connection.execute(f"UPDATE trace SET header = {header} WHERE id = ?", (bad,))
+    connection.commit()
+    connection.close()
+    with Kept.open(store) as reader:
+        assert [t.id for t in reader.traces()] == [first, last]
+        for call in (reader.open_trace, lambda i: reader.window(i, 0, 1)):
+            with pytest.raises(StorageProblem, match=f"kept of trace {bad} is damaged") as caught:
+                call(bad)
+            assert caught.value.next_step.endswith("monitor trace /data/1.json")
+
+
 def test_a_timeline_that_made_room_says_where_the_file_is(store: Path) -> None:
     trace = a_trace(8, 30_000, 10_000, 1)
     first, second = (stored(store, trace, f"/data/{i}.json", size_cap=3 << 20) for i in range(2))

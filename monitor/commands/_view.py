@@ -52,17 +52,33 @@ def _kept(name: str) -> str | None:
     if not traces:
         what = f"No trace is kept with run {run}, and there is no file named {name}."
         raise UsageProblem(what, f"Keep one: monitor trace FILE --run {run}")
-    return str(traces[-1].path)
+    path = traces[-1].path
+    if not path.exists():
+        from whyidle.monitor.render.plain import printable
+
+        raise UsageProblem(
+            f"The trace kept with run {run} was read from {printable(str(path))}, which is gone.",
+            f"Its figures are still there: monitor runs {run} --json",
+        )
+    return str(path)
 
 
 def _for_perfetto(file: str, out: Path, *, force: bool) -> None:
     from whyidle.monitor.commands.trace import analysis_of
     from whyidle.monitor.render.plain import printable
     from whyidle.monitor.traces import perfetto
-    from whyidle.monitor.writing import writing
+    from whyidle.monitor.writing import check, writing
 
+    # Said before a long file is read, not after.
+    check(out, force=force)
+    if out.exists() and os.path.exists(file) and out.samefile(file):  # noqa: PTH110
+        raise UsageProblem(
+            f"{printable(str(out))} is the trace itself: it is not overwritten.",
+            "Choose another name.",
+        )
+    analysis = analysis_of(file)
     with writing(out, force=force) as text:
-        perfetto.write(text, analysis_of(file))
+        perfetto.write(text, analysis)
     click.echo(f"Written: {printable(str(out))}")
     click.echo("To look at it: open https://ui.perfetto.dev and drop the file on the page.")
     click.echo("The page works in the browser: the trace does not leave this machine.")

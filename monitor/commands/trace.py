@@ -59,16 +59,20 @@ def command(*, file: str, top: int, run: str | None, as_json: bool) -> None:
     from whyidle.monitor.traces.answer import contract
 
     told = contract(analysis)
+    _show(told, Path(file).name, top, as_json=as_json)
+    # Last: a full disk must not cost the answer.
     if number is not None:
         _keep(analysis, told, number)
-    if as_json:
-        from whyidle.monitor.render.jsonl import line
 
-        click.echo(line(told))
-        return
+
+def _show(told: dict[str, Any], name: str, top: int, *, as_json: bool) -> None:
+    from whyidle.monitor.render.jsonl import line
     from whyidle.monitor.render.trace import screen
 
-    click.echo(screen(told, name=Path(file).name, top=top), color=True)
+    if as_json:
+        click.echo(line(told))
+    else:
+        click.echo(screen(told, name=name, top=top), color=True)
 
 
 def _number_of(run: str) -> int:

@@ -47,7 +47,8 @@ def _of_kernels(told: Told | None) -> Iterator[str]:
     if not told or not told["count"]:
         return
     short, cores = told["short"], told["tensor_core_share"]
-    yield f"{told['count']:,} kernels took {clock(told['total_ns'])}"
+    kernels = "1 kernel" if told["count"] == 1 else f"{told['count']:,} kernels"
+    yield f"{kernels} took {clock(told['total_ns'])}"
     if short["count"]:
         few = share(short["count"], told["count"])
         yield f"{few} are shorter than {short['below_ns'] / 1000:g} µs"

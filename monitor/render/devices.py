@@ -65,9 +65,12 @@ def devices(found: Sequence[Device], width: int) -> list[RenderableType]:
     table.add_column("time", justify="right", no_wrap=True)
     for name, budget in rows:
         total = total_of(budget)
-        line = bar(budget, max(NARROWEST, width - names - _FIGURES), labels=False)
+        line: Text | str = "no work"
+        if total:
+            line = bar(budget, max(NARROWEST, width - names - _FIGURES), labels=False)
         part = share(budget["slices"][Slice.COMPUTE], total)
-        table.add_row(name, line if total else "no work", part, clock(total))
+        # A device may be named anything, also what rich takes for its own marks.
+        table.add_row(Text(name), line, part, clock(total))
     return [table, *_spread(found)]
 
 

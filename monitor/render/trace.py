@@ -29,6 +29,8 @@ from whyidle.monitor.slices import LOOKS, Slice
 NOTABLE: Final = 0.05
 # Where so much computes, no fix gives much back.
 HEALTHY: Final = 0.9
+# Of the whole time: what lies outside the steps is told from here on.
+OUTSIDE: Final = 0.1
 _FORMATS = {
     "kineto": "PyTorch (Kineto)",
     "xplane": "JAX or TensorFlow (XPlane)",
@@ -86,7 +88,7 @@ def _warnings(found: Sequence[str]) -> Iterator[Text]:
 def head(told: Told, name: str) -> Text:
     """Say what file this is, what it holds, and what the account covers."""
     kind = _FORMATS.get(told["format"], str(told["format"]))
-    facts = [kind, *_ranks(told["devices"]), f"{told['events']:,} events"]
+    facts = [kind, *_ranks(told["devices"]), _count(told["events"], "event")]
     return Text.assemble(
         (printable(name), "bold"),
         f": {printable(', '.join(facts))}\n",
@@ -128,12 +130,14 @@ def _count(number: int, what: str) -> str:
 
 def verdict(told: Told) -> str:
     """Return the plain sentence that a tired person reads first."""
-    budget, total = told["budget"], total_of(told["budget"])
-    if not total:
-        return "No device did any work while this trace was taken: there is no time to account for."
+    if not total_of(told["budget"]):
+        what = "This holds no event" if not told["events"] else "This shows no work of any device"
+        return f"{what}: there is no time to account for."
+    budget, where = _judged(told)
+    total = total_of(budget)
     computes = budget["slices"][Slice.COMPUTE]
     others = [(s, ns) for s, ns in in_order(budget) if s is not Slice.COMPUTE]
-    begin = f"{_subject(told['devices'])} {share(computes, total)} of the time"
+    begin = f"{where}{_subject(told['devices'])} {share(computes, total)} of the time"
     if not others or others[0][1] < NOTABLE * total or computes >= HEALTHY * total:
         return f"{begin}: nothing worth fixing in how it is fed."
     part, ns = others[0]
@@ -145,7 +149,21 @@ def verdict(told: Told) -> str:
     return f"{begin}. {said}{''.join(second)}."
 
 
+def _judged(told: Told) -> tuple[Told, str]:
+    """Return the budget of the steps where most work is in them: a start comes only once."""
+    whole, steps = told["budget"], told.get("step_budget")
+    if steps and steps["steps"] > 1 and 2 * _busy(steps) > _busy(whole):
+        outside = total_of(whole) - total_of(steps)
+        if outside > OUTSIDE * total_of(whole):
+            return steps, f"{clock(outside)} lie outside the steps. Within them the "
+    return whole, "The "
+
+
+def _busy(budget: Told) -> int:
+    return sum(ns for part, ns in budget["slices"].items() if not Slice(part).idle)
+
+
 def _subject(found: Sequence[Told]) -> str:
     if len(found) == 1:
-        return f"The {kind_words(found)} computes"
-    return f"The {len(found)} {kind_words(found)} compute"
+        return f"{kind_words(found)} computes"
+    return f"{len(found)} {kind_words(found)} compute"

@@ -70,12 +70,6 @@ def delete_runs(path: Path, runs: Collection[int]) -> int:
         return sum(_delete(connection, run) for run in runs)
 
 
-def delete_traces(path: Path, traces: Collection[int]) -> None:
-    """Delete single traces; those that are not there are none to worry about."""
-    with _writing(path) as connection, transaction(connection):
-        timelines.delete(connection, traces)
-
-
 def shrink(path: Path) -> int:
     """Give free pages back to the disk; returns the bytes."""
     before = path.stat().st_size

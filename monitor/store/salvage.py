@@ -67,10 +67,11 @@ class _Copy:
         self._connection = connection
         # Fails here when not even the list of tables can be read.
         connection.execute("SELECT count(*) FROM bad.sqlite_master").fetchone()
-        self._shift = {table: self._highest("main", table) or 0 for table in _BY_ID}
-        # Ids of deleted runs are not given again.
-        given = connection.execute("SELECT max(seq) FROM main.sqlite_sequence WHERE name = 'run'")
-        self._shift["run"] = max(self._shift["run"], given.fetchone()[0] or 0)
+        # Ids of deleted rows are not given again, where the table is one that sees to that.
+        given = dict(connection.execute("SELECT name, seq FROM main.sqlite_sequence").fetchall())
+        self._shift = {
+            table: max(self._highest("main", table) or 0, given.get(table) or 0) for table in _BY_ID
+        }
         self._copied: dict[str, int] = {}
 
     def everything(self) -> dict[str, int]:

@@ -93,10 +93,6 @@ CREATE TABLE finding (
     id INTEGER PRIMARY KEY, run INTEGER NOT NULL, ts_ms INTEGER NOT NULL, rule TEXT NOT NULL,
     severity TEXT NOT NULL, data TEXT NOT NULL) STRICT;
 CREATE INDEX finding_run ON finding(run, ts_ms);
-CREATE TABLE trace (
-    id INTEGER PRIMARY KEY, run INTEGER, ts_ms INTEGER NOT NULL, format TEXT NOT NULL,
-    path TEXT NOT NULL, header TEXT, size INTEGER NOT NULL DEFAULT 0) STRICT;
-CREATE INDEX trace_run ON trace(run);
 CREATE TABLE counter (
     run INTEGER NOT NULL, name TEXT NOT NULL, ts_ms INTEGER NOT NULL, value REAL,
     PRIMARY KEY(run, name, ts_ms)) STRICT, WITHOUT ROWID;
@@ -104,7 +100,12 @@ CREATE TABLE counter (
 # What a trace told, a row a figure; and its timeline, as columns of many thousand rows in a blob.
 # ``size`` of a trace is what its timeline takes: 0 where that made room. Times are its own ticks.
 # The index has all that says which blocks to open: it is read without touching any other.
+# AUTOINCREMENT: who reads a timeline while it makes room must find nothing, not another's blocks.
 _TRACES = """
+CREATE TABLE trace (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER, ts_ms INTEGER NOT NULL, format TEXT NOT NULL,
+    path TEXT NOT NULL, header TEXT, size INTEGER NOT NULL DEFAULT 0) STRICT;
+CREATE INDEX trace_run ON trace(run);
 CREATE TABLE trace_device (
     trace INTEGER NOT NULL, device INTEGER NOT NULL, kind TEXT NOT NULL, idx TEXT NOT NULL,
     host TEXT, pid INTEGER, rank INTEGER, model TEXT, span_ns INTEGER, busy_ns INTEGER,
@@ -123,9 +124,9 @@ CREATE TABLE trace_step (
     trace INTEGER NOT NULL, ordinal INTEGER NOT NULL, start INTEGER NOT NULL,
     stop INTEGER NOT NULL, PRIMARY KEY(trace, ordinal)) STRICT, WITHOUT ROWID;
 CREATE TABLE trace_block (
-    id INTEGER PRIMARY KEY, trace INTEGER NOT NULL, tbl TEXT NOT NULL, lane INTEGER NOT NULL,
-    level INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, rows INTEGER NOT NULL,
-    data BLOB NOT NULL) STRICT;
+    id INTEGER PRIMARY KEY AUTOINCREMENT, trace INTEGER NOT NULL, tbl TEXT NOT NULL,
+    lane INTEGER NOT NULL, level INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL,
+    rows INTEGER NOT NULL, data BLOB NOT NULL) STRICT;
 CREATE INDEX trace_block_trace ON trace_block(trace, tbl, lane, level, start, stop, rows);
 """
 # Tables with a column ``trace``.
@@ -145,8 +146,12 @@ def _statements(text: str) -> tuple[str, ...]:
 # What brings a file of version N to N + 1. New metric columns need no entry.
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
-        "ALTER TABLE trace ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
+        # AUTOINCREMENT cannot be added to a table.
+        "DROP INDEX trace_run",
+        "ALTER TABLE trace RENAME TO trace_of_1",
         *_statements(_TRACES),
+        "INSERT INTO trace SELECT id, run, ts_ms, format, path, header, 0 FROM trace_of_1",
+        "DROP TABLE trace_of_1",
     ),
 }
 

@@ -6,6 +6,7 @@ Imports numpy: what a recorder imports must not import this.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,6 +26,8 @@ from whyidle.monitor.store.writer import SIZE_CAP
 # About what a row beside the timeline takes.
 _ROW_BYTES: Final = 64
 _LIST: Final = "List what was recorded: monitor runs"
+# What ``_escaped`` writes: a backslash, or half a character that stands for a byte.
+_ESCAPE: Final = re.compile(r"\\(\\|ud[89a-f][0-9a-f]{2})")
 
 Row = Mapping[str, object]
 
@@ -51,7 +54,7 @@ class TraceRow(NamedTuple):
     ts_ms: int
     format: str
     path: str
-    header: dict[str, Any]
+    header: dict[str, Any] | None  # none: it is damaged
     size: int
 
 
@@ -81,7 +84,7 @@ def put(path: Path, new: NewTrace, size_cap: int = SIZE_CAP) -> int:
 
 def _insert(connection: sqlite3.Connection, new: NewTrace, size: int) -> int:
     _make_way(connection, new)
-    row = (new.run, new.ts_ms, new.format, new.path, json.dumps(new.header), size)
+    row = (new.run, new.ts_ms, new.format, _escaped(new.path), json.dumps(new.header), size)
     trace = connection.execute(
         "INSERT INTO trace (run, ts_ms, format, path, header, size) VALUES (?, ?, ?, ?, ?, ?)"
         " RETURNING id",
@@ -107,7 +110,7 @@ def _make_way(connection: sqlite3.Connection, new: NewTrace) -> None:
         return
     # A file that is only looked at, again and again, must not fill the store.
     again = "SELECT id FROM trace WHERE run IS NULL AND path = ?"
-    rows = connection.execute(again, (_clean(new.path),)).fetchall()
+    rows = connection.execute(again, (_escaped(new.path),)).fetchall()
     timelines.delete(connection, [row[0] for row in rows])
 
 
@@ -122,12 +125,31 @@ def _clean(cell: object) -> object:
     return cell.encode(errors="backslashreplace").decode() if isinstance(cell, str) else cell
 
 
+def _escaped(path: str) -> str:
+    """Return a path as text, whatever its bytes are: bytes of no character as escapes."""
+    return path.replace("\\", "\\\\").encode(errors="backslashreplace").decode()
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda m: m[1] if m[1] == "\\" else chr(int(m[1][1:], 16)), text)
+
+
+def _header(text: str | None) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text or "null")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
 class TraceReader:
     """Reads stored traces, beside any number of recorders."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
+        # A damaged name must not cost the row, let alone the other rows.
+        connection.text_factory = lambda text: text.decode(errors="replace")
         # A file that an older program wrote has none, and no tables for them.
         self._empty = not timelines.there(connection)
 
@@ -183,7 +205,7 @@ class TraceReader:
         names = ", ".join(TraceRow._fields)
         query = f"SELECT {names} FROM trace WHERE {where} ORDER BY id"  # noqa: S608
         return [
-            TraceRow(*row)._replace(header=json.loads(row[5] or "{}"))
+            TraceRow(*row)._replace(path=_unescaped(row[4]), header=_header(row[5]))
             for row in self._connection.execute(query, arguments)
         ]
 

@@ -30,11 +30,9 @@ def activity(found: Kernels) -> dict[str, Any]:
             {
                 "name": c.name,
                 "kind": c.kind,
-                "dtype": c.dtype,
-                "algorithm": c.algorithm,
-                "protocol": c.protocol,
                 "count": c.count,
                 "total_ns": ns(c.total),
+                **_or_why({"dtype": c.dtype, "algorithm": c.algorithm, "protocol": c.protocol}),
             }
             for c in found.collectives
         ],
@@ -70,9 +68,13 @@ def _kernel(kernel: Kernel, ns: Ns) -> dict[str, Any]:
     return {
         **_named(kernel.runs, ns),
         "family": "communication" if kernel.communicates else kernel.facts.family,
-        "dtype": kernel.facts.dtype,
-        "tensor_cores": kernel.facts.tensor_cores,
+        **_or_why({"dtype": kernel.facts.dtype, "tensor_cores": kernel.facts.tensor_cores}),
     }
+
+
+def _or_why(told: dict[str, Any], reason: str = "the name does not say") -> dict[str, Any]:
+    """Put the reason beside what is not known."""
+    return told | {"unknown": {name: reason for name, value in told.items() if value is None}}
 
 
 def _kernels(found: Kernels, ns: Ns) -> dict[str, Any]:

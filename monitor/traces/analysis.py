@@ -20,6 +20,7 @@ from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Device, Trace
 from whyidle.monitor.traces.opening import Progress
+from whyidle.monitor.traces.steps.ahead import as_run
 from whyidle.monitor.traces.where.places import Place, places
 
 # Sorting and counting of large columns does without Python's lock; more threads gain little.
@@ -81,7 +82,7 @@ def understand(path: Path, trace: Trace) -> Analysis:
 
 def breakdown(trace: Trace) -> Breakdown:
     """Account for every instant of each device."""
-    found = steps.find(trace)
+    found = as_run(trace, steps.find(trace))
     hosts, index = Hosts(trace), launches.Index(trace)
     with ThreadPoolExecutor(WORKERS) as pool:
         matched = pool.map(lambda d: launches.match(trace, d.ops, index), trace.devices)
@@ -106,5 +107,12 @@ def _report(
         totals=totals(device.ops),
         budget=budget,
         whole=budget.sums(np.array([first]), np.array([last])),
-        of_steps=budget.sums(found.start, found.end) if len(found.start) else None,
+        of_steps=_of_steps(budget, found),
     )
+
+
+def _of_steps(budget: Budget, found: steps.Steps) -> dict[Cause, int] | None:
+    """Steps are told by the host's clock, the budget by the device's."""
+    if not len(found.start):
+        return None
+    return budget.sums(found.start - budget.skew, found.end - budget.skew)

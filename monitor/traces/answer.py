@@ -36,12 +36,28 @@ def contract(analysis: Analysis) -> dict[str, Any]:
             "median_ns": median,
             "source": steps.source,
             "how": steps.how,
+            "unknown": {"median_ns": steps.how} if median is None else {},
         },
         "budget": _sum([device["budget"] for device in devices], len(steps.start)),
         "step_budget": _step_sum(devices, len(steps.start)),
         **activity(analysis.kernels),
         "where": [_place(place, trace.ticks_per_ns) for place in analysis.places],
-        "where_unknown": None if analysis.places else why_none(trace),
+        "unknown": _unknown(analysis),
+    }
+
+
+def _unknown(analysis: Analysis) -> dict[str, str]:
+    """Why a part of the answer is null or empty."""
+    ran = analysis.kernels
+    return {
+        name: reason
+        for name, missing, reason in (
+            ("step_budget", not len(analysis.steps.start), analysis.steps.how),
+            ("kernels", not ran.count, "no kernel of a GPU or TPU is in the file"),
+            ("launching", not ran.launching.operations, "no operation of a GPU or TPU is in it"),
+            ("where", not analysis.places, why_none(analysis.trace)),
+        )
+        if missing
     }
 
 

@@ -16,10 +16,16 @@ FEW_LAUNCHES: Final = 0.5
 MUCH: Final = 0.1
 MOSTLY: Final = 0.5
 PROFILER_COSTS: Final = 0.05
+FEW_OF_THE_WORK: Final = 0.25
 MORE: Final = {
     "kineto": "Record CPU activity too, and with_stack=True for the lines of code.",
     "xplane": "Record with host_tracer_level=2, and python_tracer_level=1 for the lines of code.",
     "nsys": "Record with --trace=cuda,osrt,nvtx.",
+}
+STACKS: Final = {
+    "kineto": "with_stack=True records what Python did meanwhile.",
+    "xplane": "python_tracer_level=1 records what Python did meanwhile.",
+    "nsys": "",
 }
 
 
@@ -88,12 +94,34 @@ def _of_causes(analysis: Analysis, seen: Seen) -> Iterator[str]:
     elif seen.idle > MUCH and unknown > MOSTLY * seen.idle:
         yield (
             f"Nothing recorded explains {unknown / seen.idle:.0%} of the idle time."
-            f" {MORE[trace.format]}"
+            f" {'' if _has_frames(analysis) else STACKS[trace.format]}".rstrip()
+        )
+    if _dispatched_ahead(analysis, seen):
+        yield (
+            "The steps end before their work is done: the host ran ahead of the device, and the"
+            " times of a step are those of dispatching it."
         )
     if analysis.steps.source == "none" and seen.share(Slice.IDLE_ALLOC) > MOSTLY:
         yield "Most of the time goes to device memory: this looks like the start of a job."
     if seen.share(Cause.PROFILER) > PROFILER_COSTS:
         yield f"The profiler itself took {seen.share(Cause.PROFILER):.0%} of the time."
+
+
+def _has_frames(analysis: Analysis) -> bool:
+    return bool((analysis.trace.host.kind == Cause.PYTHON).any())
+
+
+def _dispatched_ahead(analysis: Analysis, seen: Seen) -> bool:
+    """Whether little of the work lies within the steps."""
+    within: dict[Cause, int] = {}
+    for report in analysis.devices:
+        for cause, ticks in (report.of_steps or {}).items():
+            within[cause] = within.get(cause, 0) + ticks
+    return bool(within) and _work(within) < FEW_OF_THE_WORK * _work(seen.time)
+
+
+def _work(time: dict[Cause, int]) -> int:
+    return sum(ticks for cause, ticks in time.items() if not cause.slice.idle)
 
 
 def _of_clocks(analysis: Analysis) -> Iterator[str]:

@@ -56,6 +56,12 @@ class Line:
         b = int(np.searchsorted(self.time, end, "left")) + 1
         return Line(self.time[a:b], self.label[a:b], self.none)
 
+    def since(self, start: int) -> Line:
+        """Return what holds from this time on; there is an entry for the time itself."""
+        i = int(np.searchsorted(self.time, start, "right"))
+        held = self.label[i - 1] if i else np.int8(self.none)
+        return Line(np.append(start, self.time[i:]), np.append(held, self.label[i:]), self.none)
+
     def joined(self) -> Line:
         """Join neighbours of one label."""
         keep = changes(self.label)

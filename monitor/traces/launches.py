@@ -23,13 +23,49 @@ class Launches(Table):
     how: Kinds
 
 
+@dataclass(frozen=True, slots=True)
+class _ByIds:
+    """One row an id: the first call that carries it, and the last operator."""
+
+    calls: Links
+    externals: Links
+
+    @classmethod
+    def of(cls, calls: Links, externals: Links, start: Ints) -> _ByIds:
+        return cls(_first_of_each(calls, start), _first_of_each(externals, -start))
+
+    def call_of(self, ops: Ops) -> tuple[Ids, Flags]:
+        """For each operation the row of the call of its id, and whether there is one."""
+        return _lookup(self.calls, ops.correlation)
+
+
 class Index:
-    """The calls and operators of a trace by their ids, for all devices."""
+    """The calls and operators of a trace by their ids, for all devices.
+
+    Ids are numbers of one process. Where calls of several processes carry one id, the work of a
+    device is matched with those of its own process only.
+    """
 
     def __init__(self, trace: Trace) -> None:
-        start = trace.host.start
-        self.calls = _first_of_each(trace.calls, start)
-        self.externals = _first_of_each(trace.externals, -start)
+        self._all = _ByIds.of(trace.calls, trace.externals, trace.host.start)
+        self._of = _by_process(trace)
+        self._clash = sum(len(own.calls) for own in self._of.values()) > len(self._all.calls)
+
+    @property
+    def processes(self) -> list[int]:
+        """The processes that make driver calls, where there are several."""
+        return list(self._of)
+
+    def of(self, pid: int) -> _ByIds:
+        """Return the calls of one of several processes."""
+        return self._of[pid]
+
+    def for_ops(self, trace: Trace, ops: Ops) -> _ByIds:
+        """Return what may have launched the operations of a device."""
+        if not self._clash:
+            return self._all
+        pid = next((device.pid for device in trace.devices if device.ops is ops), None)
+        return self._all if pid is None else self._of.get(pid, self._all)
 
 
 def match(trace: Trace, ops: Ops, index: Index | None = None) -> Launches:
@@ -38,13 +74,13 @@ def match(trace: Trace, ops: Ops, index: Index | None = None) -> Launches:
     Several calls may carry one id (a runtime call inside a driver call): the earliest counts.
     An external id is believed only where it is causal: some traces put a correlation id there.
     """
-    index = index or Index(trace)
+    ids = (index or Index(trace)).for_ops(trace, ops)
     n = len(ops)
     found = Launches.of(
         start=np.full(n, -1), graph=np.zeros(n, np.bool_), how=np.full(n, UNKNOWN, np.int8)
     )
     host = trace.host
-    row, hit = _lookup(index.calls, ops.correlation)
+    row, hit = ids.call_of(ops)
     calls = row[hit]
     found.start[hit], found.end[hit] = host.start[calls], host.end[calls]
     found.thread[hit], found.how[hit] = host.thread[calls], BY_CORRELATION
@@ -52,7 +88,7 @@ def match(trace: Trace, ops: Ops, index: Index | None = None) -> Launches:
         graphs = np.array([bool(GRAPH_LAUNCH.search(name)) for name in trace.names], np.bool_)
         found.graph[hit] = graphs[host.name[calls]]
 
-    row, hit = _lookup(index.externals, ops.external)
+    row, hit = _lookup(ids.externals, ops.external)
     hit &= found.how == UNKNOWN
     hit[hit] &= host.start[row[hit]] <= ops.start[hit]
     around = row[hit]
@@ -60,6 +96,22 @@ def match(trace: Trace, ops: Ops, index: Index | None = None) -> Launches:
     found.end[hit] = np.minimum(host.end[around], ops.start[hit])
     found.thread[hit], found.how[hit] = host.thread[around], BY_EXTERNAL
     return found
+
+
+def _by_process(trace: Trace) -> dict[int, _ByIds]:
+    """The calls and operators of each process, where several make calls."""
+    pids = np.array([-1 if t.pid is None else t.pid for t in trace.threads], np.int64)
+    if len(np.unique(pids[pids >= 0])) < 2:
+        return {}
+    callers = pids[trace.host.thread[trace.calls.row]]
+    makers = np.unique(callers[callers >= 0]).tolist()
+    if len(makers) < 2:
+        return {}
+    around, start = pids[trace.host.thread[trace.externals.row]], trace.host.start
+    return {
+        pid: _ByIds.of(trace.calls.take(callers == pid), trace.externals.take(around == pid), start)
+        for pid in makers
+    }
 
 
 def _first_of_each(links: Links, order: Ints) -> Links:

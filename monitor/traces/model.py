@@ -99,6 +99,7 @@ class Marks(Table):
     start: Ints
     end: Ints
     name: Ids
+    thread: Ids  # an index into Trace.threads
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,9 @@ from whyidle.monitor.traces.causes import Cause
 
 Category = Literal["driver", "python", "operator", "annotation"]
 
+# Patterns with a gap in them take the square of a name's length.
+LONGEST_READ: Final = 500
+
 COMMUNICATION: Final = re.compile(r"nccl|rccl", re.IGNORECASE)
 XLA_COLLECTIVE: Final = re.compile(
     r"^(all-(reduce|gather|to-all)|reduce-scatter|collective-(permute|broadcast)|send|recv)\b"
@@ -35,24 +38,29 @@ _CAPTURE = re.compile(
 )
 _COMPILE_CALL = re.compile(r"ModuleLoad|LibraryLoad|nvrtc|hiprtc|cuLink", re.IGNORECASE)
 _COMPILE = re.compile(
-    r"torch/_dynamo/convert_frame"
+    r"^Lazy Function Loading$|^Runtime Triggered Module Loading$|torch/_dynamo/convert_frame"
     r"|torch/_inductor/compile_fx\.py\(\d+\): (_?compile_fx|_?compile_fx_inner"
     r"|\w*codegen_and_compile|fw_compiler\w*|bw_compiler\w*)"
-    r"|torch/_inductor/(codecache|scheduler|async_compile)\.py|torch/_functorch/.*compile"
+    r"|torch/_inductor/(codecache|scheduler|async_compile)\.py"
+    r"|torch/_functorch/[\w/]+\.py\(\d+\): "
+    r"(aot_(dispatch|module|stage|autograd)|create_aot|compile)"
     r"|triton/compiler/compiler\.py.*: compile|torch/utils/cpp_extension|\(dynamo_timed\)"
-    r"|backend_compile|XlaCompile|compile_and_load|^(Compile|XLA compile)|PyClient::Compile"
+    r"|backend_compile|XlaCompile|compile_and_load|^(Compile|XLA compile)|Py\w*Client::Compile"
+    r"|PjRt\w*Client::Compile|(Cpu|Gpu|Jit|Fusion|Llvm)Compiler::|^HLO passes|^Codegen$"
+    r"|trace_to_jaxpr"
     r"|cache_miss.*lower|lower_(sharding|jaxpr)_|ptxas",
     re.IGNORECASE,
 )
 # Running what was compiled, and looking it up, is no compilation.
 _NOT_COMPILE = re.compile(
     r"compile_fx\.py\(\d+\): (forward|__call__|run|wrapper)|output_code|CompiledFxGraph"
+    r"|runtime_wrappers\.py|subclass_codegen|eval_frame\.py\(\d+\): compile_wrapper"
     r"|CompiledFunction|Torch-Compiled Region|autotun|Cache Lookup|graph\.py\(\d+\): __call__",
     re.IGNORECASE,
 )
 # The class that wraps a whole generation loop is no loader: DataLoader's own __next__ only.
 _INPUT = re.compile(
-    r"^enumerate\(DataLoader\)|torch/utils/data/dataloader\.py\(\d+\): __next__"
+    r"^enumerate\(DataLoader\)|(^|torch/utils/data/)dataloader\.py\(\d+\): __(next|iter)__"
     r"|IteratorGetNext|Iterator::|DataLoaderIter.*__next__|_MultiWorkerIter"
     r"|MultiDeviceIteratorGetNext|grain.*__next__|tfds.*__next__"
 )
@@ -63,23 +71,25 @@ _PROFILER = re.compile(
     r"|profiler\.py:\d+ (start|stop)_trace|Buffer Flush|Instrumentation"
 )
 _GC = re.compile(
-    r"^gc$|built-in function collect|built-in method collect|CollectGarbage|^Python GC"
+    r"^gc$|built-in (function|method) collect\b|(?<!PythonRefManager::)CollectGarbage|^Python GC"
 )
 _CHECKPOINT = re.compile(
     r"torch/serialization\.py\(\d+\): (save|load)|torch/distributed/checkpoint/|orbax"
-    r"|async_checkpoint|built-in method fsync",
+    r"|async_checkpoint|built-in (function|method) fsync\b|npyio\w*\.py\(\d+\): save",
     re.IGNORECASE,
 )
 _OPTIMIZER = re.compile(r"^Optimizer\.(step|zero_grad)#|^## optimizer ##")
 _BLOCKED = re.compile(
-    r"built-in method (acquire|poll|select|epoll|recv|recv_into|read|sleep|wait)\b"
-    r"|built-in function (sleep|select)|threading\.py\(\d+\): (wait|join)|queue\.py\(\d+\): get"
+    r"built-in (method|function) (acquire|poll|select|epoll|recv|recv_into|read|sleep|wait)\b"
+    r"|threading\.py\(\d+\): (wait|join)|queue\.py\(\d+\): get"
     r"|selectors\.py\(\d+\): select|^BufferSequencingEvent"
 )
 _WAITS_FOR_DEVICE = re.compile(
     r"try_to_block|BlockHostUntilReady|block_until_ready|BlockUntilReady|np\.asarray\(jax\.Array\)"
     r"|PjRt.*::Await|TransferFromDevice|ToLiteral|CopyToHost"
 )
+
+_JAX_FRAME = re.compile(r"^\$(?P<of>[^ :]+)(:(?P<line>\d+))? (?P<function>.+)$")
 
 _CALLS = (
     (_SYNC_CALL, Cause.SYNC),
@@ -106,6 +116,7 @@ _ELSE: Final[dict[Category, Cause]] = {
 
 def host_cause(category: Category, name: str) -> Cause:
     """Tell what a host thread does while a span of this name is open."""
+    name = _as_torch_writes(name[:LONGEST_READ])
     if category == "driver":
         return _first(_CALLS, name) or Cause.DRIVER_CALL
     if _GC.search(name):
@@ -115,6 +126,15 @@ def host_cause(category: Category, name: str) -> Cause:
     if _COMPILE.search(name) and not _NOT_COMPILE.search(name):
         return Cause.COMPILE
     return _first(_OTHERS, name) or _ELSE[category]
+
+
+def _as_torch_writes(name: str) -> str:
+    """Bring JAX's ``$a.py:5 f`` and ``$time sleep`` to the one form that the patterns know."""
+    if not (found := _JAX_FRAME.match(name)):
+        return name
+    if found["line"]:
+        return f"{found['of']}({found['line']}): {found['function']}"
+    return f"<built-in function {found['function']}>"
 
 
 def _first(table: tuple[tuple[re.Pattern[str], Cause], ...], name: str) -> Cause | None:

@@ -9,9 +9,11 @@ import numpy as np
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.intervals import sweep
-from whyidle.monitor.traces.model import Device, Ints, Ops, Trace
+from whyidle.monitor.traces.model import Device, Flags, Ids, Ints, Ops, Spans, Trace
 from whyidle.monitor.traces.names import COPY_CALL
 
+# Half of what 64 bits hold.
+LARGEST_SUM: Final = 2.0**62
 # A launch takes microseconds. Context creation, lazy loading or a full queue takes longer.
 SLOW_CALL_NS: Final = 1_000_000
 _PAGEABLE: Final = (Cause.H2D_PAGEABLE, Cause.D2H_PAGEABLE)
@@ -21,10 +23,26 @@ _NO_WORK: Final = tuple(range(Cause.GC, Cause.OPTIMIZER))
 
 def settle(trace: Trace) -> None:
     """Correct the kinds of host calls, and give a trace without device work its CPU."""
+    tables: list[Spans | Ops] = [trace.host, *(device.ops for device in trace.devices)]
+    shortened = sum(_shorten(table) for table in tables)
+    if shortened:
+        trace.warnings.append(f"{shortened:,} events last longer than can be: they count as none.")
     _mark_blocking_copies(trace)
     _mark_slow_calls(trace)
+    _mark_tracing(trace)
     if not trace.devices and (cpu := _cpu(trace)):
         trace.devices.append(cpu)
+
+
+def _shorten(table: Spans | Ops) -> int:
+    """Take their length from the longest events where sums could not be written any more."""
+    took = (table.end - table.start).astype(np.float64)
+    if took.sum() <= LARGEST_SUM:
+        return 0
+    order = np.argsort(took, kind="stable")
+    absurd = order[np.cumsum(took[order]) > LARGEST_SUM]
+    table.end[absurd] = table.start[absurd]
+    return len(absurd)
 
 
 def _mark_blocking_copies(trace: Trace) -> None:
@@ -43,6 +61,25 @@ def _mark_slow_calls(trace: Trace) -> None:
     host = trace.host
     slow = host.end - host.start > SLOW_CALL_NS * trace.ticks_per_ns
     host.kind[slow & (host.kind == Cause.DRIVER_CALL)] = Cause.SLOW_CALL
+
+
+def _mark_tracing(trace: Trace) -> None:
+    """A jitted call that compiles was traced and lowered first, which JAX does not record."""
+    host = trace.host
+    jitted = np.array([name.startswith("PjitFunction(") for name in trace.names], np.bool_)
+    calls = np.flatnonzero((host.kind == Cause.AROUND) & _flagged(jitted, host.name))
+    compiles = host.take(host.kind == Cause.COMPILE)
+    for thread in present(compiles.thread):
+        mine = calls[host.thread[calls] == thread]
+        begun = compiles.start[compiles.thread == thread]
+        within = np.searchsorted(begun, host.end[mine]) > np.searchsorted(begun, host.start[mine])
+        host.kind[mine[within]] = Cause.COMPILE
+
+
+def _flagged(flags: Flags, names: Ids) -> Flags:
+    """Look names up; a span without one has no flag."""
+    column: Flags = np.append(flags, False)[names]
+    return column
 
 
 def _cpu(trace: Trace) -> Device | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,9 +20,12 @@ import pytest
 
 from tests.commands.tracefiles import kineto, xplane
 from tests.conftest import Monitor, command
+from tests.store.conftest import Store
 from whyidle.monitor import viewing
-from whyidle.monitor.errors import Exit, Problem, UsageProblem
+from whyidle.monitor.errors import Exit, Problem, StorageProblem, UsageProblem
+from whyidle.monitor.state import DATABASE
 from whyidle.monitor.traces.opening import identify
+from whyidle.monitor.writing import writing
 
 needs_xprof = pytest.mark.skipif(
     find_spec("tensorboard") is None or find_spec("xprof") is None,
@@ -183,3 +188,96 @@ def test_a_trace_that_cannot_be_read_leaves_nothing_behind(
     bad.write_text("no trace")
     assert monitor("trace", "view", bad, "--perfetto", tmp_path / "o.json").returncode == Exit.USAGE
     assert [p.name for p in tmp_path.iterdir() if p.name != "state"] == ["bad.json"]
+
+
+def test_a_wrong_file_creates_nothing(monitor: Monitor, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    before = folder.stat().st_mtime_ns
+    missing = monitor("trace", "view", tmp_path / "none.json", "--perfetto", folder / "o.json")
+    assert missing.returncode != 0
+    assert "cannot be written" not in missing.stderr
+    assert "none.json" in missing.stderr
+    assert folder.stat().st_mtime_ns == before
+
+
+def test_the_trace_itself_is_never_overwritten(monitor: Monitor, tmp_path: Path) -> None:
+    data = Path(__file__).parents[1] / "data" / "traces" / "kineto" / "cpu_plain.json.gz"
+    trace = tmp_path / "a.json.gz"
+    trace.write_bytes(data.read_bytes())
+    same = monitor("trace", "view", trace, "--perfetto", trace, "--force")
+    assert same.returncode == 2
+    assert "is the trace itself" in same.stderr
+    assert trace.read_bytes() == data.read_bytes()
+
+
+def test_an_error_of_whoever_writes_is_not_the_outputs(tmp_path: Path) -> None:
+    def fail() -> None:
+        with writing(tmp_path / "out.json", force=False):
+            raise OSError(5, "the input's")
+
+    with pytest.raises(OSError, match="the input's"):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["out.json", "out.json.gz"])
+def test_a_full_disk_is_the_outputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    part = str(tmp_path / "part")
+    full = os.open("/dev/full", os.O_WRONLY)
+    monkeypatch.setattr(tempfile, "mkstemp", lambda **_: (full, part))
+
+    def write() -> None:
+        with writing(tmp_path / name, force=False) as text:
+            for i in range(100_000):
+                text.write(f"{i}")
+
+    with pytest.raises(StorageProblem, match=r"cannot be written: No space left") as caught:
+        write()
+    assert caught.value.code == Exit.STORAGE
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.close(full)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_any_name_is_found_again(monitor: Monitor, state: Path, tmp_path: Path) -> None:
+    store = Store(state / DATABASE)
+    store.writer.end_run(store.run, "done")
+    store.writer.close()
+    file = os.path.join(os.fsencode(tmp_path), b"tr\xe4ce\\.json")  # noqa: PTH118  bytes
+    with open(file, "wb") as out:  # noqa: PTH123  bytes
+        out.write(json.dumps(kineto()).encode())
+    kept = monitor("trace", os.fsdecode(file), "--run", store.run)
+    assert kept.returncode == 0, kept.stderr
+    done = monitor("trace", "view", store.run, "--perfetto", tmp_path / "out.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out.json").read_text())["traceEvents"]
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from whyidle.monitor import viewing
+sys.executable = sys.argv[1]
+with viewing._server(Path(sys.argv[2]), 1) as child:
+    print(child.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that we are gone")
+def test_the_server_goes_even_if_we_are_killed(tmp_path: Path) -> None:
+    server = tmp_path / "server"
+    server.write_text("#!/bin/sh\nexec sleep 60\n")
+    server.chmod(0o700)
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, server, tmp_path], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        # Readable when the process has ended, whoever its parent is by then.
+        watched = os.pidfd_open(int(process.stdout.readline()))
+        process.kill()
+    assert select.select([watched], [], [], 10)[0] == [watched]
+    os.close(watched)

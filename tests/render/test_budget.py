@@ -127,5 +127,5 @@ def test_a_place_is_told_by_the_end_of_its_path_and_cannot_steer_the_terminal() 
 def test_a_function_without_its_line_comes_first_and_says_what_it_calls(call: str) -> None:
     calls = [{"name": call, "ns": 5}]
     place = {"file": "a/b/c.py", "line": 3, "function": "f", "share": 0.5}
-    place |= {"exact_line": False, "calls": calls}
+    place |= {"exact_line": False, "calls": calls, "ns": 9}
     assert place_words(place) == "f() of b/c.py:3, in backward"

@@ -21,7 +21,7 @@ from whyidle.monitor.metrics import GPU_POWER, Scope
 from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import Key, Reader, Writer, delete_runs, run_sizes, salvage, schema
 from whyidle.monitor.store.blocks import cut, uncut
-from whyidle.monitor.store.prune import copy, delete_traces
+from whyidle.monitor.store.prune import copy
 from whyidle.monitor.store.timelines import SHARE
 from whyidle.monitor.store.traces import NewTrace, TraceReader, put
 
@@ -105,8 +105,19 @@ def test_an_old_file_is_brought_up_to_date_by_who_writes(old: Path, tmp_path: Pa
     with Reader.open(old) as reader:
         assert reader.check() is None
         assert reader.summary(1)[Key(Scope.GPU, 1, GPU_POWER)].mean == 102.0
-    Store(tmp_path / "fresh" / DATABASE).writer.close()
-    assert tables(old) == tables(tmp_path / "fresh" / DATABASE)
+    fresh = tmp_path / "fresh" / DATABASE
+    Store(fresh).writer.close()
+    assert tables(old) == tables(fresh)
+    assert written(old) == written(fresh)
+
+
+def test_rows_that_an_old_file_has_are_kept(old: Path) -> None:
+    connection = sqlite3.connect(old)
+    connection.execute("INSERT INTO trace VALUES (7, 1, 5, 'kineto', '/a', '{}')")
+    connection.commit()
+    connection.close()
+    assert put(old, a_trace(1)) == 8
+    assert traces_of(old) == [7, 8]
 
 
 def tables(path: Path) -> dict[str, list[tuple[object, ...]]]:
@@ -119,6 +130,16 @@ def tables(path: Path) -> dict[str, list[tuple[object, ...]]]:
     version = connection.execute("PRAGMA user_version").fetchone()
     connection.close()
     assert version == (schema.VERSION,)
+    return found
+
+
+def written(path: Path) -> set[str]:
+    """Tables, but those of samples, to which columns are added, and indexes; as they were made."""
+    connection = sqlite3.connect(path)
+    samples = {level.table(scope) for level in schema.LEVELS for scope in Scope}
+    rows = connection.execute("SELECT tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    found = {sql for name, sql in rows if name not in samples}
+    connection.close()
     return found
 
 
@@ -183,8 +204,17 @@ def test_half_characters_in_names_are_kept_as_escapes(store: Store) -> None:
     )
     reader = TraceReader.open(store.path)
     row = reader.trace(put(store.path, new))
-    assert (row.path, row.header) == ("/a\\udcff", {"x": "\ud800"})
+    assert (row.path, row.header) == ("/a\udcff", {"x": "\ud800"})
     assert reader.rows("trace_kernel", row.id, ["name"]) == [("k\\ud800",)]
+    reader.close()
+
+
+@pytest.mark.parametrize("name", ["/a\udcff\\udcff", "/a\\\\b\\", "/\\\udc80\\n", "/é", "/\\ud800"])
+def test_any_path_comes_back(store: Store, name: str) -> None:
+    mine = put(store.path, a_trace(store.run, path=name))
+    loose = [put(store.path, a_trace(path=name)) for _ in range(2)][-1]
+    reader = TraceReader.open(store.path)
+    assert [(row.id, row.path) for row in reader.traces()] == [(mine, name), (loose, name)]
     reader.close()
 
 
@@ -205,8 +235,37 @@ def test_a_deleted_run_takes_its_traces_with_it(path: Path) -> None:
         left = {row[0] for row in connection.execute(f"SELECT trace FROM {table}")}
         connection.close()
         assert left == {kept[runs[1]], loose}
-    delete_traces(path, [loose, 12345])
-    assert traces_of(path) == [kept[runs[1]]]
+
+
+def test_what_is_open_never_becomes_anothers(store: Store) -> None:
+    first = put(store.path, a_trace())
+    reader = TraceReader.open(store.path)
+    (block, *_) = reader.blocks(first)
+    # It takes the place of the first, which was the last of all.
+    second = put(store.path, a_trace(events=50))
+    assert second > first
+    assert [b.id for b in reader.blocks(second)] > [block.id]
+    with pytest.raises(StorageProblem, match="made room for another"):
+        reader.data(block.id)
+    with pytest.raises(UsageProblem, match=f"no stored trace {first}"):
+        reader.trace(first)
+    reader.close()
+
+
+def test_salvage_gives_no_id_again(store: Store, tmp_path: Path) -> None:
+    store.writer.end_run(store.run, "done")
+    put(store.path, a_trace(store.run))
+    into = tmp_path / "new" / DATABASE
+    gone = [put(into, a_trace()) for _ in range(3)][-1]
+    connection = sqlite3.connect(into)
+    for table in ("trace", "trace_block"):
+        connection.execute(f"DELETE FROM {table}")
+    connection.commit()
+    connection.close()
+    salvage(store.path, into)
+    assert traces_of(into) == [gone + 1]
+    assert events_of(into, gone + 1) == 100
+    assert put(into, a_trace()) == gone + 2
 
 
 def test_a_run_is_as_large_as_its_traces(path: Path) -> None:

@@ -25,7 +25,7 @@ class Job:
     spans: list[tuple[int, int, int, Cause, int]] = field(default_factory=list)
     ops: list[tuple[int, int, int, int]] = field(default_factory=list)
     calls: list[tuple[int, int]] = field(default_factory=list)
-    marks: list[tuple[int, int, int]] = field(default_factory=list)
+    marks: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def name(self, text: str) -> int:
         return self.names.setdefault(text, len(self.names))
@@ -49,7 +49,7 @@ class Job:
             self.ops.append((begin, begin + ticks, self.name(f"kernel {kernel}"), number))
 
     def mark(self, text: str, start: int) -> None:
-        self.marks.append((start, self.now, self.name(text)))
+        self.marks.append((start, self.now, self.name(text), self.thread))
 
     def trace(self, *, threads: Sequence[int] = (1, 1), hidden: bool = True) -> Trace:
         """The record; ``threads`` are the processes of the threads, hidden markers are left out."""
@@ -65,7 +65,7 @@ class Job:
             threads=[Thread(f"thread {i}", pid=pid) for i, pid in enumerate(threads)],
             host=Spans.of(**_columns(spans, "start", "end", "thread", "kind", "name")),
             calls=Links.of(row=[row[r] for r, _ in self.calls], id=[n for _, n in self.calls]),
-            marks=Marks.of(**_columns(marks, "start", "end", "name")),
+            marks=Marks.of(**_columns(marks, "start", "end", "name", "thread")),
         )
 
 

@@ -164,6 +164,49 @@ def test_a_call_that_copies_pageable_memory_blocks() -> None:
     assert told(budget_of(trace)) == {"KERNEL": 10, "HOLE": 2, "SYNC": 18, "H2D_PAGEABLE": 10}
 
 
+def test_a_short_hole_is_dispatch_wherever_others_were_busy_before() -> None:
+    """Thread 0 has been silent for long, and thread 1 until just before the gap was not."""
+    trace = a_trace(
+        ops=[(0, 3 * MS, Cause.KERNEL, 1), (4 * MS, 4 * MS + 10, Cause.KERNEL, 2)],
+        spans=[
+            (-5, -1, Cause.DRIVER_CALL, 0, 1),
+            (0, 3 * MS + MS // 2, Cause.COMPILE, 1, None),
+            (4 * MS - 10, 4 * MS, Cause.DRIVER_CALL, 0, 2),
+        ],
+    )
+    assert told(budget_of(trace)) == {
+        "KERNEL": 3 * MS + 10,
+        "COMPILE": MS // 2,
+        "HOLE": MS // 2 - 10,
+        "DRIVER_CALL": 10,
+    }
+
+
+def test_work_of_another_thread_is_no_refill() -> None:
+    trace = a_trace(
+        ops=[(0, 10, Cause.KERNEL, 1), (60, 70, Cause.KERNEL, 2)],
+        spans=[
+            (-5, -1, Cause.DRIVER_CALL, 0, 1),
+            (5, 20, Cause.SYNC, 0, None),
+            (20, 50, Cause.OP, 1, None),
+            (50, 60, Cause.DRIVER_CALL, 0, 2),
+        ],
+    )
+    assert told(budget_of(trace)) == {"KERNEL": 20, "SYNC": 10, "OP": 30, "REFILL": 10}
+
+
+def test_what_the_profiler_costs_explains_the_call_it_held_up() -> None:
+    trace = a_trace(
+        ops=[(0, 10, Cause.KERNEL, 1), (6 * MS, 6 * MS + 5, Cause.KERNEL, 2)],
+        spans=[
+            (-5, -1, Cause.DRIVER_CALL, 0, 1),
+            (10, 6 * MS, Cause.DRIVER_CALL, 0, 2),
+            (20, 5 * MS, Cause.PROFILER, 1, None),
+        ],
+    )
+    assert told(budget_of(trace))["PROFILER"] == 5 * MS - 20
+
+
 def test_a_slow_driver_call_is_no_launch() -> None:
     trace = a_trace(
         ops=[(0, 10, Cause.KERNEL, 1), (3 * MS, 3 * MS + 5, Cause.KERNEL, 2)],

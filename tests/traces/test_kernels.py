@@ -62,6 +62,28 @@ def test_a_cpu_has_operators_and_no_kernels() -> None:
     assert sum(one.share for one in found.operators) == pytest.approx(1)
 
 
+def test_a_loop_of_a_tpu_has_not_the_time_of_its_body() -> None:
+    ops = Ops.of(
+        start=[0, 0, 500, 2000, 2000],
+        end=[400, 1000, 900, 2000, 2100],
+        kind=[Cause.KERNEL, Cause.KERNEL, Cause.COMM, Cause.KERNEL, Cause.KERNEL],
+        name=[1, 0, 2, 1, 1],
+        stream=[3] * 5,
+        hlo_op=[1, 0, 2, 1, 1],
+        hlo_module=[4] * 5,
+    )
+    names = ["while.1", "fusion.2", "all-reduce.3", "XLA Ops", "jit_step"]
+    totals = {"tpu": (200, 500, 400), "gpu": (1000, 500, 400)}
+    for kind in ("tpu", "gpu"):
+        found = summary(Trace("xplane", 1, names=names, devices=[Device(kind, "0", ops)]))
+        assert (found.count, found.total) == (5, sum(totals[kind]))
+        told = {kernel.runs.name: kernel.runs.total for kernel in found.kernels}
+        assert told == dict(zip(names, totals[kind], strict=False))
+        assert {op.name: op.total for _, op in found.hlo_ops} == told
+        assert found.hlo_modules[0].total == found.total
+        assert found.families()["communication"] == 400
+
+
 def test_times_are_told_in_nanoseconds() -> None:
     trace = a_gpu(("volta_sgemm_32x32_nn", 2_000_500, Cause.KERNEL, -1), ticks_per_ns=1000)
     found = summary(trace)

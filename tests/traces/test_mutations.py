@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from whyidle.monitor.errors import Problem
+from whyidle.monitor.render.trace import screen
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
 
@@ -130,6 +131,28 @@ def test_a_damaged_file_ends_in_an_answer_or_a_sentence(
             raise AssertionError(f"{seed.name}, {mutate.__name__} {number}: {error!r}") from error
         answered += 1
         json.dumps(answer, allow_nan=False)
-        for device in answer["devices"]:
-            assert sum(device["budget"]["slices"].values()) == device["budget"]["total_ns"]
-    assert answered
+        assert screen(answer, name=path.name, top=5)
+        hold(answer)
+    # Most damage leaves something to read.
+    assert answered > 0.2 * FILES / len(MUTATIONS)
+
+
+def hold(answer: dict[str, Any]) -> None:
+    """What is true of every answer, however damaged its file."""
+    for device in answer["devices"]:
+        budget = device["budget"]
+        assert sum(budget["slices"].values()) == budget["total_ns"] == device["span_ns"]
+        assert min(budget["slices"].values()) >= 0
+        for name, parts in budget["details"].items():
+            assert sum(parts.values()) == budget["slices"][name]
+        assert device["busy_ns"] + device["idle_ns"] == device["span_ns"]
+    by_slice: dict[str, int] = {}
+    for place in answer["where"]:
+        assert 0 <= place["share"] <= 1
+        by_slice[place["slice"]] = by_slice.get(place["slice"], 0) + place["ns"]
+    for name, ns in by_slice.items():
+        # Picoseconds are rounded place by place.
+        assert ns <= answer["budget"]["slices"][name] + len(answer["where"])
+    for kernel in (*answer["top_kernels"], *answer["top_operators"]):
+        assert kernel["total_ns"] >= 0
+        assert 0 <= kernel["share"] <= 1

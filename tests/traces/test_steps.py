@@ -56,32 +56,51 @@ def test_one_marker_is_one_step() -> None:
 def test_markers_of_two_processes_are_not_added_up() -> None:
     job = Job()
     for number in range(6):
-        job.marks.append((number * 100, number * 100 + 99, job.name(f"ProfilerStep#{number}")))
+        job.marks.append((number * 100, number * 100 + 99, job.name(f"ProfilerStep#{number}"), 0))
         # The other process is a little later, and a little slower.
         begin = 30 + number * 103
-        job.marks.append((begin, begin + 103, job.name(f"ProfilerStep#{number}")))
+        job.marks.append((begin, begin + 103, job.name(f"ProfilerStep#{number}"), 0))
     found = steps.find(job.trace(hidden=False))
     well_formed(found)
     assert len(found) == 6
     assert set((found.end - found.start).tolist()) in ({99}, {103})
 
 
+def two_processes(*, calls: int) -> Trace:
+    """One with short steps, and another whose longer ones fit between them."""
+    job = Job()
+    for number in range(5):
+        job.marks.append((number * 100, number * 100 + 30, job.name(f"ProfilerStep#{number}"), 0))
+        job.marks.append((number * 100 + 35, number * 100 + 90, job.names["ProfilerStep#0"], 1))
+    for job.thread, kernels in ((0, calls), (1, 3)):
+        job.launch(range(kernels))
+    return job.trace(threads=(1, 2), hidden=False)
+
+
+def test_markers_of_two_processes_are_not_chained() -> None:
+    """Those of the process that launches most count, else those that cover most time."""
+    for calls, length in ((9, 30), (3, 55)):
+        found = steps.find(two_processes(calls=calls))
+        well_formed(found)
+        assert (found.end - found.start).tolist() == [length] * 5
+
+
 def test_markers_inside_a_marker_are_not_counted() -> None:
     job = Job()
     for number in range(4):
-        job.marks.append((number * 100, number * 100 + 100, job.name(f"train {number}")))
+        job.marks.append((number * 100, number * 100 + 100, job.name(f"train {number}"), 0))
         for micro in range(3):
             begin = number * 100 + micro * 30
-            job.marks.append((begin, begin + 20, job.name("micro")))
+            job.marks.append((begin, begin + 20, job.name("micro"), 0))
     found = steps.find(job.trace(hidden=False))
     assert (len(found), found.how) == (4, "train markers")
 
 
 def test_a_marker_around_all_is_no_step() -> None:
     job = Job()
-    job.marks.append((0, 1000, job.name("epoch")))
+    job.marks.append((0, 1000, job.name("epoch"), 0))
     for number in range(4):
-        job.marks.append((number * 100, number * 100 + 90, job.name(f"train {number}")))
+        job.marks.append((number * 100, number * 100 + 90, job.name(f"train {number}"), 0))
     assert len(steps.find(job.trace(hidden=False))) == 4
 
 

@@ -55,7 +55,8 @@ def test_every_figure_is_the_truth(path: Path) -> None:
     assert found.keys() == wanted.keys()
     for index, figures in wanted.items():
         assert {name: found[index][name] for name in figures} == figures
-    assert answer["events"] == truth.get("events", answer["events"])
+    if "events" in truth:
+        assert answer["events"] == truth["events"]
     marks = truth.get("profiler_steps")
     if marks:
         assert answer["steps"]["count"] == len(marks)

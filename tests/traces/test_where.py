@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tests.traces.placing import AUTOGRAD, ITEM, LOADER, MAIN, Job, Span, told
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Site, Thread
+from whyidle.monitor.traces.settle import settle
 from whyidle.monitor.traces.where.places import why_none
 
 
@@ -25,6 +28,25 @@ class TestFrames:
         assert {p.share for p in found if p.slice == Slice.IDLE_INPUT} == {0.5}
         assert {p.source for p in found} == {"frames"}
         assert not any(p.exact_line for p in found)
+
+    def test_what_lies_outside_the_work_of_the_device_is_of_no_slice(self) -> None:
+        job = Job(("train.py(10): main", 0, 100, MAIN), ops=((30, 60, Cause.KERNEL, -1),))
+        job.device.ops.end[0] = 40
+        segments = [(0, 30, Cause.INPUT, MAIN), (30, 35, Cause.INPUT, MAIN)]
+        segments += [(35, 60, Cause.SYNC, MAIN), (60, 90, Cause.INPUT, MAIN)]
+        found = job.places(*segments)
+        assert [(p.slice, p.ticks, p.share) for p in found] == [
+            (Slice.IDLE_INPUT, 5, 1.0),
+            (Slice.IDLE_SYNC, 5, 1.0),
+        ]
+
+    def test_more_names_than_a_pair_of_small_numbers_holds(self) -> None:
+        job = Job(("train.py(10): main", 0, 100, MAIN), (ITEM, 0, 60, MAIN))
+        job.names[:0] = [f"x{i}" for i in range(70_000)]
+        job.trace.host.name += np.int32(70_000)
+        (found,) = job.places((0, 100, Cause.PYTHON, MAIN))
+        assert (found.site, found.ticks) == (Site("train.py", 10, "main"), 100)
+        assert [(c.name, c.ticks) for c in found.calls] == [("Tensor.item", 60)]
 
     def test_time_without_a_frame_of_the_users_has_no_place(self) -> None:
         job = Job(("train.py(10): main", 20, 50, MAIN), ("torch/x.py(9): f", 50, 90, MAIN))
@@ -133,7 +155,8 @@ class TestWork:
         assert told(job.places((50, 60, Cause.KERNEL, -1))) == {("compute", "model.py", 5): 10}
 
     def test_the_queue_belongs_to_what_waits_in_it(self) -> None:
-        job = Job(*self.JOB, ops=((50, 60, Cause.KERNEL, 1), (70, 80, Cause.KERNEL, 2)))
+        starts = ((30, 2), (50, 1), (70, 2))
+        job = Job(*self.JOB, ops=tuple((a, a + 10, Cause.KERNEL, i) for a, i in starts))
         found = job.places((40, 50, Cause.QUEUED, -1), (60, 70, Cause.LAUNCH_LATENCY, -1))
         assert told(found) == {
             ("idle_queue", "model.py", 5): 10,
@@ -153,6 +176,22 @@ class TestWork:
         assert told(job.places(*segments)) == {
             ("compute", "model.py", 5): 2,
             ("compute", "train.py", 10): 8,
+        }
+
+    def test_two_threads_of_a_cpu_that_are_called_the_same_keep_their_lines(self) -> None:
+        spans = [("a.py(3): f", 0, 100, 0), ("b.py(4): g", 0, 100, 2), ("c.py(5): h", 0, 100, 3)]
+        mine = [("aten::mm", 10, 20, 0), ("aten::mm", 40, 60, 2), ("aten::mm", 70, 99, 3)]
+        idle = [(LOADER, 0, 9, 1), ("aten::stack", 2, 5, 1)]  # no work: it lies in a loader
+        job = Job(*spans, *mine, *idle)
+        job.trace.threads = [Thread("worker", 7, str(i)) for i in range(4)]
+        job.trace.devices = []
+        settle(job.trace)
+        segments = ((10, 20), (40, 60), (70, 99))
+        found = job.places(*((a, b, Cause.HOST_WORK, -1) for a, b in segments))
+        assert {file: ticks for (_, file, _), ticks in told(found).items()} == {
+            "a.py": 10,
+            "b.py": 20,
+            "c.py": 29,
         }
 
     def test_the_line_that_hlo_names_beats_the_line_of_the_launch(self) -> None:
@@ -196,7 +235,7 @@ class TestWork:
     def test_a_path_that_hlo_knows_completes_the_names_of_frames(self) -> None:
         job = self.xla_on_cpu()
         job.trace.sources = {(7, 99): Site("/me/train.py", 3), (7, 98): Site("/me/util.py", 3)}
-        assert told(job.places((0, 20, Cause.OP, MAIN))) == {
+        assert told(job.places((10, 30, Cause.OP, MAIN))) == {
             ("idle_dispatch", "/me/train.py", 10): 20
         }
 

@@ -215,6 +215,58 @@ def test_operations_of_the_cpu_backend(tmp_path: Path) -> None:
     assert trace.events == 3
 
 
+def on_the_cpu(**stats: tuple[str, str]) -> Plane:
+    host = Plane("/host:CPU")
+    host.line("tf_Compute/1", host.event("dot", 0, 9 * US, **stats), host.event("f", 9 * US, US))
+    return host
+
+
+OF_XLA = {"hlo_op": ("ref", "dot.1"), "hlo_module": ("ref", "jit_f")}
+
+
+def kinds(trace: Trace) -> dict[str | None, int]:
+    return dict(zip(names(trace, trace.host.name), trace.host.kind.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("line", ["Steps", "Stream #1(Kernel)", "XLA Modules"])
+@pytest.mark.parametrize("kind", ["GPU", "TPU"])
+@pytest.mark.parametrize("events", [0, 1])
+def test_a_device_without_work_does_not_hide_the_cpu(
+    tmp_path: Path, line: str, kind: str, events: int
+) -> None:
+    device = Plane(f"/device:{kind}:0")
+    device.line(line, *[device.event("MemoryResidency", 0, US)] * events, key=1)
+    for planes in ([device, on_the_cpu(**OF_XLA)], [on_the_cpu(**OF_XLA), device]):
+        trace = load(tmp_path, space(*planes))
+        assert not trace.devices
+        assert kinds(trace) == {"dot": Cause.OP, "f": Cause.AROUND}
+        assert trace.events == 2 + events
+
+
+def test_operators_of_tensorflow_on_the_cpu(tmp_path: Path) -> None:
+    operator = {"tf_op": ("ref", "dense/MatMul:MatMul")}
+    assert kinds(load(tmp_path, space(on_the_cpu(**operator))))["dot"] == Cause.OP
+    gpu = Plane("/device:GPU:0")
+    gpu.line("Stream #1", gpu.event("k", 0, US))
+    assert kinds(load(tmp_path, space(gpu, on_the_cpu(**operator))))["dot"] == Cause.AROUND
+
+
+def test_hosts_that_were_joined_are_kept_apart(tmp_path: Path) -> None:
+    planes = []
+    for i in range(2):
+        gpu, host, calls = Plane("/device:GPU:0"), Plane("/host:CPU"), Plane("/host:CUPTI")
+        gpu.line("Stream #1", gpu.event("k", 0, US, correlation_id=1), key=1)
+        host.line(f"main {i}", host.event("f", 0, US), key=77)
+        calls.line("Host Threads/77", calls.event("cuLaunchKernel", 0, US), key=77)
+        planes += [gpu, host, calls]
+    trace = load(tmp_path, space(*planes, hosts=("a", "b")))
+    assert [thread.label for thread in trace.threads] == ["main 0", "main 1"]
+    assert np.bincount(trace.host.thread).tolist() == [2, 2]
+    hosts, devices = trace.warnings
+    assert hosts.startswith("The file is of 2 hosts, and does not tell which plane")
+    assert devices == "The file holds 2 devices GPU 0: nothing tells which is which."
+
+
 @pytest.mark.parametrize("other", [0, EPOCH // 2, EPOCH * 3])
 def test_a_line_of_another_time_is_left_out(tmp_path: Path, other: int) -> None:
     host = Plane("/host:CPU")

@@ -13,7 +13,7 @@ import pytest
 from tests.traces.xplane_bytes import Plane, block, load, number, space, varint
 from whyidle.monitor.traces import xplane
 from whyidle.monitor.traces.opening import Source
-from whyidle.monitor.traces.xplane import outline, tables
+from whyidle.monitor.traces.xplane import odd, outline, tables
 
 RECORDED = sorted((Path(__file__).parents[1] / "data" / "traces" / "xplane").glob("*.gz"))
 SECONDS = 10
@@ -97,6 +97,45 @@ def test_names_that_are_missing(tmp_path: Path) -> None:
     trace = load(tmp_path, space(gpu))
     ops = trace.devices[0].ops
     assert trace.names[ops.name[0]] == trace.names[ops.hlo_op[0]] == "(no name in the file)"
+
+
+@pytest.mark.parametrize("key", [-5, (1 << 20) - 1, 1 << 40])
+def test_numbers_of_names_far_from_the_others(tmp_path: Path, key: int) -> None:
+    gpu = Plane("/device:GPU:0", events={"far": key})
+    gpu.line("Stream #1", gpu.event("k", 0, 5), gpu.event("far", 9, 5))
+    trace = load(tmp_path, space(gpu))
+    assert [trace.names[i] for i in trace.devices[0].ops.name.tolist()] == ["k", "far"]
+    gpu = Plane("/device:GPU:0", events={"far": key})
+    gpu.line("Stream #1", gpu.event("far", 9, 5))
+    trace = load(tmp_path, space(gpu))
+    assert [trace.names[i] for i in trace.devices[0].ops.name.tolist()] == ["far"]
+
+
+@pytest.mark.parametrize("count", [odd.MOST_STATS, odd.MOST_STATS + 1])
+def test_more_stats_than_any_event_has(tmp_path: Path, count: int) -> None:
+    gpu = Plane("/device:GPU:0", events={"k": 1})
+    stat = block(4, gpu.stat("correlation_id", 7))
+    gpu.line("Stream #1", block(4, number(1, 1) + number(3, 5) + stat * count))
+    trace = load(tmp_path, space(gpu))
+    if count > odd.MOST_STATS:
+        assert (trace.devices, trace.warnings) == ([], ["1 event damaged, and left out."])
+    else:
+        assert trace.devices[0].ops.correlation.tolist() == [7]
+
+
+def test_planes_and_stats_without_end_take_no_time(tmp_path: Path) -> None:
+    far = block(4, number(1, (1 << 20) - 1) + block(2, number(1, 1) + block(2, "z")))
+    gpu = Plane("/device:GPU:0")
+    gpu.line("Stream #1", gpu.event("k", 0, 5, correlation_id=3), key=1)
+    began = time.monotonic()
+    trace = load(tmp_path, block(1, gpu.encode() + far) * 10_000)
+    assert len(trace.devices) == outline._FILLED
+    assert any("is damaged" in warning for warning in trace.warnings)
+    event = block(4, number(1, 1) + number(3, 9) + block(4, b"\x08\x05\x18\x01") * 340_000)
+    gpu.lines = []
+    gpu.line("Stream #1", *[event] * 3)
+    assert load(tmp_path, space(gpu)).warnings == ["3 events damaged, and left out."]
+    assert time.monotonic() - began < SECONDS
 
 
 HOSTILE = {

@@ -14,7 +14,7 @@ import numpy as np
 
 from whyidle.monitor.traces.budgets.budget import Budget, Segments
 from whyidle.monitor.traces.budgets.gaps import IDLE, Gaps, clock_skew, device_line, owned, set_back
-from whyidle.monitor.traces.budgets.hosts import HOLE_NS, Hosts, threads_of
+from whyidle.monitor.traces.budgets.hosts import HOLE_NS, OTHERS, Hosts, threads_of
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.intervals import aligned
@@ -107,5 +107,6 @@ def _named(label: Kinds, gaps: Gaps, dry: Kinds, provable: bool) -> Kinds:
     """What the host did, in the light of the gap it lies in."""
     if not provable:
         return np.full(len(label), Cause.NO_LAUNCH, np.int8)
-    cause = np.where(dry & np.isin(label, _REFILLS), np.int8(Cause.REFILL), label)
-    return np.where(gaps.tail & ~np.isin(label, _TELLING), np.int8(Cause.TAIL), cause)
+    # Only the thread that waited refills; what others show keeps its name.
+    cause = np.where(dry & np.isin(label, _REFILLS), np.int8(Cause.REFILL), label % OTHERS)
+    return np.where(gaps.tail & ~np.isin(cause, _TELLING), np.int8(Cause.TAIL), cause)

@@ -9,12 +9,18 @@ import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
-from whyidle.monitor.traces.intervals import Line, overlaid, sweep
-from whyidle.monitor.traces.model import Flags, Ids, Ints, Trace
+from whyidle.monitor.traces.intervals import Line, aligned, sweep
+from whyidle.monitor.traces.model import Flags, Ids, Ints, Thread, Trace
 
 # A longer stretch without any host event is no dispatch: nobody recorded what happened.
 HOLE_NS: Final = 1_000_000
 # What a thread that never launches tells by these is about itself, not about the device.
+# So many launching threads have each a line of what all others did.
+FEW: Final = 4
+# Added to a cause that another thread than the launching one shows.
+OTHERS: Final = np.int8(64)
+_HELD_UP: Final = (Cause.DRIVER_CALL, Cause.SLOW_CALL)
+_HOLDS_UP: Final = (Cause.PROFILER, Cause.COMPILE)
 _BYSTANDS: Final = np.isin(np.arange(len(Cause)), (Cause.PYTHON, Cause.DRIVER_CALL))
 
 
@@ -28,15 +34,20 @@ class Hosts:
         self._own: dict[int, Line] = {}
         self._others: dict[tuple[int, frozenset[int]], Line] = {}
         self._pythons = _python_lines(trace)
-        self.main = self._most_telling()
+        self.main = self._most_telling(trace.threads)
 
-    def _most_telling(self) -> int:
-        """The thread that most things but plain operators happen on; -1 without threads."""
+    def _most_telling(self, threads: list[Thread]) -> int:
+        """The main thread, else that which most but plain operators happen on; -1 for none."""
         if not self._rows:
             return -1
         operators = [int(np.sum(self._host.kind[rows] == Cause.OP)) for rows in self._rows]
         rest = [len(rows) - n for rows, n in zip(self._rows, operators, strict=True)]
-        return int(np.lexsort((operators, rest))[-1])
+        # Linux gives the main thread the number of its process; XPlane calls it python.
+        mains = [
+            bool(len(rows)) and (t.label.startswith("python") or t.tid == str(t.pid))
+            for rows, t in zip(self._rows, threads, strict=True)
+        ]
+        return int(np.lexsort((operators, rest, mains))[-1])
 
     def own(self, thread: int) -> Line:
         """What this thread did."""
@@ -52,6 +63,9 @@ class Hosts:
         A thread that never launches and waits for the device is an effect, no cause.
         """
         launchers |= self._pythons
+        # With its own doing in it the line says the same where the thread is silent, and more
+        # threads share it.
+        thread = thread if len(launchers) <= FEW else -1
         if (thread, launchers) not in self._others:
             s = self._host
             launches = _marked(launchers, len(self._rows))[s.thread]
@@ -63,14 +77,36 @@ class Hosts:
         return self._others[thread, launchers]
 
     def told(self, thread: int, launchers: frozenset[int], start: int, end: int) -> Line:
-        """What kept a launching thread between two times: its own doing, else that of others."""
+        """What kept a launching thread between two times: its own doing, else that of others.
+
+        Labels of others are ``OTHERS`` more than their cause.
+        """
         own = self.own(thread).within(start, end)
         others = self.others(thread, launchers).within(start, end)
-        silence = Line(np.array([start, end]), np.full(2, Cause.HOLE, np.int8), Cause.HOLE)
-        line = overlaid(overlaid(own, others), silence)
+        line = _blended(own, others).since(_both_begun(own, others, start))
         until = np.append(line.time[1:], max(end, int(line.time[-1])))
         long = (line.label == Cause.HOLE) & (until - line.time > self._hole)
         return Line(line.time, np.where(long, np.int8(Cause.SILENT), line.label), Cause.HOLE)
+
+
+def _blended(own: Line, others: Line) -> Line:
+    """What a thread does, and where it does nothing, what others do.
+
+    Kineto writes what the profiler and the loading of kernels cost apart from the thread that
+    they held up in a driver call.
+    """
+    time, (i, j) = aligned(own.time, others.time)
+    mine = np.append(own.label, np.int8(Cause.HOLE))[i]
+    theirs = np.append(others.label, np.int8(Cause.HOLE))[j]
+    held_up = np.isin(mine, _HELD_UP) & np.isin(theirs, _HOLDS_UP)
+    silent = (mine == Cause.HOLE) & (theirs != Cause.HOLE)
+    return Line(time, np.where(held_up | silent, theirs + OTHERS, mine), Cause.HOLE).joined()
+
+
+def _both_begun(own: Line, others: Line, start: int) -> int:
+    """When the later of two lines said what still holds at the start."""
+    begun = [int(line.time[0]) for line in (own, others) if len(line.time)]
+    return max((time for time in begun if time <= start), default=start)
 
 
 def _by_thread(trace: Trace) -> list[Ints]:

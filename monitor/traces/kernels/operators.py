@@ -6,7 +6,7 @@ import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.kernels.tallies import Tally, tally
-from whyidle.monitor.traces.model import Ints, Spans, Trace
+from whyidle.monitor.traces.model import Ints, Ops, Spans, Trace
 
 
 def operators(trace: Trace) -> Tally:
@@ -18,12 +18,15 @@ def operators(trace: Trace) -> Tally:
         return Tally.of()
     return tally(
         np.concatenate([part.name for part in parts]),
-        np.concatenate([_self_time(part) for part in parts]),
+        np.concatenate([self_time(part) for part in parts]),
     )
 
 
-def _self_time(spans: Spans) -> Ints:
-    """The time of nested spans of one thread that none of their own spans takes."""
+def self_time(spans: Spans | Ops) -> Ints:
+    """Return the time of nested spans of one line that none of their own spans takes.
+
+    They come by their starts, the longer one first.
+    """
     row = np.arange(len(spans))
     depth = row - np.searchsorted(np.sort(spans.end), spans.start, "right")
     # The parent is the last span before it that lies one level further out.

@@ -12,11 +12,11 @@ from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.kernels.collectives import Collective, collectives
 from whyidle.monitor.traces.kernels.copies import Copies, copies
 from whyidle.monitor.traces.kernels.launching import Launching, launching
-from whyidle.monitor.traces.kernels.operators import operators
+from whyidle.monitor.traces.kernels.operators import operators, self_time
 from whyidle.monitor.traces.kernels.precision import TENSOR_WORK, Facts, facts
 from whyidle.monitor.traces.kernels.tallies import Named, named, tally
 from whyidle.monitor.traces.launches import Launches
-from whyidle.monitor.traces.model import Flags, Ops, Trace
+from whyidle.monitor.traces.model import Device, Flags, Ints, Ops, Trace
 from whyidle.monitor.traces.steps.finding import Steps
 
 # TraceLens (AMD) calls kernels below this short: the launch costs as much as the work.
@@ -88,10 +88,11 @@ def summarise(trace: Trace, launches: list[Launches], steps: Steps | None = None
     """Sum up what the devices of a trace ran; ``launches`` has one entry a device."""
     pairs = [(d.ops, la) for d, la in zip(trace.devices, launches, strict=True) if d.kind != "cpu"]
     devices = [ops for ops, _ in pairs]
-    ran = _joined(ops.take(np.isin(ops.kind, _KERNELS)) for ops in devices)
-    took = ran.end - ran.start
+    parts = [_kernels(device) for device in trace.devices if device.kind != "cpu"]
+    ran = _joined(ops for ops, _ in parts)
+    took = np.concatenate([np.zeros(0, np.int64), *(own for _, own in parts)])
     total = int(took.sum())
-    short = took < SHORT_NS * trace.ticks_per_ns
+    short = ran.end - ran.start < SHORT_NS * trace.ticks_per_ns
     within = (steps.start, steps.end) if steps else (took[:0], took[:0])
     return Kernels(
         ticks_per_ns=trace.ticks_per_ns,
@@ -99,14 +100,28 @@ def summarise(trace: Trace, launches: list[Launches], steps: Steps | None = None
         total=total,
         short_count=int(short.sum()),
         short_total=int(took[short].sum()),
-        kernels=_by_name(ran, trace.names, total),
-        collectives=_collectives(ran, trace.names, total),
+        kernels=_by_name(ran, took, trace.names, total),
+        collectives=_collectives(ran, took, trace.names, total),
         copies=copies(devices, trace.names),
         launching=launching(pairs, trace.ticks_per_ns, within),
         hlo_modules=named(tally(ran.hlo_module, took), trace.names, total),
-        hlo_ops=_hlo_ops(ran, trace.names, total),
+        hlo_ops=_hlo_ops(ran, took, trace.names, total),
         operators=_operators(trace),
     )
+
+
+def _kernels(device: Device) -> tuple[Ops, Ints]:
+    """Return the kernels that a device ran, and what each took."""
+    ran = device.ops.take(np.isin(device.ops.kind, _KERNELS))
+    if device.kind != "tpu":
+        return ran, ran.end - ran.start
+    # On a TPU operations nest: a loop lies around its body, and has not the time of it.
+    ran = ran.take(np.lexsort((-ran.end, ran.start, ran.stream)))
+    own = np.zeros(len(ran), np.int64)
+    for stream in np.unique(ran.stream).tolist():
+        rows = np.flatnonzero((ran.stream == stream) & (ran.end > ran.start))
+        own[rows] = self_time(ran.take(rows))
+    return ran, own
 
 
 def _joined(parts: Iterable[Ops]) -> Ops:
@@ -114,10 +129,10 @@ def _joined(parts: Iterable[Ops]) -> Ops:
     return Ops(**{c: np.concatenate([getattr(t, c) for t in tables]) for c in Ops.columns()})
 
 
-def _by_name(ran: Ops, names: list[str], total: int) -> list[Kernel]:
+def _by_name(ran: Ops, took: Ints, names: list[str], total: int) -> list[Kernel]:
     """The name of a kernel also decides whether it communicates."""
     comm = np.unique(ran.name[ran.kind == Cause.COMM])
-    found = tally(ran.name, ran.end - ran.start)
+    found = tally(ran.name, took)
     communicates: Flags = np.isin(found.id, comm)
     return [
         Kernel(runs, facts(runs.name), talks)
@@ -125,17 +140,18 @@ def _by_name(ran: Ops, names: list[str], total: int) -> list[Kernel]:
     ]
 
 
-def _collectives(ran: Ops, names: list[str], total: int) -> list[Collective]:
+def _collectives(ran: Ops, took: Ints, names: list[str], total: int) -> list[Collective]:
     rows = ran.kind == Cause.COMM
-    return collectives(named(tally(ran.name[rows], (ran.end - ran.start)[rows]), names, total))
+    return collectives(named(tally(ran.name[rows], took[rows]), names, total))
 
 
-def _hlo_ops(ran: Ops, names: list[str], total: int) -> list[tuple[str, Named]]:
+def _hlo_ops(ran: Ops, took: Ints, names: list[str], total: int) -> list[tuple[str, Named]]:
     """Operations of one name in two modules are two operations."""
-    both = ran.take((ran.hlo_op >= 0) & (ran.hlo_module >= 0))
+    known = (ran.hlo_op >= 0) & (ran.hlo_module >= 0)
+    both = ran.take(known)
     width = len(names) + 1
     key = both.hlo_module.astype(np.int64) * width + both.hlo_op
-    found = tally(key, both.end - both.start)
+    found = tally(key, took[known])
     modules = [names[module] for module in (found.id // width).tolist()]
     found.id = found.id % width
     return list(zip(modules, named(found, names, total), strict=True))

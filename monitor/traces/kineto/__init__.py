@@ -18,7 +18,7 @@ __all__ = ["read"]
 
 # How much text is decoded at once, and how many events are read at most.
 CHUNK: Final = 1 << 20
-MOST_EVENTS: Final = 20_000_000
+MOST_EVENTS: Final = 5_000_000
 
 
 class _Reader:
@@ -66,5 +66,5 @@ def read(source: Source, progress: Progress | None = None, *, chunk: int = CHUNK
             "Export the trace with torch.profiler's export_chrome_trace, and name that file.",
         ) from None
     trace = assemble(reader.rows, reader.document.header)
-    trace.warnings = doubts(trace, reader.rows, reader.document, ended)
+    trace.warnings += doubts(trace, reader.rows, reader.document, ended)
     return trace

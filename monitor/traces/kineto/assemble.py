@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 
 from whyidle.monitor.traces.kineto.header import Header, base_ns, model_of, rank_of, whole
+from whyidle.monitor.traces.kineto.processes import name_processes
 from whyidle.monitor.traces.kineto.rows import CATEGORIES, KERNEL, HostRows, Rows, WorkRows
 from whyidle.monitor.traces.model import (
     Device,
@@ -49,9 +50,8 @@ def assemble(rows: Rows, header: Header) -> Trace:
     host.thread = indices[host.thread]
     _add_host(trace, host, rows)
     _add_devices(trace, work, rows)
-    pid = _launching_pid(trace)
+    name_processes(trace)
     for device in trace.devices:
-        device.pid = pid
         device.rank, device.model = rank_of(header), model_of(header, device.index)
         for name, reason in _UNKNOWN.items():
             if getattr(device, name) is None:
@@ -83,7 +83,7 @@ def _add_host(trace: Trace, host: HostRows, rows: Rows) -> None:
     kinds = _kinds(host, trace.names, len(CATEGORIES), _host_kind)
     order = np.lexsort((-host.end, host.start))
     marks, order = order[kinds[order] == _MARK], order[kinds[order] != _MARK]
-    trace.marks = Marks(host.start[marks], host.end[marks], host.name[marks])
+    trace.marks = Marks(host.start[marks], host.end[marks], host.name[marks], host.thread[marks])
     trace.host = Spans(
         start=host.start[order],
         end=host.end[order],
@@ -162,12 +162,3 @@ def _work_kind(category: int, name: str) -> int:
 def _natural(index: str) -> tuple[bool, int, str]:
     number = whole(index)
     return number is None, number or 0, index
-
-
-def _launching_pid(trace: Trace) -> int | None:
-    """Return the process of most driver calls, or else of most host events."""
-    rows: Any = trace.calls.row if len(trace.calls) else slice(None)
-    pids = np.array([-1 if t.pid is None else t.pid for t in trace.threads], np.int64)
-    seen = pids[trace.host.thread[rows]]
-    values, counts = np.unique(seen[seen >= 0], return_counts=True)
-    return int(values[counts.argmax()]) if len(values) else None

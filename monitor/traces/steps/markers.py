@@ -16,16 +16,31 @@ _NUMBER: Final = re.compile(r"[#\s]*\d+$")
 def marked(trace: Trace) -> tuple[Ints, Ints, str] | None:
     """Return start and end of the marked steps, and how they are called.
 
-    Several processes, or one marker inside another, give several series; the one that covers
-    most of the time counts, and one that repeats counts before one that does not.
+    Several processes, or one marker inside another, give several series. That of the process
+    which launches most counts, and one that repeats before one that does not; of several, the one
+    that covers most of the time.
     """
     marks = trace.marks.take(trace.marks.end > trace.marks.start)
     series = _series(marks, [_NUMBER.sub("", name) for name in trace.names])
     if not series:
         return None
-    name, rows = max(series, key=lambda one: _weight(marks, one[1]))
+    launched = _launched(trace)
+    name, rows = max(
+        series, key=lambda one: (launched[marks.thread[one[1][0]]], *_weight(marks, one[1]))
+    )
     chosen = marks.take(np.array(rows))
     return chosen.start, chosen.end, f"{name or 'step'} markers"
+
+
+def _launched(trace: Trace) -> Ints:
+    """How many calls the process of each thread makes; the last entry is for no thread."""
+    numbers: dict[int | None, int] = {}
+    process = np.array([numbers.setdefault(t.pid, len(numbers)) for t in trace.threads], np.int64)
+    if len(numbers) < 2:
+        return np.zeros(len(process) + 1, np.int64)
+    callers = process[trace.host.thread[trace.calls.row]]
+    counts = np.bincount(callers, minlength=len(numbers))
+    return np.append(counts[process], 0)
 
 
 def _weight(marks: Marks, rows: list[int]) -> tuple[bool, int, int]:
@@ -34,18 +49,19 @@ def _weight(marks: Marks, rows: list[int]) -> tuple[bool, int, int]:
 
 
 def _series(marks: Marks, names: list[str]) -> list[tuple[str, list[int]]]:
-    """Split markers into series of one name that do not overlap.
+    """Split markers into series of one name and thread that do not overlap.
 
-    A process's next marker starts where its last one ended, so each marker continues the series
-    that ended last before it.
+    The next marker starts where the last one ended, so each marker continues the series that
+    ended last before it.
     """
     series: list[tuple[str, list[int]]] = []
-    open_ends: dict[str, list[tuple[int, int]]] = {}
-    for row, (start, end, name) in enumerate(
-        zip(marks.start.tolist(), marks.end.tolist(), marks.name.tolist(), strict=True)
+    open_ends: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    columns = (marks.start, marks.end, marks.name, marks.thread)
+    for row, (start, end, name, thread) in enumerate(
+        zip(*(column.tolist() for column in columns), strict=True)
     ):
         label = names[name] if name >= 0 else ""
-        ends = open_ends.setdefault(label, [])
+        ends = open_ends.setdefault((label, thread), [])
         at = bisect_right(ends, (start, len(marks))) - 1
         if at >= 0:
             which = ends.pop(at)[1]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from whyidle.monitor.traces.grouping import numbered
 from whyidle.monitor.traces.model import Flags, Ids
 
-# notes/budget.md, tried on 15 traces with hidden markers: less of a match is no repetition.
+# Tried on 15 recorded traces with their markers hidden: less of a match is no repetition.
 LEAST_MATCH: Final = 0.75
 # Of one name so much that each of its uses is a period, and what lies between is not counted.
 CONSTANT: Final = 0.95

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from whyidle.monitor.traces.grouping import numbered
+from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.grouping import numbered, present
 from whyidle.monitor.traces.intervals import changes
 from whyidle.monitor.traces.launches import UNKNOWN, Launches
 from whyidle.monitor.traces.model import Device, Ids, Ints, Ops, Site, Trace
@@ -32,10 +33,27 @@ def asked_by(trace: Trace, device: Device, launches: Launches, code: UserCode) -
 
 
 def _thread_of(trace: Trace, ops: Ops) -> Ids:
-    """The thread that a stream of the CPU is."""
-    labels = {thread.label: i for i, thread in enumerate(trace.threads)}
-    threads = [labels.get(name, NONE) for name in trace.names]
-    return np.array([*threads, NONE], np.int32)[ops.stream]
+    """The thread that a stream of the CPU is.
+
+    A stream is called like its thread, and each has a name of its own, even where two threads are
+    called the same: the last names of the trace, in the order of the threads with operators.
+    """
+    working = set(present(trace.host.thread[trace.host.kind == Cause.OP]))
+    of_label: dict[str, list[int]] = {}
+    for i, thread in enumerate(trace.threads):
+        of_label.setdefault(thread.label, []).append(i)
+    streams: dict[str, list[int]] = {}
+    for i, name in enumerate(trace.names):
+        if name in of_label:
+            streams.setdefault(name, []).append(i)
+    found = np.full(len(trace.names) + 1, NONE, np.int32)
+    for label, names in streams.items():
+        all_ = of_label[label]
+        threads = [i for i in all_ if i in working] or all_[-1:]
+        found[names] = threads[-1]
+        last = min(len(names), len(threads))
+        found[names[-last:]] = threads[-last:]
+    return found[ops.stream]
 
 
 def _named_by_hlo(trace: Trace, device: Device, code: UserCode) -> Ints:

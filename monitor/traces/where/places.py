@@ -18,7 +18,7 @@ from whyidle.monitor.traces.budgets.budget import Budget, Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.launches import Launches, match
-from whyidle.monitor.traces.model import Device, Ints, Site, Trace
+from whyidle.monitor.traces.model import Device, Ints, Ops, Site, Trace
 from whyidle.monitor.traces.where.callers import asked_by, following, running
 from whyidle.monitor.traces.where.frames import NONE, Labels, portions
 from whyidle.monitor.traces.where.sights import Sight, Source, UserCode
@@ -77,11 +77,26 @@ def places(
     total = np.zeros(len(_SLICES), np.int64)
     parts: list[tuple[Ints, Ints, Ints]] = []
     for device, launched, budget in zip(trace.devices, launches, budgets, strict=True):
-        segments = budget.segments
+        segments = _within(budget.segments, device.ops)
         np.add.at(total, _SLICE_OF[segments.cause], segments.end - segments.start)
-        parts += _owned(trace, device, launched, budget, code)
+        parts += _owned(trace, device, launched, Budget(segments, budget.skew), code)
     found = list(_summed(_added(parts, len(code.sights)), code.sights, total.tolist()))
     return sorted(found, key=lambda p: (-p.ticks, p.slice, p.site.file, p.site.line))
+
+
+def _within(segments: Segments, ops: Ops) -> Segments:
+    """What lies between the first operation of a device and the end of its last.
+
+    A budget covers whole steps too, and those begin before the device does; the slices of a
+    device, which its places are shares of, do not.
+    """
+    if not len(ops):
+        return segments
+    first, last = int(ops.start[0]), int(ops.end.max())
+    segments = segments.take((segments.end > first) & (segments.start < last))
+    segments.start = np.maximum(segments.start, first)
+    segments.end = np.minimum(segments.end, last)
+    return segments
 
 
 def why_none(trace: Trace) -> str:

@@ -109,7 +109,7 @@ class UserCode:
         """The number of each pair of a user's frame and a call."""
         names = self._trace.names
         width = len(names) + 1
-        pairs, inverse = numbered((owner + 1) * width + call + 1)
+        pairs, inverse = numbered((owner.astype(np.int64) + 1) * width + call + 1)
         numbers = []
         for pair in pairs.tolist():
             mine, called = pair // width - 1, pair % width - 1

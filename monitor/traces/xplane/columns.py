@@ -25,6 +25,7 @@ class Columns(Table):
     step: Ints
     hlo_op: Ids
     hlo_module: Ids
+    tf_op: Ids
     details: Ids
 
 

@@ -18,7 +18,14 @@ from whyidle.monitor.traces.xplane.planes import Line, Plane
 _NO_WORK: Final = ("MemoryResidency", "MemoryAlloc", "MemoryFree", "Overhead")
 _COPY: Final = ("Memcpy", "Memset")
 _SIZE: Final = re.compile(r"(?:size|num_bytes):(\d{1,18})\b")
+_STREAM: Final = "Stream #"
+_OPS: Final = "XLA Ops"
 _PROGRAM: Final = re.compile(r"\(\d+\)$")
+
+
+def works(line: Line) -> bool:
+    """Tell, before it is read, whether a line of a device seems to hold operations."""
+    return line.end > line.begin and line.name.startswith((_STREAM, _OPS))
 
 
 class Gpu:
@@ -36,7 +43,7 @@ class Gpu:
         self.wish = Wish(self._counts, DEVICE_STATS, self._take)
 
     def _counts(self, line: Line) -> bool:
-        return line.name.startswith("Stream #")
+        return line.name.startswith(_STREAM)
 
     def _take(self, columns: Columns) -> None:
         works = self._works(columns.name) == 1
@@ -81,7 +88,6 @@ class Gpu:
 class Tpu(Gpu):
     """A TPU: its operations count; programs and steps are lines of their own."""
 
-    _OPS: Final = "XLA Ops"
     _MODULES: Final = "XLA Modules"
     _STEPS: Final = "Steps"
 
@@ -93,10 +99,10 @@ class Tpu(Gpu):
         self._steps = [Marks.of()]
 
     def _counts(self, line: Line) -> bool:
-        return line.name in (self._OPS, self._MODULES, self._STEPS)
+        return line.name in (_OPS, self._MODULES, self._STEPS)
 
     def _take(self, columns: Columns) -> None:
-        ops = columns.take(self._on(columns, self._OPS))
+        ops = columns.take(self._on(columns, _OPS))
         ops.hlo_op = ops.name
         self._parts.append(self._ops(ops, self._kernel(ops.name).astype(np.int8)))
         for name, parts in ((self._MODULES, self._modules), (self._STEPS, self._steps)):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from whyidle.monitor.traces.model import Trace
 from whyidle.monitor.traces.xplane.planes import Outline, Plane
 
+# Sentences about devices that are alike: a file may hold thousands of them.
+_MOST = 10
 _MODELS = ("gpu_device_name", "device_type_string")
 
 
@@ -26,6 +30,23 @@ def model(plane: Plane) -> str | None:
     if not vendor or major is None:
         return str(vendor) if vendor else None
     return f"{vendor}, compute capability {major}.{plane.fact('compute_cap_minor') or 0}"
+
+
+def joined(trace: Trace, outline: Outline) -> list[str]:
+    """Return what cannot be told apart in a file that was put together of several hosts'."""
+    found = []
+    if len(set(outline.hosts)) > 1:
+        found.append(
+            f"The file is of {len(set(outline.hosts))} hosts, and does not tell which plane is of"
+            " which: what launched an operation may be looked for on the wrong one."
+        )
+    devices = Counter((device.kind, device.index) for device in trace.devices)
+    found += [
+        f"The file holds {count} devices {kind.upper()} {index}: nothing tells which is which."
+        for (kind, index), count in devices.items()
+        if count > 1
+    ]
+    return found[:_MOST]
 
 
 def unknown(trace: Trace, outline: Outline, process: int | None) -> dict[str, str]:

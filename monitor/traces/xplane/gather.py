@@ -22,14 +22,15 @@ _NUMBERS: Final = {"correlation_id": "correlation", "_r": "root", "step_num": "s
 _TEXTS: Final = {
     "hlo_op": "hlo_op",
     "hlo_module": "hlo_module",
+    "tf_op": "tf_op",
     "memcpy_details": "details",
     "memset_details": "details",
     "Memset_details": "details",
 }
 _COLUMNS: Final = _NUMBERS | _TEXTS
 CALL_STATS: Final = ("correlation_id", "_r", "step_num")
-HOST_STATS: Final = (*CALL_STATS, "hlo_op", "hlo_module")
-DEVICE_STATS: Final = ("correlation_id", *_TEXTS)
+HOST_STATS: Final = (*CALL_STATS, "hlo_op", "hlo_module", "tf_op")
+DEVICE_STATS: Final = ("correlation_id", *(name for name in _TEXTS if name != "tf_op"))
 
 
 @dataclass(frozen=True, slots=True)

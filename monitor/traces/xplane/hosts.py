@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -41,6 +43,16 @@ def is_host(plane: Plane) -> bool:
     return plane.name.startswith("/host:") and plane.name not in _NOT_THREADS
 
 
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The lines of one plane: where their ids count, their threads, which of them call drivers."""
+
+    lines: list[Line]
+    space: tuple[str, int]
+    threads: Ids  # -1 until the line has an event
+    drivers: Flags
+
+
 class Hosts:
     """The host planes of a file, joined: a thread may have lines in several of them."""
 
@@ -48,7 +60,8 @@ class Hosts:
         self._pid = pid
         # Where a device runs the operations, the host's part in them is a driver call.
         self._stats = HOST_STATS if runs_ops else CALL_STATS
-        self._thread_of: dict[tuple[str, int], int] = {}
+        self._thread_of: dict[tuple[str, int, int], int] = {}
+        self._planes: Counter[str] = Counter()  # so far, by name
         self._lines: list[Line] = []  # of each thread, the one that names it best
         self._category = Answers(intern, _category)
         self._causes = [Answers(intern, partial(host_cause, c)) for c in _CATEGORIES]
@@ -65,15 +78,15 @@ class Hosts:
 
     def wish(self, plane: Plane) -> Wish:
         """Tell what to read of a host plane."""
+        self._planes[plane.name] += 1
+        # A host has one plane of a name: another of that name is of another host.
+        space = "" if plane.name in _OF_THREADS else plane.name, self._planes[plane.name]
         threads = np.full(len(plane.lines), -1, np.int32)
         drivers = np.array([_calls_driver(plane, line) for line in plane.lines], np.bool_)
+        mine = _Lines(plane.lines, space, threads, drivers)
+        return Wish(lambda _: True, self._stats, lambda columns: self._take(columns, mine))
 
-        def take(columns: Columns) -> None:
-            self._take(columns, plane, threads, drivers)
-
-        return Wish(lambda _: True, self._stats, take)
-
-    def _take(self, columns: Columns, plane: Plane, threads: Ids, drivers: Flags) -> None:
+    def _take(self, columns: Columns, lines: _Lines) -> None:
         category = self._category(columns.name)
         # What takes no time and launches nothing is left out, and so are the twins.
         lasts = (columns.end > columns.start) | (columns.correlation >= 0)
@@ -82,27 +95,29 @@ class Hosts:
             columns, category = columns.take(lasts), category[lasts]
         if not len(columns):
             return
-        self._meet(columns, plane, threads)
-        kind = self._kinds(columns, category, drivers)
+        self._meet(columns, lines)
+        kind = self._kinds(columns, category, lines.drivers)
         times = {"start": columns.start, "end": columns.end, "name": columns.name}
-        spans, ids = Spans.of(**times, thread=threads[columns.line], kind=kind), columns.correlation
+        thread = lines.threads[columns.line]
+        spans, ids = Spans.of(**times, thread=thread, kind=kind), columns.correlation
         mark = (columns.root == 1) | (columns.step >= 0)
         if mark.any():
-            self._marks.append(Marks.of(**times).take(mark))
+            self._marks.append(Marks.of(**times, thread=spans.thread).take(mark))
             spans, ids = spans.take(~mark), ids[~mark]
         self._spans.append(spans)
         self._ids.append(ids)
 
-    def _meet(self, columns: Columns, plane: Plane, threads: Ids) -> None:
+    def _meet(self, columns: Columns, lines: _Lines) -> None:
         """Give each line with events a thread: two lines of one id are the same one."""
-        space = "" if plane.name in _OF_THREADS else plane.name
+        threads = lines.threads
         for i in np.flatnonzero(np.bincount(columns.line)).tolist():
             if threads[i] >= 0:
                 continue
-            line = plane.lines[i]
-            known = self._thread_of.get((space, line.id)) if line.id else None
+            line = lines.lines[i]
+            key = (*lines.space, line.id)
+            known = self._thread_of.get(key) if line.id else None
             if known is None:
-                known = self._thread_of[space, line.id] = len(self._lines)
+                known = self._thread_of[key] = len(self._lines)
                 self._lines.append(line)
             elif self._lines[known].name.startswith(_DRIVER_LINE):
                 self._lines[known] = line
@@ -112,7 +127,8 @@ class Hosts:
         """Return what each event is the sign of."""
         plain = category == _ANNOTATION
         category[plain & drivers[columns.line]] = _DRIVER
-        category[plain & (columns.hlo_op >= 0)] = _OPERATOR
+        # XLA names the operation that it runs, TensorFlow the operator.
+        category[plain & ((columns.hlo_op >= 0) | (columns.tf_op >= 0))] = _OPERATOR
         category[columns.correlation >= 0] = _DRIVER
         category[category == _USER] = _ANNOTATION
         kinds = np.empty(len(columns), np.int8)

@@ -11,7 +11,10 @@ from whyidle.monitor.traces.model import Ids, Ints
 from whyidle.monitor.traces.xplane.wire import text
 
 NAMELESS: Final = "(no name in the file)"
-# Numbers of a plane's table below this are looked up in an array.
+# Numbers of a plane's table are looked up in an array where they are dense: it holds at most so
+# many for each name, and so many in all. One number near 2**20 costs no array of that size.
+_SPARSE: Final = 8
+_LEAST: Final = 64
 _DENSE: Final = 1 << 20
 _UNSEEN: Final = -2
 
@@ -37,7 +40,8 @@ class Lookup:
     def __init__(self, table: dict[int, bytes], intern: Interner) -> None:
         self._table = table
         self._intern = intern
-        highest = max((key for key in table if key < _DENSE), default=0)
+        most = min(_SPARSE * len(table) + _LEAST, _DENSE)
+        highest = max((key for key in table if 0 <= key < most), default=0)
         self._known: Ids = np.full(highest + 2, _UNSEEN, np.int32)
 
     def __call__(self, keys: Ints) -> Ids:
@@ -72,13 +76,18 @@ class Answers:
 
     def __call__(self, ids: Ids) -> Ints:
         """Return the answer for each of these names; ``none`` where there is no name."""
-        size = len(self._names) + 1  # the last one stands for -1, no name
-        if size != len(self._table):
-            self._table = np.r_[self._table[:-1], np.zeros(size - len(self._table[:-1]), np.int64)]
-            self._asked = np.r_[self._asked[:-1], np.zeros(size - len(self._asked[:-1]), np.bool_)]
-            self._table[-1], self._asked[-1] = self._none, True
+        if len(self._names) >= len(self._table):
+            self._grow(2 * len(self._names) + 1)
         if not self._asked[ids].all():
             for name in np.unique(ids[~self._asked[ids]]).tolist():
                 self._table[name] = self._question(self._names[name])
             self._asked[ids] = True
         return self._table[ids]
+
+    def _grow(self, size: int) -> None:
+        """Make room for more names than there are: each plane of a file may bring a few."""
+        known = max(len(self._table) - 1, 0)
+        self._table = np.r_[self._table[:known], np.zeros(size - known, np.int64)]
+        self._asked = np.r_[self._asked[:known], np.zeros(size - known, np.bool_)]
+        # The last one stands for -1, no name.
+        self._table[-1], self._asked[-1] = self._none, True

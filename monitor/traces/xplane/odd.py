@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from whyidle.monitor.traces.xplane.wire import BYTES, VARINT, Damaged, fields, signed, text
 
 _ID, _OFFSET, _DURATION, _STATS, _OCCURRENCES = 1, 2, 3, 4, 5
 _UINT, _INT, _STRING, _REF = 3, 4, 5, 7
+# No writer gives an event more stats than some thirty: one with more than this is damaged.
+MOST_STATS: Final = 256
 
 
 @dataclass(slots=True)
@@ -26,9 +29,12 @@ def read_odd(data: bytearray, at: int, end: int, wanted: tuple[int, ...]) -> Odd
     """Decode one event; None where it only counts occurrences, which have no place in time."""
     event = OddEvent()
     numbers = {_ID: 0, _OFFSET: 0, _DURATION: 0}
-    counted = False
+    counted, stats = False, 0
     for number, wire, value, stop in fields(data, at, end):
         if number == _STATS and wire == BYTES:
+            stats += 1
+            if stats > MOST_STATS:
+                raise Damaged
             _stat(data, value, stop, wanted, event)
         elif number <= _OCCURRENCES and wire != VARINT:
             raise Damaged

@@ -11,8 +11,9 @@ from whyidle.monitor.traces.xplane.planes import METADATA, NAME, Line, Outline, 
 from whyidle.monitor.traces.xplane.tables import Tables
 from whyidle.monitor.traces.xplane.wire import BYTES, VARINT, Damaged, Field, fields, signed, text
 
-# More than any profile has: planes, lines of all planes, facts of one, warnings.
+# More than any profile has: planes, those with lines, lines of all, facts of one, warnings.
 _PLANES: Final = 10_000
+_FILLED: Final = 2000
 _LINES: Final = 100_000
 _FACTS: Final = 100
 _WARNINGS: Final = 100
@@ -29,6 +30,7 @@ class Outliner:
         self._cursor = Cursor(stream)
         self._tables = Tables(self._cursor)
         self._lines = 0
+        self._filled = 0  # planes with lines
         self.outline = Outline()
 
     def run(self) -> Outline:
@@ -105,7 +107,8 @@ class Outliner:
 
     def _line(self, plane: Plane, begin: int, end: int) -> None:
         self._lines += 1
-        if self._lines > _LINES:
+        self._filled += not plane.lines
+        if self._lines > _LINES or self._filled > _FILLED:
             raise Damaged
         line = Line(begin, end)
         plane.lines.append(line)

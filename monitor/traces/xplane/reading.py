@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -12,7 +13,7 @@ from whyidle.monitor.traces.xplane import facts
 from whyidle.monitor.traces.xplane.chunks import Chunks
 from whyidle.monitor.traces.xplane.clock import PS, Clock
 from whyidle.monitor.traces.xplane.columns import Columns
-from whyidle.monitor.traces.xplane.devices import Gpu, Tpu
+from whyidle.monitor.traces.xplane.devices import Gpu, Tpu, works
 from whyidle.monitor.traces.xplane.gather import NOTHING, Gatherer, Wish
 from whyidle.monitor.traces.xplane.hosts import Hosts, is_host
 from whyidle.monitor.traces.xplane.interning import Interner
@@ -35,25 +36,41 @@ def read(source: Source, progress: Progress | None = None) -> Trace:
     with source.open() as stream:
         outline = Outliner(stream, partial(told, 0)).run()
         damage = stream.damage
-    with source.open() as stream:
-        reading = _Reading(outline, Chunks(stream, partial(told, 1)))
-        reading.run()
+    reading = _walked(source, outline, partial(told, 1), works=_seems_to_work(outline))
+    if bool(reading.trace.devices) != reading.works:
+        # The host's part was read for the wrong case: rare, so the file is read once more.
+        reading = _walked(source, outline, lambda _: None, works=not reading.works)
     reading.read_sources(source)
     return reading.finish(damage)
 
 
-class _Reading:
-    """One file on its way to a trace."""
+def _seems_to_work(outline: Outline) -> bool:
+    """Tell whether a device ran operations, as far as its lines tell without being read."""
+    devices = (plane for plane in outline.planes if _DEVICE.match(plane.name))
+    return any(works(line) for plane in devices for line in plane.lines)
 
-    def __init__(self, outline: Outline, chunks: Chunks) -> None:
+
+def _walked(
+    source: Source, outline: Outline, told: Callable[[int], None], *, works: bool
+) -> _Reading:
+    with source.open() as stream:
+        reading = _Reading(outline, Chunks(stream, told), works=works)
+        reading.run()
+    return reading
+
+
+class _Reading:
+    """One file on its way to a trace; ``works`` tells whether a device runs the operations."""
+
+    def __init__(self, outline: Outline, chunks: Chunks, *, works: bool) -> None:
+        self.works = works
         self._outline = outline
         self._chunks = chunks
         self._intern = Interner()
         self._clock = Clock([line for plane in outline.planes for line in plane.lines])
         self._gatherer = Gatherer(chunks, self._intern, self._clock)
         self._pid = facts.pid(outline)
-        has_device = any(_DEVICE.match(p.name) and p.lines for p in outline.planes)
-        self._hosts = Hosts(self._intern, self._pid, runs_ops=not has_device)
+        self._hosts = Hosts(self._intern, self._pid, runs_ops=not works)
         self._programs = Programs()
         self._steps: Marks | None = None
         self.trace = Trace("xplane", PS, names=self._intern.names)
@@ -115,7 +132,9 @@ class _Reading:
         if not len(trace.marks) and self._steps is not None:
             trace.marks = self._steps
         trace.unknown = facts.unknown(trace, self._outline, self._pid)
-        trace.warnings = [*self._outline.warnings, *trace.warnings, *self._damage(damage)]
+        joined = facts.joined(trace, self._outline)
+        trace.warnings = [*self._outline.warnings, *trace.warnings, *joined]
+        trace.warnings += self._damage(damage)
         return trace
 
     def _damage(self, damage: str | None) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from whyidle.monitor.traces.model import Flags, Ints
 from whyidle.monitor.traces.xplane.layouts import Places
+from whyidle.monitor.traces.xplane.odd import MOST_STATS
 from whyidle.monitor.traces.xplane.vector import Buffer, Words, varints
 from whyidle.monitor.traces.xplane.wire import text
 
@@ -32,7 +33,10 @@ def walk(
     places: list[Places] = []
     odd = [rows[:0]]
     at, end = at[rows], end[rows]
-    while len(rows):
+    # A turn costs the same for one event as for hundreds: what has stats without end is odd.
+    for _ in range(MOST_STATS):
+        if not len(rows):
+            break
         key, tag, after, plain = _heads(buffer.words[at])
         after += at
         plain &= (after <= end) & (at + tag < after)
@@ -47,7 +51,7 @@ def walk(
             at = after
         else:
             rows, at, end = rows[on], after[on], end[on]
-    return places, np.concatenate(odd)
+    return places, np.concatenate([*odd, rows])
 
 
 def _heads(word: Words) -> tuple[Ints, Ints, Ints, Flags]:
