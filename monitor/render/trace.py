@@ -145,8 +145,16 @@ def verdict(told: Told) -> str:
     second = [
         f", then {words(s)}, {share(n, total)}" for s, n in others[1:2] if n >= NOTABLE * total
     ]
-    said = f"{most}: {words(part)}, {share(ns, total)} ({LOOKS[part].meaning})"
+    said = f"{most}: {words(part)}, {share(ns, total)} ({_meaning(budget, part)})"
     return f"{begin}. {said}{''.join(second)}."
+
+
+def _meaning(budget: Told, part: Slice) -> str:
+    """Say what a slice means; of what is unknown, all that is known."""
+    details = budget.get("details", {}).get(part) or {}
+    if part is Slice.IDLE_UNKNOWN and details:
+        return printable(max(details, key=lambda label: details[label]))
+    return LOOKS[part].meaning
 
 
 def _judged(told: Told) -> tuple[Told, str]:

@@ -80,7 +80,8 @@ def _seen(analysis: Analysis) -> Seen:
 
 def _of_causes(analysis: Analysis, seen: Seen) -> Iterator[str]:
     trace = analysis.trace
-    unknown = seen.share(Slice.IDLE_UNKNOWN)
+    # That Python waits is known; only for what is not.
+    unknown = seen.share(Slice.IDLE_UNKNOWN) - seen.share(Cause.BLOCKED)
     if len(trace.calls) and seen.unmatched > FEW_LAUNCHES:
         yield (
             f"{seen.unmatched:.0%} of the operations have no launch in the file: it is sampled or"

@@ -112,7 +112,7 @@ def test_no_device_is_a_sentence() -> None:
         ({"compute": 92, "idle_dispatch": 8}, "nothing worth fixing"),
         ({"compute": 87, "idle_dispatch": 4, "idle_sync": 4, "idle_gc": 5}, "The largest part"),
         ({"compute": 87, "idle_dispatch": 4, "idle_sync": 4, "idle_gc": 4}, "nothing worth fixing"),
-        ({"compute": 1, "idle_unknown": 99}, "unknown, 99% (nothing recorded says why)"),
+        ({"compute": 1, "idle_unknown": 99}, "unknown, 99% (all of it)"),
         ({"idle_input": 99}, "The GPU computes 0% of the time. Most of the rest: input, 100%"),
     ],
 )
