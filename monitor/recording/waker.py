@@ -43,6 +43,8 @@ class Waker:
                 self._handlers[number] = signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        # Once is enough: a storm of them would run this inside itself until the stack is full.
+        signal.signal(number, signal.SIG_IGN)
         self.signal = signal.Signals(number)
         self.stop()
 
