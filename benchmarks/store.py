@@ -6,15 +6,15 @@ Run: python benchmarks/store.py [--hours 24] [--gpus 8] [--json]
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sqlite3
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from results import Result, tell
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
@@ -28,24 +28,6 @@ START_MS = 1_700_006_400_000
 BATCH = 1000
 REPEATS = 9
 GPU_METRICS = metrics_of(Scope.GPU)
-
-
-@dataclass(frozen=True)
-class Result:
-    """One line of the table."""
-
-    what: str
-    value: float
-    unit: str
-    bar: float | None = None
-    at_least: bool = False
-
-    @property
-    def verdict(self) -> str:
-        """Whether the bar is reached."""
-        if self.bar is None:
-            return ""
-        return "ok" if (self.value >= self.bar) == self.at_least or self.value == self.bar else "NO"
 
 
 def busy_gpu(rng: random.Random, second: int) -> dict[Metric, float]:
@@ -212,13 +194,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = measure(Path(folder), options.hours, options.gpus)
-    if options.json:
-        rows = [{"what": r.what, "value": r.value, "unit": r.unit, "bar": r.bar} for r in results]
-        print(json.dumps({"schema": 1, "results": rows}))
-        return
-    for r in results:
-        bar = "" if r.bar is None else f"{'>=' if r.at_least else '<='} {r.bar:g}"
-        print(f"{r.what:<36} {r.value:10.3f} {r.unit:<11} {bar:>6}  {r.verdict}")
+    tell(results, as_json=options.json)
 
 
 if __name__ == "__main__":

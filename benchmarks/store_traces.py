@@ -8,18 +8,17 @@ Run: python benchmarks/store_traces.py [--events 200000 2000000] [--json]
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from results import Result, tell
 
 from whyidle.monitor.kept import Kept, keep
 from whyidle.monitor.state import DATABASE
@@ -48,21 +47,6 @@ with Kept.open(Path(sys.argv[1])) as kept:
     rows = len(seen.host) + sum(len(lane.ops) for lane in seen.lanes)
 print((time.perf_counter() - began) * 1000, rows)
 """
-
-
-@dataclass(frozen=True)
-class Result:
-    """One line of the table."""
-
-    what: str
-    value: float
-    unit: str
-    bar: float | None = None
-
-    @property
-    def verdict(self) -> str:
-        """Whether the bar is reached."""
-        return "" if self.bar is None else "ok" if self.value <= self.bar else "NO"
 
 
 def made_up(events: int) -> tuple[Trace, Segments, tuple[Ints, Ints]]:
@@ -226,13 +210,7 @@ def main() -> None:
     for events in options.events:
         with tempfile.TemporaryDirectory() as folder:
             results += measure(Path(folder), events)
-    if options.json:
-        rows = [{"what": r.what, "value": r.value, "unit": r.unit, "bar": r.bar} for r in results]
-        print(json.dumps({"schema": 1, "results": rows}))
-        return
-    for r in results:
-        bar = "" if r.bar is None else f"<= {r.bar:g}"
-        print(f"{r.what:<36} {r.value:10.3f} {r.unit:<8} {bar:>6}  {r.verdict}")
+    tell(results, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -48,17 +48,16 @@ def contract(analysis: Analysis) -> dict[str, Any]:
 
 def _unknown(analysis: Analysis) -> dict[str, str]:
     """Why a part of the answer is null or empty."""
-    ran = analysis.kernels
-    return {
-        name: reason
-        for name, missing, reason in (
-            ("step_budget", not len(analysis.steps.start), analysis.steps.how),
-            ("kernels", not ran.count, "no kernel of a GPU or TPU is in the file"),
-            ("launching", not ran.launching.operations, "no operation of a GPU or TPU is in it"),
-            ("where", not analysis.places, why_none(analysis.trace)),
-        )
-        if missing
-    }
+    ran, reasons = analysis.kernels, {}
+    if not len(analysis.steps.start):
+        reasons["step_budget"] = analysis.steps.how
+    if not ran.count:
+        reasons["kernels"] = "no kernel of a GPU or TPU is in the file"
+    if not ran.launching.operations:
+        reasons["launching"] = "no operation of a GPU or TPU is in it"
+    if not analysis.places:
+        reasons["where"] = why_none(analysis.trace)
+    return reasons
 
 
 def _place(place: Place, ticks_per_ns: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,10 +68,7 @@ def _no_work(analysis: Analysis) -> str:
 
 
 def _seen(analysis: Analysis) -> Seen:
-    time: dict[Cause, int] = {}
-    for report in analysis.devices:
-        for cause, ticks in report.whole.items():
-            time[cause] = time.get(cause, 0) + ticks
+    time = _added(report.whole for report in analysis.devices)
     launches = [report.launches.how for report in analysis.devices if report.device.kind != "cpu"]
     unmatched = sum(int((how == UNKNOWN).sum()) for how in launches)
     operations = sum(len(how) for how in launches)
@@ -114,11 +111,16 @@ def _has_frames(analysis: Analysis) -> bool:
 
 def _dispatched_ahead(analysis: Analysis, seen: Seen) -> bool:
     """Whether little of the work lies within the steps."""
-    within: dict[Cause, int] = {}
-    for report in analysis.devices:
-        for cause, ticks in (report.of_steps or {}).items():
-            within[cause] = within.get(cause, 0) + ticks
+    within = _added(report.of_steps or {} for report in analysis.devices)
     return bool(within) and _work(within) < FEW_OF_THE_WORK * _work(seen.time)
+
+
+def _added(times: Iterable[dict[Cause, int]]) -> dict[Cause, int]:
+    found: dict[Cause, int] = {}
+    for time in times:
+        for cause, ticks in time.items():
+            found[cause] = found.get(cause, 0) + ticks
+    return found
 
 
 def _work(time: dict[Cause, int]) -> int:

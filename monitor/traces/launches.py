@@ -49,6 +49,7 @@ class Index:
     def __init__(self, trace: Trace) -> None:
         self._all = _ByIds.of(trace.calls, trace.externals, trace.host.start)
         self._of = _by_process(trace)
+        self.graphs = np.array([bool(GRAPH_LAUNCH.search(n)) for n in trace.names], np.bool_)
         self._clash = sum(len(own.calls) for own in self._of.values()) > len(self._all.calls)
 
     @property
@@ -74,7 +75,8 @@ def match(trace: Trace, ops: Ops, index: Index | None = None) -> Launches:
     Several calls may carry one id (a runtime call inside a driver call): the earliest counts.
     An external id is believed only where it is causal: some traces put a correlation id there.
     """
-    ids = (index or Index(trace)).for_ops(trace, ops)
+    index = index or Index(trace)
+    ids = index.for_ops(trace, ops)
     n = len(ops)
     found = Launches.of(
         start=np.full(n, -1), graph=np.zeros(n, np.bool_), how=np.full(n, UNKNOWN, np.int8)
@@ -85,8 +87,7 @@ def match(trace: Trace, ops: Ops, index: Index | None = None) -> Launches:
     found.start[hit], found.end[hit] = host.start[calls], host.end[calls]
     found.thread[hit], found.how[hit] = host.thread[calls], BY_CORRELATION
     if len(calls):
-        graphs = np.array([bool(GRAPH_LAUNCH.search(name)) for name in trace.names], np.bool_)
-        found.graph[hit] = graphs[host.name[calls]]
+        found.graph[hit] = index.graphs[host.name[calls]]
 
     row, hit = _lookup(ids.externals, ops.external)
     hit &= found.how == UNKNOWN

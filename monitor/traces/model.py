@@ -6,6 +6,7 @@ for XPlane (``ticks_per_ns`` says which). Names are indices into ``Trace.names``
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
@@ -48,6 +49,12 @@ class Table:
                 for name, dtype in cls.columns().items()
             }
         )
+
+    @classmethod
+    def joined(cls, parts: Iterable[Self]) -> Self:
+        """Put tables one after the other; without any, the table is empty."""
+        tables = [cls.of(), *parts]
+        return cls(**{c: np.concatenate([getattr(t, c) for t in tables]) for c in cls.columns()})
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
@@ -109,6 +116,11 @@ class Thread:
     label: str
     pid: int | None = None
     tid: str | None = None
+
+    @property
+    def main(self) -> bool:
+        """Linux gives the main thread the number of its process, XPlane the name ``python``."""
+        return self.tid == str(self.pid) or self.label.startswith("python")
 
 
 @dataclass(frozen=True, slots=True)

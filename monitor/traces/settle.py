@@ -84,12 +84,9 @@ def _flagged(flags: Flags, names: Ids) -> Flags:
 
 def _cpu(trace: Trace) -> Device | None:
     """Take the operators of all threads, outside loader, sync and GC spans, for a device's work."""
-    parts = [_work_of(trace, int(t)) for t in present(trace.host.thread)]
-    parts = [part for part in parts if len(part)]
-    if not parts:
+    ops = Ops.joined(_work_of(trace, thread) for thread in present(trace.host.thread))
+    if not len(ops):
         return None
-    joined = {c: np.concatenate([getattr(p, c) for p in parts]) for c in Ops.columns()}
-    ops = Ops(**joined)
     pids = {t.pid for t in trace.threads if t.pid is not None}
     pid = pids.pop() if len(pids) == 1 else None
     return Device("cpu", "0", ops.take(np.argsort(ops.start, kind="stable")), pid=pid)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.traces.xplane_bytes import block, number
+
 
 def _event(cat: str, name: str, start: float, duration: float, **args: Any) -> dict[str, Any]:
     return {"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": 7, "ts": start,
@@ -34,30 +36,13 @@ def kineto(*, steps: int = 4) -> dict[str, Any]:
     }
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _bytes(field: int, value: bytes | str) -> bytes:
-    body = value.encode() if isinstance(value, str) else value
-    return _varint(field << 3 | 2) + _varint(len(body)) + body
-
-
 def xplane() -> bytes:
     """One GPU with two kernels on one stream."""
     events = b"".join(
-        _bytes(4, _number(1, 1) + _number(2, start) + _number(3, 5_000_000))
+        block(4, number(1, 1) + number(2, start) + number(3, 5_000_000))
         for start in (0, 20_000_000)
     )
-    line = _number(1, 1) + _bytes(2, "Stream #13(Compute,Memcpy)") + _number(3, 1_000_000) + events
-    kernel = _number(1, 1) + _bytes(2, _number(1, 1) + _bytes(2, "gemm_fusion"))
-    plane = _number(1, 1) + _bytes(2, "/device:GPU:0") + _bytes(3, line) + _bytes(4, kernel)
-    return _bytes(1, plane)
+    line = number(1, 1) + block(2, "Stream #13(Compute,Memcpy)") + number(3, 1_000_000) + events
+    kernel = number(1, 1) + block(2, number(1, 1) + block(2, "gemm_fusion"))
+    plane = number(1, 1) + block(2, "/device:GPU:0") + block(3, line) + block(4, kernel)
+    return block(1, plane)

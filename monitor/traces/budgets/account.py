@@ -48,7 +48,7 @@ def account(
             for some in _blocks(gaps.take(gaps.returned > gaps.start))
         ),
     ]
-    return Budget(_joined(parts), skew)
+    return Budget(_tiled(parts), skew)
 
 
 def _busiest(threads: Ids) -> int:
@@ -59,9 +59,8 @@ def _segments(start: Ints, end: Ints, cause: Kinds | Ints, thread: int) -> Segme
     return Segments(start, end, cause.astype(np.int8), np.full(len(start), thread, np.int32))
 
 
-def _joined(parts: list[Segments]) -> Segments:
-    columns = {c: np.concatenate([getattr(p, c) for p in parts]) for c in Segments.columns()}
-    segments = Segments(**columns)
+def _tiled(parts: list[Segments]) -> Segments:
+    segments = Segments.joined(parts)
     segments = segments.take(np.argsort(segments.start, kind="stable"))
     if (segments.start[1:] != segments.end[:-1]).any():
         raise AssertionError("the account of a device has a hole or an overlap")

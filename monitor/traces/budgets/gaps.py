@@ -26,7 +26,6 @@ class Gaps(Table):
     end: Ints
     returned: Ints  # when the call that launched the next operation returned, within the gap
     thread: Ids  # who launched it; where nobody is known, the thread that launches most
-    launched: Flags  # the launch is in the trace
     early: Flags  # it was launched before the trace began
     tail: Flags  # nothing follows
 
@@ -64,7 +63,6 @@ def owned(start: Ints, end: Ints, ops: Ops, launches: Launches, main: int) -> Ga
         end=end,
         returned=np.where(early, start, returned),
         thread=np.where(launched, thread, main).astype(np.int32),
-        launched=launched,
         early=early,
         tail=tail,
     )

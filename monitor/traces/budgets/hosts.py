@@ -14,13 +14,13 @@ from whyidle.monitor.traces.model import Flags, Ids, Ints, Thread, Trace
 
 # A longer stretch without any host event is no dispatch: nobody recorded what happened.
 HOLE_NS: Final = 1_000_000
-# What a thread that never launches tells by these is about itself, not about the device.
 # So many launching threads have each a line of what all others did.
 FEW: Final = 4
 # Added to a cause that another thread than the launching one shows.
 OTHERS: Final = np.int8(64)
 _HELD_UP: Final = (Cause.DRIVER_CALL, Cause.SLOW_CALL)
 _HOLDS_UP: Final = (Cause.PROFILER, Cause.COMPILE)
+# What a thread that never launches tells by these is about itself, not about the device.
 _BYSTANDS: Final = np.isin(np.arange(len(Cause)), (Cause.PYTHON, Cause.DRIVER_CALL))
 
 
@@ -42,11 +42,7 @@ class Hosts:
             return -1
         operators = [int(np.sum(self._host.kind[rows] == Cause.OP)) for rows in self._rows]
         rest = [len(rows) - n for rows, n in zip(self._rows, operators, strict=True)]
-        # Linux gives the main thread the number of its process; XPlane calls it python.
-        mains = [
-            bool(len(rows)) and (t.label.startswith("python") or t.tid == str(t.pid))
-            for rows, t in zip(self._rows, threads, strict=True)
-        ]
+        mains = [len(rows) > 0 and t.main for rows, t in zip(self._rows, threads, strict=True)]
         return int(np.lexsort((operators, rest, mains))[-1])
 
     def own(self, thread: int) -> Line:

@@ -89,7 +89,7 @@ def summarise(trace: Trace, launches: list[Launches], steps: Steps | None = None
     pairs = [(d.ops, la) for d, la in zip(trace.devices, launches, strict=True) if d.kind != "cpu"]
     devices = [ops for ops, _ in pairs]
     parts = [_kernels(device) for device in trace.devices if device.kind != "cpu"]
-    ran = _joined(ops for ops, _ in parts)
+    ran = Ops.joined(ops for ops, _ in parts)
     took = np.concatenate([np.zeros(0, np.int64), *(own for _, own in parts)])
     total = int(took.sum())
     short = ran.end - ran.start < SHORT_NS * trace.ticks_per_ns
@@ -122,11 +122,6 @@ def _kernels(device: Device) -> tuple[Ops, Ints]:
         rows = np.flatnonzero((ran.stream == stream) & (ran.end > ran.start))
         own[rows] = self_time(ran.take(rows))
     return ran, own
-
-
-def _joined(parts: Iterable[Ops]) -> Ops:
-    tables = [Ops.of(), *parts]
-    return Ops(**{c: np.concatenate([getattr(t, c) for t in tables]) for c in Ops.columns()})
 
 
 def _by_name(ran: Ops, took: Ints, names: list[str], total: int) -> list[Kernel]:

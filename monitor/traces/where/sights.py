@@ -148,11 +148,11 @@ class UserCode:
         mains = [t for t in self._held if pid is None or pids[t] in (None, pid)]
         return max(mains, key=self._mainness, default=NONE)
 
-    def _mainness(self, thread: int) -> tuple[bool, bool, int]:
-        """Linux gives the main thread the number of its process, XPlane the name ``python``."""
-        told, line = self._trace.threads[thread], self._held[thread]
+    def _mainness(self, thread: int) -> tuple[bool, int]:
+        """The main thread comes first, then the one that is longest in the user's code."""
+        line = self._held[thread]
         covered = int(np.diff(line.time)[line.label[:-1] != NONE].sum())
-        return told.tid == str(told.pid), told.label.startswith("python"), covered
+        return self._trace.threads[thread].main, covered
 
 
 def _within(times: Ints, start: Ints, end: Ints) -> Flags:
