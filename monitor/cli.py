@@ -6,6 +6,7 @@ import errno
 import importlib
 import os
 import pkgutil
+import shlex
 import sys
 from typing import NoReturn
 
@@ -84,7 +85,7 @@ def main() -> NoReturn:
             sys.exit(Exit.STORAGE)
         say(
             f"This is a defect of whyidle: {type(error).__name__}: {error}",
-            f"Please report it with what this prints: {DEBUG}=1 monitor {' '.join(sys.argv[1:])}",
+            f"Please report it with what this prints: {DEBUG}=1 monitor {shlex.join(sys.argv[1:])}",
         )
         code = DEFECT
     sys.exit(code if isinstance(code, int) else Exit.OK)

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from whyidle.monitor import state
+from whyidle.monitor.attach import ladder, outside
+from whyidle.monitor.attach.answers import OUTSIDE
+from whyidle.monitor.attach.target import Target
 from whyidle.monitor.errors import NoGpu, Problem, StorageProblem
 from whyidle.monitor.metrics import Scope, metrics_of
-from whyidle.monitor.processes.process import Identity, ProcessKey, describe
+from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.reading import by_reason
 from whyidle.monitor.recording.ownership import owned_gpus
@@ -24,6 +27,7 @@ from whyidle.monitor.store import Reader
 
 State = Literal["ok", "warn", "fail"]
 GPU_SECONDS = 10.0
+TAKEN = "would be taken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +129,9 @@ def _gpus(probe: GpuProbe) -> Iterator[Check]:
         yield Check(f"gpu {gpu.facts.index}", judged, f"{detail}{f'; {told}' if told else ''}")
 
 
-def _job(target: ProcessKey, probe: GpuProbe, fs: ProcFs) -> Iterator[Check]:
-    who = describe(target.pid, fs)
+def _job(key: ProcessKey, probe: GpuProbe, fs: ProcFs) -> Iterator[Check]:
+    target = Target(key, fs)
+    who = target.identity
     if who is None:
         yield Check("job", "fail", f"process {target.pid} has ended meanwhile")
         return
@@ -140,6 +145,30 @@ def _job(target: ProcessKey, probe: GpuProbe, fs: ProcFs) -> Iterator[Check]:
     owned = owned_gpus(facts, readings, {target.pid}, {who.visible_gpus}, fs)
     shown = ", ".join(sorted(owned.indices)) or "none"
     yield Check("job gpus", "ok" if owned.sure else "warn", f"{shown} ({owned.how})")
+    yield from _ways_in(target)
+
+
+def _ways_in(target: Target) -> Iterator[Check]:
+    """One line for each rung of the ladder: taken, open, or why it is closed."""
+    rungs = ladder.look(target)
+    taken = ladder.best(rungs)
+    judged: State = "warn" if taken.name == OUTSIDE else "ok"
+    for rung in rungs:
+        if rung.refused is not None:
+            detail, next_step = rung.refused.what, rung.refused.next_step
+            yield Check(f"attach {rung.name}", judged, f"closed: {detail}", next_step)
+        elif rung.name == OUTSIDE:
+            yield _from_outside(taken is rung)
+        else:
+            yield Check(f"attach {rung.name}", "ok", TAKEN if rung is taken else "open, not needed")
+
+
+def _from_outside(taken: bool) -> Check:
+    missing = outside.refusal()
+    detail = f"{TAKEN}: the job is only watched" if taken else "open, not needed"
+    if missing is None:
+        return Check(f"attach {OUTSIDE}", "ok", f"{detail}, with samples by py-spy")
+    return Check(f"attach {OUTSIDE}", "ok", f"{detail}. {missing.what}", missing.next_step)
 
 
 def _framework(who: Identity) -> Check:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from whyidle.monitor import metrics as m
+from whyidle.monitor.attach import ladder
+from whyidle.monitor.attach.answers import OUTSIDE
+from whyidle.monitor.attach.target import Target
 from whyidle.monitor.errors import NoGpu
 from whyidle.monitor.processes.namespace import pids_match
-from whyidle.monitor.processes.process import Identity, describe
+from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs, Stat
 from whyidle.monitor.reading import Reading
 from whyidle.monitor.sources.gpu import innermost
 from whyidle.monitor.sources.gpus import GpuProbe
 
 NVML_SECONDS = 3.0
+# How long an agent has to answer, and how long all that lie there and do not may keep us.
+AGENT_SECONDS, AGENTS_SECONDS = 0.2, 1.0
 # Reading another program's maps costs it a moment: only these can have a framework inside.
 _HOSTS_OF_FRAMEWORKS = ("python", "pypy", "julia", "torchrun", "jupyter", "ipython", "uv", "ray")
 
@@ -29,7 +35,11 @@ class Job:
     cpu_share: float
     rss: int
     gpus: dict[str, Reading] = field(default_factory=dict)
+    # Why it cannot be watched at all.
     refused: str | None = None
+    # The way in that attaching would take, and why none leads inside.
+    attach: str | None = None
+    not_inside: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +56,35 @@ def find_jobs(fs: ProcFs | None = None) -> Jobs:
     fs = fs or ProcFs()
     on_gpu, strangers, problem = _gpu_processes(fs)
     jobs = []
+    patience = AGENTS_SECONDS
     for pid in fs.pids():
         stat = fs.stat(pid)
         if stat is None or stat.has_ended or pid == os.getpid():
             continue
         if pid not in on_gpu and not _may_host(fs, pid, stat):
             continue
-        identity = describe(pid, fs)
+        target = Target(ProcessKey(pid, stat.start_ticks), fs)
+        identity = target.identity
         if identity is not None and (identity.frameworks or pid in on_gpu):
-            jobs.append(_job(fs, identity, stat, on_gpu.get(pid, {})))
+            began = time.monotonic()
+            patient = min(AGENT_SECONDS, patience)
+            jobs.append(_job(target, identity, stat, on_gpu.get(pid, {}), patient))
+            patience -= time.monotonic() - began
     jobs.sort(key=lambda j: (-_device_memory(j), -j.rss))
     return Jobs(jobs, problem, strangers)
 
 
-def _job(fs: ProcFs, identity: Identity, stat: Stat, gpus: dict[str, Reading]) -> Job:
+def _job(
+    target: Target, identity: Identity, stat: Stat, gpus: dict[str, Reading], patient: float
+) -> Job:
+    fs = target.fs
     up = (fs.text("uptime") or "0").split()[0]
     seconds = max(0.0, float(up) - stat.start_ticks / TICKS_PER_SECOND)
     cpu = stat.cpu_ticks / TICKS_PER_SECOND
-    foreign = os.geteuid() not in {0, fs.owner(stat.pid)}
+    foreign = os.geteuid() not in {0, target.uid}
+    rungs = () if foreign else ladder.look(target, patient)
+    way = ladder.best(rungs).name if rungs else None
+    barred = next((r.refused for r in reversed(rungs) if r.refused is not None), None)
     return Job(
         identity=identity,
         seconds=seconds,
@@ -71,6 +92,8 @@ def _job(fs: ProcFs, identity: Identity, stat: Stat, gpus: dict[str, Reading]) -
         rss=stat.rss,
         gpus=gpus,
         refused=f"belongs to {identity.user}" if foreign else None,
+        attach=way,
+        not_inside=barred.what if barred is not None and way == OUTSIDE else None,
     )
 
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
@@ -22,8 +23,11 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, sig
 class Launch:
     """One child."""
 
-    def __init__(self, command: list[str], *, output_to_stderr: bool = False) -> None:
+    def __init__(
+        self, command: list[str], *, output_to_stderr: bool = False, boot: Path | None = None
+    ) -> None:
         self._command = command
+        self._environment = None if boot is None else with_boot(boot, os.environ)
         self._output = sys.stderr if output_to_stderr else None
         self._child: subprocess.Popen[bytes] | None = None
         self.key = ProcessKey(0, 0)
@@ -43,7 +47,7 @@ class Launch:
         """Start the child; from here on our signals are its signals."""
         try:
             self._child = subprocess.Popen(  # noqa: S603  as asked
-                self._command, stdout=self._output
+                self._command, stdout=self._output, env=self._environment, close_fds=False
             )
         except OSError as error:
             # It is there and executable, but its interpreter is not, or it has none.
@@ -80,6 +84,15 @@ class Launch:
         """Wait for the child, however long it takes."""
         assert self._child is not None  # noqa: S101  only called after start
         return self._child.wait()
+
+
+def with_boot(boot: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment with our folder first on PYTHONPATH, and what was there as it was."""
+    old = environment.get("PYTHONPATH", "")
+    parts = [str(boot), *([old] if old else [])]
+    # Nested in another `monitor run` it is there already.
+    first = old if old.split(os.pathsep)[0] == str(boot) else os.pathsep.join(parts)
+    return {**environment, "PYTHONPATH": first}
 
 
 def _in_foreground() -> bool:

@@ -24,7 +24,7 @@ Unit = Literal[
     "count",
     "code",
 ]
-Source = Literal["nvml", "gpm", "procfs", "cgroup", "monitor"]
+Source = Literal["nvml", "gpm", "procfs", "cgroup", "agent", "monitor"]
 Kind = Literal["gauge", "counter"]
 
 
@@ -89,6 +89,10 @@ def _gpu(name: str, unit: Unit, source: Source, help_: str, kind: Kind = "gauge"
 
 def _job(name: str, unit: Unit, source: Source, help_: str) -> Metric:
     return Metric(Scope.JOB, name, unit, source, help_)
+
+
+def _inside(name: str, unit: Unit, help_: str) -> Metric:
+    return Metric(Scope.PROCESS, name, unit, "agent", help_)
 
 
 def _host(name: str, unit: Unit, help_: str) -> Metric:
@@ -197,11 +201,26 @@ JOB_CPU_LIMIT = _job("cgroup_cpu_limit", "cores", "cgroup", "CPU limit of the jo
 JOB_MEMORY_LIMIT = _job(
     "cgroup_memory_limit", "bytes", "cgroup", "Memory limit of the job's cgroup."
 )
+JOB_GC_PAUSE = _job(
+    "gc_pause", "ratio", "agent", "Share of time in Python's garbage collector, worst process."
+)
+JOB_AGENT_CPU = _job(
+    "agent_cpu", "cores", "agent", "CPU time per second that our agents take in the job."
+)
+JOB_AGENTS = _job("agents", "count", "agent", "Processes of the job with the agent inside.")
 
 # One process of the job --------------------------------------------------------------------------
 PROCESS_CPU = Metric(Scope.PROCESS, "cpu", "cores", "procfs", "CPU time per second.")
 PROCESS_RSS = Metric(Scope.PROCESS, "rss", "bytes", "procfs", "Resident memory.")
 PROCESS_THREADS = Metric(Scope.PROCESS, "threads", "count", "procfs", "Threads.")
+PROCESS_GC_PAUSE = _inside("gc_pause", "ratio", "Share of time in Python's garbage collector.")
+PROCESS_GC_COLLECTIONS = _inside("gc_collections", "per_second", "Garbage collections.")
+PROCESS_PYTHON_THREADS = _inside("python_threads", "count", "Threads that run Python.")
+PROCESS_RSS_PEAK = _inside("rss_peak", "bytes", "Most resident memory since the process began.")
+PROCESS_AGENT_CPU = _inside("agent_cpu", "cores", "CPU time per second of our agent's thread.")
+PROCESS_AGENT_LOST = _inside(
+    "agent_lost", "count", "Records of the agent that found no room or came damaged."
+)
 
 # The machine -------------------------------------------------------------------------------------
 HOST_CPU = _host("cpu_busy", "ratio", "Share of all cores that worked.")

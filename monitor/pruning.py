@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whyidle.monitor.errors import UsageProblem
-from whyidle.monitor.running import is_running
 from whyidle.monitor.store import Reader, Run
 from whyidle.monitor.store.prune import run_sizes
 
@@ -38,7 +37,7 @@ def choose(path: Path, limits: Limits, now: float | None = None) -> list[Victim]
     with Reader.open(path) as reader:
         runs = reader.runs()
         named = {reader.find(ref).id for ref in limits.refs}
-    running = [r for r in runs if is_running(r)]
+    running = [r for r in runs if r.is_recording]
     for run in running:
         if run.id in named:
             raise UsageProblem(

@@ -8,31 +8,19 @@ import signal
 from pathlib import Path
 
 from whyidle.monitor.errors import NotPermitted, Problem, TargetGone, UsageProblem
-from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.processes.tree import is_alive
 from whyidle.monitor.store import Reader, Run
 
 STOP_SECONDS = 15.0
 
 
-def is_running(run: Run, fs: ProcFs | None = None) -> bool:
-    """Tell whether the recorder of this run is still alive."""
-    if run.ended_ms is not None or run.recorder_pid is None:
-        return False
-    stat = (fs or ProcFs()).stat(run.recorder_pid)
-    ticks = run.recorder_start_ticks
-    return stat is not None and ticks is not None and is_alive(ProcessKey(stat.pid, ticks), stat)
-
-
 def to_stop(path: Path, ref: str | None, *, everything: bool) -> list[Run]:
     """Return the recordings that the user means, or say why there is none."""
     with Reader.open(path) as reader:
-        running = [r for r in reader.runs() if is_running(r)]
+        running = [r for r in reader.runs() if r.is_recording]
         named = [reader.find(ref)] if ref is not None else running
     if not named:
         raise TargetGone("No recording runs.", "Start one with: monitor attach --background PID")
-    if ref is not None and not is_running(named[0]):
+    if ref is not None and not named[0].is_recording:
         raise TargetGone(
             f"Run {named[0].id} has ended ({named[0].end_reason or 'its recorder is gone'}).",
             f"Look at it with: monitor runs {named[0].id}",
@@ -49,13 +37,13 @@ def to_stop(path: Path, ref: str | None, *, everything: bool) -> list[Run]:
 def stop(run: Run) -> None:
     """Ask the recorder to end and wait until it has written the end."""
     pid = run.recorder_pid
-    assert pid is not None  # noqa: S101  is_running has looked
+    assert pid is not None  # noqa: S101  it was looked for
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     try:
-        if not is_running(run):
+        if not run.is_recording:
             return
         signal.pidfd_send_signal(handle, signal.SIGTERM)
         ended, _, _ = select.select([handle], [], [], STOP_SECONDS)

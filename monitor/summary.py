@@ -2,14 +2,59 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from whyidle.monitor.metrics import Metric, Scope
 from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
 
 # A job may have had thousands of processes; the page tells of the whole.
 TOLD = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)
+# The kind of event that says, every few seconds, where a main thread was.
+STACKS = "stacks"
+MOST_LINES = 20
+# What a page and a person can hold; a long run has more.
+MOST_EVENTS = 200
+MOST_STACKS = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of code and the share of looks in which the main thread was there."""
+
+    file: str
+    line: int
+    function: str
+    share: float
+
+    def told(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "function": self.function,
+            "share": round(self.share, 4),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """How one process was watched."""
+
+    pid: int
+    rank: int | None
+    method: str
+    inside: bool
+    stops_ms: tuple[float, ...]
+    refused: str | None
+    next_step: str | None
+    # Where this is not told (by an older program) the pid alone must do.
+    start_ticks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +69,11 @@ class RunSummary:
     metrics: dict[Key, Summary]
     unknown: dict[Key, Unknown]
     events: list[Event]
+    # Events that are not among these.
+    more_events: int = 0
+    where: tuple[Line, ...] = ()
+    # Whose main thread was there; ``None``: nobody was looked at.
+    where_of: Watched | None = None
     trouble: str | None = None
 
     def of(self, metric: Metric, subject: int) -> Summary | None:
@@ -41,6 +91,22 @@ class RunSummary:
         return mine or self.gpus
 
     @property
+    def watched(self) -> list[Watched]:
+        """How each process with a framework was watched, the oldest first."""
+        return _watched(self.run)
+
+    @property
+    def principal(self) -> Watched | None:
+        """The process that stands for the job; ``None``: none had a framework."""
+        return self.where_of or next(iter(_in_order(self.run)), None)
+
+    @property
+    def not_entered(self) -> str | None:
+        """Why the first process has no agent, in full, where it is not among the watched."""
+        told = (self.run.info or {}).get("not_entered")
+        return f"{told['what']} {told['next_step']}".rstrip() if told else None
+
+    @property
     def gpu_problem(self) -> str | None:
         """Why no GPU was read, if none was."""
         return (self.run.info or {}).get("gpu_problem")
@@ -55,6 +121,8 @@ def summarise(path: Path, ref: str, trouble: str | None = None) -> RunSummary:
         end = run.ended_ms or max(
             (v.ts_ms for v in reader.latest(run.id, TOLD).values()), default=0
         )
+        events = reader.events(run.id, without=STACKS, most=MOST_EVENTS)
+        where_of, where = _where(reader, run)
         return RunSummary(
             run=run,
             seconds=max(0, end - run.started_ms) / 1000,
@@ -63,6 +131,55 @@ def summarise(path: Path, ref: str, trouble: str | None = None) -> RunSummary:
             owned=frozenset((run.info or {}).get("gpus", ())),
             metrics=metrics,
             unknown=reader.unknown(run.id, TOLD),
-            events=reader.events(run.id),
+            events=events,
+            more_events=reader.count_events(run.id, without=STACKS) - len(events),
+            where=where,
+            where_of=where_of,
             trouble=trouble,
         )
+
+
+def _watched(run: Run) -> list[Watched]:
+    entries: list[Mapping[str, Any]] = (run.info or {}).get("processes", [])
+    return msgspec.convert(entries, list[Watched])
+
+
+def _in_order(run: Run) -> list[Watched]:
+    """Return the processes, those that stand for the job first.
+
+    A launcher has a framework loaded, too, and no rank: what it starts does the work.
+    """
+
+    def place(watched: Watched) -> tuple[bool, float, bool, int]:
+        rank = float("inf") if watched.rank is None else watched.rank
+        begun = watched.start_ticks or 0
+        return not watched.inside, rank, watched.pid != run.target_pid, begun
+
+    return sorted(_watched(run), key=place)
+
+
+def _where(reader: Reader, run: Run) -> tuple[Watched | None, tuple[Line, ...]]:
+    """Return where a main thread was, most first, of the first process that tells."""
+    for watched in _in_order(run):
+        if lines := _lines(reader, run, watched):
+            return watched, lines
+    return None, ()
+
+
+def _lines(reader: Reader, run: Run, watched: Watched) -> tuple[Line, ...]:
+    subjects = [
+        p.id
+        for p in reader.processes(run.id, watched.pid)
+        if watched.start_ticks in {None, p.start_ticks}
+    ]
+    looks: Counter[tuple[str, int, str]] = Counter()
+    samples = 0
+    for subject in subjects:
+        for event in reader.events_of(run.id, STACKS, Scope.PROCESS, subject, MOST_STACKS):
+            data = event.data or {}
+            count = data.get("samples", 0)
+            samples += count
+            for line in data.get("lines", ()):
+                looks[line["file"], line["line"], line["function"]] += line["share"] * count
+    whole = max(1, samples)
+    return tuple(Line(*place, n / whole) for place, n in looks.most_common(MOST_LINES))

@@ -24,7 +24,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from whyidle.monitor.errors import Problem, StorageProblem, UsageProblem
-from whyidle.monitor.render.plain import printable
+from whyidle.monitor.render.escape import printable
 from whyidle.monitor.traces.opening import Source
 
 HOST: Final = "127.0.0.1"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, TextIO
 
 from whyidle.monitor.errors import StorageProblem, UsageProblem
-from whyidle.monitor.render.plain import printable
+from whyidle.monitor.render.escape import printable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

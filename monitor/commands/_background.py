@@ -25,6 +25,8 @@ def start(
     hz: float,
     label: str | None,
     require_gpu: bool,
+    observe: bool,
+    any_user: bool,
     as_json: bool,
 ) -> None:
     """Start a recorder in a session of its own and return when its first tick is stored."""
@@ -45,6 +47,8 @@ def start(
     arguments += ["--for", str(seconds)] if seconds is not None else []
     arguments += ["--label", label] if label is not None else []
     arguments += ["--require-gpu"] if require_gpu else []
+    arguments += ["--observe"] if observe else []
+    arguments += ["--any-user"] if any_user else []
     log = folder / LOG
     offset = _tidy(log)
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as out:

@@ -52,6 +52,12 @@ everything = click.option(
 require_gpu = click.option(
     "--require-gpu", is_flag=True, help=f"Without a GPU that answers: end with {Exit.NO_GPU.value}."
 )
+observe = click.option(
+    "--observe", is_flag=True, help="Only look from outside: nothing goes into the job."
+)
+any_user = click.option(
+    "--any-user", is_flag=True, help="Also enter processes of other users than the job's first."
+)
 quiet = click.option("-q", "--quiet", is_flag=True, help="Show nothing until the end.")
 
 

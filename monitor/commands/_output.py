@@ -28,8 +28,13 @@ def open_what_is_closed() -> None:
 
 
 def say(what: str, next_step: str = "") -> None:
-    """Tell the person, beside the output; where nobody listens, the exit code must do."""
+    """Tell the person, beside the output; where nobody listens, the exit code must do.
+
+    It may hold a name that a job gave itself.
+    """
+    from whyidle.monitor.render.escape import printable
+
     with contextlib.suppress(OSError):
-        click.echo(f"monitor: {what}", err=True)
+        click.echo(f"monitor: {printable(what)}", err=True)
         if next_step:
-            click.echo(f"  {next_step}", err=True)
+            click.echo(f"  {printable(next_step)}", err=True)

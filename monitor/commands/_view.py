@@ -54,7 +54,7 @@ def _kept(name: str) -> str | None:
         raise UsageProblem(what, f"Keep one: monitor trace FILE --run {run}")
     path = traces[-1].path
     if not path.exists():
-        from whyidle.monitor.render.plain import printable
+        from whyidle.monitor.render.escape import printable
 
         raise UsageProblem(
             f"The trace kept with run {run} was read from {printable(str(path))}, which is gone.",
@@ -65,7 +65,7 @@ def _kept(name: str) -> str | None:
 
 def _for_perfetto(file: str, out: Path, *, force: bool) -> None:
     from whyidle.monitor.commands.trace import analysis_of
-    from whyidle.monitor.render.plain import printable
+    from whyidle.monitor.render.escape import printable
     from whyidle.monitor.traces import perfetto
     from whyidle.monitor.writing import check, writing
 

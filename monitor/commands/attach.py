@@ -18,6 +18,8 @@ from whyidle.monitor.commands._output import mute
 @options.label
 @options.everything
 @options.require_gpu
+@options.observe
+@options.any_user
 @options.quiet
 @click.option("--background", is_flag=True, help="Record on in the background; see `monitor stop`.")
 @click.option("--ready-fd", type=int, hidden=True)
@@ -30,6 +32,8 @@ def command(
     label: str | None,
     everything: bool,
     require_gpu: bool,
+    observe: bool,
+    any_user: bool,
     quiet: bool,
     background: bool,
     ready_fd: int | None,
@@ -37,9 +41,14 @@ def command(
 ) -> None:
     """Watch a running job.
 
-    It is watched from outside, with its child processes and its GPUs. Nothing is changed in the
-    job: the driver's counters and /proc are read, and stored. Without a PID it lists the jobs to
-    choose from. Ctrl-C ends the watching, never the job.
+    Its GPUs and processes are read from outside: the driver's counters and /proc. Into each Python
+    process with JAX or PyTorch goes a small agent, a thread that tells what only the inside knows:
+    pauses of the garbage collector, and which line of your code the main thread is at. For that
+    the process stands still for a few milliseconds at most; its results stay the same. The agent
+    writes to a file of its own under /tmp, and goes when the watching ends or the monitor is gone.
+
+    With --observe nothing goes into the job. Without a PID it lists the jobs to choose from. Ctrl-C
+    ends the watching, never the job.
     """
     import signal
 
@@ -53,13 +62,13 @@ def command(
     target = find_target(pid) if pid is not None else pick()
     if background:
         _background.start(target, seconds=seconds, hz=hz, label=label, require_gpu=require_gpu,
-                          as_json=as_json)  # fmt: skip
+                          observe=observe, any_user=any_user, as_json=as_json)  # fmt: skip
         return
     screen = options.screen(as_json=as_json, quiet=quiet, everything=everything)
     session = Session(database(), screen)
     session.open_gpus(require=require_gpu)
     told = session.record(
-        Wanted(target, hz, label),
+        Wanted(target, hz, label, observe=observe, any_user=any_user),
         seconds,
         stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
         ready=None if ready_fd is None else _background.announcer(ready_fd),

@@ -25,14 +25,15 @@ from whyidle.monitor.errors import Exit
 def command(*, pid: str | None, require_gpu: bool, damaged: str | None, as_json: bool) -> None:
     """Check what works here.
 
-    The driver, the GPUs and the store; with PID also what can be seen of that job.
+    The driver, the GPUs and the store; with PID also what can be seen of that job, and which of the
+    ways into it are open.
 
     The job is not touched, and nothing is changed without --salvage.
     """
     from whyidle.monitor.doctor import examine
     from whyidle.monitor.processes.process import find_target
     from whyidle.monitor.render import jsonl
-    from whyidle.monitor.render.plain import printable
+    from whyidle.monitor.render.escape import printable
 
     if damaged is not None:
         _salvage(damaged, as_json=as_json)
@@ -42,9 +43,9 @@ def command(*, pid: str | None, require_gpu: bool, damaged: str | None, as_json:
     for check in examine(target):
         checks.append(check)
         if not as_json:
-            click.echo(f"{check.state:<4}  {check.name:<14} {printable(check.detail)}")
+            click.echo(f"{check.state:<4}  {check.name:<18} {printable(check.detail)}")
             if check.next_step:
-                click.echo(f"{'':<21}-> {check.next_step}")
+                click.echo(f"{'':<25}-> {printable(check.next_step)}")
     if as_json:
         click.echo(jsonl.listing("doctors", [asdict(c) for c in checks]))
     failed = {c.name for c in checks if c.state == "fail"}

@@ -20,7 +20,7 @@ def command(*, as_json: bool) -> None:
     """List the jobs of this machine.
 
     A job is a process on a GPU, or one that has JAX, PyTorch, TensorFlow or Julia loaded. For each:
-    who runs it, on which GPUs, and whether it can be watched.
+    who runs it, on which GPUs, and how attaching would go about it (`monitor doctor PID` says why).
     """
     from whyidle.monitor.jobs import find_jobs
     from whyidle.monitor.render import jsonl
@@ -72,8 +72,8 @@ def _row(job: Job) -> dict[str, Any]:
             {"index": index, **jsonl.reading(Scope.GPU_PROCESS, reading)}
             for index, reading in job.gpus.items()
         ],
-        "attach": None if job.refused else "outside",
-        "attach_refused": job.refused,
+        "attach": job.attach,
+        "attach_refused": job.refused or job.not_inside,
     }
 
 
@@ -97,7 +97,7 @@ def job_table(jobs: Sequence[Job], *, numbered: bool = False) -> str:
             f"{job.cpu_share:.2f}",
             numbers.size(job.rss),
             numbers.duration(job.seconds),
-            job.refused or "outside",
+            job.refused or job.attach or numbers.DASH,
             who.framework or "?",
             who.script,
         ]

@@ -12,6 +12,8 @@ from whyidle.monitor.commands._output import mute, say
 from whyidle.monitor.errors import StorageProblem
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from whyidle.monitor.launch import Launch
     from whyidle.monitor.recording.session import Session
     from whyidle.monitor.sources.gpus import GpuProbe
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 @options.require_gpu
 @options.quiet
 @options.as_json
+@click.option("--observe", is_flag=True, help="Start it as it is: put nothing into the job.")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 def command(
     *,
@@ -33,10 +36,12 @@ def command(
     require_gpu: bool,
     quiet: bool,
     as_json: bool,
+    observe: bool,
 ) -> None:
     """Start a job and watch it.
 
-    The job is recorded from its first moment, and its exit code is ours.
+    The job is recorded from its first moment, and its exit code is ours. The agent is inside from
+    the first import of jax or torch on, in every process of the job.
 
     The job keeps the terminal: its output is its own, the summary comes on stderr when it ends.
     With --json the summary is alone on stdout, and the job's output goes to stderr.
@@ -45,7 +50,8 @@ def command(
     from whyidle.monitor.sources.gpus import GpuProbe
     from whyidle.monitor.store import check_label
 
-    launch = Launch(list(cmd), output_to_stderr=as_json)
+    boot = None if observe else _boot()
+    launch = Launch(list(cmd), output_to_stderr=as_json, boot=boot)
     launch.check()
     check_label(label)
     probe = GpuProbe()
@@ -54,7 +60,7 @@ def command(
     launch.start()
     # The job is never kept waiting by us: not by a store that another program holds.
     session = _session(probe)
-    told = _watch(session, launch, hz, label) if session is not None else None
+    told = _watch(session, launch, hz, label, observe=observe) if session is not None else None
     code = launch.wait()
     try:
         if told is not None and (as_json or not quiet):
@@ -63,28 +69,47 @@ def command(
     except OSError:
         # A summary that nobody can read must not change the job's code.
         mute()
+    except Exception as error:  # noqa: BLE001  nor must one that we cannot tell
+        say(f"the summary failed ({error}).", "Look again with: monitor runs last")
     sys.exit(shell_code(code))
+
+
+def _boot() -> Path | None:
+    """Return the folder that brings the agent along; without one the job still runs."""
+    from whyidle.monitor.attach import bootdir
+
+    try:
+        return bootdir.make()
+    except Exception as error:  # noqa: BLE001  whatever happens to us, the job goes on
+        say(f"the agent cannot be brought along ({error}); the job goes on.")
+        return None
 
 
 def _session(probe: GpuProbe) -> Session | None:
     """Open the store; without one the job still runs, as if it had been started without us."""
-    from whyidle.monitor.recording.session import Session
-    from whyidle.monitor.render.screens import Quiet
-    from whyidle.monitor.state import database
-
     try:
+        from whyidle.monitor.recording.session import Session
+        from whyidle.monitor.render.screens import Quiet
+        from whyidle.monitor.state import database
+
         return Session(database(), Quiet(), probe)
     except StorageProblem as problem:
         say(f"{problem.what} The job runs unrecorded.", problem.next_step)
-        return None
+    except Exception as error:  # noqa: BLE001  whatever happens to us, the job goes on
+        say(f"the recording failed ({error}); the job goes on.")
+    return None
 
 
-def _watch(session: Session, launch: Launch, hz: float, label: str | None) -> RunSummary | None:
-    from whyidle.monitor.recording.recorder import Wanted
-
+def _watch(
+    session: Session, launch: Launch, hz: float, label: str | None, *, observe: bool
+) -> RunSummary | None:
     try:
+        from whyidle.monitor.recording.recorder import Wanted
+
         session.open_gpus()
-        return session.record(Wanted(launch.key, hz, label), child=launch)
+        return session.record(
+            Wanted(launch.key, hz, label, observe=observe, brought=not observe), child=launch
+        )
     except Exception as error:  # noqa: BLE001  whatever happens to us, the job goes on
         say(f"the recording failed ({error}); the job goes on.")
         return None

@@ -22,7 +22,6 @@ def command(*, run: str | None, as_json: bool) -> None:
     RUN is its number, its label, or `last`.
     """
     from whyidle.monitor.render import jsonl
-    from whyidle.monitor.running import is_running
     from whyidle.monitor.state import database
     from whyidle.monitor.store import Reader
     from whyidle.monitor.summary import summarise
@@ -45,7 +44,7 @@ def command(*, run: str | None, as_json: bool) -> None:
         return
     with Reader.open(path) as reader:
         runs = reader.runs()
-        rows = [(r, is_running(r)) for r in runs]
+        rows = [(r, r.is_recording) for r in runs]
     if as_json:
         click.echo(jsonl.listing("runs", [_row(r, running=running) for r, running in rows]))
     else:

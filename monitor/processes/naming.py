@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
-from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs
 
 # What lives shorter than this (a compiler, a shell's helper) gets no line of its own in the store:
 # a job that starts some each step would fill it with names.
 SETTLED_SECONDS = 5.0
 LOOK_AFTER_SECONDS = (0.0, 2.0, 5.0, 15.0, 60.0)
+LATER_LOOKS_EVERY_SECONDS = 60.0
 MOST_LOOKS_PER_TICK = 4
 
 
@@ -53,11 +54,27 @@ class Naming:
         known = self.known.get(key)
         if known is not None and known.frameworks:
             return False
-        return looks < len(LOOK_AFTER_SECONDS) and now - first >= LOOK_AFTER_SECONDS[looks]
+        late = looks - len(LOOK_AFTER_SECONDS) + 1
+        if late <= 0:
+            return now - first >= LOOK_AFTER_SECONDS[looks]
+        # Python may load a framework at any time.
+        is_python = known is not None and known.python is not None
+        return (
+            is_python and now - first >= LOOK_AFTER_SECONDS[-1] + late * LATER_LOOKS_EVERY_SECONDS
+        )
 
     def settled(self, now: float, key: ProcessKey) -> bool:
         """Tell whether a process has lived long enough to be worth a name."""
-        return key == self.root or now - self._first.get(key, now) >= SETTLED_SECONDS
+        if key == self.root or now - self._first.get(key, now) >= SETTLED_SECONDS:
+            return True
+        # Who was old before we came has nothing to prove.
+        uptime = (self._fs.text("uptime") or "0").split()[0]
+        return float(uptime) - key.start_ticks / TICKS_PER_SECOND >= SETTLED_SECONDS
+
+    def look_again(self, key: ProcessKey) -> None:
+        """Look anew at a process that runs another program now."""
+        for table in (self.known, self._first, self._looks):
+            table.pop(key, None)
 
     def _forget(self, live: set[ProcessKey]) -> None:
         """Drop the dead, but not who the job is named after."""

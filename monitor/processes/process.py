@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from whyidle.monitor.errors import NotPermitted, TargetGone, UsageProblem
 from whyidle.monitor.processes.procfs import ProcFs, Stat
+from whyidle.monitor.processes.ranks import Rank, rank_of
 from whyidle.monitor.processes.secrets import mask
 
 # A framework shows by a library that only it maps, and its version by the folder beside it.
@@ -20,12 +21,21 @@ FRAMEWORKS = {
     "tensorflow": (re.compile(r"/libtensorflow|/_pywrap_tensorflow"), "tensorflow"),
     "julia": (re.compile(r"/libjulia(-internal)?\.so"), None),
 }
-_LAUNCHERS = {"torchrun", "accelerate", "deepspeed", "uv", "mpirun", "mpiexec", "srun", "poetry"}
+_LAUNCHERS = {
+    *("torchrun", "accelerate", "deepspeed", "horovodrun"),
+    *("mpirun", "mpiexec", "orterun", "prterun", "srun"),
+    *("uv", "poetry", "pdm", "hatch", "pixi", "conda"),
+}
+# To these, -m means what it means to Python; to srun it is something else.
+_PYTHON_LIKE = {"torchrun", "accelerate", "uv", "torch"}
 _OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
 _SHELLS = {"sh", "bash", "dash", "zsh"}
 _SHELL_OPTION = re.compile(r"[-+](\w+)")
 _SHELL_OPTIONS_WITH_VALUE = {"--rcfile", "--init-file", "--emulate"}
-_PYTHON = re.compile(r"python(\d+\.\d+)")
+PYPY = re.compile(r"/(lib)?pypy3?[^/]*$")
+_PYTHON_PROGRAM = re.compile(r"/python(\d+\.\d+)[a-z]*(?: \(deleted\))?$")
+_PYTHON_LIBRARY = re.compile(r"/libpython(\d+\.\d+)[a-z]*\.so[^/]*$")
+_PYTHON_MODULES = re.compile(r"/lib/python(\d+\.\d+)[a-z]*/lib-dynload/")
 _CONTAINERS = (
     ("kubernetes", re.compile(r"kubepods.*?pod([0-9a-f_-]{36})")),
     ("docker", re.compile(r"docker[-/]([0-9a-f]{12})")),
@@ -61,6 +71,8 @@ class Identity:
     container: str | None
     state: str
     visible_gpus: str | None = field(default=None)
+    rank: Rank | None = field(default=None)
+    arguments: tuple[str, ...] = ()
 
     @property
     def framework(self) -> str | None:
@@ -70,14 +82,14 @@ class Identity:
         return ", ".join(f"{n} {v}" if v else n for n, v in self.frameworks.items())
 
 
-def describe(pid: int, fs: ProcFs | None = None) -> Identity | None:
-    """Return who this is, ``None`` when it is gone."""
+def describe(pid: int, fs: ProcFs | None = None, files: set[str] | None = None) -> Identity | None:
+    """Return who this is, ``None`` when it is gone; ``files`` are mapped into it, where known."""
     fs = fs or ProcFs()
     stat = fs.stat(pid)
     if stat is None:
         return None
     arguments = mask(fs.arguments(pid) or [])
-    files = fs.mapped_files(pid)
+    files = fs.mapped_files(pid) if files is None else files
     environment = fs.environment(pid) or {}
     return Identity(
         key=ProcessKey(pid, stat.start_ticks),
@@ -86,11 +98,13 @@ def describe(pid: int, fs: ProcFs | None = None) -> Identity | None:
         command=" ".join(arguments) or f"[{stat.name}]",
         script=script_of(arguments) or stat.name,
         user=_user(fs, pid),
-        python=_python(fs.link(f"{pid}/exe"), files),
+        python=python_of(fs.link(f"{pid}/exe"), files),
         frameworks=None if files is None else frameworks_of(files, f"{fs.root}/{pid}/root"),
         container=_container(fs, pid),
         state=stat.state,
         visible_gpus=environment.get("CUDA_VISIBLE_DEVICES"),
+        rank=rank_of(environment),
+        arguments=tuple(arguments),
     )
 
 
@@ -143,10 +157,17 @@ def _is_python(program: str) -> bool:
 
 
 def _launched(launcher: str, rest: list[str]) -> str:
-    if launcher.rpartition(" ")[2].partition(".")[0] not in _LAUNCHERS | {"torch"}:
+    name = launcher.rpartition(" ")[2].partition(".")[0]
+    if name not in _LAUNCHERS | {"torch"}:
         return launcher
-    job = next((a for a in rest if a.endswith(".py")), None)
-    return f"{launcher} {job}" if job else launcher
+    like_python = name in _PYTHON_LIKE
+    for argument, value in zip(rest, [*rest[1:], "?"], strict=True):
+        if like_python and argument in {"-m", "--module"}:
+            return f"{launcher} -m {value}"
+        if argument.endswith(".py"):
+            return f"{launcher} {argument}"
+        like_python = like_python or _is_python(PurePath(argument).name)
+    return launcher
 
 
 def frameworks_of(files: set[str], root: str) -> dict[str, str | None]:
@@ -172,10 +193,18 @@ def _version(library: str, distribution: str | None, root: str) -> str | None:
     return next((n.removeprefix(prefix).removesuffix(".dist-info") for n in info), None)
 
 
-def _python(exe: str | None, files: set[str] | None) -> str | None:
-    for path in (exe or "", *sorted(files or ())):
-        if hit := _PYTHON.search(path):
-            return hit[1]
+def python_of(exe: str | None, files: set[str] | None) -> str | None:
+    """Return the version of the Python in a process, by the names of its files.
+
+    The program's own name tells it (Debian, venvs, static builds), or that of its library, or the
+    folder of its modules. A path on the way may name another version.
+    """
+    if hit := _PYTHON_PROGRAM.search(exe or ""):
+        return hit[1]
+    for pattern in (_PYTHON_PROGRAM, _PYTHON_LIBRARY, _PYTHON_MODULES):
+        hits = {hit[1] for path in files or () if (hit := pattern.search(path))}
+        if hits:
+            return min(hits)
     return None
 
 

@@ -13,6 +13,7 @@ from functools import cached_property
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _ENDED = frozenset("ZXx")
+_STOPPED = frozenset("Tt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,19 @@ class Stat:
     reaped_ticks: int = 0
     reaped_minor_faults: int = 0
     reaped_major_faults: int = 0
+    # Whoever began the process group and the session: a child keeps both, also without its parent.
+    group: int = 0
+    session: int = 0
 
     @property
     def has_ended(self) -> bool:
         """Tell a zombie, or what is left of one: only its parent has not asked for it yet."""
         return self.state in _ENDED
+
+    @property
+    def is_stopped(self) -> bool:
+        """Tell whether somebody holds it: Ctrl-Z, or a tracer."""
+        return self.state in _STOPPED
 
 
 class ProcFs:
@@ -115,10 +124,9 @@ class ProcFs:
 
     def fields(self, path: str) -> dict[str, str]:
         """Return a file of ``name: value`` or ``name value`` lines as a dict."""
-        pairs = (
-            line.replace(":", " ", 1).split(None, 1)
-            for line in (self.text(path) or "").splitlines()
-        )
+        # Not `splitlines`: a job may have other ends of lines in its names.
+        lines = (self.text(path) or "").split("\n")
+        pairs = (line.replace(":", " ", 1).split(None, 1) for line in lines)
         return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
 
     def arguments(self, pid: int) -> list[str] | None:
@@ -138,15 +146,23 @@ class ProcFs:
     def mapped_files(self, pid: int) -> set[str] | None:
         """Return the files mapped into the process."""
         text = self.text(f"{pid}/maps")
-        if text is None:
-            return None
-        columns = (line.split(None, 5) for line in text.splitlines())
-        return {c[5] for c in columns if len(c) == 6 and c[5].startswith("/")}
+        return None if text is None else files_in(text)
 
     def owner(self, pid: int) -> int | None:
         """Return the user id of the process."""
         uids = self.fields(f"{pid}/status").get("Uid")
         return int(uids.split()[1]) if uids else None
+
+    def tracer(self, pid: int) -> int:
+        """Return who traces the process; 0 for nobody."""
+        return int(self.fields(f"{pid}/status").get("TracerPid", "0"))
+
+
+def files_in(maps: str) -> set[str]:
+    """Return the files in a map of memory."""
+    # Only a newline ends a line: other ends may be in a file's name.
+    columns = (line.split(None, 5) for line in maps.split("\n"))
+    return {c[5] for c in columns if len(c) == 6 and c[5].startswith("/")}
 
 
 def parse_stat(raw: bytes) -> Stat:
@@ -167,4 +183,6 @@ def parse_stat(raw: bytes) -> Stat:
         reaped_ticks=int(rest[13]) + int(rest[14]),
         reaped_minor_faults=int(rest[8]),
         reaped_major_faults=int(rest[10]),
+        group=int(rest[2]),
+        session=int(rest[3]),
     )

@@ -1,6 +1,8 @@
 """Follow a job: the named process and everything it starts, for as long as any of it lives.
 
 A child that loses its parent (a launcher that ends first) stays in the tree: it was seen as ours.
+So does one that was not seen before its parent ended (a double fork), where it is still in a
+process group or session that the job began; one in a session of its own is a stranger.
 Who watches the shell that it was typed into is a child of the job, but no part of it.
 """
 
@@ -28,6 +30,8 @@ class Tree:
         self.fs = fs or ProcFs()
         self.stats: dict[ProcessKey, Stat] = {}
         self._members: set[ProcessKey] = {root}
+        # The process groups and sessions that members began.
+        self._circles: set[int] = set()
         self._seen: set[int] = set()
         self._ourselves = int(self.fs.link("self") or 0)
         self._scan_at = 0.0
@@ -53,14 +57,31 @@ class Tree:
     def _scan(self) -> None:
         """Look at every pid that is new, and take in the children of members."""
         pids = set(self.fs.pids())
-        new = [s for pid in pids - self._seen if (s := self.fs.stat(pid)) is not None]
+        unseen = pids - self._seen - {self._ourselves, *(key.pid for key in self.stats)}
+        new = [s for pid in unseen if (s := self.fs.stat(pid)) is not None]
         # The new children of a parent that has ended are strangers by now: another has them.
         parents = {key.pid for key in self.stats}
-        for stat in _descendants((s for s in new if s.pid != self._ourselves), parents):
+        orphans = self._orphans(new)
+        family = _descendants(new, parents | {s.pid for s in orphans})
+        for stat in (*orphans, *family):
             key = ProcessKey(stat.pid, stat.start_ticks)
             if is_alive(key, stat):
                 self.stats[key] = stat
         self._seen = pids
+
+    def _orphans(self, new: list[Stat]) -> list[Stat]:
+        """Return those whose parent ended unseen, but who are in a circle of the job's."""
+        members = {s.pid for s in self.stats.values()}
+        used = {number for s in self.stats.values() for number in (s.group, s.session)}
+        # What we started ourselves may be in a group of ours.
+        self._circles = used & (self._circles | members | {self._ourselves})
+        near = (s for s in new if s.group in self._circles or s.session in self._circles)
+        return [s for s in near if self._is_left_alone(s)]
+
+    def _is_left_alone(self, stat: Stat) -> bool:
+        """Tell an orphan from a neighbour: who reads the job's pipe has a shell for a parent."""
+        parent = self.fs.stat(stat.parent)
+        return parent is None or parent.session != stat.session
 
 
 def _descendants(stats: Iterable[Stat], parents: set[int]) -> list[Stat]:

@@ -1,4 +1,4 @@
-"""Watch one job from outside: probes -> one tick -> store -> a snapshot for the screen."""
+"""Watch one job: probes and agents -> one tick -> store -> a snapshot for the screen."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from whyidle.agents.wire import clock_pair
 from whyidle.monitor.metrics import SELF_CPU, Scope
-from whyidle.monitor.processes.namespace import pids_match
 from whyidle.monitor.processes.naming import Naming
-from whyidle.monitor.processes.process import Identity, ProcessKey
+from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.tree import Tree
 from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.recording.clock import WallClock
+from whyidle.monitor.recording.endings import Ending
+from whyidle.monitor.recording.head import Head
+from whyidle.monitor.recording.inside import Inside
 from whyidle.monitor.recording.meter import Meter
 from whyidle.monitor.recording.ownership import Owned, owned_gpus
+from whyidle.monitor.recording.quota import Quota
+from whyidle.monitor.recording.rows import Rows
 from whyidle.monitor.recording.sampler import Sampler
-from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.recording.snapshot import JobEvent, Snapshot
 from whyidle.monitor.recording.subjects import Subjects
 from whyidle.monitor.sources.cgroup import Cgroup
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
@@ -29,8 +33,10 @@ from whyidle.monitor.store import NewRun, Writer
 # A tick may wait for NVML this share of its period, then it goes on without.
 NVML_SHARE = 0.7
 SLOWEST_PERIOD = 10.0
+LEAVE_SECONDS = 1.0
+# A tick that comes later than this after it was due was not held up by our own work.
+STILL_SECONDS = 2.0
 _STOPPED = frozenset("Tt")
-LEAP_NS = 1_000_000_000
 FAILED_AGAIN_SECONDS = 60.0
 
 
@@ -41,6 +47,12 @@ class Wanted:
     target: ProcessKey
     hz: float = 1.0
     label: str | None = None
+    # Nothing of ours goes into the job.
+    observe: bool = False
+    # Processes of other users than the target's are entered, too.
+    any_user: bool = False
+    # The agent comes with the job: it is waited for before a process is entered from outside.
+    brought: bool = False
 
 
 class Recorder:
@@ -61,13 +73,23 @@ class Recorder:
         self.run = 0
         self._tree = Tree(wanted.target, self.fs)
         self._naming = Naming(wanted.target, self.fs)
-        self._host = HostProbe(self.fs, Cgroup(wanted.target.pid, self.fs))
+        cgroup = Cgroup(wanted.target.pid, self.fs)
+        self._host = HostProbe(self.fs, cgroup)
+        self._ending = Ending(wanted.target, self.fs, cgroup.oom_kills)
+        self._inside = Inside(
+            wanted.target,
+            self.fs,
+            observe=wanted.observe,
+            any_user=wanted.any_user,
+            brought=wanted.brought,
+        )
+        self._quota = Quota(wanted.target)
         self._probe = probe
         self._meter = Meter()
-        self._clock = clock_pair()
-        self._last_owned: Owned | None = None
-        self._began = self._clock.monotonic_ns / 1e9
+        self._clock = WallClock()
+        self._began = self._clock.pair.monotonic_ns / 1e9
         self._ticks = 0
+        self._tick_at: float | None = None
         self._failed_at = float("-inf")
 
     @property
@@ -84,35 +106,42 @@ class Recorder:
                 hz=self.wanted.hz,
                 target_pid=self.wanted.target.pid,
                 target_start_ticks=self.wanted.target.start_ticks,
-                monotonic_ns=self._clock.monotonic_ns,
-                realtime_ns=self._clock.realtime_ns,
+                monotonic_ns=self._clock.pair.monotonic_ns,
+                realtime_ns=self._clock.pair.realtime_ns,
             )
         )
-        self.writer.describe_run(self.run, **_named(self._naming.leader()))
-        self._describe_gpus(None)
+        self._head = Head(self.writer, self.run)
+        self._head.name(self._naming.leader())
+        self._head.gpus(self.gpu_problem)
         self._subjects = Subjects(self.writer, self.run, self.fs)
+        self._rows = Rows(self._subjects, self.fs)
         return self.run
 
     def tick(self, sampler: Sampler) -> Snapshot | None:
         """Read everything once and store it; ``None`` when the job is over."""
         started = time.monotonic()
         stats = self._tree.refresh(started)
+        became_another = self._ending.look()
         if not stats:
             return None
+        if became_another:
+            self._naming.look_again(self.wanted.target)
         if self._naming.look(started, stats):
-            self.writer.describe_run(self.run, **_named(self._naming.leader()))
+            self._head.name(self._naming.leader())
         gpus = self._read_gpus(sampler.period)
+        self._inside.tick(started, stats, self._naming.known)
         processes = self._host.processes(started, stats)
         job = self._host.job(started, stats)
+        self._inside.put_job(job)
         host = self._host.host(started)
         own = self._meter.read(started, sampler.missed)
         events = tuple(self._probe.events())
-        ts_ms = self._wall_ms(started)
+        ts_ms = self._tick_ms(started)
         tick = Tick(
             ts_ms,
             {
-                Scope.GPU: self._gpu_rows(gpus),
-                Scope.GPU_PROCESS: self._gpu_process_rows(gpus),
+                Scope.GPU: self._rows.gpus(self.gpus, gpus),
+                Scope.GPU_PROCESS: self._rows.gpu_processes(self.gpus, gpus),
                 Scope.PROCESS: self._process_rows(started, processes),
                 Scope.JOB: {self.run: job},
                 Scope.HOST: {self.run: host},
@@ -122,11 +151,14 @@ class Recorder:
         self.writer.append(self.run, tick)
         self._ticks += 1
         self._store_events(ts_ms, events)
+        happened = self._happened(became_another=became_another)
         self.writer.maintain()
-        notes = self._back_off(sampler)
+        notes = (*self._stood_still(started, sampler.period), *self._back_off(sampler))
         pids = frozenset(key.pid for key in stats)
         owned = self._owned(gpus, pids)
-        self._describe_gpus(owned)
+        self._head.gpus(self.gpu_problem, owned)
+        members = self._inside.members()
+        self._head.members(members, self._inside.not_entered)
         self._meter.tick_seconds = time.monotonic() - started
         return Snapshot(
             run=self.run,
@@ -144,9 +176,14 @@ class Recorder:
             monitor=own,
             period=sampler.period,
             stopped=all(s.state in _STOPPED for s in stats.values()),
+            main_stopped=self.wanted.target in stats
+            and stats[self.wanted.target].state in _STOPPED,
+            not_entered=self._inside.not_entered,
             events=events,
             trouble=self.writer.trouble,
             notes=notes,
+            members=members,
+            happened=happened,
         )
 
     def note_failure(self, error: Exception) -> None:
@@ -157,31 +194,46 @@ class Recorder:
         said = f"A tick failed ({type(error).__name__}: {error}); the recording goes on."
         self.writer.event(self.run, "tick_failed", said, severity="medium")
 
-    def end(self, reason: str, exit_code: int | None = None) -> None:
-        """Close the recording: it is readable from now on, also without us."""
+    def end(self, reason: str | None, exit_code: int | None = None) -> None:
+        """Close the recording: it is readable from now on, also without us.
+
+        Without a reason the job has ended: it is looked for.
+        """
+        if self._ticks:
+            try:
+                self._leave()
+            except Exception as error:  # noqa: BLE001  a recording must have its end
+                self.note_failure(error)
+        if reason is None:
+            reason = self._ending.reason(self._inside.last_word, exit_code)
+            exit_code = self._ending.code
         self._probe.close()
         self.writer.end_run(self.run, reason, exit_code)
         self.writer.close()
 
     # Inside --------------------------------------------------------------------------------------
-    def _wall_ms(self, now: float) -> int:
-        """Name a moment on the wall clock, as it stood when the two clocks were last paired.
+    def _tick_ms(self, now: float) -> int:
+        """Name this very moment; a leap of the wall clock is followed, and told."""
+        if leapt := self._clock.follow():
+            self.writer.leapt_ms += int(leapt * 1000)
+            said = f"The clock leapt ahead by {leapt:.0f} s: the machine slept, or it was set."
+            self.writer.event(self.run, "clock_leapt", said, severity="low")
+        return self._clock.ms(now)
 
-        A clock that is set back must not fold time: then ours goes on. One that leaps ahead (the
-        machine slept, the clock was set) is followed, and the recording says so.
-        """
-        named = self._clock.realtime_ns + int(now * 1e9) - self._clock.monotonic_ns
-        ahead = time.time_ns() - named
-        if ahead > LEAP_NS:
-            self._clock = clock_pair()
-            self.writer.leapt_ms += ahead // 1_000_000
-            self._leapt(ahead / 1e9)
-            named += ahead
-        return named // 1_000_000
-
-    def _leapt(self, seconds: float) -> None:
-        said = f"The clock leapt ahead by {seconds:.0f} s: the machine slept, or it was set."
-        self.writer.event(self.run, "clock_leapt", said, severity="low")
+    def _stood_still(self, now: float, period: float) -> tuple[str, ...]:
+        """Say that nothing was looked at for a while: who stops us stops the clock of no job."""
+        before, self._tick_at = self._tick_at, now
+        gap = 0.0 if before is None else now - before
+        if gap <= period + max(STILL_SECONDS, 2 * period):
+            return ()
+        said = (
+            f"The monitor stood still for {gap - period:.0f} s: it was stopped, or the machine was"
+            " too busy for it. The job was not looked at meanwhile."
+        )
+        self.writer.event(
+            self.run, "stood_still", said, severity="low", scope=Scope.MONITOR, subject=self.run
+        )
+        return (said,)
 
     def _read_gpus(self, period: float) -> dict[str, GpuReading]:
         if not self._probe.gpus:
@@ -198,45 +250,46 @@ class Recorder:
             visible = {leader.visible_gpus}
         return owned_gpus(self.gpus, gpus, pids, visible, self.fs)
 
-    def _describe_gpus(self, owned: Owned | None) -> None:
-        """Keep in the run's head which GPUs are the job's, for those who read it afterwards."""
-        if owned is not None and owned == self._last_owned:
-            return
-        self._last_owned = owned
-        info: dict[str, object] = {"gpu_problem": self.gpu_problem}
-        if owned is not None:
-            info |= {"gpus": sorted(owned.indices), "gpus_how": owned.how}
-        self.writer.describe_run(self.run, info=info)
-
-    def _gpu_rows(self, gpus: Mapping[str, GpuReading]) -> dict[int, Reading]:
-        rows = ((self._subjects.gpu(f), gpus.get(f.index)) for f in self.gpus)
-        return {i: r.reading for i, r in rows if i is not None and r is not None}
-
-    def _gpu_process_rows(self, gpus: Mapping[str, GpuReading]) -> dict[int, Reading]:
-        rows: dict[int, Reading] = {}
-        for facts in self.gpus:
-            listed = gpus[facts.index].processes if facts.index in gpus else {}
-            for pid, reading in listed.items():
-                key = self._key(pid)
-                subject = self._subjects.gpu_process(facts, key) if key else None
-                if subject is not None:
-                    rows[subject] = reading
-        return rows
-
-    def _key(self, pid: int) -> ProcessKey | None:
-        """Return the process behind a pid of the driver's, unless it may mean another one here."""
-        stat = self.fs.stat(pid)
-        if stat is None or not pids_match(self.fs, pid):
-            return None
-        return ProcessKey(pid, stat.start_ticks)
+    def _leave(self) -> None:
+        """Leave the job, and keep what its agents said last."""
+        self._inside.leave(LEAVE_SECONDS)
+        self._happened(ending=True)
+        now = time.monotonic()
+        rows = self._process_rows(now, {})
+        if any(reading.values for reading in rows.values()):
+            self.writer.append(self.run, Tick(self._tick_ms(now), {Scope.PROCESS: rows}))
 
     def _process_rows(
-        self, now: float, processes: Mapping[ProcessKey, Reading]
+        self, now: float, outside: Mapping[ProcessKey, Reading]
     ) -> dict[int, Reading]:
-        known = self._naming.known
-        settled = {k: r for k, r in processes.items() if self._naming.settled(now, k)}
-        rows = ((self._subjects.process(k, known.get(k)), r) for k, r in settled.items())
-        return {i: r for i, r in rows if i is not None}
+        naming, inside = self._naming, self._inside
+
+        def settled(key: ProcessKey) -> bool:
+            return naming.settled(now, key) or inside.has_settled(key)
+
+        return self._rows.processes(outside, inside.readings(), naming.known, settled)
+
+    def _happened(
+        self, *, became_another: bool = False, ending: bool = False
+    ) -> tuple[JobEvent, ...]:
+        """Keep what happened in the job since the last call; returns what is news."""
+        happened = self._inside.take_events()
+        if became_another:
+            self._inside.renew(self.wanted.target)
+            happened.append(_another(self.wanted.target, self._naming))
+        happened = self._quota.admit(happened, time.monotonic(), ending=ending)
+        for event in happened:
+            self.writer.event(
+                self.run,
+                event.kind,
+                event.text,
+                severity=event.severity,
+                ts_ms=None if event.at is None else self._clock.ms(event.at),
+                scope=Scope.PROCESS,
+                subject=self._subjects.process(event.key, self._naming.known.get(event.key)),
+                data=event.data,
+            )
+        return tuple(e for e in happened if e.is_news)
 
     def _store_events(self, ts_ms: int, events: tuple[GpuEvent, ...]) -> None:
         by_index = {f.index: f for f in self.gpus}
@@ -261,19 +314,14 @@ class Recorder:
             f"The monitor took {cores:.0%} of a core ({SELF_CPU.help.lower().rstrip('.')}), "
             f"too much: from now on one tick every {sampler.period:g} s."
         )
-        self.writer.event(self.run, "backed_off", said, scope=Scope.MONITOR, subject=self.run)
+        self.writer.event(
+            self.run, "backed_off", said, severity="low", scope=Scope.MONITOR, subject=self.run
+        )
         return (said,)
 
 
-def _named(identity: Identity | None) -> dict[str, str | None]:
-    """Return what the run's head says of the job."""
-    if identity is None:
-        return {}
-    return {
-        "command": identity.command,
-        "script": identity.script,
-        "framework": identity.framework,
-        "python": identity.python,
-        "user": identity.user,
-        "container": identity.container,
-    }
+def _another(key: ProcessKey, naming: Naming) -> JobEvent:
+    found = naming.known.get(key)
+    command = found.command if found else "?"
+    text = f"Process {key.pid} runs another program now: {command}"
+    return JobEvent("exec", key, text, data={"command": command})

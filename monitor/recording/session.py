@@ -17,7 +17,6 @@ from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import Writer
 from whyidle.monitor.summary import RunSummary, summarise
 
-JOB_ENDED = "job ended"
 TIME_UP = "time limit"
 UNREAD = "nobody read on"
 FAILED = "recorder failed"
@@ -109,10 +108,12 @@ class Session:
             self._show(snapshot)
             return True
 
-        reason = FAILED
+        reason: str | None = FAILED
         try:
             recorder.begin()
-            reason = _reason(sampler.run(tick, seconds), waker.signal)
+            wake = sampler.run(tick, seconds)
+            # The recorder has looked for why a job ended.
+            reason = None if wake is Wake.JOB else _reason(wake, waker.signal)
         except BrokenPipeError:
             reason = UNREAD
         finally:
@@ -136,8 +137,6 @@ class Session:
 
 
 def _reason(wake: Wake, by: signal.Signals | None) -> str:
-    if wake is Wake.JOB:
-        return JOB_ENDED
     if wake is Wake.TIME or by is None:
         return TIME_UP
     return _STOPS.get(by, STOPPED)

@@ -2,13 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from whyidle.monitor.processes.process import Identity
+from whyidle.monitor.attach.answers import Refusal
+from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.news import GpuEvent
+from whyidle.monitor.summary import Line
+
+# More stops than these are no longer told one by one.
+FEW_STOPS = 3
+# Below this one digit would say that there was none.
+TINY_MS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One process of the job that has a framework loaded, and whether the agent is in it."""
+
+    key: ProcessKey
+    # As torchrun, SLURM or Open MPI number it.
+    rank: int | None
+    # A name of the ladder's methods; ``None`` while it is being tried.
+    method: str | None
+    refusal: Refusal | None = None
+    stops_ms: tuple[float, ...] = ()
+    # What the agent measures of this process (Scope.PROCESS).
+    reading: Reading = field(default_factory=Reading)
+    # The user's own lines of the last seconds, most first; and how many looks they stand for.
+    where: tuple[Line, ...] = ()
+    looks: int = 0
+    # It has lived long enough to be kept.
+    settled: bool = True
+
+
+def stood_still(stops_ms: tuple[float, ...]) -> str:
+    """Return how long a process stood still: each time where they are few, else the longest."""
+    if len(stops_ms) <= FEW_STOPS:
+        return f"{' + '.join(_ms(ms) for ms in stops_ms)} ms"
+    return f"at most {_ms(max(stops_ms))} ms, {len(stops_ms)} times"
+
+
+def _ms(ms: float) -> str:
+    # A stop that took nothing was none.
+    return "<0.01" if ms < 0.01 else f"{ms:.{1 if ms >= TINY_MS else 2}f}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """Something that happened in a process of the job, or to the agent in it."""
+
+    kind: str
+    key: ProcessKey
+    text: str
+    severity: str = "info"
+    # On our monotonic clock, in seconds; ``None``: now.
+    at: float | None = None
+    data: Mapping[str, Any] | None = None
+    # What comes all the time is stored, and no news.
+    is_news: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +86,15 @@ class Snapshot:
     monitor: Reading
     period: float
     stopped: bool = False
+    # The process that was named, whatever the others do.
+    main_stopped: bool = False
+    # Why that process has no agent and will get none as it is now.
+    not_entered: Refusal | None = None
     events: tuple[GpuEvent, ...] = ()
     trouble: str | None = None
     notes: tuple[str, ...] = field(default=())
+    members: tuple[Member, ...] = ()
+    happened: tuple[JobEvent, ...] = ()
 
     def shown(self, *, everything: bool) -> list[GpuFacts]:
         """Return the GPUs to show: the job's own, or all."""

@@ -52,6 +52,7 @@ class Subjects:
                     parent_pid=who.parent if who else None,
                     name=who.script if who else None,
                     command=who.command if who else None,
+                    rank=who.rank.rank if who and who.rank else None,
                 )
             except StorageProblem:
                 return None

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from whyidle.monitor.render.budget import clock, share
+from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.grid import Column, grid
 from whyidle.monitor.render.numbers import DASH, scaled, size
-from whyidle.monitor.render.plain import printable
 from whyidle.monitor.render.symbols import short_name
 
 Told = Mapping[str, Any]

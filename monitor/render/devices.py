@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from whyidle.monitor.render.budget import NARROWEST, bar, clock, share
-from whyidle.monitor.render.plain import printable
+from whyidle.monitor.render.escape import printable
 from whyidle.monitor.slices import Slice
 
 # More lines than this are no glance.

@@ -7,18 +7,27 @@ from typing import Any
 
 import msgspec
 
-from whyidle.monitor.metrics import Scope, metrics_of
+from whyidle.monitor.attach.answers import OUTSIDE, Refusal
+from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.reading import Reading
-from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.recording.harvest import MEASURED
+from whyidle.monitor.recording.seats import NOT_YET
+from whyidle.monitor.recording.snapshot import Member, Snapshot
 from whyidle.monitor.store import Key
-from whyidle.monitor.summary import RunSummary
+from whyidle.monitor.summary import RunSummary, Watched
 
 SCHEMA = 1
 NOT_DUE = "not due at this tick"
 NO_STEPS = "no agent in the job: from outside nobody sees its steps"
+NO_STEPS_YET = "the agent does not count steps"
 NO_FINDINGS = "only counters are recorded: nothing was diagnosed"
 METHOD = "nvml+procfs"
 METHOD_NO_GPU = "procfs"
+NO_RANK = "not started by torchrun, SLURM or MPI"
+NO_LOOKS = "its main thread was not yet looked at"
+NO_LOOKS_OUTSIDE = "no agent in the process, and no look from outside has come back"
+NO_AGENTS = "no process of the job has JAX or PyTorch loaded"
+NEVER_LOOKED = "no main thread was looked at"
 
 
 def line(value: dict[str, Any]) -> str:
@@ -28,10 +37,16 @@ def line(value: dict[str, Any]) -> str:
 
 def reading(scope: Scope, values: Reading) -> dict[str, Any]:
     """Return every metric of the scope; an unknown one is null with its reason beside it."""
-    columns: dict[str, Any] = {m.column: values.get(m) for m in metrics_of(scope)}
-    unknown = {
-        m.column: values.unknown.get(m, NOT_DUE) for m in metrics_of(scope) if values.get(m) is None
-    }
+    return _measured(metrics_of(scope), values)
+
+
+def _measured(metrics: Iterable[Metric], values: Reading) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    unknown: dict[str, str] = {}
+    for metric in metrics:
+        columns[metric.column] = values.get(metric)
+        if columns[metric.column] is None:
+            unknown[metric.column] = values.unknown.get(metric, NOT_DUE)
     return {**columns, "unknown": unknown}
 
 
@@ -44,15 +59,60 @@ def tick(snapshot: Snapshot) -> dict[str, Any]:
         "gpus": [_gpu(snapshot, f.index) for f in snapshot.facts],
         "gpu_problem": snapshot.gpu_problem,
         "stopped": snapshot.stopped,
+        "main_stopped": snapshot.main_stopped,
         "job": reading(Scope.JOB, snapshot.job),
         "host": reading(Scope.HOST, snapshot.host),
         "monitor": reading(Scope.MONITOR, snapshot.monitor),
         "events": [
             {"kind": e.kind, "gpu": e.index, "text": e.text, "severity": e.severity}
             for e in snapshot.events
+        ]
+        + [
+            {"kind": e.kind, "gpu": None, "pid": e.key.pid, "text": e.text, "severity": e.severity}
+            for e in snapshot.happened
         ],
+        "agents": [_agent(member) for member in snapshot.members],
+        "unknown": _no_agents(len(snapshot.members), _sentence(snapshot.not_entered)),
         "trouble": snapshot.trouble,
     }
+
+
+def _sentence(refusal: Refusal | None) -> str | None:
+    return f"{refusal.what} {refusal.next_step}".rstrip() if refusal else None
+
+
+def _no_agents(count: int, why: str | None) -> dict[str, str]:
+    """Return why the list of agents is empty, where it is."""
+    return {} if count else {"agents": why or NO_AGENTS}
+
+
+def _agent(member: Member) -> dict[str, Any]:
+    """Return how a process is watched, and what is seen of its inside."""
+    refusal = member.refusal
+    measured = _measured(MEASURED, member.reading)
+    measured["unknown"] |= _reasons(member)
+    return {
+        "pid": member.key.pid,
+        "rank": member.rank,
+        "method": member.method,
+        "refused": refusal.what if refusal else None,
+        "next_step": (refusal.next_step or None) if refusal else None,
+        "stops_ms": [round(ms, 3) for ms in member.stops_ms],
+        **measured,
+        "where": [line.told() for line in member.where] if member.looks else None,
+        "looks": member.looks or None,
+    }
+
+
+def _reasons(member: Member) -> dict[str, str]:
+    """Return why what is no metric is unknown."""
+    reasons = {} if member.rank is not None else {"rank": NO_RANK}
+    if member.method is None:
+        reasons["method"] = NOT_YET
+    if not member.looks:
+        why = {None: NOT_YET, OUTSIDE: NO_LOOKS_OUTSIDE}.get(member.method, NO_LOOKS)
+        reasons |= {"where": why, "looks": why}
+    return reasons
 
 
 def _gpu(snapshot: Snapshot, index: str) -> dict[str, Any]:
@@ -74,16 +134,26 @@ def _gpu(snapshot: Snapshot, index: str) -> dict[str, Any]:
 
 def summary(told: RunSummary) -> dict[str, Any]:
     """Return the last object of a recording."""
-    run = told.run
+    run, principal = told.run, told.principal
+    inside = principal is not None and principal.inside
     return {
         "summary": True,
         "run": run.id,
-        "attached": "outside",
-        "method": METHOD if told.gpus else METHOD_NO_GPU,
+        "attached": "agent" if inside else "outside",
+        "method": principal.method if principal and inside else _outside_method(told),
         "steps": None,
         "findings": [],
-        "unknown": {"steps": NO_STEPS, "findings": NO_FINDINGS},
+        "unknown": {
+            "steps": NO_STEPS_YET if inside else NO_STEPS,
+            "findings": NO_FINDINGS,
+            **({} if told.where else {"where": NEVER_LOOKED}),
+            **({} if told.where_of else {"where_pid": NEVER_LOOKED}),
+            **_no_agents(len(told.watched), told.not_entered),
+        },
         **head(told),
+        "agents": [_watched(w) for w in told.watched],
+        "where": [line.told() for line in told.where] or None,
+        "where_pid": told.where_of.pid if told.where_of else None,
         "gpus": [
             {
                 "index": g.idx,
@@ -102,8 +172,25 @@ def summary(told: RunSummary) -> dict[str, Any]:
             {"ts_ms": e.ts_ms, "kind": e.kind, "severity": e.severity, "text": e.text}
             for e in told.events
         ],
+        "more_events": told.more_events,
         "trouble": told.trouble,
     }
+
+
+def _watched(watched: Watched) -> dict[str, Any]:
+    return {
+        "pid": watched.pid,
+        "rank": watched.rank,
+        "method": watched.method,
+        "refused": watched.refused,
+        "next_step": watched.next_step,
+        "stops_ms": list(watched.stops_ms),
+        "unknown": {} if watched.rank is not None else {"rank": NO_RANK},
+    }
+
+
+def _outside_method(told: RunSummary) -> str:
+    return METHOD if told.gpus else METHOD_NO_GPU
 
 
 def head(told: RunSummary) -> dict[str, Any]:

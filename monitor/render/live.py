@@ -14,7 +14,7 @@ from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.reading import Reading, by_reason
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import numbers, plain
+from whyidle.monitor.render import inside, members, numbers, plain
 from whyidle.monitor.sources.gpu import GpuFacts
 
 HISTORY = 120
@@ -75,6 +75,7 @@ class LiveView:
             _head(snapshot),
             self._gpus(snapshot),
             self._job(snapshot),
+            *([members.panel(snapshot.members, self._console.width)] if snapshot.members else []),
             *(Text(f"! {text}", style="yellow") for text in self._events),
         ]
         if snapshot.trouble:
@@ -153,11 +154,13 @@ class LiveView:
         return Panel(Group(*rows), title="job", title_align="left")
 
 
-def _head(snapshot: Snapshot) -> Text:
+def _head(snapshot: Snapshot) -> Group:
     name = Text(plain.who(snapshot.identity), style="bold", overflow="ellipsis", no_wrap=True)
     pid = snapshot.identity.key.pid if snapshot.identity else "?"
-    stopped = Text("  STOPPED", style="bold yellow") if snapshot.stopped else Text()
-    return name + f"  pid {pid}  {numbers.duration(snapshot.elapsed)}" + stopped
+    stopped = Text(f" {plain.stopped(snapshot)}", style="bold yellow")
+    first = name + f"  pid {pid}  {numbers.duration(snapshot.elapsed)}" + stopped
+    how = Text(inside.how(snapshot), style="dim", overflow="ellipsis", no_wrap=True)
+    return Group(first, how)
 
 
 def _memory(reading: Reading) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from whyidle.monitor import metrics as m
@@ -9,14 +10,10 @@ from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.processes.process import Identity
 from whyidle.monitor.reading import LOST, by_reason
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import numbers
+from whyidle.monitor.render import inside, numbers
+from whyidle.monitor.render.escape import printable
 from whyidle.monitor.store import Gpu, Run
 from whyidle.monitor.summary import RunSummary
-
-
-def printable(text: str) -> str:
-    """Return text that cannot steer a terminal: it may come from a job."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def who(identity: Identity | Run | None) -> str:
@@ -29,14 +26,14 @@ def who(identity: Identity | Run | None) -> str:
         f"user {identity.user}" if identity.user else None,
         identity.container,
     ]
-    inside = ", ".join(p for p in parts if p)
+    about = ", ".join(p for p in parts if p)
     name = identity.script or "the job"
-    return printable(f"{name} ({inside})" if inside else name)
+    return printable(f"{name} ({about})" if about else name)
 
 
 def tick(snapshot: Snapshot, *, everything: bool) -> str:
     """Return one tick as one line."""
-    parts = [f"{numbers.duration(snapshot.elapsed):>7}{' STOPPED' if snapshot.stopped else ''}"]
+    parts = [f"{numbers.duration(snapshot.elapsed):>7}{stopped(snapshot)}"]
     for facts in snapshot.shown(everything=everything):
         reading = snapshot.gpus[facts.index].reading
         parts.append(
@@ -51,26 +48,43 @@ def tick(snapshot: Snapshot, *, everything: bool) -> str:
         f" read {numbers.of(job, m.JOB_DISK_READ)}, {numbers.of(job, m.JOB_PROCESSES)} proc"
     )
     parts.append(f"host cpu {numbers.of(snapshot.host, m.HOST_CPU)}")
+    if line := inside.top_line(snapshot):
+        parts.append(f"at {line}")
     return " | ".join(parts)
+
+
+def stopped(snapshot: Snapshot) -> str:
+    """Return that the job is stopped, or its main process alone; else nothing."""
+    if snapshot.stopped:
+        return " STOPPED"
+    return " main process STOPPED" if snapshot.main_stopped else ""
 
 
 def news(snapshot: Snapshot) -> list[str]:
     """Return what happened at this tick, apart from the numbers."""
-    return [*(e.text for e in snapshot.events), *snapshot.notes]
+    happened = (printable(e.text) for e in snapshot.happened)
+    return [*(e.text for e in snapshot.events), *happened, *snapshot.notes]
 
 
 def summary(told: RunSummary) -> str:
     """Return the page at the end of a recording."""
     run = told.run
     label = f" ({printable(run.label)})" if run.label else ""
-    watched = f"{numbers.duration(told.seconds)} watched, {told.ticks} ticks, pid {run.target_pid}"
+    watched = (
+        f"{numbers.duration(told.seconds)} watched, {_ticks(told.ticks)}, pid {run.target_pid}"
+    )
     lines = [f"Run {run.id}{label}: {who(run)}", f"  {watched}; {_ending(run)}"]
     lines += [_gpu_line(told, gpu) for gpu in told.job_gpus()]
     if told.gpu_problem:
-        lines.append(f"  GPU      unknown: {told.gpu_problem}")
-    lines += [_job_line(told), _host_line(told), _own_line(told)]
-    told_of = Counter(e.text for e in told.events if e.severity != "info")
-    lines += [f"  event    {t}{f' ({n} times)' if n > 1 else ''}" for t, n in told_of.items()]
+        lines.append(f"  GPU      unknown: {_briefly(told.gpu_problem)}")
+    lines += [_job_line(told), *inside.page(told), _host_line(told), _own_line(told)]
+    said = "\n".join(lines)
+    told_of = Counter(printable(e.text) for e in told.events if e.severity != "info")
+    for text, n in told_of.items():
+        if text not in said:
+            lines.append(f"  event    {text}{f' ({n} times)' if n > 1 else ''}")
+    if told.more_events:
+        lines.append(f"  event    {told.more_events} more were recorded and are not read here")
     lines += [f"  unknown  {text}" for text in unknown_lines(told)]
     if told.trouble:
         lines.append(f"  store    {told.trouble}")
@@ -81,8 +95,20 @@ def summary(told: RunSummary) -> str:
 def _ending(run: Run) -> str:
     if run.ended_ms is None:
         return "still recording"
-    code = "" if run.exit_code is None else f", exit code {run.exit_code}"
-    return f"{run.end_reason}{code}"
+    # The reasons of today name it already.
+    known = run.exit_code is None or ": " in (run.end_reason or "")
+    return f"{run.end_reason}{'' if known else f', exit code {run.exit_code}'}"
+
+
+def _ticks(count: int) -> str:
+    return "1 tick" if count == 1 else f"{count} ticks"
+
+
+def _briefly(problem: str) -> str:
+    """Return why no GPU was read, without what follows from it: the header has said it in full."""
+    cause = re.split(r", so nothing|: nothing", problem)[0].rstrip(".")
+    no_driver = cause.startswith(("There is no NVIDIA driver", "The NVIDIA driver is not loaded"))
+    return "no NVIDIA driver here" if no_driver else cause
 
 
 def _mean(told: RunSummary, metric: Metric, subject: int) -> str:

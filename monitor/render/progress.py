@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Final, Self, TextIO
 
-from whyidle.monitor.render.plain import printable
+from whyidle.monitor.render.escape import printable
 
 # A file that is read sooner needs no line.
 PATIENCE: Final = 1.0

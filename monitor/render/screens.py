@@ -7,7 +7,7 @@ import sys
 from typing import TextIO
 
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import jsonl, plain
+from whyidle.monitor.render import inside, jsonl, plain
 
 # However fast the recording is, a person reads no more than this.
 LINES_PER_SECOND = 1.0
@@ -44,12 +44,16 @@ class PlainLines:
         self._out = out or sys.stdout
         self._last = float("-inf")
         self._trouble: str | None = None
+        self._is_watched = False
 
     def tick(self, snapshot: Snapshot) -> None:
         """Write a line when one is due."""
         if snapshot.ticks == 1:
-            self._say(f"Run {snapshot.run}: watching {plain.who(snapshot.identity)} from outside")
+            self._say(f"Run {snapshot.run}: watching {plain.who(snapshot.identity)}")
+            self._watched(snapshot)
             self._say(snapshot.gpu_problem or f"GPUs shown: {snapshot.owned.how}")
+        elif not self._is_watched and not inside.is_on_the_way(snapshot):
+            self._watched(snapshot)
         for text in plain.news(snapshot):
             self._say(f"  ! {text}")
         trouble = _NUMBERS.sub("", snapshot.trouble) if snapshot.trouble else None
@@ -59,6 +63,10 @@ class PlainLines:
         if snapshot.elapsed - self._last >= 0.95 / LINES_PER_SECOND:
             self._last = snapshot.elapsed
             self._say(plain.tick(snapshot, everything=self._everything))
+
+    def _watched(self, snapshot: Snapshot) -> None:
+        self._is_watched = not inside.is_on_the_way(snapshot)
+        self._say(f"Watched: {inside.how(snapshot)}")
 
     def _say(self, text: str) -> None:
         print(text, file=self._out, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from whyidle.monitor.render.plain import printable
+from whyidle.monitor.render.escape import printable
 
 # Nobody reads further; some templates are a megabyte long.
 LONGEST: Final = 2000

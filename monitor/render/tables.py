@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
-from whyidle.monitor.render.plain import printable
+from whyidle.monitor.render.escape import printable
 
 GAP = "  "
 

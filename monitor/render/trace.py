@@ -22,7 +22,7 @@ from whyidle.monitor.render.budget import (
     words,
 )
 from whyidle.monitor.render.devices import devices, kind_words, label, total_of
-from whyidle.monitor.render.plain import printable
+from whyidle.monitor.render.escape import printable
 from whyidle.monitor.slices import LOOKS, Slice
 
 # What a loss must reach to be worth a word: the design calls it medium from here on.

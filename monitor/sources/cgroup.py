@@ -44,6 +44,15 @@ class Cgroup:
             memory_bytes=_tightest(_memory_limit(f) for f in self._memory),
         )
 
+    def oom_kills(self) -> int | None:
+        """Return how many processes of the group the kernel has killed for want of memory."""
+        for folder in self._memory[:1]:
+            for name in ("memory.events", "memory.oom_control"):
+                count = _words(folder / name).get("oom_kill")
+                if count is not None and count.isdecimal():
+                    return int(count)
+        return None
+
 
 def _folders(text: str, root: Path) -> tuple[Path | None, Path | None]:
     """Return the folders of the cpu and the memory controller."""

@@ -6,6 +6,7 @@ import os
 import socket
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from whyidle.monitor.processes.procfs import ProcFs
 
@@ -36,6 +37,25 @@ def host() -> str:
 def namespace() -> str | None:
     """Return the PID namespace: a PID means nothing outside its own."""
     return ProcFs(str(PROC)).namespace
+
+
+class Recorder(NamedTuple):
+    """The process that records a run, as the run's row names it."""
+
+    host: str | None
+    boot_id: str | None
+    namespace: str | None
+    pid: int | None
+    start_ticks: int | None
+
+    def lives(self) -> bool | None:
+        """Tell whether it is alive; ``None``: it cannot be looked at from here."""
+        if self.host == host() and self.boot_id != boot_id():
+            return False
+        if self.pid is None or self.boot_id != boot_id() or self.namespace != namespace():
+            # On another machine, or in another container: its PID says nothing to us.
+            return None
+        return bool(self.start_ticks) and start_ticks(self.pid) == self.start_ticks
 
 
 def own_ticks() -> int | None:

@@ -30,6 +30,8 @@ from whyidle.monitor.store.records import (
 _Row = TypeVar("_Row", Run, Gpu, Process, GpuProcess, Event)
 _JSON: Final = {"info", "data"}
 _ALL: Final = frozenset(Scope)
+# As SQLite says it.
+_ENDLESS: Final = -1
 
 
 _P = ParamSpec("_P")
@@ -110,9 +112,10 @@ class Reader:
         return self._rows(Gpu, "gpu", "run = ? ORDER BY id", run)
 
     @_told
-    def processes(self, run: int) -> list[Process]:
-        """Return the processes of a run."""
-        return self._rows(Process, "process", "run = ? ORDER BY id", run)
+    def processes(self, run: int, pid: int | None = None) -> list[Process]:
+        """Return the processes of a run; only those that had a pid if wanted."""
+        where = "run = ? AND pid = coalesce(?, pid) ORDER BY id"
+        return self._rows(Process, "process", where, run, pid)
 
     @_told
     def gpu_processes(self, run: int) -> list[GpuProcess]:
@@ -126,11 +129,36 @@ class Reader:
         return subjects.of_run(self._connection, run, scope)
 
     @_told
-    def events(self, run: int, since_ms: int = 0) -> list[Event]:
-        """Return the events of a run in their order."""
-        return self._rows(
-            Event, "event", "run = ? AND ts_ms >= ? ORDER BY ts_ms, id", run, since_ms
+    def events(
+        self, run: int, since_ms: int = 0, without: str | None = None, most: int = _ENDLESS
+    ) -> list[Event]:
+        """Return the events of a run in their order, one kind left out if wanted.
+
+        Of too many those that are more than news come first, then the newest.
+        """
+        where = (
+            "run = ? AND ts_ms >= ? AND kind IS NOT ?"
+            " ORDER BY severity = 'info', ts_ms DESC, id DESC LIMIT ?"
         )
+        found = self._rows(Event, "event", where, run, since_ms, without, most)
+        return sorted(found, key=lambda event: (event.ts_ms, event.id))
+
+    @_told
+    def count_events(self, run: int, without: str | None = None) -> int:
+        """Return how many events a run has, without one kind if wanted."""
+        query = "SELECT count(*) FROM event WHERE run = ? AND kind IS NOT ?"
+        return int(self._connection.execute(query, (run, without)).fetchone()[0])
+
+    @_told
+    def events_of(
+        self, run: int, kind: str, scope: Scope, subject: int, most: int = _ENDLESS
+    ) -> list[Event]:
+        """Return the newest events of one kind of one subject, the newest first."""
+        where = (
+            "run = ? AND kind = ? AND scope = ? AND subject = ? ORDER BY ts_ms DESC, id DESC"
+            " LIMIT ?"
+        )
+        return self._rows(Event, "event", where, run, kind, scope, subject, most)
 
     # Samples -------------------------------------------------------------------------------------
     @_told

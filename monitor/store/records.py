@@ -61,6 +61,18 @@ class Run(NewRun):
     end_reason: str | None = None
     exit_code: int | None = None
 
+    @property
+    def is_recording(self) -> bool:
+        """Whether its recorder is alive, as far as it can be looked at from here."""
+        recorder = identity.Recorder(
+            self.host,
+            self.boot_id,
+            self.recorder_namespace,
+            self.recorder_pid,
+            self.recorder_start_ticks,
+        )
+        return self.ended_ms is None and bool(recorder.lives())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from whyidle.monitor.store import identity, rollup, subjects
 
@@ -23,7 +23,7 @@ def recover(connection: sqlite3.Connection) -> None:
     ).fetchall()
     for run, started_ms, *recorder in open_runs:
         last = partial(_last_moment, connection, run, started_ms)
-        if _alive(recorder, last):
+        if _alive(identity.Recorder(*recorder), last):
             continue
         rollup.fill_missing(connection, run)
         connection.execute(
@@ -35,11 +35,6 @@ def _last_moment(connection: sqlite3.Connection, run: int, started_ms: int) -> i
     return subjects.last_moment(connection, run) or started_ms
 
 
-def _alive(recorder: Sequence[Any], last_ms: Callable[[], int]) -> bool:
-    host, boot, namespace, pid, ticks = recorder
-    if host == identity.host() and boot != identity.boot_id():
-        return False
-    if pid is None or boot != identity.boot_id() or namespace != identity.namespace():
-        # On another machine, or in another container: its PID says nothing to us.
-        return last_ms() > time.time() * 1000 - _SILENT_MS
-    return bool(ticks) and identity.start_ticks(pid) == ticks
+def _alive(recorder: identity.Recorder, last_ms: Callable[[], int]) -> bool:
+    lives = recorder.lives()
+    return last_ms() > time.time() * 1000 - _SILENT_MS if lives is None else lives

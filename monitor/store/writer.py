@@ -150,10 +150,6 @@ class Writer:
         }  # fmt: skip
         return self._insert("process", values, "run, pid, start_ticks")
 
-    def describe_process(self, process: int, **columns: object) -> None:
-        """Set columns of a process: its rank, or when it was last seen."""
-        self._update("process", process, columns)
-
     def add_gpu_process(self, gpu: int, process: int) -> int:
         """Join a process and a GPU, or find them joined; returns the subject of the samples."""
         return self._insert("gpu_process", {"gpu": gpu, "process": process}, "gpu, process")

@@ -51,7 +51,7 @@ def test_every_tick_is_one_json_object_and_the_last_the_summary(
     assert summary["attached"] == "outside"
     assert summary["steps"] is None
     assert summary["findings"] == []
-    assert set(summary["unknown"]) == {"steps", "findings"}
+    assert set(summary["unknown"]) == {"steps", "findings", "where", "where_pid", "agents"}
     assert summary["ticks"] == 3
     assert summary["end"] == "time limit"
     assert summary["gpus"][0]["utilisation_ratio"]["mean"] == pytest.approx(0.97)
@@ -189,7 +189,9 @@ def test_the_recording_ends_with_the_job(state: Path, tape: Tape) -> None:
         job.kill()
         rest = process.stdout.read()
         assert process.wait() == 0
-    assert lines(rest)[-1]["end"] == "job ended"
+    summary = lines(rest)[-1]
+    assert summary["end"] == "job ended: killed by SIGKILL"
+    assert summary["exit_code"] == -9
 
 
 def test_ctrl_c_ends_the_watching_and_not_the_job(state: Path, job: Job) -> None:

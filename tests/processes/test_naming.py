@@ -6,7 +6,7 @@ from tests.conftest import start_job
 from whyidle.monitor.processes import naming as module
 from whyidle.monitor.processes.naming import LOOK_AFTER_SECONDS, SETTLED_SECONDS, Naming
 from whyidle.monitor.processes.process import Identity, ProcessKey
-from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs
 
 
 def key_of(pid: int) -> ProcessKey:
@@ -42,10 +42,12 @@ def test_the_ended_are_forgotten_but_not_the_job() -> None:
 
 
 def test_what_lives_briefly_gets_no_name() -> None:
-    root, other = ProcessKey(1, 1), ProcessKey(2, 2)
+    just_now = int(float((ProcFs().text("uptime") or "").split()[0]) * TICKS_PER_SECOND)
+    root, other, old = ProcessKey(1, 1), ProcessKey(2, just_now), ProcessKey(3, 0)
     naming = Naming(root, ProcFs())
-    naming.look(100.0, [root, other])
+    naming.look(100.0, [root, other, old])
     assert naming.settled(100.0, root)
+    assert naming.settled(100.0, old)
     assert not naming.settled(100.0 + SETTLED_SECONDS - 1, other)
     assert naming.settled(100.0 + SETTLED_SECONDS, other)
 

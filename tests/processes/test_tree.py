@@ -110,3 +110,66 @@ def test_a_stopped_job_says_so() -> None:
         os.waitid(os.P_PID, job.pid, os.WSTOPPED)
         assert Tree(key).refresh(0.0)[key].state == "T"
         job.kill()
+
+
+DOUBLE_FORK = """
+import os, sys
+print("ready", flush=True)
+sys.stdin.readline()
+reading, writing = os.pipe()
+if (child := os.fork()) == 0:
+    if sys.argv[1:] == ["session"]:
+        os.setsid()
+    if os.fork() == 0:
+        os.write(writing, b"%d\\n" % os.getpid())
+        sys.stdin.read()
+        os._exit(0)
+    os._exit(0)
+os.waitpid(child, 0)
+print(os.read(reading, 20).decode(), end="", flush=True)
+sys.stdin.read()
+"""
+
+
+def grandchild_of(parent: subprocess.Popen[str]) -> int:
+    """Have the job fork twice; its child has ended when the pid of its grandchild is known."""
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    parent.stdin.write("\n")
+    parent.stdin.flush()
+    return int(parent.stdout.readline())
+
+
+def test_a_worker_whose_parent_ended_unseen_is_known_by_the_group_that_the_job_began() -> None:
+    with start_job(DOUBLE_FORK, process_group=0) as parent:
+        tree = Tree(key_of(parent.pid))
+        assert {k.pid for k in tree.refresh(0.0)} == {parent.pid}
+        worker = grandchild_of(parent)
+        assert {k.pid for k in tree.refresh(RESCAN_SECONDS)} == {parent.pid, worker}
+        # It stays when whoever began the group has ended.
+        parent.kill()
+        parent.wait()
+        assert {k.pid for k in tree.refresh(2 * RESCAN_SECONDS)} <= {worker}
+
+
+def test_who_left_for_a_session_of_its_own_is_a_stranger() -> None:
+    with start_job(DOUBLE_FORK, "session", process_group=0) as parent:
+        tree = Tree(key_of(parent.pid))
+        tree.refresh(0.0)
+        grandchild_of(parent)
+        assert {k.pid for k in tree.refresh(RESCAN_SECONDS)} == {parent.pid}
+
+
+def test_who_reads_the_jobs_pipe_is_in_its_group_but_no_part_of_it() -> None:
+    with start_job(process_group=0) as job, start_job(process_group=job.pid) as neighbour:
+        assert {k.pid for k in Tree(key_of(job.pid)).refresh(0.0)} == {job.pid}
+        neighbour.kill()
+        job.kill()
+
+
+def test_an_orphan_in_a_group_that_the_job_did_not_begin_is_a_stranger() -> None:
+    with start_job(DOUBLE_FORK) as parent:
+        tree = Tree(key_of(parent.pid))
+        tree.refresh(0.0)
+        grandchild_of(parent)
+        assert {k.pid for k in tree.refresh(RESCAN_SECONDS)} == {parent.pid}

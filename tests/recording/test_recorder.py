@@ -83,6 +83,15 @@ def test_a_clock_that_is_set_back_does_not_fold_time(
     assert bench.events() == []
 
 
+def test_a_monitor_that_stood_still_says_so_and_blames_no_clock(bench: Bench) -> None:
+    bench.tick()
+    assert bench.recorder._tick_at is not None
+    bench.recorder._tick_at -= 20
+    assert "stood still for 19 s" in bench.tick().notes[0]
+    assert bench.events() == ["stood_still"]
+    assert not bench.tick().notes
+
+
 def test_too_dear_a_monitor_does_less(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Meter, "over_budget", lambda _: 0.5)
     snapshot = bench.tick()

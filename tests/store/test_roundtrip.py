@@ -26,10 +26,11 @@ from whyidle.monitor.store import Key, NewRun, Point, Reader, UnknownRun, Value,
 
 def test_run_and_its_subjects_come_back(store: Store) -> None:
     writer = store.writer
-    process = writer.add_process(store.run, pid=7, start_ticks=70, name="python", info={"a": [1]})
+    process = writer.add_process(
+        store.run, pid=7, start_ticks=70, name="python", rank=3, info={"a": [1]}
+    )
     joined = writer.add_gpu_process(store.gpu, process)
     writer.describe_run(store.run, framework="jax", info={"driver": "580"})
-    writer.describe_process(process, rank=3)
     writer.event(store.run, "xid", "XID 79", severity="high", scope=Scope.GPU, subject=store.gpu)
     with store.reader() as reader:
         (run,) = reader.runs()
@@ -41,6 +42,17 @@ def test_run_and_its_subjects_come_back(store: Store) -> None:
         assert [join.id for join in reader.gpu_processes(store.run)] == [joined]
         (event,) = reader.events(store.run)
         assert (event.kind, event.scope, event.subject) == ("xid", Scope.GPU, store.gpu)
+
+
+def test_of_many_events_the_grave_and_the_newest_are_told(store: Store) -> None:
+    store.writer.event(store.run, "xid", "XID 79", severity="high", ts_ms=1)
+    for i in range(300):
+        store.writer.event(store.run, "exec" if i % 2 else "stacks", str(i), ts_ms=2 + i)
+    with store.reader() as reader:
+        found = reader.events(store.run, without="stacks", most=20)
+        assert [e.text for e in found] == ["XID 79", *(str(i) for i in range(263, 300, 2))]
+        assert reader.count_events(store.run, without="stacks") == 151
+        assert len(reader.events(store.run)) == 301
 
 
 def test_subjects_are_found_again(store: Store) -> None:

@@ -1,0 +1,52 @@
+"""Whose code a file is: the user's own, or that of Python, a framework or an installed package."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# Built from source they may lie anywhere.
+FRAMEWORKS = ("torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "numpy", "transformers")
+INSTALLED = ("/site-packages/", "/dist-packages/")
+# Cells of notebooks and lines of a console have no file of their own.
+TYPED_IN = ("<ipython-input", "<python-input", "<stdin>")
+# What was seen is remembered, but a job may make up names without end.
+MOST_KNOWN = 10_000
+
+
+class CodeOwner:
+    """Remembers whose file is whose."""
+
+    __slots__ = ("_known", "_python")
+
+    def __init__(self) -> None:
+        self._known: dict[str, bool] = {}
+        places = [os.path.dirname(getattr(os, "__file__", "") or "")]
+        places += [f"{prefix}/bin" for prefix in (sys.prefix, sys.base_prefix)]
+        self._python = tuple(f"{place}/" for place in places if place)
+
+    def is_users(self, file: str) -> bool:
+        """Tell whether a line of this file is the user's own."""
+        found = self._known.get(file)
+        if found is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            found = self._known[file] = self._look(file)
+        return found
+
+    def _look(self, file: str) -> bool:
+        if file.startswith("<"):
+            return file.startswith(TYPED_IN)
+        if file.startswith(self._python) or any(part in file for part in INSTALLED):
+            return False
+        return not file.startswith(_frameworks())
+
+
+def _frameworks() -> tuple[str, ...]:
+    found = []
+    for name in FRAMEWORKS:
+        # By its namespace: asking the module itself may run a loader of the job's.
+        file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
+        if isinstance(file, str) and "/" in file:
+            found.append(os.path.dirname(file) + "/")
+    return tuple(found)

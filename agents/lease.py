@@ -1,0 +1,59 @@
+"""How long the agent may live: as long as somebody who reads it says so."""
+
+from __future__ import annotations
+
+from .wire import LEASE_SECONDS
+
+_LEASE_NS = int(LEASE_SECONDS * 1e9)
+# Of those who have left only the last are remembered: the others' connections are closed by then.
+_MOST_GONE = 64
+
+
+class _Lease:
+    __slots__ = ("epoch", "read", "until")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.read = 0
+        self.until = 0
+
+
+class Leases:
+    """One lease a client; before the first one the agent has a time of grace."""
+
+    def __init__(self, grace_until: int) -> None:
+        self._grace_until = grace_until
+        self._leases: dict[int, _Lease] = {}
+        self._gone: dict[int, None] = {}
+
+    def renew(self, client: int, read: int, epoch: int, now: int) -> None:
+        """Begin or renew a client's lease. It has read so much of the spool it knew of."""
+        if client in self._gone:
+            # It asked before it knew that it had left.
+            return
+        self._grace_until = 0
+        lease = self._leases.setdefault(client, _Lease(epoch))
+        lease.until = now + _LEASE_NS
+        # Who was not yet told of an emptied spool speaks of the old one.
+        lease.read = read if lease.epoch == epoch else 0
+        lease.epoch = epoch
+
+    def leave(self, client: int) -> None:
+        """End a client's lease."""
+        self._grace_until = 0
+        self._leases.pop(client, None)
+        self._gone[client] = None
+        if len(self._gone) > _MOST_GONE:
+            del self._gone[next(iter(self._gone))]
+
+    def are_over(self, now: int) -> bool:
+        """Tell whether nobody has one."""
+        for client, lease in list(self._leases.items()):
+            if lease.until < now:
+                del self._leases[client]
+        return not self._leases and self._grace_until < now
+
+    def have_all_read(self, size: int, epoch: int) -> bool:
+        """Tell whether every client has read the spool to its end."""
+        leases = self._leases.values()
+        return bool(leases) and all(x.read == size and x.epoch == epoch for x in leases)

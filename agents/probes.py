@@ -1,0 +1,82 @@
+"""Which probes are on, and turning them on and off."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+from .python import PythonProbe
+from .room import Room
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .duties import Duties
+
+KNOWN = {PythonProbe.name: PythonProbe}
+
+
+class Probes:
+    """The probes of one agent."""
+
+    def __init__(
+        self, duties: Duties, put: Callable[[list[Any]], None], main: int | None = None
+    ) -> None:
+        self.main = main
+        self._duties = duties
+        self._put = put
+        self._on: dict[str, tuple[PythonProbe, Room]] = {}
+
+    def turn_on(self, name: str) -> str | None:
+        """Turn a probe on; returns why not, where it cannot."""
+        if name not in KNOWN:
+            return f"there is no probe of that name; there are: {', '.join(KNOWN)}"
+        if name in self._on:
+            return None
+        room = Room(self._duties, self._put, lambda why: self._tell(name, "on", why), self.main)
+        probe = KNOWN[name](room)
+        # Before it changes anything: a fork in the middle undoes what is here.
+        self._on[name] = probe, room
+        try:
+            why = probe.begin()
+        except Exception as error:
+            why = f"it failed: {type(error).__name__}"
+        if why is not None:
+            self.turn_off(name, why)
+            return why
+        self._tell(name, "on", None)
+        return None
+
+    def turn_off(self, name: str, reason: str) -> None:
+        """Turn a probe off; all that it changed is undone."""
+        if name in self._on:
+            self._on[name][1].hooks.undo()
+            del self._on[name]
+            self._tell(name, "off", reason)
+
+    def names(self) -> list[str]:
+        """Return which are on."""
+        return list(self._on)
+
+    def gauges(self, now: int) -> dict[str, int | None]:
+        """Return the figures of all of them."""
+        found: dict[str, int | None] = {}
+        for probe, _ in list(self._on.values()):
+            found.update(probe.gauges(now))
+        return found
+
+    def lost(self) -> int:
+        """Return how often they missed something."""
+        return sum(probe.lost() for probe, _ in self._on.values())
+
+    def undo(self) -> None:
+        """Undo everything without a word: in a fork's child nobody listens."""
+        for _, room in list(self._on.values()):
+            with suppress(BaseException):
+                room.hooks.undo()
+        self._on.clear()
+
+    def _tell(self, name: str, state: str, reason: str | None) -> None:
+        self._put(["probe", time.monotonic_ns(), name, state, reason])

@@ -1,0 +1,98 @@
+"""The probe ``python``: garbage collector, memory, threads, and where the main thread is."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from .duties import SECOND, Duty
+from .memory import memory
+from .meter import BUDGET_SHARE, WINDOW_NS, Meter
+from .pauses import Pauses
+from .stacks import Stacks
+from .wire import GC_COLLECTIONS, GC_NS, PYTHON_THREADS, RSS_BYTES, RSS_PEAK_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .room import Room
+
+SAMPLES_A_SECOND = 10
+LOOKS_AT_PAUSES_A_SECOND = 4
+# Slower than this the stacks say nothing.
+SLOWEST_SAMPLES_A_SECOND = 2
+
+
+def refusal() -> str | None:
+    """Say why the probe cannot run on this Python; ``None`` when it can."""
+    if sys.implementation.name != "cpython":
+        return f"it knows CPython, and this is {sys.implementation.name}"
+    if "t" in getattr(sys, "abiflags", ""):
+        return "it needs the GIL, and this Python was built without one"
+    return None
+
+
+class PythonProbe:
+    """One life of the probe."""
+
+    name = "python"
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._pauses = Pauses()
+        self._meter = Meter()
+        self._stacks = Stacks(room.main, time.monotonic_ns()) if room.main is not None else None
+        self._sampling: Duty | None = None
+
+    def begin(self) -> str | None:
+        """Install everything; returns why not, where it cannot."""
+        why = refusal()
+        if why is not None:
+            return why
+        room = self._room
+        self._pauses.install(room.hooks)
+        room.every(Duty(SECOND // LOOKS_AT_PAUSES_A_SECOND, self._take_pauses))
+        room.every(Duty(WINDOW_NS, self._weigh))
+        if self._stacks is not None:
+            self._sampling = Duty(SECOND // SAMPLES_A_SECOND, self._stacks.look)
+            room.every(self._sampling)
+        return None
+
+    def gauges(self, now: int) -> dict[str, int | None]:
+        """Return the figures of this second, and put the record of its stacks."""
+        self._take_pauses(now)
+        resident, peak = memory()
+        threads = None
+        if self._stacks is not None:
+            threads = self._stacks.threads or None
+            record = self._stacks.record(now)
+            if record is not None:
+                self._room.put(record)
+        return {
+            RSS_BYTES: resident,
+            RSS_PEAK_BYTES: peak,
+            PYTHON_THREADS: threads,
+            GC_NS: self._pauses.total_ns,
+            GC_COLLECTIONS: self._pauses.collections,
+        }
+
+    def lost(self) -> int:
+        """Return how often something was missed."""
+        return self._pauses.lost
+
+    def _take_pauses(self, _now: int) -> None:
+        for record in self._pauses.take():
+            self._room.put(record)
+
+    def _weigh(self, _now: int) -> None:
+        """Sample less often when the thread costs too much, and in the end not at all."""
+        if self._sampling is None or not self._meter.is_over():
+            return
+        cost = f"the agent took more than {BUDGET_SHARE:.1%} of a core"
+        self._sampling.period *= 2
+        samples = SECOND / self._sampling.period
+        if samples < SLOWEST_SAMPLES_A_SECOND:
+            self._room.duties.remove(self._sampling)
+            self._sampling = None
+            self._room.tell(f"no stack samples: {cost}")
+        else:
+            self._room.tell(f"{samples:g} stack samples a second: {cost}")

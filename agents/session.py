@@ -1,0 +1,124 @@
+"""What exists while the agent can be reached: its place, its probes, its leases, and their loop."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from functools import partial
+
+from .duties import SECOND, Duties, Duty
+from .facts import facts
+from .lease import Leases
+from .main_thread import main_thread
+from .probes import KNOWN, Probes
+from .ring import Ring
+from .talk import Talk
+from .wire import AGENT_CPU_NS, LOST, clock_pair
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .place import Place
+    from .worker import Worker
+
+MINUTE = 60 * SECOND
+
+
+class Session:
+    """One session; used by one thread at a time."""
+
+    def __init__(self, place: Place, method: str, grace: float, main: int | None) -> None:
+        now = time.monotonic_ns()
+        self._pid = os.getpid()
+        self._method = method
+        # CPU time of the threads before this one.
+        self.cpu_before = 0
+        self._place = place
+        self._ring = Ring()
+        self._duties = Duties()
+        self._duties.add(Duty(SECOND, self._second), now)
+        self._duties.add(Duty(MINUTE, self._minute), now)
+        self._leases = Leases(now + int(grace * SECOND))
+        self._probes = Probes(self._duties, self._ring.put, main)
+        self._talk = Talk(self._leases, self._probes, place, self._hello)
+
+    def begin(self) -> None:
+        """Greet, and turn the probes on."""
+        self._place.spool.write(self._hello())
+        if self._probes.main is None:
+            self._probes.main = main_thread()
+        for name in KNOWN:
+            self._probes.turn_on(name)
+        self._place.spool.write(self._ring.take())
+
+    def loop(self, worker: Worker) -> str | None:
+        """Work until told to stop (``None``), or until there is a reason to go."""
+        control = self._place.control
+        while self._place.is_ours():
+            self._duties.run(time.monotonic_ns())
+            wait = self._duties.wait_ns(time.monotonic_ns())
+            # A stop that is set from here on calls the wake, which ends the wait.
+            ready: set[int] = set()
+            if not worker.stop:
+                ready = worker.rest(partial(control.wait, -(-wait // 1_000_000)))
+            if worker.stop or os.getpid() != self._pid:
+                return None
+            if ready and self._place.is_ours():
+                control.serve(ready, self._talk.answer)
+                if self._talk.is_over:
+                    return "detached"
+                control.send()
+            elif self._leases.are_over(time.monotonic_ns()):
+                return "lease"
+        return "closed"
+
+    def say_goodbye(self, reason: str) -> None:
+        """Write the last records; the agent's thread has counted its time by now."""
+        self._tell_second(time.monotonic_ns(), 0)
+        for name in self._probes.names():
+            self._probes.turn_off(name, reason)
+        self._place.spool.write(self._ring.take())
+        self._place.spool.write_last(["bye", time.monotonic_ns(), reason])
+
+    def undo(self) -> None:
+        """Undo what the probes changed in the job."""
+        self._probes.undo()
+
+    def close(self) -> None:
+        """Take everything away; the end of the connections says that it is done."""
+        with suppress(BaseException):
+            self._place.close()
+
+    def drop(self) -> None:
+        """Let go of what a fork copied."""
+        with suppress(BaseException):
+            self._place.drop()
+
+    def _second(self, now: int) -> None:
+        self._tell_second(now, time.thread_time_ns())
+
+    def _tell_second(self, now: int, cpu_ns: int) -> None:
+        self._place.control.rest()
+        spool = self._place.spool
+        gauges: dict[str, int | None] = {
+            LOST: self._ring.lost() + spool.lost + self._probes.lost(),
+            AGENT_CPU_NS: self.cpu_before + cpu_ns,
+        }
+        gauges.update(self._probes.gauges(now))
+        self._ring.put(["gauges", now, gauges])
+        spool.write(self._ring.take())
+
+    def _minute(self, _now: int) -> None:
+        self._ring.put(_clock())
+        self._place.tidy()
+
+    def _hello(self) -> list[list[Any]]:
+        found = {**facts(self._method), "probes": self._probes.names()}
+        return [["hello", time.monotonic_ns(), found], _clock()]
+
+
+def _clock() -> list[Any]:
+    pair = clock_pair()
+    return ["clock", pair.monotonic_ns, pair.realtime_ns, pair.error_ns]

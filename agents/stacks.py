@@ -1,0 +1,79 @@
+"""Where the main thread is, sampled: the innermost line, and the user's own lines above it.
+
+No frame outlives a look at it: a frame keeps its locals alive, and a tensor of the user's kept a
+moment too long is memory that the job does not have.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from .code_owner import CodeOwner
+from .wire import LONGEST_FILE, LONGEST_NAME, MOST_PLACES, STACK_DEPTH
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import Any
+
+    Line = tuple[str, int, str]
+
+# Frames that are looked at, from the innermost out.
+MOST_FRAMES = 200
+
+
+class Stacks:
+    """Counts where one thread was seen since the last record."""
+
+    def __init__(self, ident: int, now: int) -> None:
+        self._ident = ident
+        self._owner = CodeOwner()
+        self._begin(now)
+
+    def look(self, _now: int) -> None:
+        """Take one sample."""
+        frames = sys._current_frames()
+        # Our own thread is not the job's.
+        self.threads = len(frames) - 1
+        frame = frames.get(self._ident)
+        # The others go at once.
+        del frames
+        if frame is None:
+            return
+        place = self._walk(frame)
+        del frame
+        self._samples += 1
+        if place in self._counts or len(self._counts) < MOST_PLACES:
+            self._counts[place] = self._counts.get(place, 0) + 1
+
+    def record(self, now: int) -> list[Any] | None:
+        """Return the record of the samples since the last one; ``None`` when there are none."""
+        found = None
+        if self._samples:
+            places = [[n, line[0], list(line[1:])] for line, n in self._counts.items()]
+            found = ["stacks", now, now - self._began, self._samples, places]
+        self._begin(now)
+        return found
+
+    def _begin(self, now: int) -> None:
+        self._counts: dict[tuple[Line, ...], int] = {}
+        self._samples = 0
+        self._began = now
+        self.threads = 0
+
+    def _walk(self, frame: FrameType) -> tuple[Line, ...]:
+        place = [_line(frame)]
+        at: FrameType | None = frame
+        for _ in range(MOST_FRAMES):
+            if at is None or len(place) > STACK_DEPTH:
+                break
+            if self._owner.is_users(at.f_code.co_filename):
+                place.append(_line(at))
+            at = at.f_back
+        return tuple(place)
+
+
+def _line(frame: FrameType) -> Line:
+    code = frame.f_code
+    # A frame that is just beginning or ending has no line.
+    return code.co_filename[-LONGEST_FILE:], frame.f_lineno or 0, code.co_name[:LONGEST_NAME]

@@ -1,0 +1,74 @@
+"""What clients may ask of an agent, and the answers. No message carries code."""
+
+from __future__ import annotations
+
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .lease import Leases
+    from .place import Place
+    from .probes import Probes
+
+
+def _no(why: str) -> dict[str, Any]:
+    return {"ok": False, "why": why}
+
+
+class Talk:
+    """Answers one message at a time."""
+
+    def __init__(
+        self, leases: Leases, probes: Probes, place: Place, hello: Callable[[], list[list[Any]]]
+    ) -> None:
+        # The last client has asked for the end.
+        self.is_over = False
+        self._leases = leases
+        self._probes = probes
+        self._place = place
+        # The records that a spool begins with.
+        self._hello = hello
+
+    def answer(self, client: int, message: Any) -> dict[str, Any]:
+        """Return the answer to a message that may be anything."""
+        do = message.get("do") if isinstance(message, dict) else None
+        if do == "hello":
+            return {**self._hello()[0][2], **self._state(), "spool": self._place.spool_path}
+        if do == "lease":
+            return self._lease(client, message.get("read"))
+        if do == "probe":
+            return self._probe(message.get("name"), message.get("on"))
+        if do == "leave":
+            return self._leave(client)
+        return _no("a message is an object whose do is hello, lease, probe or leave")
+
+    def _state(self) -> dict[str, Any]:
+        spool = self._place.spool
+        return {"ok": True, "size": spool.size, "epoch": spool.epoch}
+
+    def _lease(self, client: int, read: Any) -> dict[str, Any]:
+        if type(read) is not int or read < 0:
+            return _no("read is the number of bytes that were read")
+        spool = self._place.spool
+        self._leases.renew(client, read, spool.epoch, time.monotonic_ns())
+        if spool.is_worth_emptying() and self._leases.have_all_read(spool.size, spool.epoch):
+            spool.empty(self._hello())
+        return self._state()
+
+    def _probe(self, name: Any, on: Any) -> dict[str, Any]:
+        if not isinstance(name, str) or not isinstance(on, bool):
+            return _no("name is the name of a probe, and on is true or false")
+        why = None
+        if on:
+            why = self._probes.turn_on(name)
+        else:
+            self._probes.turn_off(name, "asked")
+        return {"ok": True} if why is None else _no(why)
+
+    def _leave(self, client: int) -> dict[str, Any]:
+        self._leases.leave(client)
+        self.is_over = self._leases.are_over(time.monotonic_ns())
+        return {"ok": True}

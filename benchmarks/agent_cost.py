@@ -1,0 +1,113 @@
+"""What the idle agent costs a job, paired and interleaved, and what each of its parts costs.
+
+One job does steps of 10 ms of plain Python, which never lets go of the GIL by itself: the worst
+case for a thread beside it. Blocks of steps with the agent and without come in turns in that one
+process, in random order within each pair, so that both meet the same machine. Without means: its
+thread is held and its callbacks are out; what it missed it does in the next block, on its bill.
+
+The overhead of a pair is (with - without) / without, of the mean step. ``CPU`` is what the bar is
+for, and holds on a busy machine: how much more CPU time the job's thread takes, and the share of a
+core that the agent's takes, for which a job that never waits has to wait. ``wall`` is the clock,
+with all the noise. Figures are medians over the pairs, the intervals are bootstraps over the pairs.
+
+Run: .venv/bin/python benchmarks/agent_cost.py [--seconds 50] [--python PYTHON] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.results import Result, tell  # noqa: E402  found by the line above
+
+BAR_PERCENT = 0.5
+RESAMPLES = 4000
+BUSY_THREADS = 8
+# Of a block.
+STEPS = 25
+JOB = Path(__file__).with_name("agent_cost_job.py")
+
+
+def interval(values: list[float], seed: int = 4) -> tuple[float, float, float]:
+    """Return the median, and the ends of its 95% bootstrap interval."""
+    chance = random.Random(seed)
+    medians = sorted(
+        statistics.median(chance.choices(values, k=len(values))) for _ in range(RESAMPLES)
+    )
+    return statistics.median(values), medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
+
+
+def measure(python: str, seconds: int, steps: int, threads: int) -> dict[str, Any]:
+    """Run one job and return what it measured."""
+    line = [python, str(JOB), str(ROOT / "agents"), str(seconds), str(steps), str(threads)]
+    done = subprocess.run(line, stdout=subprocess.PIPE, check=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def overheads(name: str, pairs: list[Any], bar: float | None) -> Iterator[Result]:
+    """Yield the figures of one job."""
+    wall, cpu, total = [], [], []
+    for (wall_off, cpu_off, _), (wall_on, cpu_on, agent_on) in pairs:
+        wall.append((wall_on / wall_off - 1) * 100)
+        cpu.append((cpu_on / cpu_off - 1) * 100)
+        total.append((cpu_on / cpu_off - 1 + agent_on / wall_on) * 100)
+    yield Result(f"{name}: pairs", len(pairs), "")
+    yield Result(f"{name}: CPU of a step", statistics.median(p[0][1] for p in pairs) / 1e6, "ms")
+    for kind, values, its_bar in (
+        ("CPU", total, bar),
+        ("job's own CPU", cpu, None),
+        ("wall", wall, None),
+    ):
+        middle, low, high = interval(values)
+        yield Result(f"{name}: {kind}, more with it", middle, "%", its_bar)
+        yield Result(f"{name}: {kind}, 95% from", low, "%")
+        yield Result(f"{name}: {kind}, 95% to", high, "%", its_bar)
+    share = [p[1][2] / p[1][0] * 100 for p in pairs]
+    yield Result(f"{name}: CPU of the agent", statistics.median(share), "% of core")
+
+
+def results(python: str, seconds: int) -> list[Result]:
+    """Return the figures of a job alone, and of one with eight more busy threads."""
+    alone = measure(python, seconds, STEPS, 0)
+    # Each step there lasts as long as nine.
+    busy = measure(python, seconds // 2, max(1, STEPS // (BUSY_THREADS + 1)), BUSY_THREADS)
+    parts = alone["parts"]
+    return [
+        *overheads("1 thread", alone["pairs"], BAR_PERCENT),
+        *overheads("9 threads", busy["pairs"], None),
+        Result("a collection: our three callbacks", parts["gc_ns"], "ns"),
+        Result("a stack sample, 30 frames deep", parts["sample_us"], "us"),
+        Result("a stack sample, 8 more threads", busy["parts"]["sample_us"], "us"),
+        Result("the figures of a second", parts["second_us"], "us"),
+        Result("a fork, job of 1 thread: the call", parts["fork_alone_us"], "us"),
+        Result("a fork, job of 1 thread: and its child", parts["child_alone_us"], "us"),
+        Result("a fork, job of threads: the call", parts["fork_us"], "us"),
+        Result("a fork, job of threads: and its child", parts["child_us"], "us"),
+        Result("load average, 1 minute", os.getloadavg()[0], ""),
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=50, help="for the pairs of blocks")
+    parser.add_argument("--python", default=sys.executable, help="the job's Python")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    tell(results(options.python, options.seconds), as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,259 @@
+"""The job of ``agent_cost.py``: steps with the agent and without, and its parts one by one.
+
+Run by ``agent_cost.py`` on any Python from 3.9 on; prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+STEP_SECONDS = 0.010
+DEPTH = 30
+FORK_PAIRS = 10
+# Its callbacks of the garbage collector.
+TAPS = 3
+AGENTS, SECONDS, STEPS, THREADS = sys.argv[1], *map(int, sys.argv[2:5])
+FOLDER = tempfile.mkdtemp()
+
+
+def load() -> Any:
+    """Load the agent under its private name, as a job does."""
+    name = "_whyidle_agent"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            name, f"{AGENTS}/__init__.py", submodule_search_locations=[AGENTS]
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        importlib.import_module(f"{name}.wire").FOLDERS = (FOLDER,)
+    return importlib.import_module(f"{name}.core")
+
+
+def work(rounds: int) -> int:
+    """One step: numbers, and now and then a few objects for the collector."""
+    total = 0
+    for i in range(rounds):
+        total += i * i % 7
+        if not i % 500:
+            total += len([[] for _ in range(20)])
+    return total
+
+
+def calibrate() -> int:
+    """Return the rounds of a step of ``STEP_SECONDS`` of CPU time, however busy the machine is."""
+    rounds = 20_000
+    for _ in range(6):
+        costs = []
+        for _ in range(15):
+            began = time.thread_time_ns()
+            work(rounds)
+            costs.append(time.thread_time_ns() - began)
+        rounds = max(1000, int(rounds * 1e9 * STEP_SECONDS / statistics.median(costs)))
+    return rounds
+
+
+class Block(NamedTuple):
+    """What a step took on average: on the clock, and of the CPU."""
+
+    wall_ns: float
+    cpu_ns: float
+    agent_ns: float
+
+
+def block(rounds: int, agent: Agent) -> Block:
+    """Do one block of steps. A mean, for the agent works in few of them."""
+    mine, its, wall = time.thread_time_ns(), agent.cpu_time_ns(), time.perf_counter_ns()
+    for _ in range(STEPS):
+        work(rounds)
+    ends = time.perf_counter_ns() - wall, time.thread_time_ns() - mine, agent.cpu_time_ns() - its
+    return Block(*(end / STEPS for end in ends))
+
+
+def deep(act: Any, levels: int) -> Any:
+    """Call something from so deep a stack."""
+    return act() if levels == 0 else deep(act, levels - 1)
+
+
+class Agent:
+    """The agent: brought in and out, or kept still for a while."""
+
+    def __init__(self) -> None:
+        self._taps: list[Any] = []
+
+    def come(self) -> None:
+        """Bring it in and wait until it works."""
+        load().start({"method": "benchmark", "grace": 3600})
+        while len(gc.callbacks) < TAPS:
+            time.sleep(0.001)
+        self._worker = self._living()._worker  # noqa: SLF001
+        self._clock = time.pthread_getcpuclockid(self._worker.ident)
+
+    def cpu_time_ns(self) -> int:
+        """Return the CPU time of its thread."""
+        return time.clock_gettime_ns(self._clock)
+
+    def keep_still(self) -> None:
+        """Do as if it were not there: no work of its thread, no callback."""
+        assert self._worker.busy.acquire(timeout=60)
+        self._taps = list(gc.callbacks)
+        gc.callbacks.clear()
+
+    def let_on(self) -> None:
+        """Let it go on; what it could not do meanwhile comes first."""
+        gc.callbacks.extend(self._taps)
+        self._worker.busy.release()
+
+    def go(self) -> None:
+        """End it, as the end of the job would."""
+        agent = self._living()
+        while gc.callbacks:
+            # With busy threads around it may take longer than an exit waits.
+            agent.at_exit()
+
+    @staticmethod
+    def _living() -> Any:
+        return vars(sys.modules["_whyidle_fork"])["agent"]
+
+
+def pairs(rounds: int, agent: Agent) -> list[tuple[Block, Block]]:
+    """Return blocks without the agent and with it, in random order within each pair."""
+    found = []
+    agent.come()
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        made = {}
+        for inside in random.sample((True, False), 2):
+            if inside:
+                made[True] = block(rounds, agent)
+            else:
+                agent.keep_still()
+                made[False] = block(rounds, agent)
+                agent.let_on()
+        found.append((made[False], made[True]))
+    agent.go()
+    return found
+
+
+def timed(act: Any, number: int) -> float:
+    """Return the seconds of one call, the best of a few rounds."""
+    best = float("inf")
+    for _ in range(7):
+        began = time.perf_counter()
+        for _ in range(number):
+            act()
+        best = min(best, (time.perf_counter() - began) / number)
+    return best
+
+
+def forks(number: int = 30) -> list[float]:
+    """Return the middle times, in us, of the call that forks and of fork and child together."""
+    calls, whole = [], []
+    for _ in range(number):
+        began = time.perf_counter()
+        pid = os.fork()
+        if not pid:
+            os._exit(0)
+        calls.append((time.perf_counter() - began) * 1e6)
+        os.waitpid(pid, 0)
+        whole.append((time.perf_counter() - began) * 1e6)
+    return [statistics.median(calls), statistics.median(whole)]
+
+
+def fork_costs(agent: Agent) -> list[float]:
+    """Return how much more they are with the agent: pairs again."""
+    found = []
+    for _ in range(FORK_PAIRS):
+        without = forks()
+        agent.come()
+        with_it = forks()
+        agent.go()
+        found.append([with_it[0] - without[0], with_it[1] - without[1]])
+    return [statistics.median(more[n] for more in found) for n in (0, 1)]
+
+
+def parts(agent: Agent) -> dict[str, float]:
+    """Measure each part for itself."""
+    extra = fork_costs(agent)
+    event = threading.Event()
+    other = threading.Thread(target=event.wait)
+    other.start()
+    extra += fork_costs(agent)
+    event.set()
+    other.join()
+    agent.come()
+    taps = list(gc.callbacks)[-3:]
+    info = {"generation": 0, "collected": 0, "uncollectable": 0}
+    for name in ("start", "stop"):
+        for tap in taps:
+            tap(name, info)
+    gc_ns = timed(lambda: [tap(p, info) for p in ("start", "stop") for tap in taps], 2000) * 1e9
+    agent.go()
+    return {
+        "gc_ns": gc_ns,
+        **samples(),
+        "fork_alone_us": extra[0],
+        "child_alone_us": extra[1],
+        "fork_us": extra[2],
+        "child_us": extra[3],
+    }
+
+
+def samples() -> dict[str, float]:
+    """Measure what the agent's thread does by the clock."""
+    load()
+    stacks = importlib.import_module("_whyidle_agent.stacks")
+    memory = importlib.import_module("_whyidle_agent.memory").memory
+    probe = stacks.Stacks(threading.get_ident(), 0)
+    sample = deep(lambda: timed(lambda: probe.look(0), 500), DEPTH)
+    second = timed(memory, 200) + timed(lambda: probe.record(0), 200)
+    return {"sample_us": sample * 1e6, "second_us": second * 1e6}
+
+
+def main() -> None:
+    """Measure and print."""
+    rounds = calibrate()
+    stop: list[int] = []
+
+    def busy() -> None:
+        while not stop:
+            work(1000)
+
+    others = [threading.Thread(target=busy, daemon=True) for _ in range(THREADS)]
+    for thread in others:
+        thread.start()
+    agent = Agent()
+    found = pairs(rounds, agent)
+    costs = parts(agent) if not THREADS else {}
+    stop.append(1)
+    for thread in others:
+        thread.join()
+    if THREADS:
+        event = threading.Event()
+        waiting = [threading.Thread(target=event.wait) for _ in range(THREADS)]
+        for thread in waiting:
+            thread.start()
+        costs = samples()
+        event.set()
+    print(json.dumps({"pairs": found, "parts": costs}))
+    for path in sorted(Path(FOLDER).rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    Path(FOLDER).rmdir()
+
+
+if __name__ == "__main__":
+    main()

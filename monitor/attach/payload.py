@@ -1,0 +1,152 @@
+"""The text that brings the agent into a job: everything inline, for the job may not see our files.
+
+Only one expression runs in the job's ``__main__``; it binds no name and starts a thread, which runs
+``agents/loader.py``. Modules are cut into pieces that compile in well under a millisecond each.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import io
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from importlib.util import resolve_name
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from whyidle.agents import wire
+
+OLDEST_PYTHON = (3, 9)
+# The monitor imports nothing else of the agents: they are text to it.
+FOLDER = Path(wire.__file__).parent
+LOADER = "loader"
+# About 0.5 ms to compile.
+PIECE_CHARACTERS = 2000
+
+# gevent's threads run inside the job's own: the agent would block it. Python 3.9 and 3.10 crash
+# when a thread begins while they end: the end waits for ours, until the loader says otherwise.
+_START = """\
+try:
+    __import__("builtins").exec({begin}, {{
+        "loader": {loader}, "names": {{"__name__": {name}, "arguments": {arguments}}}
+    }})
+except BaseException:
+    pass
+"""
+_BEGIN = f"""\
+import _thread, atexit, sys
+if (sys.version_info >= {OLDEST_PYTHON} and not sys.is_finalizing()
+        and type(_thread.start_new_thread) is type(len)):
+    leaving, ended = [], _thread.allocate_lock()
+    names["arguments"] += (leaving, ended),
+    atexit.register(ended.acquire, True, 1.0)
+    atexit.register(leaving.append, True)
+    try:
+        ended.acquire()
+        _thread.start_new_thread(exec, (loader, names))
+    except BaseException:
+        ended.release()
+        raise
+"""
+_Module = tuple[str, bool, list[str]]
+
+
+def payload(options: dict[str, Any], folder: Path = FOLDER) -> str:
+    """Return Python source that starts the agent in whatever process runs it."""
+    loader, modules, digest = _agent(folder)
+    return _START.format(
+        begin=ascii(_BEGIN),
+        loader=ascii(f"{loader}\nload(*arguments)\n"),
+        name=ascii(f"{wire.PACKAGE}_{LOADER}"),
+        arguments=ascii((wire.PACKAGE, digest, modules, dict(sorted(options.items())))),
+    )
+
+
+@cache
+def _agent(folder: Path) -> tuple[str, list[_Module], str]:
+    """Return the loader's text, the modules in the order of their imports, and their digest."""
+    texts = {_name(path, folder): path.read_text("utf-8") for path in folder.rglob("*.py")}
+    packages = {_name(path, folder) for path in folder.rglob("__init__.py")}
+    loader = texts.pop(LOADER)
+    # Sorted, for the same agent must come as the same text.
+    order = TopologicalSorter(
+        {n: sorted(set(_needs(n, t, set(texts), packages))) for n, t in sorted(texts.items())}
+    )
+    modules = [(n, n in packages, pieces(texts[n])) for n in order.static_order()]
+    digest = hashlib.sha256(repr([loader, modules]).encode()).hexdigest()[:16]
+    return "\n".join(without_comments(loader)), modules, digest
+
+
+def _name(path: Path, folder: Path) -> str:
+    """Return the module's name inside the package; empty for the package itself."""
+    parts = path.relative_to(folder).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _needs(name: str, text: str, known: set[str], packages: set[str]) -> Iterator[str]:
+    """Yield the modules that must be there before this one: what it lies in, what it imports.
+
+    What is imported later, or for type checkers alone, may come in any order.
+    """
+    top = wire.PACKAGE
+    within = name if name in packages else name.rpartition(".")[0]
+    if name:
+        yield name.rpartition(".")[0]
+    for node in ast.parse(text).body:
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        base = resolve_name("." * node.level + (node.module or ""), f"{top}.{within}".rstrip("."))
+        named = (f"{base}.{alias.name}" for alias in node.names)
+        for found in (base, *named):
+            inside = found.removeprefix(top).removeprefix(".")
+            if inside in known and inside != name:
+                yield inside
+
+
+def pieces(text: str) -> list[str]:
+    """Cut a module between its top-level statements."""
+    lines = without_comments(text)
+    starts = [_first_line(s) for s in ast.parse("\n".join(lines)).body]
+    found: list[str] = []
+    for begin, end in pairwise([*starts, len(lines)]):
+        piece = "\n".join(lines[begin:end]).strip() + "\n"
+        if piece.startswith("from __future__"):
+            continue
+        if found and len(found[-1]) + len(piece) <= PIECE_CHARACTERS:
+            found[-1] += piece
+        else:
+            found.append(piece)
+    return found
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    return min([statement.lineno, *(d.lineno for d in decorators)]) - 1
+
+
+def without_comments(text: str) -> list[str]:
+    """Return the lines without comments and docstrings: what is left out need not be compiled."""
+    lines = text.splitlines()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column].rstrip()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            _drop_docstring(node.body, lines)
+    return lines
+
+
+def _drop_docstring(body: list[ast.stmt], lines: list[str]) -> None:
+    match body[:1]:
+        case [ast.Expr(value=ast.Constant(value=str()), lineno=first, end_lineno=last) as found]:
+            for number in range(first - 1, last or first):
+                lines[number] = ""
+            if len(body) == 1:
+                lines[first - 1] = " " * found.col_offset + "pass"
+        case _:
+            pass

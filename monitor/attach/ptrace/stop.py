@@ -1,0 +1,151 @@
+"""One thread, stopped for as short as can be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Self
+
+from whyidle.monitor.attach.ptrace import registers as ptrace
+from whyidle.monitor.attach.ptrace.calls import resumed
+from whyidle.monitor.attach.ptrace.frame import Call, State, stacked
+from whyidle.monitor.attach.ptrace.memory import Memory
+from whyidle.monitor.attach.ptrace.refused import NotNow, Refused
+from whyidle.monitor.attach.ptrace.xstate import components, sealed
+
+# A thread that does not come is in an uninterruptible wait, or gets no core.
+WAIT_SECONDS = 1.0
+_WALL = 0x40000000
+_EVENT_STOP = 128
+_SYSCALL = b"\x0f\x05"
+
+
+class Stop:
+    """A context in which a thread stands still; it goes on at the end, whatever happens.
+
+    Its stop is looked at but never collected (WNOWAIT). Should we be killed now, the kernel still
+    has the signal that the thread was about to get, and delivers it.
+    """
+
+    def __init__(self, tid: int, memory: Memory) -> None:
+        self._tid = tid
+        self._memory = memory
+        self._signal = 0
+        self._began = 0.0
+        # Asked for before anybody stands still.
+        self._ends = components()
+        # How long it stood still; 0 for never.
+        self.ms = 0.0
+        self.launched = False
+
+    def __enter__(self) -> Self:
+        with _waiting_for_core(self._tid) as waited:
+            before = waited()
+            ptrace.seize(self._tid)
+            self._began = time.monotonic()
+            ptrace.interrupt(self._tid)
+            status = self._await()
+            # While it waited for a core, as it may have done before, it did not stand still for us.
+            self._began = min(self._began + waited() - before, time.monotonic())
+        try:
+            self._look(status)
+        except BaseException:
+            self._go()
+            raise
+        return self
+
+    def _await(self) -> int:
+        """Wait for the stop; return the kernel's word for it."""
+        options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | _WALL
+        try:
+            with _alarm(WAIT_SECONDS):
+                found = os.waitid(os.P_PID, self._tid, options)
+        except TimeoutError:
+            # It cannot be detached, either: our end does that.
+            raise Refused("One of its threads waits for a disk or a driver.", "") from None
+        if found is None or found.si_code not in {os.CLD_TRAPPED, os.CLD_STOPPED}:
+            os.waitpid(self._tid, _WALL)
+            raise NotNow("the thread has ended")
+        return int(found.si_status)
+
+    def _look(self, status: int) -> None:
+        event, number = status >> 8, status & 0x7F
+        if not event:
+            self._signal = number
+            raise NotNow("a signal came first")
+        # A stop of the whole job (Ctrl-Z) comes as an event with its own signal.
+        if event != _EVENT_STOP or number != signal.SIGTRAP:
+            raise NotNow("the job is being stopped")
+        self.registers = ptrace.registers(self._tid)
+        self._mask = ptrace.signal_mask(self._tid)
+        if ptrace.awaits_signal(self._tid, self._mask):
+            raise NotNow("a signal is on its way")
+
+    def launch(self, calls: tuple[Call, ...], restorer: int) -> None:
+        """Send the thread through calls, and back to where it is."""
+        back = resumed(self.registers)
+        if back.rip != self.registers.rip and self._before(back.rip) != _SYSCALL:
+            raise NotNow("it is in a system call of 32 bits")
+        state = State(back, sealed(ptrace.xstate(self._tid), self._ends), self._mask)
+        stack = stacked(calls, state, restorer)
+        # Below its stack, where nothing of the thread's is: no harm if we end before the next line.
+        self._memory.write(stack.address, stack.data)
+        ptrace.set_registers(self._tid, stack.registers)
+        self.launched = True
+
+    def _before(self, place: int) -> bytes:
+        return self._memory.read(place, len(_SYSCALL))
+
+    def _go(self) -> None:
+        with contextlib.suppress(ProcessLookupError):  # killed meanwhile
+            ptrace.detach(self._tid, self._signal)
+        self.ms = (time.monotonic() - self._began) * 1e3
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._go()
+
+
+@contextlib.contextmanager
+def _waiting_for_core(tid: int) -> Iterator[_Waited]:
+    """Give a function that tells for how many seconds a thread has waited for a core so far."""
+    handle = os.open(f"/proc/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield _Waited(handle)
+    finally:
+        os.close(handle)
+
+
+class _Waited:
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __call__(self) -> float:
+        try:
+            return int(os.pread(self._handle, 100, 0).split()[1]) / 1e9
+        except (OSError, IndexError):  # a kernel that does not count it
+            return 0.0
+
+
+def _ring(_number: int, _frame: FrameType | None) -> None:
+    raise TimeoutError
+
+
+@contextlib.contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """End a wait by ``TimeoutError``."""
+    before = signal.signal(signal.SIGALRM, _ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,132 @@
+"""What an agent writes into its spool, typed: whatever does not fit is damaged, and counted."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+from whyidle.agents import wire
+
+# The columns of the store end at 64 bits, and so do the clocks.
+Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Name = Annotated[str, Meta(max_length=256)]
+# Half of a character that JSON may name and UTF-8 cannot hold; two that belong together are one.
+_HALF = rb"\\u[dD][%s][0-9a-fA-F]{2}"
+_SURROGATE = re.compile(
+    rb"(" + _HALF % b"89abAB" + _HALF % b"c-fC-F" + rb")|" + _HALF % b"89a-fA-F"
+)
+
+
+class Frame(Struct, array_like=True, frozen=True):
+    """A line of code in a stack."""
+
+    file: Annotated[str, Meta(max_length=wire.LONGEST_FILE)]
+    line: Natural
+    function: Annotated[str, Meta(max_length=wire.LONGEST_NAME)]
+
+
+class Look(Struct, array_like=True, frozen=True):
+    """How often a thread was seen here: the place, and the user's own frames, innermost first."""
+
+    count: Natural
+    leaf: Frame | None = None
+    frames: Annotated[list[Frame], Meta(max_length=wire.STACK_DEPTH)] = []
+
+
+class Hello(Struct, array_like=True, frozen=True, tag="hello"):
+    """The first record."""
+
+    t: Natural
+    facts: dict[Name, object] = {}
+
+
+class Clock(Struct, array_like=True, frozen=True, tag="clock"):
+    """Both clocks at one moment."""
+
+    t: Natural
+    realtime_ns: Natural
+    error_ns: Natural = 0
+
+
+class Gauges(Struct, array_like=True, frozen=True, tag="gauges"):
+    """Figures of one moment; totals count from the agent's start."""
+
+    t: Natural
+    values: Annotated[dict[Name, float | None], Meta(max_length=256)]
+
+
+class LongGc(Struct, array_like=True, frozen=True, tag="gc"):
+    """One long pause of the garbage collector, at its end."""
+
+    t: Natural
+    generation: Natural
+    ns: Natural
+    collected: Natural = 0
+
+
+class Stacks(Struct, array_like=True, frozen=True, tag="stacks"):
+    """Where the main thread was during the ``span_ns`` before ``t``."""
+
+    t: Natural
+    span_ns: Natural
+    samples: Natural
+    looks: Annotated[list[Look], Meta(max_length=wire.MOST_PLACES)]
+
+
+class Probe(Struct, array_like=True, frozen=True, tag="probe"):
+    """A probe began or ended."""
+
+    t: Natural
+    name: Name
+    state: Name
+    reason: str | None = None
+
+
+class Bye(Struct, array_like=True, frozen=True, tag="bye"):
+    """The last record, and why there are no more."""
+
+    t: Natural
+    reason: Name = ""
+
+
+Record: TypeAlias = Hello | Clock | Gauges | LongGc | Stacks | Probe | Bye
+KINDS = frozenset(str(c.__struct_config__.tag) for c in Record.__args__)
+_DECODER: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
+
+
+class _Unknown(Struct, array_like=True):
+    kind: str
+
+
+_UNKNOWN = msgspec.json.Decoder(_Unknown)
+
+
+class Damaged(ValueError):  # noqa: N818  a line, not a defect of ours
+    """A line that is no record."""
+
+
+def decode(line: bytes) -> Record | None:
+    """Return the record of a line; ``None`` for a kind that a newer agent knows and we do not."""
+    try:
+        return _decode(line)
+    except (ValueError, RecursionError) as error:
+        try:
+            kind = _UNKNOWN.decode(line).kind
+        except (ValueError, RecursionError):
+            raise Damaged(str(error)) from None
+        if kind in KINDS:
+            raise Damaged(str(error)) from None
+        return None
+
+
+def _decode(line: bytes) -> Record:
+    try:
+        return _DECODER.decode(line)
+    except msgspec.DecodeError:
+        if _SURROGATE.search(line) is None:
+            raise
+    # A file may be named in bytes that are no text: its record is worth more than its name.
+    return _DECODER.decode(_SURROGATE.sub(lambda found: found[1] or b"?", line))

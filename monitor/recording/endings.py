@@ -1,0 +1,76 @@
+"""Why the watched process ended, as far as it can be seen from here; and that it became another."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.procfs import ProcFs
+
+ENDED = "job ended"
+OUT_OF_MEMORY = "killed by the kernel: out of memory"
+# Whose parent has asked for the code before we could look.
+TAKEN = "its parent took the exit code"
+BY_ITSELF = f"by itself ({TAKEN})"
+UNSEEN = f"how is not visible from here ({TAKEN})"
+# Places in /proc/PID/stat after the name, see proc(5).
+_STATE, _START, _STACK, _EXIT_CODE = 0, 19, 25, 49
+
+
+class Ending:
+    """Follows one process to its end."""
+
+    def __init__(self, key: ProcessKey, fs: ProcFs, oom_kills: Callable[[], int | None]) -> None:
+        # As subprocess has it: negative for a signal.
+        self.code: int | None = None
+        self._key = key
+        self._fs = fs
+        self._oom_kills = oom_kills
+        self._oom_before = oom_kills()
+        self._owner = fs.owner(key.pid)
+        self._stack: bytes | None = None
+
+    def look(self) -> bool:
+        """Look at the process; returns whether it runs another program since the last look."""
+        raw = self._fs.read(f"{self._key.pid}/stat", short=True)
+        words = raw[raw.rindex(b")") + 2 :].split() if raw else []
+        if len(words) <= _EXIT_CODE or int(words[_START]) != self._key.start_ticks:
+            return False
+        if words[_STATE] in {b"Z", b"X"}:
+            self._take_code(int(words[_EXIT_CODE]))
+            return False
+        self._oom_before = self._oom_kills()
+        # Each program gets a stack at another place. 0: we may not see where.
+        before, self._stack = self._stack, words[_STACK]
+        return before not in {None, self._stack} and self._stack != b"0"
+
+    def reason(self, last_word: str | None = None, code: int | None = None) -> str:
+        """Return the cause; ``code`` is that of a child of ours, ``last_word`` the agent's."""
+        if self.code is None:
+            self.look()
+        self.code = self.code if code is None else code
+        oom = self._oom_kills()
+        killed = self._oom_before is not None and oom is not None and oom > self._oom_before
+        if self.code is None:
+            if killed:
+                return f"{ENDED}: {OUT_OF_MEMORY}"
+            return f"{ENDED}: {BY_ITSELF if last_word == 'exit' else UNSEEN}"
+        if self.code >= 0:
+            return f"{ENDED}: exit code {self.code}"
+        if killed and -self.code == signal.SIGKILL:
+            return f"{ENDED}: {OUT_OF_MEMORY}"
+        return f"{ENDED}: killed by {_name(-self.code)}"
+
+    def _take_code(self, status: int) -> None:
+        # The kernel shows 0 to those who may not know.
+        if os.geteuid() in {0, self._owner}:
+            self.code = os.waitstatus_to_exitcode(status)
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

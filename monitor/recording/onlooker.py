@@ -1,0 +1,74 @@
+"""Where the main thread is, seen from outside, as long as the agent is in no process of the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from whyidle.agents import wire
+from whyidle.monitor.attach.answers import OUTSIDE
+from whyidle.monitor.attach.outside import Outside, Place
+from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.recording.harvest import LINES_KEPT, LINES_SHOWN, stacks_event
+from whyidle.monitor.recording.seats import Seat
+from whyidle.monitor.recording.snapshot import JobEvent
+from whyidle.monitor.summary import Line
+
+REFUSED = "outside_refused"
+# A sentence may name a process: each new one has its own.
+MOST_TOLD = 4
+
+
+class Onlooker:
+    """Watches one process at a time: the first that has a framework and no agent."""
+
+    def __init__(self, fs: ProcFs) -> None:
+        self._fs = fs
+        self._seat: Seat | None = None
+        self._outside: Outside | None = None
+        self._told: set[str] = set()
+
+    def tick(self, seats: Iterable[Seat]) -> list[JobEvent]:
+        """Begin, go on or end; returns what there is to tell."""
+        seat = _wanted(list(seats))
+        if seat is not self._seat:
+            self.close()
+            self._seat = seat
+            self._outside = Outside(seat.key, self._fs) if seat is not None else None
+        if seat is None or self._outside is None:
+            return []
+        found = self._outside.poll()
+        # Who is stopped is at the same line all the time, and that says nothing.
+        events = [_keep(seat, found)] if found and not seat.is_stopped else []
+        refused = self._outside.refused
+        news = refused is not None and refused.what not in self._told
+        if refused is not None and news and len(self._told) < MOST_TOLD:
+            self._told.add(refused.what)
+            text = f"{refused.what} {refused.next_step}".rstrip()
+            events.append(JobEvent(REFUSED, seat.key, text, "low"))
+        return events
+
+    def close(self) -> None:
+        """End the child that looks."""
+        if self._outside is not None:
+            self._outside.close()
+        self._outside, self._seat = None, None
+
+
+def _wanted(seats: list[Seat]) -> Seat | None:
+    if any(seat.link is not None for seat in seats):
+        return None
+    wanted = (s for s in seats if s.has_framework and s.method == OUTSIDE and not s.is_young)
+    return next(wanted, None)
+
+
+def _keep(seat: Seat, found: list[Place]) -> JobEvent:
+    looks = sum(place.looks for place in found)
+    lines = [_line(place, looks) for place in found[:LINES_KEPT]]
+    seat.outside = (tuple(lines[:LINES_SHOWN]), looks)
+    return stacks_event(seat.key, looks, None, lines)
+
+
+def _line(place: Place, looks: int) -> Line:
+    # As the agent would shorten them.
+    file, function = place.file[-wire.LONGEST_FILE :], place.function[: wire.LONGEST_NAME]
+    return Line(file, place.line, function, place.looks / looks)

@@ -1,0 +1,67 @@
+"""Keeps the events of a run few: a job may do the same thing again for weeks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.recording.snapshot import JobEvent
+from whyidle.monitor.summary import STACKS
+
+LEFT_OUT = "events_left_out"
+# So many of a kind are kept one by one.
+MOST_OF_A_KIND = 200
+# Of these the summary is made: of the later ones still some are kept in each minute.
+MOST_STACKS, STACKS_A_MINUTE = 2000, 2
+MINUTE = 60.0
+# How often it is said that there are more: each minute at first, later seldom.
+SELDOM = 3600.0
+
+
+class Quota:
+    """Lets events through until there are many of their kind, then only counts them."""
+
+    def __init__(self, root: ProcessKey) -> None:
+        self._root = root
+        self._kept: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+        # Since when the latest are counted, and for how long.
+        self._since: dict[str, tuple[float, float]] = {}
+        self._minute, self._stacks = 0.0, 0
+
+    def admit(
+        self, events: Iterable[JobEvent], now: float, *, ending: bool = False
+    ) -> list[JobEvent]:
+        """Return the events to keep, and how many more there were when that is due."""
+        kept = []
+        for event in events:
+            if self._has_room(event.kind, now):
+                self._kept[event.kind] += 1
+                kept.append(event)
+            else:
+                self._left_out[event.kind] += 1
+                self._since.setdefault(event.kind, (now, MINUTE))
+        return [*kept, *self._counts(now, ending=ending)]
+
+    def _has_room(self, kind: str, now: float) -> bool:
+        if kind != STACKS:
+            return self._kept[kind] < MOST_OF_A_KIND
+        if self._kept[kind] < MOST_STACKS:
+            return True
+        if now - self._minute >= MINUTE:
+            self._minute, self._stacks = now, 0
+        self._stacks += 1
+        return self._stacks <= STACKS_A_MINUTE
+
+    def _counts(self, now: float, *, ending: bool) -> list[JobEvent]:
+        told = []
+        for kind, (since, seconds) in self._since.items():
+            if (now - since < seconds and not ending) or not self._left_out[kind]:
+                continue
+            count = self._left_out.pop(kind)
+            self._since[kind] = now, min(SELDOM, 2 * seconds)
+            text = f"{count} more events of the kind '{kind}' in {now - since:.0f} s: only counted."
+            data = {"kind": kind, "count": count, "seconds": round(now - since, 3)}
+            told.append(JobEvent(LEFT_OUT, self._root, text, data=data, is_news=False))
+        return told

@@ -1,0 +1,158 @@
+"""One process that may be entered, and how far we have come with it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+from whyidle.monitor.attach.answers import AGENT, OUTSIDE, RUN, Outcome, Refusal
+from whyidle.monitor.attach.precheck import FRAMEWORKS
+from whyidle.monitor.link.channel import Address
+from whyidle.monitor.link.link import Link
+from whyidle.monitor.processes.process import Identity, ProcessKey
+from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, Stat
+from whyidle.monitor.reading import Reading
+from whyidle.monitor.recording.harvest import MEASURED, Harvest
+from whyidle.monitor.recording.snapshot import JobEvent, Member
+from whyidle.monitor.summary import Line
+
+# Who has begun just now may end at once, or become another program: it is not entered yet.
+BEGUN_SECONDS = 1.0
+# After a refusal it is tried again: what barred the way (a disk, a busy thread) may pass.
+TRY_AGAIN_SECONDS = (2.0, 10.0, 30.0, 120.0)
+MOST_TRIES = len(TRY_AGAIN_SECONDS) + 1
+# An agent that stayed so long has not gone for a reason that will make the next one go at once.
+STAYED_SECONDS = 60.0
+_STOPPED = frozenset("Tt")
+
+NO_AGENT = "no agent in the process"
+NOT_YET = "the agent is on its way in"
+
+
+@dataclass
+class Seat:
+    """A process of the job that runs Python."""
+
+    key: ProcessKey
+    identity: Identity
+    due: float
+    address: Address | None = None
+    # What we do not do, whatever the process would allow.
+    barred: Refusal | None = None
+    tries: int = 0
+    on_the_way: bool = False
+    outcome: Outcome | None = None
+    link: Link | None = None
+    entered: float = 0.0
+    # Stopped when it refused: tried again as soon as it goes on.
+    was_stopped: bool = False
+    is_stopped: bool = False
+    told: str | None = None
+    # As long as it may turn out to be one of many that hardly live, nothing of it is kept.
+    is_young: bool = True
+    untold: list[JobEvent] = field(default_factory=list)
+    # What was seen of it from outside.
+    outside: tuple[tuple[Line, ...], int] = ((), 0)
+    harvest: Harvest = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.harvest = Harvest(self.key)
+
+    @property
+    def has_framework(self) -> bool:
+        """Tell whether there is anything to learn from inside."""
+        return has_framework(self.identity)
+
+    @property
+    def may_inject(self) -> bool:
+        """Tell whether it may still be gone into, or only linked."""
+        return self.has_framework and self.tries < MOST_TRIES
+
+    @property
+    def method(self) -> str | None:
+        """How the agent came in; ``None`` while that is being tried."""
+        if self.link is not None and self.outcome is not None:
+            by_run = self.outcome.method == AGENT and self.link.hello.get("method") == RUN
+            return RUN if by_run else self.outcome.method
+        if self.barred is None and (self.outcome is None or (self.on_the_way and not self.told)):
+            return None
+        return OUTSIDE
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Why the agent is not in."""
+        if self.link is not None:
+            return None
+        return self.barred or (self.outcome.refusal if self.outcome else None)
+
+    def look_at(self, stat: Stat) -> None:
+        """Take note of how it is at this tick; where it was before it stopped says nothing."""
+        self.is_stopped = stat.state in _STOPPED
+        if self.is_stopped:
+            self.outside = (), 0
+
+    def is_due(self, now: float, stat: Stat) -> bool:
+        """Tell whether to go in now."""
+        if self.on_the_way or self.barred is not None:
+            return False
+        if self.was_stopped:
+            if stat.state in _STOPPED:
+                return False
+            self.was_stopped, self.due = False, now
+        hurries = self.outcome is None and self.tries < MOST_TRIES
+        if now < self.due and not hurries:
+            return False
+        if self.address is not None and self.address.is_there():
+            return True
+        return now >= self.due and self.may_inject
+
+    def arrived(self, outcome: Outcome, link: Link | None, now: float, stat: Stat | None) -> None:
+        """Take note of what became of an attempt."""
+        self.on_the_way = False
+        # Two clocks: a short stop may come out as less than none.
+        stops_ms = tuple(max(0.0, ms) for ms in outcome.stops_ms)
+        self.outcome, self.link, self.entered = replace(outcome, stops_ms=stops_ms), link, now
+        self.due = now + TRY_AGAIN_SECONDS[min(self.tries, len(TRY_AGAIN_SECONDS)) - 1]
+        self.was_stopped = link is None and stat is not None and stat.state in _STOPPED
+
+    def left(self, now: float) -> None:
+        """Begin anew: the agent has gone."""
+        if now - self.entered >= STAYED_SECONDS:
+            self.tries = 0
+        # An agent that goes again and again is not asked at every tick.
+        wait = TRY_AGAIN_SECONDS[-1] if self.tries >= MOST_TRIES else 0.0
+        self.link, self.outcome, self.due = None, None, now + wait
+        self.harvest = Harvest(self.key)
+
+    def member(self) -> Member:
+        """Return what the screens show of it."""
+        inside = self.link is not None
+        where, looks = (self.harvest.where, self.harvest.looks) if inside else self.outside
+        if self.is_stopped:
+            where, looks = (), 0
+        return Member(
+            key=self.key,
+            rank=self.identity.rank.rank if self.identity.rank else None,
+            method=self.method,
+            refusal=self.refusal,
+            stops_ms=self.outcome.stops_ms if self.outcome else (),
+            reading=self.harvest.latest if inside else self.without(),
+            where=where,
+            looks=looks,
+            settled=not self.is_young,
+        )
+
+    def without(self) -> Reading:
+        """Return why the agent tells nothing."""
+        reason = NOT_YET if self.method is None else NO_AGENT
+        return Reading(unknown=dict.fromkeys(MEASURED, reason))
+
+
+def has_framework(who: Identity) -> bool:
+    """Tell whether a process has anything to tell from inside."""
+    return bool(FRAMEWORKS & (who.frameworks or {}).keys())
+
+
+def lived(key: ProcessKey) -> float:
+    """Return how long ago a process began; not exact in a namespace of time."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - key.start_ticks / TICKS_PER_SECOND

@@ -1,0 +1,98 @@
+"""What happened to an agent, in words; what the job itself may have written steers nothing."""
+
+from __future__ import annotations
+
+from whyidle.monitor.attach import precheck
+from whyidle.monitor.attach.answers import AGENT, RUN, Refusal
+from whyidle.monitor.attach.target import Target
+from whyidle.monitor.link.link import Link
+from whyidle.monitor.recording.seats import Seat
+from whyidle.monitor.recording.snapshot import stood_still
+
+STAYS = "the agent stays for another monitor"
+EXIT = "exit"
+# What hello says of an agent that came with a fork.
+FORK = "fork"
+_WHY_GONE = {
+    "detached": "the agent has left",
+    "lease": "the agent took itself away: for a while it heard nothing from us",
+    EXIT: "it ended by itself, and the agent with it",
+    "closed": "the agent has gone: the job closed its descriptors",
+    "no thread": "the agent has gone: the job could start no thread for it",
+    None: "the agent has gone without a word",
+}
+LONGEST_REASON = 80
+
+
+def why_gone(bye: str | None) -> str:
+    """Return why an agent went, as it said or as it seems."""
+    return _WHY_GONE.get(bye or None) or f"the agent has gone: {short(bye)}"
+
+
+def short(bye: str | None) -> str | None:
+    """Return an agent's reason, which the job may have written, as a line that steers nothing."""
+    if bye is None:
+        return None
+    said = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in bye[:LONGEST_REASON])
+    return said if len(bye) <= LONGEST_REASON else f"{said}…"
+
+
+def how(seat: Seat) -> str:
+    """Return how the agent came in."""
+    method = seat.method
+    if method == AGENT and seat.link is not None and seat.link.hello.get("method") == FORK:
+        return f"{who(seat)} was forked from {seat.identity.parent}, with the agent inside."
+    if method == AGENT:
+        return f"{who(seat)} had an agent inside already."
+    if method == RUN:
+        return f"{who(seat)} has the agent inside since `monitor run`."
+    stops = seat.outcome.stops_ms if seat.outcome else ()
+    stood = f"; it stood still {stood_still(stops)}" if stops else ""
+    if rank_of(seat) is not None:
+        return f"{who(seat)}: the agent went in by {method}{stood}."
+    return f"The agent went into process {seat.key.pid} by {method}{stood}."
+
+
+def rank_of(seat: Seat) -> int | None:
+    """Return which one of equal workers it is, if it is one."""
+    return seat.identity.rank.rank if seat.identity.rank else None
+
+
+def who(seat: Seat) -> str:
+    """Return how a sentence that begins with a process begins."""
+    rank = rank_of(seat)
+    return f"Process {seat.key.pid}" if rank is None else f"Rank {rank} (pid {seat.key.pid})"
+
+
+def refused(seat: Seat, refusal: Refusal) -> str:
+    """Return why the agent is not in, and what to type while we go on watching."""
+    rank = rank_of(seat)
+    begin = "" if rank is None else f"Rank {rank}: "
+    step = refusal.next_step
+    if seat.is_stopped:
+        step = f"Let it go on: kill -CONT {seat.key.pid}   This monitor then goes in by itself."
+    return f"{begin}{refusal.what} {step}".rstrip()
+
+
+def entry(seat: Seat, link: Link) -> dict[str, object]:
+    """Return what is kept of how the agent came in."""
+    stops = [round(ms, 3) for ms in (seat.outcome.stops_ms if seat.outcome else ())]
+    seconds = seat.outcome.seconds if seat.outcome else 0.0
+    python = link.hello.get("python")
+    return {
+        "method": seat.method,
+        "stops_ms": stops,
+        "seconds": round(seconds, 3),
+        "python": python if isinstance(python, str) else None,
+    }
+
+
+def why_not(target: Target) -> Refusal | None:
+    """Return why a process is not entered as it is; touches nothing."""
+    refusal = precheck.refusal(target)
+    if refusal is not None:
+        # To observe it is what we do already.
+        step = "" if refusal.next_step.endswith("--observe") else refusal.next_step
+        return Refusal(refusal.what, step)
+    nothing = precheck.without_framework(target)
+    return nothing and Refusal(nothing.what, "It is entered as soon as it loads one.")

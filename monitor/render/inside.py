@@ -1,0 +1,136 @@
+"""What is seen from inside the job, in words: how it is watched, where its main thread is."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.attach.answers import AGENT, OUTSIDE, REMOTE_EXEC, RUN
+from whyidle.monitor.recording.snapshot import Member, Snapshot, stood_still
+from whyidle.monitor.render import numbers
+from whyidle.monitor.render.escape import printable
+from whyidle.monitor.summary import Line, RunSummary, Watched
+
+# As a sentence has them.
+_WORDS = {AGENT: "an agent that was there", REMOTE_EXEC: "sys.remote_exec", RUN: "monitor run"}
+LINES_TOLD = 3
+OUTSIDERS_TOLD = 4
+
+
+def entered(method: str, stops_ms: tuple[float, ...]) -> str:
+    """Return how the agent came in, and what that cost the job."""
+    by = f"inside by {_WORDS.get(method, method)}"
+    return f"{by}, stood still {stood_still(stops_ms)}" if stops_ms else by
+
+
+def how(snapshot: Snapshot) -> str:
+    """Return how the job is watched."""
+    members = snapshot.members
+    inside = [member for member in members if member.method not in {None, OUTSIDE}]
+    if inside:
+        said = entered(str(inside[0].method), inside[0].stops_ms)
+        several = f" ({len(inside)} of {len(members)} processes)" if len(members) > 1 else ""
+        return said + several
+    if any(member.method is None for member in members):
+        return "the agent is on its way in"
+    refusal = next((member.refusal for member in members if member.refusal), None)
+    if snapshot.not_entered and not members:
+        said = f"{snapshot.not_entered.what} {snapshot.not_entered.next_step}".rstrip()
+        return printable(f"from outside. {said}")
+    return printable(f"from outside. {refusal.what}" if refusal else "from outside")
+
+
+def is_on_the_way(snapshot: Snapshot) -> bool:
+    """Tell whether it is not settled yet how the job is watched."""
+    members = snapshot.members
+    nobody = all(member.method in {None, OUTSIDE} for member in members)
+    return nobody and any(member.method is None for member in members)
+
+
+def place(line: Line) -> str:
+    """Return a line of code as a person names it."""
+    name = PurePath(line.file).name or line.file
+    return printable(f"{name}:{line.line} {line.function}")
+
+
+def placed(line: Line) -> str:
+    """Return a line of code with the share of looks in which the main thread was there."""
+    return f"{place(line)} {numbers.show(line.share, 'ratio')}"
+
+
+def top_line(snapshot: Snapshot) -> str | None:
+    """Return the line where a main thread spends most time: that of the lowest rank, or the first.
+
+    Of several processes it is said which one this is.
+    """
+    told = sorted((x for x in snapshot.members if x.where), key=_rank)
+    if not told:
+        return None
+    line = placed(told[0].where[0])
+    several = len(snapshot.members) > 1
+    return f"{line} ({_which(told[0].rank, told[0].key.pid)})" if several else line
+
+
+def _rank(member: Member) -> float:
+    return float("inf") if member.rank is None else member.rank
+
+
+def _which(rank: int | None, pid: int) -> str:
+    return f"pid {pid}" if rank is None else f"rank {rank}, pid {pid}"
+
+
+def name(member: Member) -> str:
+    """Return a process by its rank, where it has one, and its pid."""
+    return f"{member.key.pid}" if member.rank is None else f"{member.key.pid} rank {member.rank}"
+
+
+def page(told: RunSummary) -> list[str]:
+    """Return the lines of a summary that tell of the inside; none for a job without Python."""
+    principal = told.principal
+    if principal is None:
+        return [f"  agent    none. {printable(told.not_entered)}"] if told.not_entered else []
+    lines = [f"  agent    {_agent_line(told, principal)}"]
+    if not principal.inside and principal.next_step:
+        lines.append(f"           {printable(principal.next_step)}")
+    python = _python_line(told)
+    others = [w for w in told.watched if not w.inside and w.refused and w != principal]
+    lines += [f"           {_out(watched)}" for watched in others[:OUTSIDERS_TOLD]]
+    if more := others[OUTSIDERS_TOLD:]:
+        lines.append(f"           {len(more)} more are watched from outside")
+    return [*([f"  python   {python}"] if python else []), *lines]
+
+
+def _whose(watched: Watched) -> str:
+    rank, pid = watched.rank, watched.pid
+    return f"process {pid}" if rank is None else f"rank {rank} (pid {pid})"
+
+
+def _out(watched: Watched) -> str:
+    """Return why one of several processes has no agent."""
+    which = _which(watched.rank, watched.pid)
+    return printable(f"not in {which}: {watched.refused} {watched.next_step or ''}".rstrip())
+
+
+def _python_line(told: RunSummary) -> str:
+    gc = told.of(m.JOB_GC_PAUSE, told.run.id)
+    parts = [] if gc is None else [f"garbage collector {numbers.show(gc.mean, 'ratio')}"]
+    if told.where:
+        lines = ", ".join(placed(line) for line in told.where[:LINES_TOLD])
+        who = told.where_of if len(told.watched) > 1 else None
+        whose = f" of {_whose(who)}" if who else ""
+        parts.append(f"main thread{whose} at {lines}")
+    return "; ".join(parts)
+
+
+def _agent_line(told: RunSummary, principal: Watched) -> str:
+    if not principal.inside:
+        why = f". {printable(principal.refused)}" if principal.refused else ""
+        return f"none, watched from outside{why}"
+    parts = [entered(principal.method, principal.stops_ms)]
+    cost = told.of(m.JOB_AGENT_CPU, told.run.id)
+    if cost is not None:
+        parts.append(f"took {numbers.show(cost.mean, 'ratio')} of a core")
+    if len(told.watched) > 1:
+        inside = sum(1 for watched in told.watched if watched.inside)
+        parts.append(f"{inside} of {len(told.watched)} processes")
+    return ", ".join(parts)

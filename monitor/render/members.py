@@ -1,0 +1,65 @@
+"""The panel of the live view that tells of the job's processes from inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.attach.answers import OUTSIDE
+from whyidle.monitor.recording.snapshot import Member, stood_still
+from whyidle.monitor.render import inside, numbers
+
+MOST_ROWS = 6
+# Below this the stops are left out: the head of the page has them.
+WIDE = 100
+
+
+def panel(members: tuple[Member, ...], width: int) -> Panel:
+    """Return one row a process, at most a few."""
+    shown = members[:MOST_ROWS]
+    columns = _columns(ranked=any(member.rank is not None for member in shown), wide=width >= WIDE)
+    table = Table(box=None, padding=(0, 1), expand=True, pad_edge=False)
+    for title in columns:
+        table.add_column(title, no_wrap=True, justify="left" if title == "how" else "right")
+    table.add_column("main thread at", no_wrap=True, overflow="ellipsis", ratio=1)
+    for member in shown:
+        table.add_row(*(cell(member) for cell in columns.values()), _line(member))
+    lines: list[RenderableType] = [table]
+    if len(members) > MOST_ROWS:
+        lines.append(Text(f"and {len(members) - MOST_ROWS} more", style="dim"))
+    entered = sum(1 for member in members if member.method not in {None, OUTSIDE})
+    many = f": {entered} of {len(members)} processes" if len(members) > 1 else ""
+    title = f"inside{many}" if entered else "processes"
+    return Panel(Group(*lines), title=title, title_align="left")
+
+
+def _columns(*, ranked: bool, wide: bool) -> dict[str, Callable[[Member], str]]:
+    columns: dict[str, Callable[[Member], str]] = {"pid": lambda x: str(x.key.pid)}
+    if ranked:
+        columns["rank"] = lambda x: numbers.DASH if x.rank is None else str(x.rank)
+    columns["how"] = lambda x: x.method or "…"
+    if wide:
+        columns["stood still"] = _stopped
+    return columns | {
+        "GC": lambda x: numbers.of(x.reading, m.PROCESS_GC_PAUSE),
+        "threads": lambda x: numbers.of(x.reading, m.PROCESS_PYTHON_THREADS),
+        # A share: the agent takes too little for a figure in cores.
+        "agent": lambda x: numbers.show(x.reading.get(m.PROCESS_AGENT_CPU), "ratio"),
+    }
+
+
+def _stopped(member: Member) -> str:
+    return stood_still(member.stops_ms) if member.stops_ms else numbers.DASH
+
+
+def _line(member: Member) -> Text:
+    if not member.where:
+        return Text(numbers.DASH)
+    # The share first: the name is what may be cut.
+    top = member.where[0]
+    return Text(f"{numbers.show(top.share, 'ratio'):>4} {inside.place(top)}")

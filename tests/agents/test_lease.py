@@ -1,0 +1,34 @@
+"""Who keeps the agent alive, and who does not any more."""
+
+from __future__ import annotations
+
+from whyidle.agents import lease, wire
+from whyidle.agents.lease import Leases
+
+SECOND = 1_000_000_000
+
+
+def test_who_has_left_gets_no_lease_any_more() -> None:
+    leases = Leases(0)
+    leases.renew(1, 0, 0, SECOND)
+    leases.renew(2, 0, 0, SECOND)
+    leases.leave(2)
+    # It asked once more before it read the answer.
+    leases.renew(2, 0, 0, SECOND)
+    assert not leases.are_over(SECOND)
+    leases.leave(1)
+    assert leases.are_over(SECOND)
+
+
+def test_a_lease_ends_by_itself() -> None:
+    leases = Leases(0)
+    leases.renew(1, 0, 0, SECOND)
+    assert not leases.are_over(int(wire.LEASE_SECONDS * SECOND))
+    assert leases.are_over(int((wire.LEASE_SECONDS + 2) * SECOND))
+
+
+def test_of_those_who_left_a_bounded_number_is_remembered() -> None:
+    leases = Leases(0)
+    for client in range(10 * lease._MOST_GONE):
+        leases.leave(client)
+    assert len(leases._gone) == lease._MOST_GONE

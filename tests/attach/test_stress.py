@@ -1,0 +1,65 @@
+"""Many visits to jobs that check themselves; the long version is benchmarks/attach_stress.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.attach import victims
+from tests.attach.victims import running
+
+pytestmark = [
+    pytest.mark.ptrace,
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="x86-64 only"),
+]
+JOBS = {
+    "busy": (victims.BUSY, 60),
+    "sleeping": (victims.SLEEPING, 40),
+    "threads": (victims.THREADS, 40),
+    "numpy": (victims.NUMPY, 60),
+    "torch": (victims.TORCH, 40),
+    "jax": (victims.JAX, 40),
+}
+# Their losses are compared with those of a job that nobody entered, too.
+TRAINING = {"torch", "jax"}
+KILLS = 20
+
+
+def needs(name: str) -> None:
+    if name in TRAINING and importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_many_visits_change_no_result(name: str) -> None:
+    needs(name)
+    source, visits = JOBS[name]
+    with running(source) as victim:
+        assert all(victim.enter().done for _ in range(visits))
+        told = victim.end()
+    assert told["wrong"] == 0
+    assert told["rounds"] > 0
+    if name in TRAINING:
+        with running(source) as undisturbed:
+            assert undisturbed.end()["first"] == told["first"]
+
+
+@pytest.mark.parametrize("name", ["busy", "threads"])
+def test_a_tracer_killed_at_any_moment_harms_nothing(name: str) -> None:
+    source, _ = JOBS[name]
+    with running(source) as victim:
+        command = [sys.executable, "-c", victims.FOREVER, *map(str, victim.key)]
+        for _ in range(KILLS // 2):
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tracer:
+                assert tracer.stdout is not None
+                assert tracer.stdout.readline() == "ready\n"
+                time.sleep(random.random() * 0.05)  # the moment is what is tried here
+                tracer.kill()
+        assert victim.enter().done
+        assert victim.end()["wrong"] == 0

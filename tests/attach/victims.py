@@ -1,0 +1,223 @@
+"""Jobs to enter: each says "ready", works and checks its own results, and tells them at the end.
+
+The first round is made before anybody may come; every later one must come out the same to the bit.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whyidle.monitor.attach.ptrace.inject import Visited, visit
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.procfs import ProcFs
+
+_LOOP = """
+import json, select, sys, time
+def ended():
+    return bool(select.select([sys.stdin], [], [], 0)[0])
+def loop(work, tell=lambda: None):
+    first = work()
+    print("ready", flush=True)
+    rounds = wrong = 0
+    longest, last = 0.0, time.perf_counter()
+    while not ended():
+        wrong += work() != first
+        rounds += 1
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    facts = {"rounds": rounds, "wrong": wrong, "gap_ms": longest * 1e3, "first": repr(first)}
+    print(json.dumps({**facts, "more": tell()}), flush=True)
+"""
+BUSY = (
+    _LOOP
+    + """
+def work():
+    table = {j: [j] * (j % 40) for j in range(50)}
+    return hash(''.join(map(str, table.items())))
+loop(work)
+"""
+)
+SLEEPING = (
+    _LOOP
+    + """
+def work():
+    began = time.monotonic()
+    time.sleep(0.01)
+    return time.monotonic() - began >= 0.01
+loop(work)
+"""
+)
+THREADS = (
+    _LOOP
+    + """
+import threading
+wrong = []
+def contend():
+    while True:
+        if sum([j for j in range(100)]) != 4950:
+            wrong.append(1)
+for _ in range(8):
+    threading.Thread(target=contend, daemon=True).start()
+def work():
+    time.sleep(0.005)
+    return len(wrong)
+loop(work)
+"""
+)
+NUMPY = (
+    _LOOP
+    + """
+import numpy as np
+a = np.arange(100_000, dtype=np.float64) % 1000
+b = np.arange(100_000, dtype=np.float64) % 777
+f = a.astype(np.float32)
+def work():
+    return float(np.dot(a, b)), float((a * b + a).sum()), float(np.sqrt(f).sum())
+loop(work)
+"""
+)
+TORCH = (
+    _LOOP
+    + """
+import torch
+def work():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 1))
+    best = torch.optim.SGD(model.parameters(), lr=0.01)
+    x = torch.randn(64, 32)
+    losses = []
+    for _ in range(5):
+        best.zero_grad()
+        loss = (model(x) ** 2).mean()
+        loss.backward()
+        best.step()
+        losses.append(loss.item().hex())
+    return losses
+loop(work)
+"""
+)
+JAX = (
+    _LOOP
+    + """
+import jax, jax.numpy as jnp
+def loss(w, x):
+    return jnp.mean(jnp.tanh(x @ w) ** 2)
+step = jax.jit(jax.value_and_grad(loss))
+def work():
+    key = jax.random.PRNGKey(0)
+    w, x, losses = jax.random.normal(key, (32, 16)), jax.random.normal(key, (64, 32)), []
+    for _ in range(5):
+        value, slope = step(w, x)
+        w = w - 0.01 * slope
+        losses.append(float(value).hex())
+    return losses
+loop(work)
+"""
+)
+# Every signal that reaches it, to the last one: the C handler writes a byte for each.
+COUNTING = (
+    _LOOP
+    + """
+import os, signal
+ours, theirs = os.pipe()
+os.set_blocking(ours, False)
+os.set_blocking(theirs, False)
+signal.set_wakeup_fd(theirs)
+signal.signal(signal.SIGRTMIN, lambda *_: None)
+signal.signal(signal.SIGPROF, lambda *_: None)
+signal.setitimer(signal.ITIMER_PROF, 0.003, 0.003)
+seen = []
+def drain():
+    try:
+        seen.append(os.read(ours, 65536).count(signal.SIGRTMIN))
+    except BlockingIOError:
+        pass
+def work():
+    drain()
+    return sum(range(5000))
+def tell():
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    drain()
+    return sum(seen)
+loop(work, tell)
+"""
+)
+# What is run inside by default: it counts itself, where no code of the job looks.
+COUNT = b"import builtins; builtins._visits = getattr(builtins, '_visits', 0) + 1"
+# A tracer that goes in again and again, to be killed at any moment.
+FOREVER = f"""
+import sys
+from whyidle.monitor.attach.ptrace.inject import visit
+from whyidle.monitor.attach.ptrace.refused import Refused
+print("ready", flush=True)
+while True:
+    try:
+        visit(int(sys.argv[1]), int(sys.argv[2]), {COUNT!r}, 5.0)
+    except Refused:
+        pass
+"""
+
+
+@dataclass
+class Victim:
+    """A job of ours that runs."""
+
+    process: subprocess.Popen[str]
+
+    @property
+    def key(self) -> ProcessKey:
+        """Who it is."""
+        stat = ProcFs().stat(self.process.pid)
+        assert stat is not None
+        return ProcessKey(self.process.pid, stat.start_ticks)
+
+    def enter(self, source: bytes = COUNT, timeout: float = 20.0) -> Visited:
+        """Have it run a text."""
+        return visit(*self.key, source, timeout)
+
+    def end(self) -> dict[str, Any]:
+        """Let it finish, and return what it tells."""
+        said, _ = self.process.communicate("\n", timeout=60)
+        assert self.process.returncode == 0, self.process.returncode
+        told: dict[str, Any] = json.loads(said.splitlines()[-1])
+        return told
+
+
+@contextmanager
+def running(source: str, *, python: str = sys.executable, **options: Any) -> Iterator[Victim]:
+    """Start a job and wait until it works."""
+    process = subprocess.Popen(
+        [python, "-X", "faulthandler", "-c", source],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield Victim(process)
+        finally:
+            process.kill()
+
+
+def interpreters() -> list[str]:
+    """Return one Python of each version that is here, and ours."""
+    home = Path.home() / ".pyenv" / "versions"
+    found: dict[str, str] = {}
+    for minor in range(9, 15):
+        name = f"python3.{minor}"
+        paths = [shutil.which(name), *map(str, sorted(home.glob(f"3.{minor}.*/bin/python3")))]
+        # A shim only says that its version is not the chosen one.
+        for path in (p for p in paths if p is not None and "/shims/" not in p):
+            found.setdefault(name, path)
+    return [sys.executable, *found.values()]

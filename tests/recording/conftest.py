@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.link.conftest import puppet
+
+__all__ = ["puppet"]

@@ -1,0 +1,72 @@
+"""Snapshots of a job, made by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.attach.answers import OUTSIDE, PTRACE, Refusal
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.reading import Reading
+from whyidle.monitor.recording.harvest import MEASURED
+from whyidle.monitor.recording.ownership import Owned
+from whyidle.monitor.recording.snapshot import Member, Snapshot
+from whyidle.monitor.summary import Line
+
+LOAD = Line("/home/someone/project/data/loading.py", 1108, "Tokens.__getitem__", 0.61)
+STEP = Line("/home/someone/project/train.py", 42, "step", 0.2)
+STOPPED = Refusal(
+    "Process 4002 is stopped (Ctrl-Z or kill -STOP).",
+    "Let it go on: kill -CONT 4002   then: monitor attach 4002",
+)
+
+
+def inside(pid: int = 4001, rank: int | None = None, **known: Any) -> Member:
+    values = {
+        m.PROCESS_GC_PAUSE: 0.013,
+        m.PROCESS_PYTHON_THREADS: 12.0,
+        m.PROCESS_AGENT_CPU: 0.0021,
+        m.PROCESS_RSS_PEAK: 3e9,
+        m.PROCESS_GC_COLLECTIONS: 4.0,
+        m.PROCESS_AGENT_LOST: 0.0,
+    }
+    given = {
+        "method": PTRACE,
+        "stops_ms": (0.3, 0.1),
+        "reading": Reading(values),
+        "where": (LOAD, STEP),
+        "looks": 150,
+        **known,
+    }
+    return Member(ProcessKey(pid, 1), rank, **given)
+
+
+def outside(pid: int = 4002, refusal: Refusal | None = STOPPED, **known: Any) -> Member:
+    reading = Reading(unknown=dict.fromkeys(MEASURED, "no agent in the process"))
+    return Member(
+        ProcessKey(pid, 1),
+        None,
+        **{"method": OUTSIDE, "refusal": refusal, "reading": reading, **known},
+    )
+
+
+def snapshot(*members: Member, **known: Any) -> Snapshot:
+    given = {
+        "run": 1,
+        "ts_ms": 1_700_000_000_000,
+        "elapsed": 12.0,
+        "ticks": 13,
+        "identity": None,
+        "facts": (),
+        "gpus": {},
+        "owned": Owned(frozenset(), "no GPU is known", sure=False),
+        "gpu_problem": "There is no NVIDIA driver library here.",
+        "job_pids": frozenset(member.key.pid for member in members),
+        "job": Reading({m.JOB_CPU: 1.5}),
+        "host": Reading({m.HOST_CPU: 0.5, m.HOST_CORES: 8}),
+        "monitor": Reading(),
+        "period": 1.0,
+        "members": members,
+        **known,
+    }
+    return Snapshot(**given)
