@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.pythons import interpreters
+from tests.conftest import ROOT
 from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
@@ -119,12 +120,11 @@ def others() -> list[str]:
 
 def python314() -> list[str]:
     """Return how to start Python 3.14 here; skips the test where there is none."""
-    root = os.environ.get("WHYIDLE_PYTHON314_ROOT")
-    if root and os.geteuid() == 0 and (Path(root) / "usr/bin/python3.14").exists():
-        return ["chroot", root, "/usr/bin/python3.14", "-I", "-S"]
+    # What .ci/python3.14 made, or another root like it.
+    root = Path(os.environ.get("WHYIDLE_PYTHON314_ROOT", ROOT / ".venv" / "python3.14"))
+    if os.geteuid() == 0 and (root / "usr/bin/python3.14").exists():
+        return ["chroot", str(root), "/usr/bin/python3.14", "-I", "-S"]
     found = shutil.which("python3.14")
     if found is None or "/shims/" in found:
-        pytest.skip(
-            "needs Python 3.14: on the path, or a root that holds it, named by the variable"
-        )
+        pytest.skip("needs Python 3.14: on the path, or from .ci/python3.14")
     return [found]
