@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.attach import ladder
@@ -22,17 +21,15 @@ from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording import told
+from whyidle.monitor.recording.bulletin import Bulletin
 from whyidle.monitor.recording.entering import Arrival, Entering, outside
 from whyidle.monitor.recording.onlooker import Onlooker
 from whyidle.monitor.recording.seats import BEGUN_SECONDS, Seat, has_framework, lived
 from whyidle.monitor.recording.snapshot import JobEvent, Member
 
 MOST_MEMBERS = 64
-# A job of many workers must not fill the screen with the same sentence.
-MOST_NEWS = 4
 NONE_INSIDE = "no agent in the job"
 ENTERED, REFUSED, LEFT = "agent_entered", "agent_refused", "agent_left"
-SHORT_LIVED, SHORT_LIVED_SECONDS = "short_lived", 60.0
 OBSERVED = Refusal("Only observed: nothing of ours goes into the job.")
 EXIT_SECONDS = 10.0
 # An import of a framework takes so long, and the agent comes at its end.
@@ -60,9 +57,7 @@ class Inside:
         self._seats: dict[ProcessKey, Seat] = {}
         self._entering = Entering(fs, enter)
         self._onlooker = Onlooker(fs)
-        self._events: list[JobEvent] = []
-        self._told: Counter[str] = Counter()
-        self._short_lived, self._short_lived_told = 0, float("-inf")
+        self._bulletin = Bulletin(root)
         self._began_ns = time.monotonic_ns()
         self._now = self._began_ns / 1e9
         self._readings: dict[ProcessKey, Reading] = {}
@@ -96,8 +91,8 @@ class Inside:
                 seat.on_the_way = True
         self._judge(stats, known)
         self._say_if_hanging(stats)
-        self._count_short_lived(now)
-        self._events += self._onlooker.tick(self._seats.values())
+        self._bulletin.count_short_lived(now)
+        self._bulletin.add(self._onlooker.tick(self._seats.values()))
 
     def members(self) -> tuple[Member, ...]:
         """Return each process with a framework or an agent, the oldest first."""
@@ -128,8 +123,7 @@ class Inside:
 
     def take_events(self) -> list[JobEvent]:
         """Return what happened since the last call."""
-        events, self._events = self._events, []
-        return events
+        return self._bulletin.take()
 
     def renew(self, key: ProcessKey) -> None:
         """Begin anew with a process that runs another program now."""
@@ -156,7 +150,7 @@ class Inside:
             links[0].wait(0.01)
         for seat in self._seats.values():
             self._part(seat, "the agent did not answer in time and will go by itself")
-        self._count_short_lived(float("inf"))
+        self._bulletin.count_short_lived(float("inf"))
 
     # Inside --------------------------------------------------------------------------------------
     def _links(self) -> list[Link]:
@@ -184,26 +178,11 @@ class Inside:
         """Keep what was held back of a process that has turned out to stay."""
         seat.is_young = seat.key != self._root and lived(seat.key) < SETTLED_SECONDS
         if not seat.is_young:
-            for event in seat.untold:
-                self._tell(event)
-            seat.untold.clear()
+            self._bulletin.tell_untold(seat)
 
     def _forget(self, seat: Seat) -> None:
-        self._short_lived += seat.is_young and seat.has_framework
+        self._bulletin.forget(seat)
         del self._seats[seat.key]
-
-    def _count_short_lived(self, now: float) -> None:
-        """Say how many processes came and went of which nothing else is kept."""
-        if not self._short_lived or now - self._short_lived_told < SHORT_LIVED_SECONDS:
-            return
-        several = "processes" if self._short_lived > 1 else "process"
-        text = (
-            f"{self._short_lived} {several} with a framework lived for less than"
-            f" {SETTLED_SECONDS:.0f} s: of these only the number is kept."
-        )
-        data = {"count": self._short_lived}
-        self._events.append(JobEvent(SHORT_LIVED, self._root, text, data=data, is_news=False))
-        self._short_lived, self._short_lived_told = 0, now
 
     def _say_if_hanging(self, stats: Mapping[ProcessKey, Stat]) -> None:
         """Go on outside with those that wait for a way in that does not end."""
@@ -250,15 +229,16 @@ class Inside:
         stat = stats.get(seat.key)
         seat.arrived(arrival.outcome, arrival.link, self._now, stat)
         if arrival.link is not None:
-            self._happened(ENTERED, seat, told.how(seat), told.entry(seat, arrival.link))
+            entry = told.entry(seat, arrival.link)
+            self._bulletin.happened(ENTERED, seat, told.how(seat), entry, now=self._now)
         elif seat.has_framework and (refusal := seat.refusal) is not None:
             self._refused(seat, refusal)
 
     def _refused(self, seat: Seat, refusal: Refusal) -> None:
         if refusal.what != seat.told:
             seat.told = refusal.what
-            text = told.refused(seat, refusal)
-            self._happened(REFUSED, seat, text, {"next_step": refusal.next_step}, "low")
+            text, data = told.refused(seat, refusal), {"next_step": refusal.next_step}
+            self._bulletin.happened(REFUSED, seat, text, data, now=self._now, severity="low")
 
     def _read(self, seat: Seat, link: Link) -> None:
         """Take what an agent has written."""
@@ -280,7 +260,7 @@ class Inside:
         if fresh.values or fresh.unknown:
             self._readings[seat.key] = fresh
         if not seat.is_young:
-            self._events += seat.harvest.events(now_ns)
+            self._bulletin.add(seat.harvest.events(now_ns))
         if lost:
             self._part(seat, told.STAYS if link.stays else told.why_gone(link.bye))
 
@@ -290,8 +270,9 @@ class Inside:
         if link is None:
             return
         if not seat.is_young:
-            self._events += seat.harvest.events(time.monotonic_ns(), ending=True)
-        self._happened(LEFT, seat, f"{told.who(seat)}: {why}.", {"bye": told.short(link.bye)})
+            self._bulletin.add(seat.harvest.events(time.monotonic_ns(), ending=True))
+        said = f"{told.who(seat)}: {why}."
+        self._bulletin.happened(LEFT, seat, said, {"bye": told.short(link.bye)}, now=self._now)
         if seat.key == self._root:
             self.last_word = link.bye
         stat = self._fs.stat(seat.key.pid)
@@ -303,19 +284,6 @@ class Inside:
         if link.bye == told.EXIT:
             # Its Python is about to end: there is nothing to go into.
             seat.due += EXIT_SECONDS
-
-    def _happened(
-        self, kind: str, seat: Seat, text: str, data: dict[str, object], severity: str = "info"
-    ) -> None:
-        if seat.is_young:
-            event = JobEvent(kind, seat.key, text, severity, at=self._now, data=data)
-            seat.untold.append(event)
-        else:
-            self._tell(JobEvent(kind, seat.key, text, severity, data=data))
-
-    def _tell(self, event: JobEvent) -> None:
-        self._told[event.kind] += 1
-        self._events.append(replace(event, is_news=self._told[event.kind] <= MOST_NEWS))
 
 
 def _age(key: ProcessKey) -> tuple[int, int]:
