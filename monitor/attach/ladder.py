@@ -26,6 +26,7 @@ from whyidle.monitor.attach.answers import (
     Rung,
 )
 from whyidle.monitor.attach.payload import payload
+from whyidle.monitor.attach.ptrace.refused import again
 from whyidle.monitor.attach.target import Target
 from whyidle.monitor.link.link import Link, LinkRefused
 from whyidle.monitor.processes.tree import is_alive
@@ -128,6 +129,7 @@ def _wait_for_hello(target: Target) -> Refusal | None:
             return Refusal(f"Process {target.pid} has ended meanwhile.", "See: monitor ps")
         time.sleep(POLL_SECONDS)
     return Refusal(
-        f"The agent went into process {target.pid} and does not answer.",
-        f"Start the job with the agent inside: {precheck.run_instead(target)}",
+        f"The agent is in process {target.pid} and has not had its turn yet: the job hardly ever"
+        " lets another thread run Python.",
+        again(target.pid),
     )
