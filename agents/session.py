@@ -36,6 +36,8 @@ class Session:
         # CPU time of the threads before this one.
         self.cpu_before = 0
         self._place = place
+        # Whether the job has left our descriptors open; as of the last look.
+        self._is_ours = True
         self._ring = Ring()
         self._duties = Duties()
         self._duties.add(Duty(SECOND, self._second), now)
@@ -56,7 +58,7 @@ class Session:
     def loop(self, worker: Worker) -> str | None:
         """Work until told to stop (``None``), or until there is a reason to go."""
         control = self._place.control
-        while self._place.is_ours():
+        while self._is_ours:
             self._duties.run(time.monotonic_ns())
             wait = self._duties.wait_ns(time.monotonic_ns())
             # A stop that is set from here on calls the wake, which ends the wait.
@@ -65,7 +67,9 @@ class Session:
                 ready = worker.rest(partial(control.wait, -(-wait // 1_000_000)))
             if worker.stop or os.getpid() != self._pid:
                 return None
-            if ready and self._place.is_ours():
+            if ready:
+                if not self._place.is_ours():
+                    break
                 control.serve(ready, self._talk.answer)
                 if self._talk.is_over:
                     return "detached"
@@ -97,7 +101,10 @@ class Session:
             self._place.drop()
 
     def _second(self, now: int) -> None:
-        self._tell_second(now, time.thread_time_ns())
+        # Seldom: each look at a descriptor gives Python's lock away, and waits to have it back.
+        self._is_ours = self._place.is_ours()
+        if self._is_ours:
+            self._tell_second(now, time.thread_time_ns())
 
     def _tell_second(self, now: int, cpu_ns: int) -> None:
         self._place.control.rest()

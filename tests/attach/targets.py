@@ -65,7 +65,9 @@ def start(command: list[str], **options: object) -> Job:
         text=True,
         **options,
     )
-    assert job.stdout.readline() == "ready\n", job.stderr.read()
+    if job.stdout.readline() != "ready\n":
+        job.kill()
+        pytest.fail(job.communicate()[1])
     found: Job = job
     return found
 

@@ -193,7 +193,9 @@ def in_its_own_world() -> list[str]:
 
 @pytest.mark.ptrace
 def test_a_job_in_another_pid_and_mount_namespace_is_entered(in_its_own_world: list[str]) -> None:
-    outer = start([*in_its_own_world, sys.executable, "-c", AS_TORCH + BUSY])
+    # The checkout, and its Python, may lie below the /tmp that is hidden there.
+    python = str(Path(sys.executable).resolve())
+    outer = start([*in_its_own_world, python, "-c", AS_TORCH + BUSY])
     try:
         target = target_of(child_of(outer.pid))
         assert target.own_pid != target.pid
