@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from .room import Room
 
 SAMPLES_A_SECOND = 10
-LOOKS_AT_PAUSES_A_SECOND = 4
+# At the same moments as samples are taken: waking up is what costs.
+LOOKS_AT_PAUSES_A_SECOND = 2
 # Slower than this the stacks say nothing.
 SLOWEST_SAMPLES_A_SECOND = 2
 
