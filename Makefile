@@ -8,7 +8,7 @@ HAS_TORCH := $(BIN)/python -c 'from importlib.util import find_spec; exit(find_s
 
 demo: ## set up, then watch a small training job that waits for its data
 	@.ci/setup demo
-	@echo "== demo: a training job of 12 seconds, watched from outside"
+	@echo "== demo: a training job of 12 seconds, watched from inside and outside"
 	@$(HAS_TORCH) && job=torch || job=numpy; \
 	$(BIN)/monitor run -- $(BIN)/python $(FIRST_LOOK)/train_$$job.py
 	@echo "== next: a job of your own. List what runs here, then watch one:"
