@@ -30,8 +30,8 @@ class Tree:
         self.fs = fs or ProcFs()
         self.stats: dict[ProcessKey, Stat] = {}
         self._members: set[ProcessKey] = {root}
-        # The process groups and sessions that members began.
-        self._circles: set[int] = set()
+        # The process groups and sessions that members began, with the parent of who began each.
+        self._circles: dict[int, int] = {}
         self._seen: set[int] = set()
         self._ourselves = int(self.fs.link("self") or 0)
         self._scan_at = 0.0
@@ -71,17 +71,28 @@ class Tree:
 
     def _orphans(self, new: list[Stat]) -> list[Stat]:
         """Return those whose parent ended unseen, but who are in a circle of the job's."""
-        members = {s.pid for s in self.stats.values()}
-        used = {number for s in self.stats.values() for number in (s.group, s.session)}
+        began = {s.pid: s.parent for s in self.stats.values()}
         # What we started ourselves may be in a group of ours.
-        self._circles = used & (self._circles | members | {self._ourselves})
+        if (ourselves := self.fs.stat(self._ourselves)) is not None:
+            began[ourselves.pid] = ourselves.parent
+        began |= self._circles
+        used = {number for s in self.stats.values() for number in (s.group, s.session)}
+        self._circles = {number: began[number] for number in used & began.keys()}
         near = (s for s in new if s.group in self._circles or s.session in self._circles)
         return [s for s in near if self._is_left_alone(s)]
 
     def _is_left_alone(self, stat: Stat) -> bool:
-        """Tell an orphan from a neighbour: who reads the job's pipe has a shell for a parent."""
+        """Tell an orphan from a neighbour: who reads the job's pipe is below the job's own shell.
+
+        That an orphan's parent is in its session proves nothing: a supervisor may take orphans in.
+        """
+        began_by = {self._circles.get(stat.group), self._circles.get(stat.session)}
         parent = self.fs.stat(stat.parent)
-        return parent is None or parent.session != stat.session
+        while parent is not None and parent.session == stat.session:
+            if parent.pid in began_by or parent.pid == self._ourselves:
+                return False
+            parent = self.fs.stat(parent.parent)
+        return True
 
 
 def _descendants(stats: Iterable[Stat], parents: set[int]) -> list[Stat]:

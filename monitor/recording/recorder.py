@@ -36,7 +36,6 @@ SLOWEST_PERIOD = 10.0
 LEAVE_SECONDS = 1.0
 # A tick that comes later than this after it was due was not held up by our own work.
 STILL_SECONDS = 2.0
-_STOPPED = frozenset("Tt")
 FAILED_AGAIN_SECONDS = 60.0
 
 
@@ -175,9 +174,8 @@ class Recorder:
             host=host,
             monitor=own,
             period=sampler.period,
-            stopped=all(s.state in _STOPPED for s in stats.values()),
-            main_stopped=self.wanted.target in stats
-            and stats[self.wanted.target].state in _STOPPED,
+            stopped=all(s.is_stopped for s in stats.values()),
+            main_stopped=self.wanted.target in stats and stats[self.wanted.target].is_stopped,
             not_entered=self._inside.not_entered,
             events=events,
             trouble=self.writer.trouble,

@@ -23,7 +23,6 @@ TRY_AGAIN_SECONDS = (2.0, 10.0, 30.0, 120.0)
 MOST_TRIES = len(TRY_AGAIN_SECONDS) + 1
 # An agent that stayed so long has not gone for a reason that will make the next one go at once.
 STAYED_SECONDS = 60.0
-_STOPPED = frozenset("Tt")
 
 NO_AGENT = "no agent in the process"
 NOT_YET = "the agent is on its way in"
@@ -87,7 +86,7 @@ class Seat:
 
     def look_at(self, stat: Stat) -> None:
         """Take note of how it is at this tick; where it was before it stopped says nothing."""
-        self.is_stopped = stat.state in _STOPPED
+        self.is_stopped = stat.is_stopped
         if self.is_stopped:
             self.outside = (), 0
 
@@ -96,7 +95,7 @@ class Seat:
         if self.on_the_way or self.barred is not None:
             return False
         if self.was_stopped:
-            if stat.state in _STOPPED:
+            if stat.is_stopped:
                 return False
             self.was_stopped, self.due = False, now
         hurries = self.outcome is None and self.tries < MOST_TRIES
@@ -113,7 +112,7 @@ class Seat:
         stops_ms = tuple(max(0.0, ms) for ms in outcome.stops_ms)
         self.outcome, self.link, self.entered = replace(outcome, stops_ms=stops_ms), link, now
         self.due = now + TRY_AGAIN_SECONDS[min(self.tries, len(TRY_AGAIN_SECONDS)) - 1]
-        self.was_stopped = link is None and stat is not None and stat.state in _STOPPED
+        self.was_stopped = link is None and stat is not None and stat.is_stopped
 
     def left(self, now: float) -> None:
         """Begin anew: the agent has gone."""

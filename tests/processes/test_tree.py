@@ -152,6 +152,51 @@ def test_a_worker_whose_parent_ended_unseen_is_known_by_the_group_that_the_job_b
         assert {k.pid for k in tree.refresh(2 * RESCAN_SECONDS)} <= {worker}
 
 
+UNDER_A_SUPERVISOR = """
+import ctypes, subprocess, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans come to this process
+shell = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:], process_group=0))"
+sys.exit(subprocess.call([sys.executable, "-c", shell, sys.executable, "-c", sys.argv[1]]))
+"""
+
+
+class Elsewhere(ProcFs):
+    """As somebody sees it who is no ancestor of the supervisor."""
+
+    def link(self, path: str) -> str | None:
+        return None if path == "self" else super().link(path)
+
+
+def test_an_orphan_is_known_also_where_a_supervisor_in_its_session_takes_it_in() -> None:
+    with start_job(UNDER_A_SUPERVISOR, DOUBLE_FORK) as supervisor:
+        (shell,) = children_of(supervisor.pid)
+        (job,) = children_of(shell)
+        tree = Tree(key_of(job), Elsewhere())
+        assert {k.pid for k in tree.refresh(0.0)} == {job}
+        worker = grandchild_of(supervisor)
+        assert children_of(supervisor.pid) == {shell, worker}
+        assert {k.pid for k in tree.refresh(RESCAN_SECONDS)} == {job, worker}
+
+
+def test_what_the_neighbour_starts_is_no_part_of_the_job_either() -> None:
+    with (
+        start_job(process_group=0) as job,
+        start_job(FAMILY, process_group=job.pid) as neighbour,
+    ):
+        assert len(children_of(neighbour.pid)) == 1
+        assert {k.pid for k in Tree(key_of(job.pid)).refresh(0.0)} == {job.pid}
+        for child in children_of(neighbour.pid):
+            os.kill(child, signal.SIGKILL)
+        neighbour.kill()
+        job.kill()
+
+
+def children_of(pid: int) -> set[int]:
+    fs = ProcFs()
+    stats = (fs.stat(other) for other in fs.pids())
+    return {s.pid for s in stats if s is not None and s.parent == pid}
+
+
 def test_who_left_for_a_session_of_its_own_is_a_stranger() -> None:
     with start_job(DOUBLE_FORK, "session", process_group=0) as parent:
         tree = Tree(key_of(parent.pid))
