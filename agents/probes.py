@@ -5,17 +5,21 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
+from .jax.probe import JaxProbe
 from .python import PythonProbe
 from .room import Room
+from .torch.probe import TorchProbe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Union
 
     from .duties import Duties
 
-KNOWN = {PythonProbe.name: PythonProbe}
+    Probe = Union[PythonProbe, JaxProbe, TorchProbe]
+
+KNOWN: dict[str, type[Probe]] = {probe.name: probe for probe in (PythonProbe, JaxProbe, TorchProbe)}
 
 
 class Probes:
@@ -27,7 +31,7 @@ class Probes:
         self.main = main
         self._duties = duties
         self._put = put
-        self._on: dict[str, tuple[PythonProbe, Room]] = {}
+        self._on: dict[str, tuple[Probe, Room]] = {}
 
     def turn_on(self, name: str) -> str | None:
         """Turn a probe on; returns why not, where it cannot."""
@@ -36,7 +40,7 @@ class Probes:
         if name in self._on:
             return None
         room = Room(self._duties, self._put, lambda why: self._tell(name, "on", why), self.main)
-        probe = KNOWN[name](room)
+        probe: Probe = KNOWN[name](room)
         # Before it changes anything: a fork in the middle undoes what is here.
         self._on[name] = probe, room
         try:

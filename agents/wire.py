@@ -12,12 +12,36 @@ A spool is lines of JSON, each an array ``[kind, monotonic_ns, ...]``:
     ["gc", t, generation, ns, collected]        one long pause of the garbage collector, at its end
     ["stacks", t, span_ns, samples, [[count, leaf, [frame, ...]], ...]]
                                                 where the main thread was, every second
+    ["steps", t, source, span_ns, count, [duration_ns, ...]]
+                                                whole steps that ended during the ``span_ns`` before
+                                                t, every second; at most ``MOST_DURATIONS`` of their
+                                                durations, evenly picked from the sorted ones
+    ["compile", t, framework, function, ns, reason, caller, cached]
+                                                one compilation at its end; caller is the user's own
+                                                frame or null, cached whether a cache had it
+    ["reads", t, kind, [[count, ns, frame], ...]]
+                                                where values were read back from the device ("item",
+                                                "array", ..), as sampled; every few seconds
+    ["state", t, probe, {name: value}]          facts that seldom change, all, when they did
+    ["trace", t, id, state, {facts}]            a trace that was asked for: "begun", "done" or
+                                                "failed"
     ["probe", t, name, "on"|"off", reason]      a probe began or ended
     ["bye", t, reason]                          the last one
 
 The facts of hello: ``version``, ``method`` (how it came: "ptrace", "remote_exec", "run", "fork"),
 ``pid``, ``ppid``, ``uid``, ``python`` ("3.11.7"), ``implementation``, ``gil`` (whether this Python
 was built with one), ``probes`` (the names of those that are on).
+
+The source of steps is one of ``STEP_SOURCES``, the best first; a worse one is silent while a better
+one tells. The facts of a state are numbers, words, lists and objects of these; ``STATE_BYTES`` at
+most. The states of the framework probes are described in ``agents/jax/probe.py`` and
+``agents/torch/probe.py``.
+
+A trace that is done says ``{"framework", "file", "bytes", "began_ns", "ended_ns", "realtime_ns",
+"held_ns", "events"}``: the file's name beside the spool, when the window began and ended on the
+monotonic clock, the wall clock at its beginning, how long the job stood still for it in all, and
+how many events it has where that is known. One that failed says ``{"why"}``. The agent removes the
+file when it is told to, or after ``TRACE_FILE_SECONDS``.
 
 A bye's reason is "detached" (the last client left), "lease" (nobody renewed one), "exit" (the
 interpreter ended), "closed" (the job closed our descriptors), "no thread" (none could be started)
@@ -34,6 +58,10 @@ with ``"ok"``; a refusal has ``"why"``. No message carries code.
     {"do": "hello"}                             -> the facts of the hello record, "spool", "epoch"
     {"do": "lease", "read": N}                  -> "size", "epoch"; the lease of this client is new
     {"do": "probe", "name": .., "on": bool}     -> turns a probe on or off
+    {"do": "trace", "seconds": S, "share": X}   -> "id": a trace of at most S seconds begins soon;
+                                                or "why" not: the user profiles, one is on, too soon
+                                                for a share X of the time, nothing to trace
+    {"do": "drop", "id": N}                     -> removes the file of a trace
     {"do": "leave"}                             -> this client's lease ends; the last one's ends all
 
 When every client has read all of a spool that is longer than ``SPOOL_TRIM``, the agent empties it
@@ -63,6 +91,18 @@ LEASE_SECONDS = 30.0
 # A single pause of the garbage collector from here on is a record of its own.
 LONG_GC_NS = 1_000_000
 
+# Of the durations of steps in one record.
+MOST_DURATIONS = 64
+# Whose word counts for what a step is, the best first: the user's own markers, then hooks.
+STEP_SOURCES = ("whyidle.step", "ProfilerStep", "StepTraceAnnotation", "optimizer")
+# No state, compile or trace record says more than this in its free parts.
+STATE_BYTES = 16_384
+LONGEST_REASON = 500
+# A trace that nobody has fetched by then is removed.
+TRACE_FILE_SECONDS = 60.0
+# Of one trace; what is longer is not kept.
+TRACE_FILE_CAP = 256 << 20
+
 # The gauges of the agent itself and of the probe ``python``. Totals count from the agent's start.
 LOST = "lost"  # records that found no room, total
 AGENT_CPU_NS = "agent_cpu_ns"  # CPU time of the agent's thread, total
@@ -71,6 +111,33 @@ RSS_PEAK_BYTES = "rss_peak_bytes"
 PYTHON_THREADS = "python_threads"
 GC_NS = "gc_ns"  # time in the garbage collector, total
 GC_COLLECTIONS = "gc_collections"  # total
+
+# The gauges of the framework probes; one that cannot tell leaves it out, or says null.
+STEPS = "steps"  # steps of the best source, total
+OPTIMIZER_STEPS = "optimizer_steps"  # calls of any optimizer, total
+OPTIMIZER_NS = "optimizer_ns"  # time inside them, total
+LOADER_BATCHES = "loader_batches"  # total, main process
+LOADER_WAIT_NS = "loader_wait_ns"  # time that it waited for the next batch, total
+SAMPLES = "samples"  # of batches whose size is known, total
+SYNCS = "syncs"  # values read back from the device, outside the optimizer, total
+SYNC_NS = "sync_ns"  # time that these took, total
+READ_BYTES = "read_bytes"  # bytes that these brought, total
+DEVICE_PUTS = "device_puts"  # explicit copies to the device, total
+COMPILES = "compiles"  # compilations that no cache had, total
+COMPILE_NS = "compile_ns"  # tracing, lowering and compiling, total
+COMPILE_HITS = "compile_hits"  # compilations that a cache had, total
+AUTOCASTS = "autocasts"  # regions of reduced precision entered, total
+EXECUTABLES = "executables"  # compiled programs alive
+LIVE_ARRAYS = "live_arrays"
+LIVE_BYTES = "live_bytes"
+# Of the framework's own allocator, summed over the devices of the process.
+POOL_USED_BYTES = "pool_used_bytes"
+POOL_PEAK_BYTES = "pool_peak_bytes"
+POOL_RESERVED_BYTES = "pool_reserved_bytes"
+POOL_LIMIT_BYTES = "pool_limit_bytes"
+POOL_SPLIT_BYTES = "pool_split_bytes"  # free, but in pieces between what is used
+ALLOC_RETRIES = "alloc_retries"  # total
+ALLOC_OOMS = "alloc_ooms"  # total
 
 
 def folder_name(uid: int) -> str:

@@ -207,6 +207,21 @@ JOB_GC_PAUSE = _job(
 JOB_AGENT_CPU = _job(
     "agent_cpu", "cores", "agent", "CPU time per second that our agents take in the job."
 )
+JOB_STEPS = _job("steps", "per_second", "agent", "Training steps, of the slowest process.")
+JOB_STEP_P50 = _job("step_p50", "seconds", "agent", "Median time of a step, slowest process.")
+JOB_STEP_P95 = _job("step_p95", "seconds", "agent", "Time that 95% of steps stay under, likewise.")
+JOB_SAMPLES = _job("samples", "per_second", "agent", "Samples trained on, all processes together.")
+JOB_LOADER_WAIT = _job(
+    "loader_wait", "ratio", "agent", "Share of time that waits for the data loader, worst process."
+)
+JOB_SYNC_WAIT = _job(
+    "sync_wait",
+    "ratio",
+    "agent",
+    "Share of time in reads of values from the device, worst process.",
+)
+JOB_COMPILE = _job("compile", "ratio", "agent", "Share of time spent compiling, worst process.")
+JOB_COMPILES = _job("compiles", "per_second", "agent", "Compilations that no cache had.")
 JOB_AGENTS = _job("agents", "count", "agent", "Processes of the job with the agent inside.")
 
 # One process of the job --------------------------------------------------------------------------
@@ -221,6 +236,31 @@ PROCESS_AGENT_CPU = _inside("agent_cpu", "cores", "CPU time per second of our ag
 PROCESS_AGENT_LOST = _inside(
     "agent_lost", "count", "Records of the agent that found no room or came damaged."
 )
+PROCESS_STEPS = _inside("steps", "per_second", "Training steps.")
+PROCESS_STEP_P50 = _inside("step_p50", "seconds", "Median time of a step.")
+PROCESS_STEP_P95 = _inside("step_p95", "seconds", "Time that 95% of the steps stay under.")
+PROCESS_SAMPLES = _inside("samples", "per_second", "Samples of batches whose size is known.")
+PROCESS_OPTIMIZER_TIME = _inside("optimizer_time", "ratio", "Share of time inside optimizers.")
+PROCESS_LOADER_BATCHES = _inside("loader_batches", "per_second", "Batches from data loaders.")
+PROCESS_LOADER_WAIT = _inside("loader_wait", "ratio", "Share of time that waits for a data loader.")
+PROCESS_SYNCS = _inside("syncs", "per_second", "Values read back from the device.")
+PROCESS_SYNC_WAIT = _inside("sync_wait", "ratio", "Share of time that such reads take.")
+PROCESS_READBACK = _inside("readback", "bytes_per_second", "Read back from the device.")
+PROCESS_DEVICE_PUTS = _inside("device_puts", "per_second", "Explicit copies to the device.")
+PROCESS_COMPILES = _inside("compiles", "per_second", "Compilations that no cache had.")
+PROCESS_COMPILE = _inside("compile", "ratio", "Share of time spent compiling.")
+PROCESS_COMPILE_HITS = _inside("compile_hits", "per_second", "Compilations that a cache had.")
+PROCESS_AUTOCASTS = _inside("autocasts", "per_second", "Regions of reduced precision entered.")
+PROCESS_EXECUTABLES = _inside("executables", "count", "Compiled programs alive.")
+PROCESS_LIVE_ARRAYS = _inside("live_arrays", "count", "Arrays alive on devices.")
+PROCESS_LIVE_BYTES = _inside("live_bytes", "bytes", "Bytes of the arrays alive.")
+PROCESS_POOL_USED = _inside("pool_used", "bytes", "Device memory in use, by the framework's count.")
+PROCESS_POOL_PEAK = _inside("pool_peak", "bytes", "Most device memory in use so far, likewise.")
+PROCESS_POOL_RESERVED = _inside("pool_reserved", "bytes", "Device memory the framework holds.")
+PROCESS_POOL_LIMIT = _inside("pool_limit", "bytes", "Device memory the framework may take.")
+PROCESS_POOL_SPLIT = _inside("pool_split", "bytes", "Of that, free in pieces between what is used.")
+PROCESS_ALLOC_RETRIES = _inside("alloc_retries", "per_second", "Allocations that had to try again.")
+PROCESS_ALLOC_OOMS = _inside("alloc_ooms", "count", "Allocations that failed.")
 
 # The machine -------------------------------------------------------------------------------------
 HOST_CPU = _host("cpu_busy", "ratio", "Share of all cores that worked.")

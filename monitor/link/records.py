@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -76,6 +76,61 @@ class Stacks(Struct, array_like=True, frozen=True, tag="stacks"):
     looks: Annotated[list[Look], Meta(max_length=wire.MOST_PLACES)]
 
 
+class Steps(Struct, array_like=True, frozen=True, tag="steps"):
+    """Steps that ended during the ``span_ns`` before ``t``, and some of their durations, sorted."""
+
+    t: Natural
+    source: Name
+    span_ns: Natural
+    count: Natural
+    durations: Annotated[list[Natural], Meta(max_length=wire.MOST_DURATIONS)]
+
+
+class Compile(Struct, array_like=True, frozen=True, tag="compile"):
+    """One compilation, at its end."""
+
+    t: Natural
+    framework: Name
+    function: Name
+    ns: Natural
+    reason: Annotated[str, Meta(max_length=wire.LONGEST_REASON)] | None = None
+    caller: Frame | None = None
+    cached: bool = False
+
+
+class Read(Struct, array_like=True, frozen=True):
+    """A line of the user's that reads values back."""
+
+    count: Natural
+    ns: Natural
+    frame: Frame | None = None
+
+
+class Reads(Struct, array_like=True, frozen=True, tag="reads"):
+    """Where values were read back from the device, as sampled."""
+
+    t: Natural
+    kind: Name
+    places: Annotated[list[Read], Meta(max_length=wire.MOST_PLACES)]
+
+
+class State(Struct, array_like=True, frozen=True, tag="state"):
+    """Facts of a framework that seldom change."""
+
+    t: Natural
+    probe: Name
+    facts: Annotated[dict[Name, Any], Meta(max_length=256)]
+
+
+class Traced(Struct, array_like=True, frozen=True, tag="trace"):
+    """How it stands with a trace that was asked for."""
+
+    t: Natural
+    id: Natural
+    state: Name
+    facts: Annotated[dict[Name, Any], Meta(max_length=32)] = {}
+
+
 class Probe(Struct, array_like=True, frozen=True, tag="probe"):
     """A probe began or ended."""
 
@@ -92,7 +147,20 @@ class Bye(Struct, array_like=True, frozen=True, tag="bye"):
     reason: Name = ""
 
 
-Record: TypeAlias = Hello | Clock | Gauges | LongGc | Stacks | Probe | Bye
+Record: TypeAlias = (
+    Hello
+    | Clock
+    | Gauges
+    | LongGc
+    | Stacks
+    | Steps
+    | Compile
+    | Reads
+    | State
+    | Traced
+    | Probe
+    | Bye
+)
 KINDS = frozenset(str(c.__struct_config__.tag) for c in Record.__args__)
 _DECODER: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 

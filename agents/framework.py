@@ -1,0 +1,129 @@
+"""What the probes of the frameworks have in common: they wait for it, and consist of parts.
+
+A part relies on a few names of the framework, some of them private. Where a version has them
+elsewhere, that part stays off with a reason, and the others work.
+"""
+
+from __future__ import annotations
+
+import json
+
+from .hooks import Hooks
+from .modules import Missing, loaded
+from .wire import LONGEST_REASON, STATE_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, ClassVar
+
+    from .room import Room
+
+# Seconds between two looks at what seldom changes.
+STATE_SECONDS = 5
+
+
+class Part:
+    """One thing that a probe looks at. All calls but those of its own hooks: the agent's thread."""
+
+    # What a person calls it when it is missing.
+    name = ""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        # What this part changed; undone when it fails, and with the probe.
+        self.hooks = Hooks()
+
+    def begin(self) -> None:
+        """Install everything; raises Missing where this version has no such place."""
+
+    def second(self, _now: int) -> dict[str, int | None]:
+        """Put what is due each second; returns figures."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what seldom changes; asked every few seconds."""
+        return {}
+
+    def lost(self) -> int:
+        """Return how often something was missed."""
+        return 0
+
+
+class FrameworkProbe:
+    """One life of the probe of a framework."""
+
+    name: ClassVar[str] = ""
+    # The module whose import must be done.
+    module: ClassVar[str] = ""
+    parts: ClassVar[tuple[type[Part], ...]] = ()
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._on: list[Part] = []
+        self._begun = False
+        self._seconds = 0
+        self._told: str | None = None
+
+    def begin(self) -> str | None:
+        """Wait for the framework; it is looked for each second."""
+        self._room.hooks.add(self._undo)
+        self._look()
+        return None
+
+    def gauges(self, now: int) -> dict[str, int | None]:
+        """Return the figures of this second, and put the records of it."""
+        if not self._begun:
+            self._look()
+        found: dict[str, int | None] = {}
+        for part in list(self._on):
+            found.update(self._ask(part, lambda part: part.second(now)))
+        if self._begun and self._seconds % STATE_SECONDS == 0:
+            self._tell_state(now)
+        self._seconds += 1
+        return found
+
+    def lost(self) -> int:
+        """Return how often something was missed."""
+        return sum(part.lost() for part in self._on)
+
+    def _look(self) -> None:
+        if loaded(self.module) is None:
+            return
+        self._begun = True
+        for kind in self.parts:
+            part = kind(self._room)
+            # Before it changes anything: a fork in the middle undoes what is here.
+            self._on.append(part)
+            self._ask(part, _begin)
+
+    def _ask(self, part: Part, act: Callable[[Part], dict[str, Any]]) -> dict[str, Any]:
+        """Have a part do something; one that fails ends, and the others go on."""
+        try:
+            return act(part)
+        except Exception as error:
+            part.hooks.undo()
+            self._on.remove(part)
+            missing = isinstance(error, Missing)
+            why = str(error) if missing else f"it failed: {type(error).__name__}"
+            self._room.tell(f"no {part.name}: {why}"[:LONGEST_REASON])
+            return {}
+
+    def _tell_state(self, now: int) -> None:
+        facts: dict[str, Any] = {}
+        for part in list(self._on):
+            facts.update(self._ask(part, lambda part: part.facts()))
+        said = json.dumps(facts, sort_keys=True, default=str)
+        if facts and said != self._told and len(said) <= STATE_BYTES:
+            self._told = said
+            self._room.put(["state", now, self.name, facts])
+
+    def _undo(self) -> None:
+        for part in reversed(self._on):
+            part.hooks.undo()
+        self._on.clear()
+
+
+def _begin(part: Part) -> dict[str, Any]:
+    part.begin()
+    return {}
