@@ -202,6 +202,8 @@ class Agent:
             self._stop(FORK_SECONDS)
         held = forks.keep(worker.busy, self._patience)
         self._patience = REST_SECONDS if held else 0.0
+        if self._session is not None:
+            self._session.before_fork()
         if self._exiting or self._over.locked():
             return
         if worker.stop:

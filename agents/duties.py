@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SECOND = 1_000_000_000
-# The longest wait without a look at what became of our descriptors.
+# The longest wait, with nothing to do.
 LONGEST = 2 * SECOND
 
 

@@ -7,7 +7,8 @@ import os
 from .control import Control, answers
 from .folder import folders
 from .spool import Spool
-from .wire import socket_name, spool_name
+from .trace_files import is_trace
+from .wire import TRACE_FILE_SECONDS, socket_name, spool_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class Place:
 
     def tidy(self) -> None:
         """Remove what agents left that were killed. One that lives writes every second."""
+        for name in filter(is_trace, self.folder.names()):
+            if self.folder.age(name) > STALE_SECONDS + TRACE_FILE_SECONDS:
+                self.folder.remove(name, self.folder.identity(name))
         stems = {os.path.splitext(n)[0] for n in self.folder.names() if n.endswith(_ENDINGS)}
         for stem in stems:
             old = all(self.folder.age(stem + e) > STALE_SECONDS for e in _ENDINGS)

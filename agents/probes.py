@@ -8,6 +8,7 @@ from contextlib import suppress
 from .jax.probe import JaxProbe
 from .python import PythonProbe
 from .room import Room
+from .steps import Steps
 from .torch.probe import TorchProbe
 
 TYPE_CHECKING = False
@@ -31,6 +32,7 @@ class Probes:
         self.main = main
         self._duties = duties
         self._put = put
+        self.steps = Steps(main)
         self._on: dict[str, tuple[Probe, Room]] = {}
 
     def turn_on(self, name: str) -> str | None:
@@ -39,7 +41,13 @@ class Probes:
             return f"there is no probe of that name; there are: {', '.join(KNOWN)}"
         if name in self._on:
             return None
-        room = Room(self._duties, self._put, lambda why: self._tell(name, "on", why), self.main)
+        room = Room(
+            self._duties,
+            self._put,
+            lambda why: self._tell(name, "on", why),
+            self.main,
+            self.steps,
+        )
         probe: Probe = KNOWN[name](room)
         # Before it changes anything: a fork in the middle undoes what is here.
         self._on[name] = probe, room
@@ -69,11 +77,16 @@ class Probes:
         found: dict[str, int | None] = {}
         for probe, _ in list(self._on.values()):
             found.update(probe.gauges(now))
+        # Last: the probes may have ticked just now.
+        record, figures = self.steps.second(now)
+        if record is not None:
+            self._put(record)
+        found.update(figures)
         return found
 
     def lost(self) -> int:
         """Return how often they missed something."""
-        return sum(probe.lost() for probe, _ in self._on.values())
+        return self.steps.lost() + sum(probe.lost() for probe, _ in self._on.values())
 
     def undo(self) -> None:
         """Undo everything without a word: in a fork's child nobody listens."""

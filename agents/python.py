@@ -6,6 +6,7 @@ import sys
 import time
 
 from .duties import SECOND, Duty
+from .marks import Marks
 from .memory import memory
 from .meter import BUDGET_SHARE, WINDOW_NS, Meter
 from .pauses import Pauses
@@ -40,6 +41,7 @@ class PythonProbe:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._pauses = Pauses()
+        self._marks = Marks(room)
         self._meter = Meter()
         self._stacks = Stacks(room.main, time.monotonic_ns()) if room.main is not None else None
         self._sampling: Duty | None = None
@@ -61,6 +63,7 @@ class PythonProbe:
     def gauges(self, now: int) -> dict[str, int | None]:
         """Return the figures of this second, and put the record of its stacks."""
         self._take_pauses(now)
+        self._marks.look()
         resident, peak = memory()
         threads = None
         if self._stacks is not None:

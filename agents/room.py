@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from .hooks import Hooks
+from .steps import Steps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 class Room:
     """The place of one probe: where its records go, and what is undone when it ends."""
 
-    __slots__ = ("duties", "hooks", "main", "put", "tell")
+    __slots__ = ("duties", "hooks", "main", "put", "steps", "tell")
 
     def __init__(
         self,
@@ -25,6 +26,7 @@ class Room:
         put: Callable[[list[Any]], None],
         tell: Callable[[str], None],
         main: int | None,
+        steps: Steps | None = None,
     ) -> None:
         self.hooks = Hooks()
         self.duties = duties
@@ -34,6 +36,8 @@ class Room:
         self.tell = tell
         # The main thread, where it is known for certain.
         self.main = main
+        # Where its ticks go; made here for a probe that stands alone.
+        self.steps = steps if steps is not None else Steps()
 
     def every(self, duty: Duty) -> None:
         """Do something again and again, until the probe ends."""

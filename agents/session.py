@@ -14,6 +14,7 @@ from .main_thread import main_thread
 from .probes import KNOWN, Probes
 from .ring import Ring
 from .talk import Talk
+from .tracing import Traces
 from .wire import AGENT_CPU_NS, LOST, clock_pair
 
 TYPE_CHECKING = False
@@ -44,13 +45,14 @@ class Session:
         self._duties.add(Duty(MINUTE, self._minute), now)
         self._leases = Leases(now + int(grace * SECOND))
         self._probes = Probes(self._duties, self._ring.put, main)
-        self._talk = Talk(self._leases, self._probes, place, self._hello)
+        self._traces = Traces(place.folder, self._duties, self._ring.put, self._probes.steps.visits)
+        self._talk = Talk(self._leases, self._probes, self._traces, place, self._hello)
 
     def begin(self) -> None:
         """Greet, and turn the probes on."""
         self._place.spool.write(self._hello())
         if self._probes.main is None:
-            self._probes.main = main_thread()
+            self._probes.main = self._probes.steps.visits.main = main_thread()
         for name in KNOWN:
             self._probes.turn_on(name)
         self._place.spool.write(self._ring.take())
@@ -58,6 +60,7 @@ class Session:
     def loop(self, worker: Worker) -> str | None:
         """Work until told to stop (``None``), or until there is a reason to go."""
         control = self._place.control
+        self._traces.set_rest(worker.rest)
         while self._is_ours:
             self._duties.run(time.monotonic_ns())
             wait = self._duties.wait_ns(time.monotonic_ns())
@@ -81,6 +84,7 @@ class Session:
     def say_goodbye(self, reason: str) -> None:
         """Write the last records; the agent's thread has counted its time by now."""
         self._tell_second(time.monotonic_ns(), 0)
+        self._traces.close(reason)
         for name in self._probes.names():
             self._probes.turn_off(name, reason)
         self._place.spool.write(self._ring.take())
@@ -88,7 +92,12 @@ class Session:
 
     def undo(self) -> None:
         """Undo what the probes changed in the job."""
+        self._traces.undo()
         self._probes.undo()
+
+    def before_fork(self) -> None:
+        """Leave nothing that a child could stumble over; on the thread that forks."""
+        self._traces.before_fork()
 
     def close(self) -> None:
         """Take everything away; the end of the connections says that it is done."""
@@ -114,6 +123,7 @@ class Session:
             AGENT_CPU_NS: self.cpu_before + cpu_ns,
         }
         gauges.update(self._probes.gauges(now))
+        self._traces.second(now, gauges)
         self._ring.put(["gauges", now, gauges])
         spool.write(self._ring.take())
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .lease import Leases
     from .place import Place
     from .probes import Probes
+    from .tracing import Traces
 
 
 def _no(why: str) -> dict[str, Any]:
@@ -22,12 +23,18 @@ class Talk:
     """Answers one message at a time."""
 
     def __init__(
-        self, leases: Leases, probes: Probes, place: Place, hello: Callable[[], list[list[Any]]]
+        self,
+        leases: Leases,
+        probes: Probes,
+        traces: Traces,
+        place: Place,
+        hello: Callable[[], list[list[Any]]],
     ) -> None:
         # The last client has asked for the end.
         self.is_over = False
         self._leases = leases
         self._probes = probes
+        self._traces = traces
         self._place = place
         # The records that a spool begins with.
         self._hello = hello
@@ -41,9 +48,11 @@ class Talk:
             return self._lease(client, message.get("read"))
         if do == "probe":
             return self._probe(message.get("name"), message.get("on"))
+        if do in ("trace", "drop"):
+            return self._trace(message) if do == "trace" else self._drop(message.get("id"))
         if do == "leave":
             return self._leave(client)
-        return _no("a message is an object whose do is hello, lease, probe or leave")
+        return _no("a message is an object whose do is hello, lease, probe, trace, drop or leave")
 
     def _state(self) -> dict[str, Any]:
         spool = self._place.spool
@@ -67,6 +76,16 @@ class Talk:
         else:
             self._probes.turn_off(name, "asked")
         return {"ok": True} if why is None else _no(why)
+
+    def _trace(self, message: dict[str, Any]) -> dict[str, Any]:
+        seconds, share, framework = (message.get(n) for n in ("seconds", "share", "framework"))
+        found = self._traces.ask(seconds, share, framework, time.monotonic_ns())
+        return _no(found) if isinstance(found, str) else {"ok": True, "id": found}
+
+    def _drop(self, number: Any) -> dict[str, Any]:
+        if self._traces.drop(number):
+            return {"ok": True}
+        return _no("there is no file of a trace with that id")
 
     def _leave(self, client: int) -> dict[str, Any]:
         self._leases.leave(client)

@@ -1,4 +1,4 @@
-"""What the idle agent costs a job, paired and interleaved, and what each of its parts costs.
+"""What the agent costs a job, paired and interleaved, and what each of its parts costs.
 
 One job does steps of 10 ms of plain Python, which never lets go of the GIL by itself: the worst
 case for a thread beside it. Blocks of steps with the agent and without come in turns in that one
@@ -10,7 +10,14 @@ for, and holds on a busy machine: how much more CPU time the job's thread takes,
 core that the agent's takes, for which a job that never waits has to wait. ``wall`` is the clock,
 with all the noise. Figures are medians over the pairs, the intervals are bootstraps over the pairs.
 
-Run: .venv/bin/python benchmarks/agent_cost.py [--seconds 50] [--python PYTHON] [--json]
+Four more jobs train, with torch and with JAX, in steps of 10 ms and of about 100 us. There a pair
+is one block with the probes' hooks in the job and one without, and the agent's thread is held in
+both: what a step pays is the CPU time of its own thread. What the agent's thread takes is measured
+beside it, over many seconds with everything on. Then traces are taken: what the steps around one
+took more than usual is what it cost, and over the time that must pass until the next one is due at
+a share of 1% it is what tracing costs on average.
+
+Run: .venv/bin/python benchmarks/agent_cost.py [--quick] [--python PYTHON] [--json]
 """
 
 from __future__ import annotations
@@ -32,11 +39,22 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.results import Result, tell  # noqa: E402  found by the line above
 
 BAR_PERCENT = 0.5
+BAR_US = 6.0
+BAR_TRACING_PERCENT = 5.0
+TRACE_SHARE = 0.01
 RESAMPLES = 4000
 BUSY_THREADS = 8
 # Of a block.
 STEPS = 25
 JOB = Path(__file__).with_name("agent_cost_job.py")
+TRAINING = JOB.with_name("agent_cost_frameworks.py")
+# Kind and milliseconds of a step, and what the table calls it.
+KINDS = {
+    "torch, 10 ms": ("torch", 10.0),
+    "jax, 10 ms": ("jax", 10.0),
+    "torch, 100 us": ("torch", 0.1),
+    "jax, 100 us": ("jax", 0.1),
+}
 
 
 def interval(values: list[float], seed: int = 4) -> tuple[float, float, float]:
@@ -78,13 +96,65 @@ def overheads(name: str, pairs: list[Any], bar: float | None) -> Iterator[Result
     yield Result(f"{name}: CPU of the agent", statistics.median(share), "% of core")
 
 
+def training(python: str, name: str, seconds: float) -> Iterator[Result]:
+    """Yield what the probes cost a job that trains; a framework that is missing is left out."""
+    kind, milliseconds = KINDS[name]
+    line = [python, str(TRAINING), str(ROOT / "agents"), kind, str(milliseconds), str(seconds)]
+    done = subprocess.run(line, stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        print(f"{name}: left out, the job did not run", file=sys.stderr)
+        return
+    found = json.loads(done.stdout)
+    usual = found["step_ns"]
+    more = interval([(on[1] - off[1]) / 1000 for off, on in found["pairs"]])
+    share = found["agent_share"] * 100
+    bar = BAR_PERCENT if milliseconds >= 10 else None
+    # The same hooks in both; in a long step they drown in the noise of the step itself.
+    bar_us = BAR_US if bar is None else None
+    yield Result(f"{name}: pairs", len(found["pairs"]), "")
+    yield Result(f"{name}: a step", usual / 1000, "us")
+    yield Result(f"{name}: hooks, a step", more[0], "us", bar_us)
+    yield Result(f"{name}: hooks, 95% from", more[1], "us")
+    yield Result(f"{name}: hooks, 95% to", more[2], "us")
+    yield Result(f"{name}: CPU of the agent", share, "% of core")
+    for what, us in zip(("CPU, more with it", "CPU, 95% from", "CPU, 95% to"), more, strict=True):
+        its_bar = None if "from" in what else bar
+        yield Result(f"{name}: {what}", us * 1e5 / usual + share, "%", its_bar)
+    yield from tracing(name, found["traces"])
+
+
+def tracing(name: str, traces: list[dict[str, Any]]) -> Iterator[Result]:
+    """Yield what a trace costs, and what they cost on average."""
+    taken = [trace for trace in traces if "why" not in trace]
+    for why in {trace["why"] for trace in traces if "why" in trace}:
+        print(f"{name}: a trace was not taken: {why}", file=sys.stderr)
+    if not taken:
+        return
+
+    yield Result(f"{name}: traces", len(taken), "")
+    for key, what in (
+        ("window_ns", "its window"),
+        ("held_ns", "the job is held"),
+        ("lost_ns", "the job loses"),
+    ):
+        # Nobody may know for how long it was held.
+        if known := [trace[key] for trace in taken if trace[key] is not None]:
+            yield Result(f"{name}: a trace, {what}", statistics.median(known) / 1e6, "ms")
+    during = [trace["lost_ns"] / (trace["window_ns"] + (trace["held_ns"] or 0)) for trace in taken]
+    yield Result(f"{name}: during a trace", statistics.median(during) * 100, "%")
+    average = statistics.median(during) * TRACE_SHARE * 100
+    yield Result(f"{name}: averaged at a share of 1%", average, "%", BAR_TRACING_PERCENT)
+
+
 def results(python: str, seconds: int) -> list[Result]:
-    """Return the figures of a job alone, and of one with eight more busy threads."""
+    """Return the figures of the jobs that train, of one alone, and of one with busy threads."""
+    trained = [row for name in KINDS for row in training(python, name, seconds / 2)]
     alone = measure(python, seconds, STEPS, 0)
     # Each step there lasts as long as nine.
     busy = measure(python, seconds // 2, max(1, STEPS // (BUSY_THREADS + 1)), BUSY_THREADS)
     parts = alone["parts"]
     return [
+        *trained,
         *overheads("1 thread", alone["pairs"], BAR_PERCENT),
         *overheads("9 threads", busy["pairs"], None),
         Result("a collection: our three callbacks", parts["gc_ns"], "ns"),
@@ -103,10 +173,12 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=50, help="for the pairs of blocks")
+    parser.add_argument("--quick", action="store_true", help="a fifth of it, for a first look")
     parser.add_argument("--python", default=sys.executable, help="the job's Python")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    tell(results(options.python, options.seconds), as_json=options.json)
+    seconds = max(5, options.seconds // 5) if options.quick else options.seconds
+    tell(results(options.python, seconds), as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -7,41 +7,21 @@ from __future__ import annotations
 
 import gc
 import importlib
-import importlib.util
 import json
 import os
 import random
 import statistics
 import sys
-import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from agent_cost_inside import Agent, load, tidy, timed
 
 STEP_SECONDS = 0.010
 DEPTH = 30
 FORK_PAIRS = 10
-# Its callbacks of the garbage collector.
-TAPS = 3
 AGENTS, SECONDS, STEPS, THREADS = sys.argv[1], *map(int, sys.argv[2:5])
-FOLDER = tempfile.mkdtemp()
-
-
-def load() -> Any:
-    """Load the agent under its private name, as a job does."""
-    name = "_whyidle_agent"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            name, f"{AGENTS}/__init__.py", submodule_search_locations=[AGENTS]
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-        importlib.import_module(f"{name}.wire").FOLDERS = (FOLDER,)
-    return importlib.import_module(f"{name}.core")
 
 
 def work(rounds: int) -> int:
@@ -89,47 +69,6 @@ def deep(act: Any, levels: int) -> Any:
     return act() if levels == 0 else deep(act, levels - 1)
 
 
-class Agent:
-    """The agent: brought in and out, or kept still for a while."""
-
-    def __init__(self) -> None:
-        self._taps: list[Any] = []
-
-    def come(self) -> None:
-        """Bring it in and wait until it works."""
-        load().start({"method": "benchmark", "grace": 3600})
-        while len(gc.callbacks) < TAPS:
-            time.sleep(0.001)
-        self._worker = self._living()._worker  # noqa: SLF001
-        self._clock = time.pthread_getcpuclockid(self._worker.ident)
-
-    def cpu_time_ns(self) -> int:
-        """Return the CPU time of its thread."""
-        return time.clock_gettime_ns(self._clock)
-
-    def keep_still(self) -> None:
-        """Do as if it were not there: no work of its thread, no callback."""
-        assert self._worker.busy.acquire(timeout=60)
-        self._taps = list(gc.callbacks)
-        gc.callbacks.clear()
-
-    def let_on(self) -> None:
-        """Let it go on; what it could not do meanwhile comes first."""
-        gc.callbacks.extend(self._taps)
-        self._worker.busy.release()
-
-    def go(self) -> None:
-        """End it, as the end of the job would."""
-        agent = self._living()
-        while gc.callbacks:
-            # With busy threads around it may take longer than an exit waits.
-            agent.at_exit()
-
-    @staticmethod
-    def _living() -> Any:
-        return vars(sys.modules["_whyidle_fork"])["agent"]
-
-
 def pairs(rounds: int, agent: Agent) -> list[tuple[Block, Block]]:
     """Return blocks without the agent and with it, in random order within each pair."""
     found = []
@@ -147,17 +86,6 @@ def pairs(rounds: int, agent: Agent) -> list[tuple[Block, Block]]:
         found.append((made[False], made[True]))
     agent.go()
     return found
-
-
-def timed(act: Any, number: int) -> float:
-    """Return the seconds of one call, the best of a few rounds."""
-    best = float("inf")
-    for _ in range(7):
-        began = time.perf_counter()
-        for _ in range(number):
-            act()
-        best = min(best, (time.perf_counter() - began) / number)
-    return best
 
 
 def forks(number: int = 30) -> list[float]:
@@ -215,7 +143,7 @@ def parts(agent: Agent) -> dict[str, float]:
 
 def samples() -> dict[str, float]:
     """Measure what the agent's thread does by the clock."""
-    load()
+    load(AGENTS)
     stacks = importlib.import_module("_whyidle_agent.stacks")
     memory = importlib.import_module("_whyidle_agent.memory").memory
     probe = stacks.Stacks(threading.get_ident(), 0)
@@ -236,7 +164,7 @@ def main() -> None:
     others = [threading.Thread(target=busy, daemon=True) for _ in range(THREADS)]
     for thread in others:
         thread.start()
-    agent = Agent()
+    agent = Agent(AGENTS)
     found = pairs(rounds, agent)
     costs = parts(agent) if not THREADS else {}
     stop.append(1)
@@ -250,9 +178,7 @@ def main() -> None:
         costs = samples()
         event.set()
     print(json.dumps({"pairs": found, "parts": costs}))
-    for path in sorted(Path(FOLDER).rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    Path(FOLDER).rmdir()
+    tidy()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ Not kept: call stacks and source sites. What is owed to them is in the answer.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -49,28 +50,50 @@ def keep(  # noqa: PLR0913  what a trace consists of, by name
     segments: Sequence[Segments] = (),
     steps: tuple[Ints, Ints] | None = None,
     run: int | None = None,
+    taken: Mapping[str, Any] | None = None,
     size_cap: int = SIZE_CAP,
 ) -> int:
     """Store the trace of a file with the answer of ``monitor trace``; returns its id.
 
     ``segments`` are those of each device's budget, ``steps`` when each began and ended. Without a
-    run, as programs may keep a trace that is of no recording (no command does), it replaces what
-    was kept of the same file, which is the answer's if no other is given.
+    run, for a trace that is of no recording, it replaces what was kept of the same file, which is
+    the answer's if no other is given. ``taken`` tells of one that we took ourselves: ``began_ms``
+    is when its window began, by the clock of the recording.
     """
+    new = whole(
+        trace, answer, file=file, segments=segments, steps=steps, run=run, taken=taken,
+        size_cap=size_cap,
+    )  # fmt: skip
+    return put(store, new, size_cap)
+
+
+def whole(  # noqa: PLR0913  likewise
+    trace: Trace,
+    answer: Mapping[str, Any],
+    *,
+    file: Path | None = None,
+    segments: Sequence[Segments] = (),
+    steps: tuple[Ints, Ints] | None = None,
+    run: int | None = None,
+    taken: Mapping[str, Any] | None = None,
+    size_cap: int = SIZE_CAP,
+) -> NewTrace:
+    """Return all that ``keep`` stores: to make it takes long, to put it away does not."""
     notes: list[str] = []
     blocks = _timeline(trace, segments, notes)
     if sum(len(block.data) for block in blocks) > SHARE * size_cap:
         notes.append("The timeline is too large to be kept.")
         blocks = []
-    new = NewTrace(
+    began_ms = (taken or {}).get("began_ms")
+    return NewTrace(
         run=run,
         format=trace.format,
         path=str((file or Path(answer["file"])).absolute()),
-        header={"answer": answer, **_header(trace, blocks), "notes": notes},
+        header={"answer": answer, **_header(trace, blocks), "notes": notes, "taken": taken},
         rows=_rows(answer, steps),
         blocks=blocks,
+        ts_ms=time.time_ns() // 1_000_000 if began_ms is None else began_ms,
     )
-    return put(store, new, size_cap)
 
 
 def _header(trace: Trace, blocks: list[Block]) -> dict[str, Any]:

@@ -45,6 +45,7 @@ class _Header(msgspec.Struct):
     threads: list[tuple[str, int | None, str | None]]
     blocks: int
     notes: list[str]
+    taken: dict[str, Any] | None = None
 
 
 class KeptTrace(NamedTuple):
@@ -52,7 +53,7 @@ class KeptTrace(NamedTuple):
 
     id: int
     run: int | None
-    ts_ms: int
+    ts_ms: int  # when its window began, where we took it ourselves; else when it was kept
     format: str
     path: Path  # of the file that it was read from
     answer: dict[str, Any]  # as ``monitor trace --json`` gave it
@@ -64,6 +65,7 @@ class KeptTrace(NamedTuple):
     blocks: int
     notes: list[str]  # what the timeline lacks
     size: int  # what the timeline takes; 0: it was left out or made room
+    taken: dict[str, Any] | None = None  # how we took it ourselves
 
     @classmethod
     def of(cls, row: TraceRow) -> Self:

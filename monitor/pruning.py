@@ -9,7 +9,8 @@ from pathlib import Path
 
 from whyidle.monitor.errors import UsageProblem
 from whyidle.monitor.store import Reader, Run
-from whyidle.monitor.store.prune import run_sizes
+from whyidle.monitor.store.prune import delete_runs, run_sizes, shrink
+from whyidle.monitor.tracing.space import Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class Victim:
 
 def choose(path: Path, limits: Limits, now: float | None = None) -> list[Victim]:
     """Return what the limits do not let stay, oldest first."""
-    sizes = {s.run: s.size for s in run_sizes(path)}
+    files = Space(path).sizes()
+    sizes = {s.run: s.size + files.get(s.run, 0) for s in run_sizes(path)}
     with Reader.open(path) as reader:
         runs = reader.runs()
         named = {reader.find(ref).id for ref in limits.refs}
@@ -52,6 +54,17 @@ def choose(path: Path, limits: Limits, now: float | None = None) -> list[Victim]
     if limits.size is not None:
         reasons |= _too_much(ended, sizes, reasons, limits.size)
     return [Victim(r, sizes.get(r.id, 0), reasons[r.id]) for r in ended if r.id in reasons]
+
+
+def delete(path: Path, runs: Sequence[int]) -> int:
+    """Delete recordings with the files of their traces; returns the bytes that the disk gets."""
+    delete_runs(path, runs)
+    space = Space(path)
+    with Reader.open(path) as reader:
+        known = {run.id for run in reader.runs()}
+    # Also those of recordings that a store had which is no more.
+    gone = {file.run for file in space.files() if file.run is not None} - known
+    return space.forget(gone) + max(0, shrink(path))
 
 
 def _too_old(runs: list[Run], seconds: float | None, now: float) -> dict[int, str]:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from whyidle.monitor.gathered import Compiled, ReadBack, compiled, reads
 from whyidle.monitor.metrics import Metric, Scope
 from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
+from whyidle.monitor.trained import Counted, Trained, trained
 
 # A job may have had thousands of processes; the page tells of the whole.
 TOLD = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)
 # The kind of event that says, every few seconds, where a main thread was.
 STACKS = "stacks"
+# And where values were read back, and what was compiled, as sums.
+READS, COMPILES = "reads", "compiles"
+# A single one is news.
+COMPILED = "compile"
+# What comes all the time is told as sums.
+ROLLING = frozenset({STACKS, READS, COMPILES})
 MOST_LINES = 20
+_OF_A_TRACE = ("format", "steps", "budget", "step_budget", "warnings")
 # What a page and a person can hold; a long run has more.
 MOST_EVENTS = 200
 MOST_STACKS = 4000
@@ -55,6 +64,9 @@ class Watched:
     next_step: str | None
     # Where this is not told (by an older program) the pid alone must do.
     start_ticks: int | None = None
+    # What its frameworks said last, by the name of the probe.
+    frameworks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    counted: Counted | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,11 @@ class RunSummary:
     where: tuple[Line, ...] = ()
     # Whose main thread was there; ``None``: nobody was looked at.
     where_of: Watched | None = None
+    # Of the same process: what took longest to compile, and where values were read back.
+    compiled: tuple[Compiled, ...] = ()
+    reads: tuple[ReadBack, ...] = ()
+    # What the newest trace of it told; ``None``: none was kept with it.
+    trace: Mapping[str, Any] | None = None
     trouble: str | None = None
 
     def of(self, metric: Metric, subject: int) -> Summary | None:
@@ -101,6 +118,11 @@ class RunSummary:
         return self.where_of or next(iter(_in_order(self.run)), None)
 
     @property
+    def trained(self) -> Trained:
+        """What the job trained, and how its time went."""
+        return trained((each.frameworks, each.counted) for each in _in_order(self.run))
+
+    @property
     def not_entered(self) -> str | None:
         """Why the first process has no agent, in full, where it is not among the watched."""
         told = (self.run.info or {}).get("not_entered")
@@ -121,7 +143,7 @@ def summarise(path: Path, ref: str, trouble: str | None = None) -> RunSummary:
         end = run.ended_ms or max(
             (v.ts_ms for v in reader.latest(run.id, TOLD).values()), default=0
         )
-        events = reader.events(run.id, without=STACKS, most=MOST_EVENTS)
+        events = reader.events(run.id, without=ROLLING, most=MOST_EVENTS)
         where_of, where = _where(reader, run)
         return RunSummary(
             run=run,
@@ -132,11 +154,24 @@ def summarise(path: Path, ref: str, trouble: str | None = None) -> RunSummary:
             metrics=metrics,
             unknown=reader.unknown(run.id, TOLD),
             events=events,
-            more_events=reader.count_events(run.id, without=STACKS) - len(events),
+            more_events=reader.count_events(run.id, without=ROLLING) - len(events),
             where=where,
             where_of=where_of,
+            compiled=compiled(_told(reader, run, (COMPILED, COMPILES), where_of)),
+            reads=reads(_told(reader, run, (READS,), where_of)),
+            trace=_trace(reader.last_trace(run.id)),
             trouble=trouble,
         )
+
+
+def _trace(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return what is told of a trace that was kept, and how we took it, if we did."""
+    answer = (kept or {}).get("answer")
+    if kept is None or not isinstance(answer, dict):
+        return None
+    told = {name: answer.get(name) for name in _OF_A_TRACE}
+    taken = kept.get("taken")
+    return {"id": kept["id"], "ts_ms": kept["ts_ms"], "taken": taken, **told}
 
 
 def _watched(run: Run) -> list[Watched]:
@@ -166,15 +201,33 @@ def _where(reader: Reader, run: Run) -> tuple[Watched | None, tuple[Line, ...]]:
     return None, ()
 
 
-def _lines(reader: Reader, run: Run, watched: Watched) -> tuple[Line, ...]:
-    subjects = [
+def _told(
+    reader: Reader, run: Run, kinds: tuple[str, ...], who: Watched | None
+) -> list[Mapping[str, Any]]:
+    """Return what the events of these kinds say of one process, in their order."""
+    watched = who or next(iter(_in_order(run)), None)
+    subjects = () if watched is None else _subjects(reader, run, watched)
+    events = [
+        event
+        for kind in kinds
+        for subject in subjects
+        for event in reader.events_of(run.id, kind, Scope.PROCESS, subject, MOST_STACKS)
+    ]
+    return [event.data for event in sorted(events, key=lambda e: (e.ts_ms, e.id)) if event.data]
+
+
+def _subjects(reader: Reader, run: Run, watched: Watched) -> list[int]:
+    return [
         p.id
         for p in reader.processes(run.id, watched.pid)
         if watched.start_ticks in {None, p.start_ticks}
     ]
+
+
+def _lines(reader: Reader, run: Run, watched: Watched) -> tuple[Line, ...]:
     looks: Counter[tuple[str, int, str]] = Counter()
     samples = 0
-    for subject in subjects:
+    for subject in _subjects(reader, run, watched):
         for event in reader.events_of(run.id, STACKS, Scope.PROCESS, subject, MOST_STACKS):
             data = event.data or {}
             count = data.get("samples", 0)

@@ -48,7 +48,7 @@ def xprof(source: Source, port: int | None, opened: Callable[[str], None]) -> No
             "XProf is not installed in this Python.", 'Type: pip install "whyidle[xprof]"'
         )
     port = _free_port(port)
-    with _ended_by_signals(), _folder() as folder:
+    with ended_by_signals(), _folder() as folder:
         run = _lay_out(source, folder / "logs")
         with _server(folder, port) as server:
             _wait_until_listed(server, port, run, folder)
@@ -79,7 +79,7 @@ def _free_port(wanted: int | None) -> int:
 
 
 @contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """Let the first signal end us in order; what follows it must not disturb the clearing up."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

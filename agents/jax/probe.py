@@ -1,8 +1,43 @@
-"""The probe ``jax``: its parts."""
+"""The probe ``jax``: its parts.
+
+Its state has these facts, as far as its parts could tell:
+
+    version                 of JAX
+    backend                 the platform that computes when nothing else is said: "cpu", "gpu", ..
+    backends                all that are initialised; nothing of the following before the first is
+    devices                 those of the backend that belong to this process
+    devices_of_all          those of the backend in all processes
+    processes               how many processes the job spans
+    devices_used            devices with an array of this process on them
+    gpus_present            GPUs of NVIDIA in /dev, as the job sees it; null where it cannot be seen
+    gpus_visible            what CUDA_VISIBLE_DEVICES says; null where it is not set
+    platforms_asked         what the user has chosen himself, with JAX_PLATFORMS; null for nothing
+    dtypes                  {type: bytes} of the arrays alive, the largest; two figures are right
+    executables             compiled programs alive; two figures are right
+    executables_known       of these, whose name is known: the agent takes its time
+    executables_by_name     {name: count}, the most frequent; many of one name were compiled again
+                            and again ("jit_step" is the program of a function ``step``)
+    largest_executables     [PROGRAM, ..], by flops, then by operations
+
+PROGRAM is ``{"name", "operations", "whole", "loops", "products", "argument_bytes", "output_bytes",
+"aliased_bytes", "temporary_bytes", "flops"}``: ``operations`` counts instructions (of a larger
+program, only its beginning: ``whole`` is false); ``products`` is {type: count} of the products of
+matrices and convolutions, by the type of what is multiplied, of the first 200; ``aliased_bytes``
+are arguments whose memory becomes a result, as by donation; ``flops`` counts the body of a loop
+once, so that it says too little where ``loops`` is not 0. Sizes and flops are null where the
+backend has none, or the program is too large to ask for them.
+"""
 
 from __future__ import annotations
 
 from ..framework import FrameworkProbe
+from .arrays import Arrays
+from .compiles import Compiles
+from .devices import Devices
+from .executables import Executables
+from .markers import Markers
+from .puts import Puts
+from .reads import Reads
 
 
 class JaxProbe(FrameworkProbe):
@@ -10,4 +45,4 @@ class JaxProbe(FrameworkProbe):
 
     name = "jax"
     module = "jax"
-    parts = ()
+    parts = (Compiles, Executables, Arrays, Devices, Reads, Puts, Markers)

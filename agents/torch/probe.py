@@ -1,8 +1,57 @@
-"""The probe ``torch``: its parts."""
+"""The probe ``torch``: its parts.
+
+The facts of its state, each as far as it is known:
+
+    version, cuda_version        of torch, and of the CUDA that it was built for (null: none)
+    backend                      where most of the parameters are: "cpu", "cuda", ..
+    devices, devices_used        GPUs that the process can use, and those where it has memory
+    gpus_present                 GPUs of the driver, null where there is none
+    cuda_initialized             whether the process has used CUDA
+    model                        the class of the outermost ``forward`` seen; file:line before
+                                 Python 3.11
+    parameters, parameter_bytes  what the optimizers move, in this process
+    dtypes, parameter_devices    {name: parameters}
+    sharded                      how sharded parameters are kept: "FullyShardedDataParallel"
+                                 (flat ones), "DTensor"
+    batch_size                   of the loader that was seen first
+    loaders                      [{workers, pin_memory, persistent_workers, prefetch_factor,
+                                 batch_size, kind: "map" or "iterable", dataset}], the latest first
+    parallel                     what wrapped the model: "DistributedDataParallel", ..
+    world_size, rank, distributed_backend
+    autocast                     names of the types of the regions entered
+    matmul_precision, convolution_precision
+                                 of float32 on GPUs: "tf32", "ieee", "none" (as the framework likes)
+    float32_matmul_precision     before torch had those
+    cudnn_benchmark, cudnn_deterministic, deterministic_algorithms, default_dtype
+"""
 
 from __future__ import annotations
 
-from ..framework import FrameworkProbe
+from ..framework import FrameworkProbe, Part
+from ..modules import loaded
+from .loaders import LoaderWaits
+from .memory import CudaMemory
+from .model import Model
+from .parallel import Processes
+from .parameters import Parameters
+from .precision import Autocasts, Switches
+from .profiler_steps import ProfilerSteps
+from .reads import Reads
+from .steps import OptimizerSteps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Version(Part):
+    """Says which torch it is."""
+
+    name = "version"
+
+    def facts(self) -> dict[str, Any]:
+        """Return the version."""
+        return {"version": str((loaded("torch.version") or {}).get("__version__"))}
 
 
 class TorchProbe(FrameworkProbe):
@@ -10,4 +59,16 @@ class TorchProbe(FrameworkProbe):
 
     name = "torch"
     module = "torch"
-    parts = ()
+    parts = (
+        Version,
+        OptimizerSteps,
+        ProfilerSteps,
+        LoaderWaits,
+        Reads,
+        Autocasts,
+        Switches,
+        CudaMemory,
+        Processes,
+        Parameters,
+        Model,
+    )

@@ -27,6 +27,7 @@ def start(
     require_gpu: bool,
     observe: bool,
     any_user: bool,
+    trace_share: float,
     as_json: bool,
 ) -> None:
     """Start a recorder in a session of its own and return when its first tick is stored."""
@@ -43,7 +44,7 @@ def start(
         say(trouble)
     reader, writer = os.pipe()
     arguments = [sys.executable, "-m", "whyidle.monitor", "attach", str(target.pid), "--quiet"]
-    arguments += ["--hz", str(hz), "--ready-fd", str(writer)]
+    arguments += ["--hz", str(hz), "--ready-fd", str(writer), "--trace-share", str(trace_share)]
     arguments += ["--for", str(seconds)] if seconds is not None else []
     arguments += ["--label", label] if label is not None else []
     arguments += ["--require-gpu"] if require_gpu else []

@@ -58,7 +58,33 @@ observe = click.option(
 any_user = click.option(
     "--any-user", is_flag=True, help="Also enter processes of other users than the job's first."
 )
+_trace_share = click.option(
+    "--trace-share",
+    type=Finite(0.0, 1.0),
+    metavar="X",
+    help="Of the job's time for short traces, at most (default: 0.01; 0: none).",
+)
+_no_trace = click.option("--no-trace", is_flag=True, help="Take no traces; as --trace-share 0.")
 quiet = click.option("-q", "--quiet", is_flag=True, help="Show nothing until the end.")
+
+
+def traces(function: Function) -> Function:
+    """Add the options that say how much of a job's time goes into traces."""
+    return _trace_share(_no_trace(function))
+
+
+def share_of(trace_share: float | None, *, no_trace: bool) -> float:
+    """Return what these options say."""
+    from whyidle.monitor.errors import UsageProblem
+    from whyidle.monitor.tracing.policy import SHARE
+
+    if no_trace and trace_share:
+        raise UsageProblem(
+            "--no-trace takes no traces, and --trace-share says how many.", "Give one of them."
+        )
+    if no_trace:
+        return 0.0
+    return SHARE if trace_share is None else trace_share
 
 
 def screen(*, as_json: bool, quiet: bool, everything: bool) -> Screen:

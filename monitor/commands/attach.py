@@ -20,6 +20,7 @@ from whyidle.monitor.commands._output import mute
 @options.require_gpu
 @options.observe
 @options.any_user
+@options.traces
 @options.quiet
 @click.option("--background", is_flag=True, help="Record on in the background; see `monitor stop`.")
 @click.option("--ready-fd", type=int, hidden=True)
@@ -34,6 +35,8 @@ def command(
     require_gpu: bool,
     observe: bool,
     any_user: bool,
+    trace_share: float | None,
+    no_trace: bool,
     quiet: bool,
     background: bool,
     ready_fd: int | None,
@@ -47,6 +50,9 @@ def command(
     the process stands still for a few milliseconds at most; its results stay the same. The agent
     writes to a file of its own under /tmp, and goes when the watching ends or the monitor is gone.
 
+    Where GPUs wait, or nothing tells whether they do, a short trace is taken now and then: at most
+    1% of the job's time, and less and less often while each tells the same.
+
     With --observe nothing goes into the job. Without a PID it lists the jobs to choose from. Ctrl-C
     ends the watching, never the job.
     """
@@ -59,16 +65,18 @@ def command(
     from whyidle.monitor.recording.session import Session
     from whyidle.monitor.state import database
 
+    share = options.share_of(trace_share, no_trace=no_trace)
     target = find_target(pid) if pid is not None else pick()
     if background:
         _background.start(target, seconds=seconds, hz=hz, label=label, require_gpu=require_gpu,
-                          observe=observe, any_user=any_user, as_json=as_json)  # fmt: skip
+                          observe=observe, any_user=any_user, trace_share=share,
+                          as_json=as_json)  # fmt: skip
         return
     screen = options.screen(as_json=as_json, quiet=quiet, everything=everything)
     session = Session(database(), screen)
     session.open_gpus(require=require_gpu)
     told = session.record(
-        Wanted(target, hz, label, observe=observe, any_user=any_user),
+        Wanted(target, hz, label, observe=observe, any_user=any_user, trace_share=share),
         seconds,
         stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
         ready=None if ready_fd is None else _background.announcer(ready_fd),

@@ -85,12 +85,12 @@ def command(
     Those named, or by age, count or size. One that still runs stays.
 
     The store also looks after itself: every second for a day, every 10 s for a week, every
-    minute for 90 days, every hour for ever, and at most 600 MB in all.
+    minute for 90 days, every hour for ever, and at most 600 MB in all. Of the traces that it took
+    itself the newest three files of each recording stay, at most 512 MB in all.
     """
     from whyidle.monitor import pruning
     from whyidle.monitor.render import jsonl, numbers
     from whyidle.monitor.state import database
-    from whyidle.monitor.store.prune import delete_runs, shrink
 
     limits = pruning.Limits(runs, older_than, keep, max_size)
     if limits == pruning.Limits():
@@ -103,10 +103,9 @@ def command(
     freed = 0
     if victims and not dry_run:
         _confirm(len(victims), yes=yes)
-        delete_runs(database(), [v.run.id for v in victims])
-        freed = shrink(database())
+        freed = pruning.delete(database(), [v.run.id for v in victims])
         if not as_json:
-            click.echo(f"Deleted; the store is {numbers.size(max(0, freed))} smaller.")
+            click.echo(f"Deleted; the store is {numbers.size(freed)} smaller.")
     if as_json:
         deleted = [v.run.id for v in victims]
         click.echo(jsonl.line({"deleted": deleted, "dry_run": dry_run, "freed_bytes": freed}))

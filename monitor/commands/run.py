@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @options.label
 @options.require_gpu
 @options.quiet
+@options.traces
 @options.as_json
 @click.option("--observe", is_flag=True, help="Start it as it is: put nothing into the job.")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
@@ -35,6 +36,8 @@ def command(
     label: str | None,
     require_gpu: bool,
     quiet: bool,
+    trace_share: float | None,
+    no_trace: bool,
     as_json: bool,
     observe: bool,
 ) -> None:
@@ -50,6 +53,7 @@ def command(
     from whyidle.monitor.sources.gpus import GpuProbe
     from whyidle.monitor.store import check_label
 
+    share = options.share_of(trace_share, no_trace=no_trace)
     boot = None if observe else _boot()
     launch = Launch(list(cmd), output_to_stderr=as_json, boot=boot)
     launch.check()
@@ -60,7 +64,9 @@ def command(
     launch.start()
     # The job is never kept waiting by us: not by a store that another program holds.
     session = _session(probe)
-    told = _watch(session, launch, hz, label, observe=observe) if session is not None else None
+    told = None
+    if session is not None:
+        told = _watch(session, launch, hz, label, observe=observe, trace_share=share)
     code = launch.wait()
     try:
         if told is not None and (as_json or not quiet):
@@ -101,15 +107,27 @@ def _session(probe: GpuProbe) -> Session | None:
 
 
 def _watch(
-    session: Session, launch: Launch, hz: float, label: str | None, *, observe: bool
+    session: Session,
+    launch: Launch,
+    hz: float,
+    label: str | None,
+    *,
+    observe: bool,
+    trace_share: float,
 ) -> RunSummary | None:
     try:
         from whyidle.monitor.recording.recorder import Wanted
 
         session.open_gpus()
-        return session.record(
-            Wanted(launch.key, hz, label, observe=observe, brought=not observe), child=launch
+        wanted = Wanted(
+            launch.key,
+            hz,
+            label,
+            observe=observe,
+            brought=not observe,
+            trace_share=trace_share,
         )
+        return session.record(wanted, child=launch)
     except Exception as error:  # noqa: BLE001  whatever happens to us, the job goes on
         say(f"the recording failed ({error}); the job goes on.")
         return None

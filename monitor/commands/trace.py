@@ -1,4 +1,4 @@
-"""``monitor trace``: where the time of a trace went."""
+"""``monitor trace``: where the time of a trace went, of a file or of a process right now."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import click
 
 from whyidle.monitor.commands import _options as options
 from whyidle.monitor.commands._output import say
+from whyidle.monitor.commands._take import MOST_SECONDS, MOST_SERVER_SECONDS, SECONDS, take
 from whyidle.monitor.commands._view import command as view
 from whyidle.monitor.errors import UsageProblem
 
 if TYPE_CHECKING:
+    from whyidle.monitor.commands._take import Shot
     from whyidle.monitor.traces.analysis import Analysis
 
 TOP = 5
@@ -36,33 +38,72 @@ class FileFirst(click.Command):
 
 
 _EPILOG = """\b
+A running process:      monitor trace PID --seconds 0.5
 Look at it elsewhere:   monitor trace view FILE              (XPlane, in XProf)
                         monitor trace view FILE --perfetto OUT.json.gz
 A file named view:      monitor trace ./view"""
 
 
 @click.command(cls=FileFirst, epilog=_EPILOG)
-@click.argument("file")
+@click.argument("file", metavar="FILE|PID")
 @click.option("--top", type=click.IntRange(min=0), default=TOP, show_default=True, metavar="N",
               help="Kernels to list.")  # fmt: skip
 @click.option("--run", metavar="RUN", help="Keep it with this recording; see `monitor runs`.")
+@click.option("--seconds", type=options.Finite(min=0.0, min_open=True, max=MOST_SECONDS),
+              metavar="S",
+              help=f"Of a process: at most so long (default: {SECONDS:g}).")  # fmt: skip
+@click.option("--server", type=click.IntRange(1, 65535), metavar="PORT",
+              help="Of a process: ask its own jax.profiler.start_server(PORT), for"
+              f" {MOST_SERVER_SECONDS:g} s at most.")  # fmt: skip
 @options.as_json
-def command(*, file: str, top: int, run: str | None, as_json: bool) -> None:
-    """Account for the time in a profiler's file.
+def command(  # the options, by name
+    *,
+    file: str,
+    top: int,
+    run: str | None,
+    seconds: float | None,
+    server: int | None,
+    as_json: bool,
+) -> None:
+    """Account for the time in a profiler's file, or of a running process.
 
     FILE is a trace of the PyTorch profiler (Kineto JSON) or of JAX and TensorFlow (XPlane), also
     with .gz. Every nanosecond of each device is compute, communication, copies, or idle by cause.
+
+    Of a process with this PID, a number that names no file, a short trace is taken now, through the
+    small agent that `monitor attach` also uses: it goes in for it, and out again.
+
+    With --server nothing goes in: a JAX job that called jax.profiler.start_server(PORT) takes the
+    trace itself. JAX takes one at a time: a start_trace of the job's own fails in that second, and
+    during one of its own ours does, with a line of jaxlib on the job's stderr.
     """
     # Said before a long file is read, not after.
     number = None if run is None else _number_of(run)
+    shot = None
+    if _is_process(file):
+        shot = take(file, SECONDS if seconds is None else seconds, server, number)
+        number = shot.run
+        file = str(shot.taken.path)
+    elif seconds is not None or server is not None:
+        raise UsageProblem(
+            "--seconds and --server are for a running process, and this is a file.",
+            "Leave them out, or name a process: monitor trace PID",
+        )
     analysis = analysis_of(file)
     from whyidle.monitor.traces.answer import contract
 
-    told = contract(analysis)
+    told = contract(analysis, ours=shot is not None or _is_ours(analysis.path))
     _show(told, Path(file).name, top, as_json=as_json)
     # Last: a full disk must not cost the answer.
-    if number is not None:
-        _keep(analysis, told, number)
+    if number is not None or shot is not None:
+        _keep(analysis, told, number, shot)
+
+
+def _is_ours(path: Path) -> bool:
+    from whyidle.monitor.state import database
+    from whyidle.monitor.tracing.space import Space
+
+    return Space(database()).holds(path)
 
 
 def _show(told: dict[str, Any], name: str, top: int, *, as_json: bool) -> None:
@@ -83,9 +124,11 @@ def _number_of(run: str) -> int:
         return reader.find(run).id
 
 
-def _keep(analysis: Analysis, told: dict[str, Any], run: int) -> None:
+def _keep(analysis: Analysis, told: dict[str, Any], run: int | None, shot: Shot | None) -> None:
     from whyidle.monitor.kept import keep
     from whyidle.monitor.state import database
+    from whyidle.monitor.store.traces import forget
+    from whyidle.monitor.tracing.space import Space
 
     segments = [report.budget.segments for report in analysis.devices]
     steps = (analysis.steps.start, analysis.steps.end)
@@ -97,8 +140,14 @@ def _keep(analysis: Analysis, told: dict[str, Any], run: int) -> None:
         segments=segments,
         steps=steps,
         run=run,
+        taken=shot.told() if shot is not None else None,
     )
-    say(f"The trace is kept with run {run}.", f"Look at it with: monitor trace view {run}")
+    if shot is not None:
+        forget(database(), Space(database()).tidy())
+    held = shot.taken.held_ns if shot is not None else None
+    stood = f"The job stood still for {held / 1e6:.0f} ms. " if held is not None else ""
+    where, name = ("", str(analysis.path)) if run is None else (f" with run {run}", str(run))
+    say(f"{stood}The trace is kept{where}.", f"Look at it with: monitor trace view {name}")
 
 
 def analysis_of(file: str) -> Analysis:
@@ -111,12 +160,16 @@ def analysis_of(file: str) -> Analysis:
         return analyse(path, progress)
 
 
+def _is_process(name: str) -> bool:
+    """Tell whether a process is meant: a number that names no file."""
+    return name.isdecimal() and not os.path.exists(name)  # noqa: PTH110  it may be too long
+
+
 def the_file(file: str) -> Path:
-    """Return the path; a number that names no file is meant as a process."""
-    if file.isdecimal() and not os.path.exists(file):  # noqa: PTH110  it may be too long
+    """Return the path; a number that names no file may be meant as a process."""
+    if _is_process(file):
         raise UsageProblem(
-            f"There is no file named {file}, and a running process cannot be traced yet:"
-            " only files can be analysed.",
-            f"To watch the process from outside: monitor attach {file}",
+            f"There is no file named {file}.",
+            f"To take a trace of the process: monitor trace {file}",
         )
     return Path(file)

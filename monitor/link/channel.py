@@ -135,7 +135,10 @@ class Channel:
 
     def open_spool(self) -> int | None:
         """Return the spool's descriptor; ``None`` where there is none."""
-        name = self.address.spool
+        return self.open_file(self.address.spool)
+
+    def open_file(self, name: str) -> int | None:
+        """Return a descriptor of one of the agent's files; ``None`` where there is none."""
         handle = self._look(name, stat.S_ISREG, "something that is no file of its user's")
         if handle is None:
             return None

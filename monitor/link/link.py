@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 from whyidle.agents import wire
 from whyidle.monitor.link.channel import Address, Channel, LinkRefused
 from whyidle.monitor.link.control import Control
-from whyidle.monitor.link.records import Bye, Clock, Record
+from whyidle.monitor.link.records import Bye, Clock, Record, Traced
 from whyidle.monitor.link.spool import Spool
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
@@ -17,6 +18,8 @@ from whyidle.monitor.processes.procfs import ProcFs
 HELLO_SECONDS = 0.5
 # A full spool, read a piece at a time.
 MOST_PIECES = 20
+# Words about traces that nobody has taken note of.
+MOST_UNHEARD = 64
 
 __all__ = ["Link", "LinkLost", "LinkRefused"]
 
@@ -35,6 +38,9 @@ class Link:
         self.hello: Mapping[str, Any] = {}
         # Why the agent said that it went.
         self.bye: str | None = None
+        # What was said of traces: answers to what we asked; records, of others' traces, too.
+        self.trace_answers: deque[Mapping[str, Any]] = deque(maxlen=MOST_UNHEARD)
+        self.traced: deque[Traced] = deque(maxlen=MOST_UNHEARD)
         self._channel = channel
         self._control = control
         self._spool = spool
@@ -118,6 +124,8 @@ class Link:
         for asked, answer in self._control.answers():
             if asked == "lease":
                 self._take_epoch(answer)
+            elif asked == "trace":
+                self.trace_answers.append(answer)
             # The agent says goodbye before it answers the last one who leaves.
             self._has_left |= asked == "leave"
         closed = self._control.closed
@@ -133,6 +141,33 @@ class Link:
         if (closed or self._has_left) and self._spool.offset == before:
             raise LinkLost
         return records
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether the agent can still be asked something."""
+        return not self._control.closed and not self._leaving
+
+    def ask_for_trace(self, seconds: float, share: float) -> None:
+        """Ask for a trace; ``trace_answers`` and ``traced`` get what is said of it."""
+        self._control.ask("trace", seconds=seconds, share=share)
+
+    @property
+    def is_asked_for_trace(self) -> bool:
+        """Tell whether it has not yet answered whether there will be one."""
+        return self._control.is_waiting_for("trace")
+
+    def open_trace(self, number: int) -> int | None:
+        """Return a descriptor of a trace's file; ``None`` where there is none.
+
+        Raises ``LinkRefused`` where something else than a file of the job's user lies there.
+        """
+        pid = self._channel.address.spool.partition(".")[0]
+        return self._channel.open_file(f"{pid}.trace-{number}")
+
+    def drop_trace(self, number: int) -> None:
+        """Tell the agent that it may remove a trace's file."""
+        if self.is_open:
+            self._control.ask("drop", id=number)
 
     def ask_to_leave(self) -> None:
         """Ask the agent to go; the next exchanges give its last records, then ``LinkLost``."""
@@ -195,6 +230,8 @@ class Link:
     def _note(self, record: Record) -> None:
         if isinstance(record, Bye):
             self.bye = record.reason
+        if isinstance(record, Traced):
+            self.traced.append(record)
         if isinstance(record, Clock) and self._other_clock:
             # Only the wall clock is the same in a time namespace of its own.
             ours = wire.clock_pair()

@@ -13,7 +13,7 @@ from itertools import islice
 # An agent that is just beginning has a file before it answers; one that lives writes every second.
 STALE_SECONDS = 60.0
 MOST_NAMES = 1000
-_OURS = re.compile(r"([1-9]\d{0,9})\.(?:spool|sock|py)")
+_OURS = re.compile(r"([1-9]\d{0,9})\.(?:spool|sock|py|trace-\d{1,9}(?:\.tmp)?)")
 
 
 def sweep(folder: int, uid: int, proc: str) -> None:

@@ -16,6 +16,8 @@ from whyidle.monitor.recording.snapshot import JobEvent
 
 # A job of many workers must not fill the screen with the same sentence.
 MOST_NEWS = 4
+# What the agents tell of the job itself: its first compilations are worth a line each.
+MOST_TOLD = 20
 SHORT_LIVED, SHORT_LIVED_SECONDS = "short_lived", 60.0
 
 
@@ -34,8 +36,11 @@ class Bulletin:
         return events
 
     def add(self, events: Iterable[JobEvent]) -> None:
-        """Take in events that are kept as they are."""
-        self._events += events
+        """Take in what is told of the job itself; only the first of a kind are news."""
+        for event in events:
+            self._told[event.kind] += event.is_news
+            news = event.is_news and self._told[event.kind] <= MOST_TOLD
+            self._events.append(replace(event, is_news=news))
 
     def happened(  # noqa: PLR0913  the parts of an event
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from whyidle.monitor.attach.answers import OUTSIDE, Refusal
@@ -12,6 +13,13 @@ from whyidle.monitor.store import Writer
 
 # Of a job that starts its workers anew again and again the first ones stand for all.
 MOST_ENTRIES = 64
+# What is counted is kept so often, and at the end.
+COUNT_SECONDS = 10.0
+# Of what the frameworks say of themselves: what a person wants at the top of a page.
+HEADLINES = (
+    "version", "backend", "devices", "devices_used", "model", "parameters", "parameter_bytes",
+    "batch_size", "parallel", "world_size",
+)  # fmt: skip
 
 
 class Head:
@@ -22,6 +30,7 @@ class Head:
         self._run = run
         self._info: dict[str, Any] = {}
         self._entries: dict[ProcessKey, dict[str, Any]] = {}
+        self._counted_at = float("-inf")
 
     def name(self, identity: Identity | None) -> None:
         """Keep what a person calls the job."""
@@ -53,11 +62,25 @@ class Head:
             if member.method is None or (member.method == OUTSIDE and before and before["inside"]):
                 continue
             if before is not None or len(self._entries) < MOST_ENTRIES:
-                self._entries[member.key] = _entry(member)
+                self._entries[member.key] = _entry(member, before)
         info: dict[str, Any] = {"not_entered": _told(not_entered)}
         if self._entries:
             info["processes"] = list(self._entries.values())
         self._keep(info)
+
+    def counted(
+        self, now: float, counted: Callable[[], Mapping[ProcessKey, Mapping[str, Any]]]
+    ) -> None:
+        """Keep what each process has done so far, when that is due."""
+        if now - self._counted_at < COUNT_SECONDS:
+            return
+        self._counted_at = now
+        for key, sums in counted().items():
+            if key in self._entries:
+                # Not changed in place: what is kept is compared with what it was.
+                self._entries[key] = {**self._entries[key], "counted": dict(sums)}
+        if self._entries:
+            self._keep({"processes": list(self._entries.values())})
 
     def _keep(self, info: dict[str, Any]) -> None:
         if all(name in self._info and self._info[name] == value for name, value in info.items()):
@@ -72,7 +95,7 @@ def _told(refusal: Refusal | None) -> dict[str, str] | None:
     return {"what": refusal.what, "next_step": refusal.next_step}
 
 
-def _entry(member: Member) -> dict[str, Any]:
+def _entry(member: Member, before: Mapping[str, Any] | None) -> dict[str, Any]:
     refusal = member.refusal
     return {
         "pid": member.key.pid,
@@ -83,4 +106,18 @@ def _entry(member: Member) -> dict[str, Any]:
         "stops_ms": [round(ms, 3) for ms in member.stops_ms],
         "refused": refusal.what if refusal else None,
         "next_step": (refusal.next_step or None) if refusal else None,
+        "frameworks": _headlines(member) or (before or {}).get("frameworks", {}),
+        "counted": (before or {}).get("counted"),
     }
+
+
+def _headlines(member: Member) -> dict[str, dict[str, Any]]:
+    """Return the short facts of each framework."""
+    return {
+        probe: {name: facts[name] for name in HEADLINES if _is_short(facts.get(name))}
+        for probe, facts in member.framework.items()
+    }
+
+
+def _is_short(fact: object) -> bool:
+    return isinstance(fact, str | int | float)

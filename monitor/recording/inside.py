@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from whyidle.monitor import metrics as m
 from whyidle.monitor.attach import ladder
 from whyidle.monitor.attach.answers import Outcome, Refusal
 from whyidle.monitor.attach.target import Target
@@ -20,15 +20,15 @@ from whyidle.monitor.processes.naming import SETTLED_SECONDS
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.reading import Reading
-from whyidle.monitor.recording import told
+from whyidle.monitor.recording import together, told
 from whyidle.monitor.recording.bulletin import Bulletin
+from whyidle.monitor.recording.counted import has_any
 from whyidle.monitor.recording.entering import Arrival, Entering, outside
 from whyidle.monitor.recording.onlooker import Onlooker
 from whyidle.monitor.recording.seats import BEGUN_SECONDS, Seat, has_framework, lived
 from whyidle.monitor.recording.snapshot import JobEvent, Member
 
 MOST_MEMBERS = 64
-NONE_INSIDE = "no agent in the job"
 ENTERED, REFUSED, LEFT = "agent_entered", "agent_refused", "agent_left"
 OBSERVED = Refusal("Only observed: nothing of ours goes into the job.")
 EXIT_SECONDS = 10.0
@@ -61,6 +61,8 @@ class Inside:
         self._began_ns = time.monotonic_ns()
         self._now = self._began_ns / 1e9
         self._readings: dict[ProcessKey, Reading] = {}
+        # What processes had done that are no longer here.
+        self._gone: dict[ProcessKey, Mapping[str, Any]] = {}
         # Why the job's first process is not entered as it is; told once.
         self.not_entered: Refusal | None = None
         self._was_judged = False
@@ -110,16 +112,19 @@ class Inside:
 
     def put_job(self, reading: Reading) -> None:
         """Put what is true of the whole job."""
-        inside = [s.harvest.latest for s in self._seats.values() if s.link is not None]
-        reading.values[m.JOB_AGENTS] = len(inside)
-        for of_job, of_process, together in (
-            (m.JOB_GC_PAUSE, m.PROCESS_GC_PAUSE, max),
-            (m.JOB_AGENT_CPU, m.PROCESS_AGENT_CPU, sum),
-        ):
-            values = [v for r in inside if (v := r.get(of_process)) is not None]
-            reasons = [r.unknown[of_process] for r in inside if of_process in r.unknown]
-            reason = reasons[0] if reasons else NONE_INSIDE
-            reading.put(of_job, together(values) if values else None, reason)
+        inside = [seat for seat in self._seats.values() if seat.link is not None]
+        # A launcher has no rank, and knows nothing of steps.
+        inside.sort(key=lambda seat: (seat.identity.rank is None, told.rank_of(seat) or 0))
+        together.put_job(reading, [seat.harvest.latest for seat in inside])
+
+    def counted(self) -> dict[ProcessKey, Mapping[str, Any]]:
+        """Return what each process has done since the recording began, also those that ended."""
+        ours = ((key, seat.counted.told()) for key, seat in self._seats.items())
+        return {**self._gone, **{key: sums for key, sums in ours if has_any(sums)}}
+
+    def seats(self) -> list[Seat]:
+        """Return each process that may be entered, and how far we have come with it."""
+        return list(self._seats.values())
 
     def take_events(self) -> list[JobEvent]:
         """Return what happened since the last call."""
@@ -182,6 +187,9 @@ class Inside:
 
     def _forget(self, seat: Seat) -> None:
         self._bulletin.forget(seat)
+        sums = seat.counted.told()
+        if not seat.is_young and has_any(sums) and len(self._gone) < MOST_MEMBERS:
+            self._gone[seat.key] = sums
         del self._seats[seat.key]
 
     def _say_if_hanging(self, stats: Mapping[ProcessKey, Stat]) -> None:

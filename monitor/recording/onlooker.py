@@ -8,7 +8,7 @@ from whyidle.agents import wire
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.attach.outside import Outside, Place
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.recording.harvest import LINES_KEPT, LINES_SHOWN, stacks_event
+from whyidle.monitor.recording.looks import LINES_KEPT, LINES_SHOWN, stacks_event
 from whyidle.monitor.recording.seats import Seat
 from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.summary import Line

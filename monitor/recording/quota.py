@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.snapshot import JobEvent
-from whyidle.monitor.summary import STACKS
+from whyidle.monitor.summary import ROLLING
 
 LEFT_OUT = "events_left_out"
 # So many of a kind are kept one by one.
@@ -28,7 +28,8 @@ class Quota:
         self._left_out: Counter[str] = Counter()
         # Since when the latest are counted, and for how long.
         self._since: dict[str, tuple[float, float]] = {}
-        self._minute, self._stacks = 0.0, 0
+        # Of those that go on: how many since when.
+        self._lately: dict[str, tuple[float, int]] = {}
 
     def admit(
         self, events: Iterable[JobEvent], now: float, *, ending: bool = False
@@ -45,14 +46,15 @@ class Quota:
         return [*kept, *self._counts(now, ending=ending)]
 
     def _has_room(self, kind: str, now: float) -> bool:
-        if kind != STACKS:
+        if kind not in ROLLING:
             return self._kept[kind] < MOST_OF_A_KIND
         if self._kept[kind] < MOST_STACKS:
             return True
-        if now - self._minute >= MINUTE:
-            self._minute, self._stacks = now, 0
-        self._stacks += 1
-        return self._stacks <= STACKS_A_MINUTE
+        since, count = self._lately.get(kind, (0.0, 0))
+        if now - since >= MINUTE:
+            since, count = now, 0
+        self._lately[kind] = since, count + 1
+        return count < STACKS_A_MINUTE
 
     def _counts(self, now: float, *, ending: bool) -> list[JobEvent]:
         told = []

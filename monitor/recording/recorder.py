@@ -23,12 +23,14 @@ from whyidle.monitor.recording.rows import Rows
 from whyidle.monitor.recording.sampler import Sampler
 from whyidle.monitor.recording.snapshot import JobEvent, Snapshot
 from whyidle.monitor.recording.subjects import Subjects
+from whyidle.monitor.recording.traces import Traces
 from whyidle.monitor.sources.cgroup import Cgroup
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.host import HostProbe
 from whyidle.monitor.sources.news import GpuEvent
 from whyidle.monitor.store import NewRun, Writer
+from whyidle.monitor.tracing.policy import SHARE
 
 # A tick may wait for NVML this share of its period, then it goes on without.
 NVML_SHARE = 0.7
@@ -52,6 +54,8 @@ class Wanted:
     any_user: bool = False
     # The agent comes with the job: it is waited for before a process is entered from outside.
     brought: bool = False
+    # Of the job's time, at most, for traces that nobody asked for; none are taken at 0.
+    trace_share: float = SHARE
 
 
 class Recorder:
@@ -114,6 +118,14 @@ class Recorder:
         self._head.gpus(self.gpu_problem)
         self._subjects = Subjects(self.writer, self.run, self.fs)
         self._rows = Rows(self._subjects, self.fs)
+        share = 0.0 if self.wanted.observe else self.wanted.trace_share
+        self._traces = Traces(
+            self.wanted.target,
+            self.writer.path,
+            self.run,
+            share=share,
+            named_ms=self._clock.ms,
+        )
         return self.run
 
     def tick(self, sampler: Sampler) -> Snapshot | None:
@@ -132,6 +144,10 @@ class Recorder:
         processes = self._host.processes(started, stats)
         job = self._host.job(started, stats)
         self._inside.put_job(job)
+        pids = frozenset(key.pid for key in stats)
+        owned = self._owned(gpus, pids)
+        self._traces.tick(started, self._inside.seats(), gpus, owned)
+        self._traces.put_steps(started, job, self._inside.readings())
         host = self._host.host(started)
         own = self._meter.read(started, sampler.missed)
         events = tuple(self._probe.events())
@@ -153,11 +169,10 @@ class Recorder:
         happened = self._happened(became_another=became_another)
         self.writer.maintain()
         notes = (*self._stood_still(started, sampler.period), *self._back_off(sampler))
-        pids = frozenset(key.pid for key in stats)
-        owned = self._owned(gpus, pids)
         self._head.gpus(self.gpu_problem, owned)
-        members = self._inside.members()
+        members = self._traces.sourced(started, self._inside.members())
         self._head.members(members, self._inside.not_entered)
+        self._head.counted(started, self._inside.counted)
         self._meter.tick_seconds = time.monotonic() - started
         return Snapshot(
             run=self.run,
@@ -182,6 +197,8 @@ class Recorder:
             notes=notes,
             members=members,
             happened=happened,
+            traces=self._traces.last,
+            has_new_trace=self._traces.is_new,
         )
 
     def note_failure(self, error: Exception) -> None:
@@ -199,6 +216,8 @@ class Recorder:
         """
         if self._ticks:
             try:
+                # First: who leaves can drop no trace any more.
+                self._traces.close()
                 self._leave()
             except Exception as error:  # noqa: BLE001  a recording must have its end
                 self.note_failure(error)
@@ -251,6 +270,7 @@ class Recorder:
     def _leave(self) -> None:
         """Leave the job, and keep what its agents said last."""
         self._inside.leave(LEAVE_SECONDS)
+        self._head.counted(float("inf"), self._inside.counted)
         self._happened(ending=True)
         now = time.monotonic()
         rows = self._process_rows(now, {})
@@ -271,7 +291,7 @@ class Recorder:
         self, *, became_another: bool = False, ending: bool = False
     ) -> tuple[JobEvent, ...]:
         """Keep what happened in the job since the last call; returns what is news."""
-        happened = self._inside.take_events()
+        happened = [*self._inside.take_events(), *self._traces.take_events()]
         if became_another:
             self._inside.renew(self.wanted.target)
             happened.append(_another(self.wanted.target, self._naming))

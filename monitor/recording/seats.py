@@ -12,6 +12,7 @@ from whyidle.monitor.link.link import Link
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, Stat
 from whyidle.monitor.reading import Reading
+from whyidle.monitor.recording.counted import Counted
 from whyidle.monitor.recording.harvest import MEASURED, Harvest
 from whyidle.monitor.recording.snapshot import JobEvent, Member
 from whyidle.monitor.summary import Line
@@ -52,10 +53,12 @@ class Seat:
     untold: list[JobEvent] = field(default_factory=list)
     # What was seen of it from outside.
     outside: tuple[tuple[Line, ...], int] = ((), 0)
+    # Since the recording began, whichever agent told.
+    counted: Counted = field(default_factory=Counted)
     harvest: Harvest = field(init=False)
 
     def __post_init__(self) -> None:
-        self.harvest = Harvest(self.key)
+        self.harvest = Harvest(self.key, self.counted)
 
     @property
     def has_framework(self) -> bool:
@@ -121,12 +124,13 @@ class Seat:
         # An agent that goes again and again is not asked at every tick.
         wait = TRY_AGAIN_SECONDS[-1] if self.tries >= MOST_TRIES else 0.0
         self.link, self.outcome, self.due = None, None, now + wait
-        self.harvest = Harvest(self.key)
+        self.harvest = Harvest(self.key, self.counted)
 
     def member(self) -> Member:
         """Return what the screens show of it."""
         inside = self.link is not None
-        where, looks = (self.harvest.where, self.harvest.looks) if inside else self.outside
+        seen = self.harvest.where
+        where, looks = (seen.lines, seen.looks) if inside else self.outside
         if self.is_stopped:
             where, looks = (), 0
         return Member(
@@ -139,6 +143,8 @@ class Seat:
             where=where,
             looks=looks,
             settled=not self.is_young,
+            framework=self.harvest.frameworks.latest,
+            steps_source=self.harvest.steps.source,
         )
 
     def without(self) -> Reading:

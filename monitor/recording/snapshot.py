@@ -13,6 +13,7 @@ from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.news import GpuEvent
 from whyidle.monitor.summary import Line
+from whyidle.monitor.tracing.told import Told
 
 # More stops than these are no longer told one by one.
 FEW_STOPS = 3
@@ -38,6 +39,10 @@ class Member:
     looks: int = 0
     # It has lived long enough to be kept.
     settled: bool = True
+    # The latest facts of each framework, by the name of its probe.
+    framework: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # What tells where a step ends; ``None``: nothing does yet.
+    steps_source: str | None = None
 
 
 def stood_still(stops_ms: tuple[float, ...]) -> str:
@@ -95,6 +100,9 @@ class Snapshot:
     notes: tuple[str, ...] = field(default=())
     members: tuple[Member, ...] = ()
     happened: tuple[JobEvent, ...] = ()
+    # The last trace that was taken of the job, and whether it came with this tick.
+    traces: Told | None = None
+    has_new_trace: bool = False
 
     def shown(self, *, everything: bool) -> list[GpuFacts]:
         """Return the GPUs to show: the job's own, or all."""

@@ -82,7 +82,7 @@ def bar(budget: Budget, width: int, *, labels: bool = True) -> Text:
     total = sum(budget["slices"].values())
     line = Text(no_wrap=True, overflow="crop")
     for part, room in cells(budget, max(width, NARROWEST)).items():
-        glyph, fill = _swatch(part)
+        glyph, fill = swatch(part)
         part_share = share(budget["slices"][part], total)
         names = (f" {words(part)} {part_share} ", f" {part_share} ") if labels else ()
         label = next((n for n in names if len(n) + 2 <= room), "")
@@ -144,11 +144,11 @@ def _owned(place: Mapping[str, Any]) -> str:
 
 
 def _named(part: Slice) -> Text:
-    return Text.assemble(_swatch(part), f" {LOOKS[part].words}")
+    return Text.assemble(swatch(part), f" {LOOKS[part].words}")
 
 
-def _swatch(part: Slice) -> tuple[str, str]:
-    """Return a glyph as the bar shows it, and its style."""
+def swatch(part: Slice) -> tuple[str, str]:
+    """Return the glyph of a slice as the bar shows it, and its style."""
     look = LOOKS[part]
     return look.glyph, look.colour if look.glyph in _BLOCKS else _inked(look.colour)
 

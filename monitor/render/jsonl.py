@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
 from whyidle.monitor.attach.answers import OUTSIDE, Refusal
-from whyidle.monitor.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.metrics import PROCESS_STEPS, Metric, Scope, metrics_of
 from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.harvest import MEASURED
 from whyidle.monitor.recording.seats import NOT_YET
 from whyidle.monitor.recording.snapshot import Member, Snapshot
 from whyidle.monitor.store import Key
 from whyidle.monitor.summary import RunSummary, Watched
+from whyidle.monitor.trained import Trained
 
 SCHEMA = 1
 NOT_DUE = "not due at this tick"
 NO_STEPS = "no agent in the job: from outside nobody sees its steps"
-NO_STEPS_YET = "the agent does not count steps"
 NO_FINDINGS = "only counters are recorded: nothing was diagnosed"
 METHOD = "nvml+procfs"
 METHOD_NO_GPU = "procfs"
@@ -27,6 +28,11 @@ NO_RANK = "not started by torchrun, SLURM or MPI"
 NO_LOOKS = "its main thread was not yet looked at"
 NO_LOOKS_OUTSIDE = "no agent in the process, and no look from outside has come back"
 NO_AGENTS = "no process of the job has JAX or PyTorch loaded"
+NO_FRAMEWORK_YET = "no framework has told the agent of itself"
+NO_FRAMEWORK_OUTSIDE = "no agent in the process"
+NONE_COMPILED = "no compilation was told of this process"
+NO_READS = "no read of a value from the device was seen in this process"
+NO_TRACE = "no trace was taken"
 NEVER_LOOKED = "no main thread was looked at"
 
 
@@ -68,13 +74,27 @@ def tick(snapshot: Snapshot) -> dict[str, Any]:
             for e in snapshot.events
         ]
         + [
-            {"kind": e.kind, "gpu": None, "pid": e.key.pid, "text": e.text, "severity": e.severity}
+            {
+                "kind": e.kind,
+                "gpu": None,
+                "pid": e.key.pid,
+                "text": e.text,
+                "severity": e.severity,
+                "data": e.data,
+            }
             for e in snapshot.happened
         ],
         "agents": [_agent(member) for member in snapshot.members],
         "unknown": _no_agents(len(snapshot.members), _sentence(snapshot.not_entered)),
         "trouble": snapshot.trouble,
+        # With the tick at which it came.
+        **_new_trace(snapshot),
     }
+
+
+def _new_trace(snapshot: Snapshot) -> dict[str, Any]:
+    told = snapshot.traces if snapshot.has_new_trace else None
+    return {"trace": told.as_json()} if told is not None else {}
 
 
 def _sentence(refusal: Refusal | None) -> str | None:
@@ -101,6 +121,8 @@ def _agent(member: Member) -> dict[str, Any]:
         **measured,
         "where": [line.told() for line in member.where] if member.looks else None,
         "looks": member.looks or None,
+        "framework": member.framework or None,
+        "steps_source": member.steps_source,
     }
 
 
@@ -112,7 +134,16 @@ def _reasons(member: Member) -> dict[str, str]:
     if not member.looks:
         why = {None: NOT_YET, OUTSIDE: NO_LOOKS_OUTSIDE}.get(member.method, NO_LOOKS)
         reasons |= {"where": why, "looks": why}
+    outside = {None: NOT_YET, OUTSIDE: NO_FRAMEWORK_OUTSIDE}.get(member.method)
+    if not member.framework:
+        reasons["framework"] = outside or NO_FRAMEWORK_YET
+    if member.steps_source is None:
+        reasons["steps_source"] = outside or _why_no_steps(member)
     return reasons
+
+
+def _why_no_steps(member: Member) -> str:
+    return member.reading.unknown.get(PROCESS_STEPS, NOT_DUE)
 
 
 def _gpu(snapshot: Snapshot, index: str) -> dict[str, Any]:
@@ -136,24 +167,31 @@ def summary(told: RunSummary) -> dict[str, Any]:
     """Return the last object of a recording."""
     run, principal = told.run, told.principal
     inside = principal is not None and principal.inside
+    training = told.trained
     return {
         "summary": True,
         "run": run.id,
         "attached": "agent" if inside else "outside",
         "method": principal.method if principal and inside else _outside_method(told),
-        "steps": None,
+        "steps": training.steps,
         "findings": [],
         "unknown": {
-            "steps": NO_STEPS_YET if inside else NO_STEPS,
+            **({} if training.steps is not None else {"steps": _no_steps(told, training)}),
             "findings": NO_FINDINGS,
             **({} if told.where else {"where": NEVER_LOOKED}),
             **({} if told.where_of else {"where_pid": NEVER_LOOKED}),
+            **({} if told.compiled else {"compiled": NONE_COMPILED}),
+            **({} if told.reads else {"reads": NO_READS}),
+            **({} if told.trace else {"trace": NO_TRACE}),
             **_no_agents(len(told.watched), told.not_entered),
         },
         **head(told),
+        "training": _trained(training),
         "agents": [_watched(w) for w in told.watched],
         "where": [line.told() for line in told.where] or None,
         "where_pid": told.where_of.pid if told.where_of else None,
+        "compiled": [asdict(each) for each in told.compiled] or None,
+        "reads": [asdict(each) for each in told.reads] or None,
         "gpus": [
             {
                 "index": g.idx,
@@ -173,6 +211,7 @@ def summary(told: RunSummary) -> dict[str, Any]:
             for e in told.events
         ],
         "more_events": told.more_events,
+        "trace": told.trace,
         "trouble": told.trouble,
     }
 
@@ -185,8 +224,24 @@ def _watched(watched: Watched) -> dict[str, Any]:
         "refused": watched.refused,
         "next_step": watched.next_step,
         "stops_ms": list(watched.stops_ms),
-        "unknown": {} if watched.rank is not None else {"rank": NO_RANK},
+        "framework": watched.frameworks or None,
+        "unknown": {
+            **({} if watched.rank is not None else {"rank": NO_RANK}),
+            **({} if watched.frameworks else {"framework": NO_FRAMEWORK_YET}),
+        },
     }
+
+
+def _no_steps(told: RunSummary, training: Trained) -> str:
+    inside = any(watched.inside for watched in told.watched)
+    return training.why_not("steps") if inside else NO_STEPS
+
+
+def _trained(training: Trained) -> dict[str, Any]:
+    """Return what trained, and how its time went; what is not known is null, with its reason."""
+    values = asdict(training)
+    unknown = {name: training.why_not(name) for name, value in values.items() if value is None}
+    return {**values, "unknown": unknown}
 
 
 def _outside_method(told: RunSummary) -> str:

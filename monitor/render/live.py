@@ -11,15 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from whyidle.monitor import metrics as m
+from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.reading import Reading, by_reason
+from whyidle.monitor.recording import estimate
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import inside, members, numbers, plain
+from whyidle.monitor.render import inside, members, model, numbers, plain, running
 from whyidle.monitor.sources.gpu import GpuFacts
 
 HISTORY = 120
 WIDE = 110
-EVENTS_SHOWN = 4
+EVENTS_SHOWN = 5
+# Columns that the frame of a panel takes.
+FRAME = 4
 # (title, metric, only on a wide terminal)
 _COLUMNS: tuple[tuple[str, Metric, bool], ...] = (
     ("SM", m.GPU_SM_ACTIVITY, False),
@@ -41,7 +45,7 @@ class LiveView:
         self._console = console or Console()
         self._live = Live(console=self._console, auto_refresh=False, screen=True)
         self._history: dict[tuple[str, Metric], deque[float | None]] = {}
-        self._events: deque[str] = deque(maxlen=EVENTS_SHOWN)
+        self._events: deque[tuple[str, plain.News]] = deque(maxlen=EVENTS_SHOWN)
         self._started = False
 
     def tick(self, snapshot: Snapshot) -> None:
@@ -59,11 +63,12 @@ class LiveView:
 
     def _remember(self, snapshot: Snapshot) -> None:
         clock = numbers.duration(snapshot.elapsed)
-        self._events.extend(f"{clock}  {text}" for text in plain.news(snapshot))
+        self._events.extend((clock, told) for told in plain.news(snapshot))
         for facts in snapshot.facts:
             reading = snapshot.gpus[facts.index].reading
             self._keep(facts.index, m.GPU_UTILISATION, reading)
         self._keep("", m.JOB_CPU, snapshot.job)
+        self._keep("", m.JOB_STEPS, snapshot.job)
 
     def _keep(self, subject: str, metric: Metric, reading: Reading) -> None:
         kept = self._history.setdefault((subject, metric), deque(maxlen=HISTORY))
@@ -73,14 +78,25 @@ class LiveView:
         """Return everything that is on the screen."""
         parts: list[RenderableType] = [
             _head(snapshot),
+            *self._time(snapshot),
             self._gpus(snapshot),
             self._job(snapshot),
             *([members.panel(snapshot.members, self._console.width)] if snapshot.members else []),
-            *(Text(f"! {text}", style="yellow") for text in self._events),
+            *(_event(clock, told) for clock, told in self._events),
         ]
         if snapshot.trouble:
             parts.append(Text(f"! {snapshot.trouble}", style="bold yellow"))
         return Group(*parts, _foot(snapshot))
+
+    def _time(self, snapshot: Snapshot) -> list[Panel]:
+        """Return how fast it steps and where the time goes, once there is anything to tell."""
+        now = estimate.of(snapshot)
+        inside_it = any(x.method not in {None, OUTSIDE} for x in snapshot.members)
+        if not now.slices and not inside_it:
+            return []
+        history = list(self._history[("", m.JOB_STEPS)])
+        lines = running.screen(snapshot, now, self._console.width - FRAME, history)
+        return [Panel(Group(*lines), title=running.title(now), title_align="left")]
 
     def _gpus(self, snapshot: Snapshot) -> Panel:
         shown = snapshot.shown(everything=self._everything)
@@ -160,7 +176,12 @@ def _head(snapshot: Snapshot) -> Group:
     stopped = Text(f" {plain.stopped(snapshot)}", style="bold yellow")
     first = name + f"  pid {pid}  {numbers.duration(snapshot.elapsed)}" + stopped
     how = Text(inside.how(snapshot), style="dim", overflow="ellipsis", no_wrap=True)
-    return Group(first, how)
+    what = model.model(snapshot)
+    return Group(first, how, *([Text(what, style="dim")] if what else []))
+
+
+def _event(clock: str, told: plain.News) -> Text:
+    return Text(f"{told.marked[:1]} {clock}  {told.text}", "yellow" if told.alarming else "dim")
 
 
 def _memory(reading: Reading) -> str:

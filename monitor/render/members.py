@@ -13,6 +13,7 @@ from whyidle.monitor import metrics as m
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.recording.snapshot import Member, stood_still
 from whyidle.monitor.render import inside, numbers
+from whyidle.monitor.render.budget import clock
 
 MOST_ROWS = 6
 # Below this the stops are left out: the head of the page has them.
@@ -22,7 +23,11 @@ WIDE = 100
 def panel(members: tuple[Member, ...], width: int) -> Panel:
     """Return one row a process, at most a few."""
     shown = members[:MOST_ROWS]
-    columns = _columns(ranked=any(member.rank is not None for member in shown), wide=width >= WIDE)
+    columns = _columns(
+        ranked=any(member.rank is not None for member in shown),
+        stepping=any(member.reading.get(m.PROCESS_STEP_P50) is not None for member in shown),
+        wide=width >= WIDE,
+    )
     table = Table(box=None, padding=(0, 1), expand=True, pad_edge=False)
     for title in columns:
         table.add_column(title, no_wrap=True, justify="left" if title == "how" else "right")
@@ -38,19 +43,28 @@ def panel(members: tuple[Member, ...], width: int) -> Panel:
     return Panel(Group(*lines), title=title, title_align="left")
 
 
-def _columns(*, ranked: bool, wide: bool) -> dict[str, Callable[[Member], str]]:
+def _columns(*, ranked: bool, stepping: bool, wide: bool) -> dict[str, Callable[[Member], str]]:
     columns: dict[str, Callable[[Member], str]] = {"pid": lambda x: str(x.key.pid)}
     if ranked:
         columns["rank"] = lambda x: numbers.DASH if x.rank is None else str(x.rank)
     columns["how"] = lambda x: x.method or "…"
     if wide:
         columns["stood still"] = _stopped
-    return columns | {
-        "GC": lambda x: numbers.of(x.reading, m.PROCESS_GC_PAUSE),
-        "threads": lambda x: numbers.of(x.reading, m.PROCESS_PYTHON_THREADS),
-        # A share: the agent takes too little for a figure in cores.
-        "agent": lambda x: numbers.show(x.reading.get(m.PROCESS_AGENT_CPU), "ratio"),
-    }
+    if stepping:
+        # Which of equal workers is the slow one, and whether it waits for its data.
+        columns["step"] = _step
+        columns["input"] = lambda x: numbers.of(x.reading, m.PROCESS_LOADER_WAIT)
+    columns["GC"] = lambda x: numbers.of(x.reading, m.PROCESS_GC_PAUSE)
+    if wide or not stepping:
+        columns["threads"] = lambda x: numbers.of(x.reading, m.PROCESS_PYTHON_THREADS)
+    # A share: the agent takes too little for a figure in cores.
+    columns["agent"] = lambda x: numbers.show(x.reading.get(m.PROCESS_AGENT_CPU), "ratio")
+    return columns
+
+
+def _step(member: Member) -> str:
+    seconds = member.reading.get(m.PROCESS_STEP_P50)
+    return numbers.DASH if seconds is None else clock(seconds * 1e9)
 
 
 def _stopped(member: Member) -> str:

@@ -54,6 +54,11 @@ def scaled(value: float, unit: str) -> str:
     return f"{value:.{digits}f} {_DECIMAL[step]}{unit}".replace(" /", "/")
 
 
+def scaled_tightly(value: float) -> str:
+    """Return a value without a unit in decimal units: ``2.6k``."""
+    return scaled(value, "").replace(" ", "")
+
+
 def duration(seconds: float) -> str:
     """Return a duration as a clock shows it."""
     whole = int(seconds)

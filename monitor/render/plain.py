@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import NamedTuple
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.processes.process import Identity
 from whyidle.monitor.reading import LOST, by_reason
+from whyidle.monitor.recording import estimate
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import inside, numbers
+from whyidle.monitor.render import inside, numbers, pace, running
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.store import Gpu, Run
 from whyidle.monitor.summary import RunSummary
@@ -33,7 +35,10 @@ def who(identity: Identity | Run | None) -> str:
 
 def tick(snapshot: Snapshot, *, everything: bool) -> str:
     """Return one tick as one line."""
+    now = estimate.of(snapshot)
     parts = [f"{numbers.duration(snapshot.elapsed):>7}{stopped(snapshot)}"]
+    # The pace and the causes first: what a person looks for.
+    parts += [said for said in (pace.briefly(snapshot), running.briefly(now)) if said]
     for facts in snapshot.shown(everything=everything):
         reading = snapshot.gpus[facts.index].reading
         parts.append(
@@ -60,10 +65,25 @@ def stopped(snapshot: Snapshot) -> str:
     return " main process STOPPED" if snapshot.main_stopped else ""
 
 
-def news(snapshot: Snapshot) -> list[str]:
-    """Return what happened at this tick, apart from the numbers."""
-    happened = (printable(e.text) for e in snapshot.happened)
-    return [*(e.text for e in snapshot.events), *happened, *snapshot.notes]
+class News(NamedTuple):
+    """What happened, apart from the numbers, and whether it asks for attention."""
+
+    text: str
+    alarming: bool = True
+
+    @property
+    def marked(self) -> str:
+        """The text behind a mark that says how much it matters."""
+        return f"{'!' if self.alarming else '·'} {self.text}"
+
+
+def news(snapshot: Snapshot) -> list[News]:
+    """Return what happened at this tick."""
+    return [
+        *(News(e.text) for e in snapshot.events),
+        *(News(printable(e.text), e.severity != "info") for e in snapshot.happened),
+        *map(News, snapshot.notes),
+    ]
 
 
 def summary(told: RunSummary) -> str:
@@ -77,7 +97,8 @@ def summary(told: RunSummary) -> str:
     lines += [_gpu_line(told, gpu) for gpu in told.job_gpus()]
     if told.gpu_problem:
         lines.append(f"  GPU      unknown: {_briefly(told.gpu_problem)}")
-    lines += [_job_line(told), *inside.page(told), _host_line(told), _own_line(told)]
+    lines += [*pace.page(told), _job_line(told), *inside.page(told)]
+    lines += [_host_line(told), _own_line(told)]
     said = "\n".join(lines)
     told_of = Counter(printable(e.text) for e in told.events if e.severity != "info")
     for text, n in told_of.items():

@@ -54,8 +54,8 @@ class PlainLines:
             self._say(snapshot.gpu_problem or f"GPUs shown: {snapshot.owned.how}")
         elif not self._is_watched and not inside.is_on_the_way(snapshot):
             self._watched(snapshot)
-        for text in plain.news(snapshot):
-            self._say(f"  ! {text}")
+        for told in plain.news(snapshot):
+            self._say(f"  {told.marked}")
         trouble = _NUMBERS.sub("", snapshot.trouble) if snapshot.trouble else None
         if trouble != self._trouble:
             self._trouble = trouble

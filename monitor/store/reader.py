@@ -32,6 +32,7 @@ _JSON: Final = {"info", "data"}
 _ALL: Final = frozenset(Scope)
 # As SQLite says it.
 _ENDLESS: Final = -1
+_WITHOUT: Final = "kind NOT IN (SELECT value FROM json_each(?))"
 
 
 _P = ParamSpec("_P")
@@ -130,24 +131,44 @@ class Reader:
 
     @_told
     def events(
-        self, run: int, since_ms: int = 0, without: str | None = None, most: int = _ENDLESS
+        self, run: int, since_ms: int = 0, without: Collection[str] = (), most: int = _ENDLESS
     ) -> list[Event]:
-        """Return the events of a run in their order, one kind left out if wanted.
+        """Return the events of a run in their order, some kinds left out if wanted.
 
         Of too many those that are more than news come first, then the newest.
         """
         where = (
-            "run = ? AND ts_ms >= ? AND kind IS NOT ?"
+            f"run = ? AND ts_ms >= ? AND {_WITHOUT}"
             " ORDER BY severity = 'info', ts_ms DESC, id DESC LIMIT ?"
         )
-        found = self._rows(Event, "event", where, run, since_ms, without, most)
+        found = self._rows(Event, "event", where, run, since_ms, json.dumps(list(without)), most)
         return sorted(found, key=lambda event: (event.ts_ms, event.id))
 
     @_told
-    def count_events(self, run: int, without: str | None = None) -> int:
-        """Return how many events a run has, without one kind if wanted."""
-        query = "SELECT count(*) FROM event WHERE run = ? AND kind IS NOT ?"
-        return int(self._connection.execute(query, (run, without)).fetchone()[0])
+    def count_events(self, run: int, without: Collection[str] = ()) -> int:
+        """Return how many events a run has, without some kinds if wanted."""
+        query = f"SELECT count(*) FROM event WHERE run = ? AND {_WITHOUT}"  # noqa: S608
+        kinds = json.dumps(list(without))
+        return int(self._connection.execute(query, (run, kinds)).fetchone()[0])
+
+    @_told
+    def last_trace(self, run: int) -> dict[str, Any] | None:
+        """Return the newest trace of a run as it was kept; ``None`` where there is none."""
+        if not schema.present(self._connection, "trace"):
+            return None
+        query = (
+            "SELECT id, ts_ms, header FROM trace WHERE run = ? ORDER BY ts_ms DESC, id DESC LIMIT 1"
+        )
+        row = self._connection.execute(query, (run,)).fetchone()
+        if row is None:
+            return None
+        try:
+            header = json.loads(row[2])
+        except (TypeError, ValueError):
+            return None
+        if not isinstance(header, dict):
+            return None
+        return {**header, "id": row[0], "ts_ms": row[1]}
 
     @_told
     def events_of(

@@ -82,6 +82,19 @@ def put(path: Path, new: NewTrace, size_cap: int = SIZE_CAP) -> int:
         connection.close()
 
 
+def forget(path: Path, files: Collection[Path]) -> None:
+    """Delete the traces of no recording whose files have gone."""
+    connection = connect.for_writing(path).connection
+    try:
+        with _told(path), transaction(connection):
+            for file in files:
+                query = "SELECT id FROM trace WHERE run IS NULL AND path = ?"
+                rows = connection.execute(query, (_escaped(str(file)),)).fetchall()
+                timelines.delete(connection, [row[0] for row in rows])
+    finally:
+        connection.close()
+
+
 def _insert(connection: sqlite3.Connection, new: NewTrace, size: int) -> int:
     _make_way(connection, new)
     row = (new.run, new.ts_ms, new.format, _escaped(new.path), json.dumps(new.header), size)

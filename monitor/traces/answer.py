@@ -19,8 +19,8 @@ SCHEMA = 1
 COUNTS = ("kernels", "comm_kernels", "copies")
 
 
-def contract(analysis: Analysis) -> dict[str, Any]:
-    """Return everything there is to say of a trace."""
+def contract(analysis: Analysis, *, ours: bool = False) -> dict[str, Any]:
+    """Return everything there is to say of a trace; ``ours``: we took it ourselves."""
     trace, steps = analysis.trace, analysis.steps
     devices = [_device(analysis, report) for report in analysis.devices]
     median = None if steps.median is None else to_ns(steps.median, trace.ticks_per_ns)
@@ -29,7 +29,7 @@ def contract(analysis: Analysis) -> dict[str, Any]:
         "file": show(analysis.path),
         "format": trace.format,
         "events": trace.events,
-        "warnings": [*trace.warnings, *doubts(analysis)],
+        "warnings": [*trace.warnings, *doubts(analysis, ours=ours)],
         "devices": devices,
         "steps": {
             "count": len(steps.start),
@@ -42,11 +42,11 @@ def contract(analysis: Analysis) -> dict[str, Any]:
         "step_budget": _step_sum(devices, len(steps.start)),
         **activity(analysis.kernels),
         "where": [_place(place, trace.ticks_per_ns) for place in analysis.places],
-        "unknown": _unknown(analysis),
+        "unknown": _unknown(analysis, ours=ours),
     }
 
 
-def _unknown(analysis: Analysis) -> dict[str, str]:
+def _unknown(analysis: Analysis, *, ours: bool) -> dict[str, str]:
     """Why a part of the answer is null or empty."""
     ran, reasons = analysis.kernels, {}
     if not len(analysis.steps.start):
@@ -56,7 +56,7 @@ def _unknown(analysis: Analysis) -> dict[str, str]:
     if not ran.launching.operations:
         reasons["launching"] = "no operation of a GPU or TPU is in it"
     if not analysis.places:
-        reasons["where"] = why_none(analysis.trace)
+        reasons["where"] = why_none(analysis.trace, ours=ours)
     return reasons
 
 

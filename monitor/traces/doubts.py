@@ -17,6 +17,9 @@ MUCH: Final = 0.1
 MOSTLY: Final = 0.5
 PROFILER_COSTS: Final = 0.05
 FEW_OF_THE_WORK: Final = 0.25
+NO_WORK: Final = (
+    "The file holds no work of any device: no kernels, no copies, and no operators of a framework."
+)
 MORE: Final = {
     "kineto": "Record CPU activity too, and with_stack=True for the lines of code.",
     "xplane": "Record with host_tracer_level=2, and python_tracer_level=1 for the lines of code.",
@@ -48,23 +51,17 @@ class Seen:
         return sum(self.share(part) for part in Slice if part.idle)
 
 
-def doubts(analysis: Analysis) -> list[str]:
-    """Return what a careful reader would ask."""
+def doubts(analysis: Analysis, *, ours: bool = False) -> list[str]:
+    """Return what a careful reader would ask; how ``ours`` are recorded is nobody's choice."""
+    kind = analysis.trace.format
+    more, stacks = ("", "") if ours else (MORE[kind], STACKS[kind])
+    if not analysis.trace.events and not analysis.devices:
+        return ["The file holds no events at all."]
     if not analysis.devices:
-        return [_no_work(analysis)]
+        return [f"{NO_WORK} {more}".rstrip()]
     if not len(analysis.trace.host):
-        more = MORE[analysis.trace.format]
-        return [f"The file says nothing of the host: idle time has no cause. {more}"]
-    return [*_of_causes(analysis, _seen(analysis)), *_of_clocks(analysis)]
-
-
-def _no_work(analysis: Analysis) -> str:
-    if not analysis.trace.events:
-        return "The file holds no events at all."
-    return (
-        "The file holds no work of any device: no kernels, no copies, and no operators of a"
-        f" framework. {MORE[analysis.trace.format]}"
-    )
+        return [f"The file says nothing of the host: idle time has no cause. {more}".rstrip()]
+    return [*_of_causes(analysis, _seen(analysis), stacks), *_of_clocks(analysis)]
 
 
 def _seen(analysis: Analysis) -> Seen:
@@ -75,7 +72,7 @@ def _seen(analysis: Analysis) -> Seen:
     return Seen(sum(time.values()), time, unmatched / operations if operations else 0.0)
 
 
-def _of_causes(analysis: Analysis, seen: Seen) -> Iterator[str]:
+def _of_causes(analysis: Analysis, seen: Seen, stacks: str) -> Iterator[str]:
     trace = analysis.trace
     # That Python waits is known; only for what is not.
     unknown = seen.share(Slice.IDLE_UNKNOWN) - seen.share(Cause.BLOCKED)
@@ -92,7 +89,7 @@ def _of_causes(analysis: Analysis, seen: Seen) -> Iterator[str]:
     elif seen.idle > MUCH and unknown > MOSTLY * seen.idle:
         yield (
             f"Nothing recorded explains {unknown / seen.idle:.0%} of the idle time."
-            f" {'' if _has_frames(analysis) else STACKS[trace.format]}".rstrip()
+            f" {'' if _has_frames(analysis) else stacks}".rstrip()
         )
     if _dispatched_ahead(analysis, seen):
         yield (

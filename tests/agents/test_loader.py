@@ -20,8 +20,9 @@ def came(python: str, source: str, folder: Path) -> None:
     folders = repr(wire.FOLDERS).replace("'", '"')
     assert folders in text
     text = text.replace(folders, f'("{folder}",)')
-    line = [python, "-I", "-S", "-c", f"{BARE}TEXT = {text!r}\n{source}"]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+    line = [python, "-I", "-S", "-c", f"{BARE}TEXT = sys.stdin.read()\n{source}"]
+    # It is longer than an argument may be.
+    done = subprocess.run(line, input=text, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
 

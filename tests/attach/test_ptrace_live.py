@@ -29,6 +29,7 @@ from whyidle.monitor.attach import injector
 from whyidle.monitor.attach.answers import NotEntered
 from whyidle.monitor.attach.ptrace.inject import visit
 from whyidle.monitor.attach.ptrace.refused import Refused
+from whyidle.monitor.attach.ptrace.region import SOURCE_ROOM
 from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
@@ -87,8 +88,8 @@ def test_the_tracer_enters_for_the_monitor(tmp_path: Path) -> None:
 def test_a_text_too_long_for_the_memory_gets_its_own() -> None:
     with running(BUSY) as victim:
         assert victim.enter().done
-        assert victim.enter(COUNT + b"#" * 200_000).done
-        assert victim.enter(COUNT + b"#" * 200_000).done
+        assert victim.enter(COUNT + b"#" * SOURCE_ROOM).done
+        assert victim.enter(COUNT + b"#" * SOURCE_ROOM).done
         assert regions(victim.process.pid) == 2
         assert victim.end()["wrong"] == 0
 

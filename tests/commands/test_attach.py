@@ -51,7 +51,12 @@ def test_every_tick_is_one_json_object_and_the_last_the_summary(
     assert summary["attached"] == "outside"
     assert summary["steps"] is None
     assert summary["findings"] == []
-    assert set(summary["unknown"]) == {"steps", "findings", "where", "where_pid", "agents"}
+    nothing = {name for name, value in summary.items() if value is None or value == []}
+    assert set(summary["unknown"]) <= nothing
+    inside = {"steps", "where", "where_pid", "agents", "compiled", "reads", "trace"}
+    assert set(summary["unknown"]) == {"findings", *inside}
+    training = summary["training"]
+    assert {k for k, v in training.items() if v is None} == set(training["unknown"])
     assert summary["ticks"] == 3
     assert summary["end"] == "time limit"
     assert summary["gpus"][0]["utilisation_ratio"]["mean"] == pytest.approx(0.97)

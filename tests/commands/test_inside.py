@@ -214,6 +214,66 @@ def test_a_job_that_becomes_another_program_is_entered_anew(state: Path, tmp_pat
     assert [e["kind"] for e in summary["events"]].count("agent_entered") == 2
 
 
+TRAINER = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(64, 64)
+    def forward(self, x):
+        return self.inner(x).tanh()
+torch.manual_seed(0)
+torch.set_num_threads(1)
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(1000, 64))
+def batches():
+    while True:
+        yield from DataLoader(data, batch_size=32, drop_last=True)
+source = batches()
+def step(i):
+    (x,) = next(source)
+    loss = (net(x) - x).pow(2).mean()
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    return loss.item()
+"""
+
+
+def test_a_training_tells_its_steps_its_model_and_what_it_waits_for(
+    state: Path, tmp_path: Path, monitor: Monitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FRAMEWORKS, "torch", TRAINER)
+    with training("torch", tmp_path) as job:
+        wait_for(tmp_path, job, lambda said: "ready" in said)
+        with attached(state, job, "--hz", "5") as watch:
+            tick = read_until(watch, has_trained)
+            watch.terminate()
+            summary = read_until(watch, lambda line: line.get("summary"))
+    (agent,) = tick["agents"]
+    assert agent["steps_source"] == "optimizer"
+    assert agent["framework"]["torch"]["model"] == "Net"
+    assert 0 < agent["step_p50_seconds"] <= agent["step_p95_seconds"]
+    assert agent["samples_per_second"] > agent["steps_per_second"] > 0
+    assert tick["job"]["step_p50_seconds"] == agent["step_p50_seconds"]
+    assert 0 < tick["job"]["loader_wait_ratio"] < 1
+    told = summary["training"]
+    assert summary["steps"] == told["steps"] > 0
+    assert (told["framework"], told["model"], told["batch_size"]) == ("PyTorch", "Net", 32)
+    assert told["parameters"] == 64 * 64 + 64
+    assert 0 < told["loader_wait"] < 1
+    assert told["compile"] is None
+    assert told["unknown"]["compile"]
+    (again,) = lines(monitor("runs", "last", "--json").stdout)
+    assert again["training"] == told
+
+
+def has_trained(tick: dict[str, Any]) -> bool:
+    (agent,) = tick["agents"] or [{}]
+    waits = agent.get("loader_wait_ratio"), agent.get("samples_per_second")
+    return None not in waits and "model" in (agent["framework"] or {}).get("torch", {})
+
+
 def test_who_only_observes_leaves_the_job_as_it_is(monitor: Monitor, tmp_path: Path) -> None:
     with training("torch", tmp_path) as job:
         wait_for(tmp_path, job, lambda said: "ready" in said)

@@ -188,11 +188,7 @@ def test_of_a_file_that_is_cut_off_the_rest_is_told(
     assert "\n! " in monitor("trace", path).stdout
 
 
-def test_a_process_cannot_be_traced_yet(monitor: Monitor, tmp_path: Path) -> None:
-    done = monitor("trace", "4242")
-    assert done.returncode == Exit.USAGE
-    assert "cannot be traced yet" in done.stderr
-    assert "monitor attach 4242" in done.stderr
+def test_a_number_that_names_a_file_is_a_file(monitor: Monitor, tmp_path: Path) -> None:
     (tmp_path / "4242").write_bytes(WHOLE)
     assert monitor("trace", "4242", cwd=tmp_path).returncode == 0
 
@@ -205,7 +201,7 @@ def test_a_file_named_view_is_reached_by_its_path(monitor: Monitor, tmp_path: Pa
 
 def test_both_forms_are_in_the_help(monitor: Monitor) -> None:
     told = monitor("trace", "--help").stdout
-    assert "monitor trace [OPTIONS] FILE\n" in told
+    assert "monitor trace [OPTIONS] FILE|PID\n" in told
     assert "monitor trace view FILE" in told
     assert "monitor trace view [OPTIONS] FILE|RUN\n" in monitor("trace", "view", "-h").stdout
 

@@ -54,6 +54,12 @@ def test_what_the_dead_left_goes(tmp_path: Path, folder: int) -> None:
     assert {path.name for path in tmp_path.iterdir()} == kept
 
 
+def test_traces_that_nobody_fetched_go_with_the_rest(tmp_path: Path, folder: int) -> None:
+    left(tmp_path, f"{GONE}.trace-1", f"{GONE}.trace-2.tmp", f"{GONE}.trace-notes")
+    clear(folder)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{GONE}.trace-notes"]
+
+
 def test_who_answers_lives_wherever_its_pid_is(tmp_path: Path, folder: int) -> None:
     left(tmp_path, f"{GONE}.spool")
     with listen(tmp_path / f"{GONE}.sock"):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tests.render.shown import inside, outside
+from whyidle.agents import wire
+from whyidle.monitor.recording import head as module
 from whyidle.monitor.recording.head import Head
 from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import NewRun, Reader, Writer
@@ -30,3 +33,44 @@ def test_a_process_is_named_by_its_start_too_and_only_when_it_stays(tmp_path: Pa
     told = summarise(path, str(run))
     assert told.principal is not None
     assert told.principal.start_ticks == 1
+
+
+FACTS = {"torch": {"version": "2.13.0", "model": "Net", "batch_size": 32, "loaders": [1, 2]}}
+
+
+def sums(steps: int) -> dict[str, Any]:
+    return {
+        "steps": steps, "source": "optimizer", "step_p50_ns": 10, "step_p95_ns": 20,
+        "totals": {wire.COMPILES: [steps, 2.0]},
+    }  # fmt: skip
+
+
+def test_what_trains_and_what_it_did_stands_in_the_head(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE
+    with Writer.open(path) as writer:
+        run = writer.begin_run(NewRun(target_pid=4001))
+        head = Head(writer, run)
+        member = inside(framework=FACTS, steps_source="optimizer")
+        head.members((member,))
+        head.counted(0.0, lambda: {member.key: sums(5)})
+        head.counted(module.COUNT_SECONDS / 2, lambda: {member.key: sums(6)})
+        assert stored(path)["counted"]["steps"] == 5
+        # The agent has left: what it said stays.
+        head.members((outside(4001),))
+        head.counted(float("inf"), lambda: {member.key: sums(7)})
+        writer.end_run(run, "done")
+    assert stored(path)["frameworks"] == {
+        "torch": {"version": "2.13.0", "model": "Net", "batch_size": 32}
+    }
+    trained = summarise(path, str(run)).trained
+    assert (trained.framework, trained.model, trained.batch_size) == ("PyTorch", "Net", 32)
+    assert (trained.steps, trained.steps_source, trained.compiles) == (7, "optimizer", 7)
+
+
+def stored(path: Path) -> dict[str, Any]:
+    with Reader.open(path) as reader:
+        (run,) = reader.runs()
+    assert run.info is not None
+    (entry,) = run.info["processes"]
+    found: dict[str, Any] = entry
+    return found

@@ -21,7 +21,7 @@ from whyidle.monitor.link.channel import Address
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.reading import Reading
-from whyidle.monitor.recording import entering, harvest, onlooker, told
+from whyidle.monitor.recording import bulletin, compiles, entering, figures, onlooker, told
 from whyidle.monitor.recording import inside as module
 from whyidle.monitor.recording.inside import Inside
 from whyidle.monitor.recording.seats import MOST_TRIES, NO_AGENT, Seat
@@ -138,8 +138,8 @@ def test_a_process_is_entered_and_tells(job: Job) -> None:
 
 
 def test_the_whole_job_counts_its_agents(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harvest, "SHORTEST_S", 0.0)
-    monkeypatch.setattr(harvest, "MOST_RATE", float("inf"))
+    monkeypatch.setattr(figures, "SHORTEST_S", 0.0)
+    monkeypatch.setattr(figures, "MOST_RATE", float("inf"))
     before = Reading()
     job.tick()
     job.inside.put_job(before)
@@ -154,6 +154,37 @@ def test_the_whole_job_counts_its_agents(job: Job, monkeypatch: pytest.MonkeyPat
     assert after.values[m.JOB_AGENTS] == 1
     assert after.values[m.JOB_GC_PAUSE] == 1.0
     assert after.values[m.JOB_AGENT_CPU] == 0
+
+
+def test_what_trains_and_how_fast_is_told_from_inside(job: Job) -> None:
+    job.until(is_inside)
+    job.puppet.write("state", "torch", {"version": "2.13.0", "batch_size": 32})
+    job.puppet.write("steps", "optimizer", 10**9, 4, [200_000_000, 250_000_000])
+    job.puppet.write("compile", "jax", "step", 10**9, "a new shape", ["/job/a.py", 3, "f"], False)
+    job.puppet.write("gauges", {wire.STEPS: 4})
+    member = job.until(lambda found: found and m.PROCESS_STEPS in found.reading.values)
+    assert member is not None
+    assert member.framework == {"torch": {"version": "2.13.0", "batch_size": 32}}
+    assert member.steps_source == "optimizer"
+    whole = Reading()
+    job.inside.put_job(whole)
+    assert whole.values[m.JOB_STEP_P95] == 0.25
+    job.until(lambda _: "compile" in job.kinds())
+    assert job.inside.counted()[job.puppet.key]["steps"] == 4
+    job.puppet.do("exit")
+    job.until(lambda _: not job.inside.members())
+    assert job.inside.counted()[job.puppet.key]["steps"] == 4
+    assert "framework" in job.kinds()
+
+
+def test_the_first_of_a_kind_are_news_and_a_thousand_are_not(job: Job) -> None:
+    job.until(is_inside)
+    for i in range(40):
+        at = ["/job/a.py", i, "f"]
+        job.puppet.write("compile", "jax", f"f{i}", 10**9, None, at, False)
+    job.until(lambda _: job.kinds().count("compile") >= compiles.FIRST_TOLD)
+    news = [event for event in job.events if event.kind == "compile" and event.is_news]
+    assert len(news) == bulletin.MOST_TOLD
 
 
 def test_a_refusal_is_told_once_and_tried_again_a_few_times(puppet: Puppet) -> None:

@@ -6,7 +6,7 @@ from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording import quota as module
 from whyidle.monitor.recording.quota import LEFT_OUT, MOST_OF_A_KIND, MOST_STACKS, Quota
 from whyidle.monitor.recording.snapshot import JobEvent
-from whyidle.monitor.summary import STACKS
+from whyidle.monitor.summary import ROLLING
 
 ROOT = ProcessKey(1, 1)
 
@@ -41,9 +41,11 @@ def test_a_week_of_the_same_is_told_seldom() -> None:
     assert len(told) < 7 * 24 + 10
 
 
-def test_of_stacks_some_are_kept_all_the_time() -> None:
+def test_of_what_a_summary_is_made_of_some_are_kept_all_the_time() -> None:
     quota = Quota(ROOT)
-    quota.admit(some(STACKS, MOST_STACKS), 0.0)
+    for kind in ROLLING:
+        quota.admit(some(kind, MOST_STACKS), 0.0)
     for minute in range(1, 5):
-        kept = quota.admit(some(STACKS, 10), 60.0 * minute)
-        assert [e.kind for e in kept].count(STACKS) == module.STACKS_A_MINUTE
+        for kind in ROLLING:
+            kept = quota.admit(some(kind, 10), 60.0 * minute)
+            assert [e.kind for e in kept].count(kind) == module.STACKS_A_MINUTE

@@ -20,6 +20,8 @@ STOPPED = Refusal(
     "Let it go on: kill -CONT 4002   then: monitor attach 4002",
 )
 
+NO_PROBE = "no probe tells it"
+
 
 def inside(pid: int = 4001, rank: int | None = None, **known: Any) -> Member:
     values = {
@@ -33,7 +35,7 @@ def inside(pid: int = 4001, rank: int | None = None, **known: Any) -> Member:
     given = {
         "method": PTRACE,
         "stops_ms": (0.3, 0.1),
-        "reading": Reading(values),
+        "reading": Reading(values, dict.fromkeys(set(MEASURED) - values.keys(), NO_PROBE)),
         "where": (LOAD, STEP),
         "looks": 150,
         **known,

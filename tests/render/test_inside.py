@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tests.render.shown import LOAD, STOPPED, inside, outside, snapshot
+from tests.render.shown import LOAD, NO_PROBE, STOPPED, inside, outside, snapshot
 from whyidle.monitor import metrics as m
 from whyidle.monitor.attach.answers import AGENT, REMOTE_EXEC, RUN, Refusal
 from whyidle.monitor.processes.process import ProcessKey
@@ -97,7 +97,10 @@ def test_a_tick_of_json_has_each_process_with_its_reasons() -> None:
     assert first["method"] == "ptrace"
     assert first["stops_ms"] == [0.3, 0.1]
     assert first["gc_pause_ratio"] == 0.013
-    assert first["unknown"] == {}
+    frameworks = {first["unknown"].pop(name) for name in ("framework", "steps_source")}
+    assert frameworks == {NO_PROBE, jsonl.NO_FRAMEWORK_YET}
+    assert set(first["unknown"].values()) == {NO_PROBE}
+    assert "gc_pause_ratio" not in first["unknown"]
     assert first["looks"] == 150
     assert first["where"][0] == {
         "file": LOAD.file, "line": 1108, "function": "Tokens.__getitem__", "share": 0.61,
@@ -123,6 +126,7 @@ def test_what_happened_in_the_job_is_among_the_events() -> None:
             "pid": 4002,
             "text": HAPPENED.text,
             "severity": "info",
+            "data": None,
         }
     ]
 

@@ -26,7 +26,7 @@ from whyidle.monitor.attach.ptrace.stubs import (
     unpack,
 )
 
-SOURCE_ROOM = 64 << 10
+SOURCE_ROOM = 256 << 10
 # The text begins here in the writable part.
 SOURCE = 256
 _MMAP = 9

@@ -99,14 +99,16 @@ def _within(segments: Segments, ops: Ops) -> Segments:
     return segments
 
 
-def why_none(trace: Trace) -> str:
-    """Say why a trace names no place in the user's code."""
+def why_none(trace: Trace, *, ours: bool = False) -> str:
+    """Say why a trace names no place in the user's code, and how to record one that does."""
     code = UserCode(trace)
     if code.sights or any(code.of_site(site) != NONE for site in trace.sources.values()):
         return "no time of a device falls to the user's code that the trace names"
     if code.has_frames or len(trace.stacks) or trace.sources:
         return "the trace names code of frameworks and of Python only, none of the user's"
-    return f"the trace has no Python frames and no call sites{_RECORD.get(trace.format, '')}"
+    # Nobody chooses how those are recorded that we take ourselves.
+    record = "" if ours else _RECORD.get(trace.format, "")
+    return f"the trace has no Python frames and no call sites{record}"
 
 
 def _owned(

@@ -1,0 +1,109 @@
+"""The arrays that are alive: how many, how large, of which types, and on how many devices.
+
+The list of them keeps arrays alive that the job has just let go of: it is short-lived, and a look
+that took long is followed by a long rest.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from time import monotonic_ns
+
+from ..framework import Part
+from ..wire import LIVE_ARRAYS, LIVE_BYTES
+from .places import clients
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+LOOK_NS = 5_000_000_000
+# A look may take this share of the time.
+SHARE = 1 / 2000
+# Of more arrays than these, every other one is looked at, or every third..
+MOST_ARRAYS = 4000
+TYPES = 12
+
+_kinds = attrgetter("aval", "sharding")
+
+
+class Arrays(Part):
+    """Counts what the clients list."""
+
+    name = "live arrays"
+
+    def begin(self) -> None:
+        """See that the clients can be found."""
+        clients()
+        self._due = 0
+        self._found: dict[str, int | None] = {}
+        self._bytes: dict[str, int] = {}
+        self._devices = 0
+
+    def second(self, now: int) -> dict[str, int | None]:
+        """Look again when it is time; returns the figures of the last look."""
+        if now < self._due:
+            return self._found
+        known = clients()
+        if not known:
+            return {}
+        began = monotonic_ns()
+        self._look(list(known.values()))
+        took = monotonic_ns() - began
+        # A tick that comes a little early is not to be one look lost.
+        self._due = now + max(LOOK_NS - LOOK_NS // 10, int(took / SHARE))
+        return self._found
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the largest share of the bytes is made of."""
+        if not self._found:
+            return {}
+        largest = sorted(self._bytes, key=self._bytes.__getitem__, reverse=True)[:TYPES]
+        return {
+            "dtypes": {name: rounded(self._bytes[name]) for name in largest},
+            "devices_used": self._devices,
+        }
+
+    def _look(self, known: list[Any]) -> None:
+        number, self._bytes, places = 0, {}, set()
+        for client in known:
+            arrays = client.live_arrays()
+            step = -(-len(arrays) // MOST_ARRAYS) or 1
+            number += len(arrays)
+            used = self._add(arrays[::step], step)
+            # Gone before anything else is: whatever only this list held is freed here.
+            del arrays
+            places |= used
+        self._devices = len(places)
+        self._found = {LIVE_ARRAYS: number, LIVE_BYTES: sum(self._bytes.values())}
+
+    def _add(self, arrays: list[Any], step: int) -> set[tuple[str, int]]:
+        kinds = list(map(_kinds, arrays))
+        counts: dict[tuple[int, int], int] = {}
+        by_key = {}
+        for kind in kinds:
+            key = id(kind[0]), id(kind[1])
+            counts[key] = counts.get(key, 0) + step
+            by_key[key] = kind
+        places: set[tuple[str, int]] = set()
+        for key, (aval, sharding) in by_key.items():
+            name, size = _size(aval, sharding)
+            self._bytes[name] = self._bytes.get(name, 0) + counts[key] * size
+            places.update((d.platform, d.id) for d in sharding.addressable_devices)
+        return places
+
+
+def _size(aval: Any, sharding: Any) -> tuple[str, int]:
+    """Return the type's name, and the bytes on all devices of this process together."""
+    items = 1
+    devices = len(sharding.addressable_devices)
+    # A copy on each of eight devices takes eight times the room, a part on each does not.
+    for length in sharding.shard_shape(aval.shape) if devices > 1 else aval.shape:
+        items *= length
+    return str(aval.dtype), items * devices * getattr(aval.dtype, "itemsize", 0)
+
+
+def rounded(number: float) -> int:
+    """Return the first two figures of a number: what hardly changes is not told again."""
+    length = len(str(int(number)))
+    return int(round(number, 2 - length))

@@ -1,0 +1,98 @@
+"""Why a function was traced again: what differs from the times before.
+
+JAX can explain that itself (``jax_explain_cache_misses``), but where its explanation fails, the
+exception reaches the job's call. So the types of the arguments are compared here, by ours.
+"""
+
+from __future__ import annotations
+
+from ..modules import Missing, need
+from ..wire import LONGEST_REASON
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType
+    from typing import Any
+
+    # What the hook takes: the function's name and place, a weak reference to it, its arguments'
+    # names, and their types.
+    Traced = tuple[Any, Any, Any, Any]
+    # Of one time: the reference, and the types as words.
+    Time = tuple[Any, tuple[str, ...]]
+
+# Functions, and times before of each, that are remembered.
+MOST_FUNCTIONS = 500
+MOST_TIMES = 4
+# Arguments that are compared, and told.
+MOST_ARGUMENTS = 4000
+MOST_TOLD = 3
+
+ANEW = "the function is made anew each time, so that nothing of it is found again"
+OTHER = "all arguments are as before: a static argument, a sharding or a setting of JAX changed"
+
+
+def traced_code() -> CodeType:
+    """Return the code of the function of JAX that traces, which has what we need by these names."""
+    code: CodeType = need("jax._src.pjit", "_trace_for_jit", "__code__")
+    missing = {"fun", "dbg", "avals"} - set(code.co_varnames[: code.co_argcount])
+    if missing:
+        raise Missing(f"no argument {min(missing)} of jax._src.pjit._trace_for_jit")
+    return code
+
+
+class Tracings:
+    """Remembers the types of the arguments of each function, as words."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, list[Time]] = {}
+
+    def reason(self, traced: Traced) -> str | None:
+        """Return why it was traced; ``None`` the first time."""
+        place, function, names, avals = traced
+        types = tuple(map(_words, list(avals or ())[:MOST_ARGUMENTS]))
+        before = self._functions.get(str(place))
+        if before is None:
+            if len(self._functions) >= MOST_FUNCTIONS:
+                self._functions.clear()
+            self._functions[str(place)] = [(function, types)]
+            return None
+        why = _why(function, types, names, before)
+        before.append((function, types))
+        del before[:-MOST_TIMES]
+        return why[:LONGEST_REASON]
+
+
+def _why(function: Any, types: tuple[str, ...], names: Any, before: list[Time]) -> str:
+    if any(types == each for _, each in before):
+        # As long as a function lives, there is one reference to it.
+        known = function is None or any(function is one for one, _ in before)
+        return OTHER if known else ANEW
+    # The nearest: with the same number of arguments, the latest with the fewest that differ.
+    alike = [each for _, each in before if len(each) == len(types)]
+    if not alike:
+        return f"now {len(types)} arrays as arguments, and before {len(before[-1][1])}"
+    differs = min((_differing(types, each) for each in reversed(alike)), key=len)
+    told = [
+        f"at {_name(names, number)}: now {now}, before {was}"
+        for number, now, was in differs[:MOST_TOLD]
+    ]
+    more = len(differs) - len(told)
+    return "; ".join(told) + (f"; and {more} more" if more else "")
+
+
+def _differing(now: tuple[str, ...], before: tuple[str, ...]) -> list[tuple[int, str, str]]:
+    return [(i, one, two) for i, (one, two) in enumerate(zip(now, before)) if one != two]
+
+
+def _name(names: Any, number: int) -> str:
+    """Return the argument's name, as ``params['w']``."""
+    known = isinstance(names, (tuple, list)) and number < len(names) and names[number]
+    return str(known) if known else f"argument {number + 1}"
+
+
+def _words(aval: Any) -> str:
+    shape = getattr(aval, "shape", None)
+    if not isinstance(shape, tuple):
+        return str(type(aval).__name__)
+    weak = " (weak)" if getattr(aval, "weak_type", False) else ""
+    return f"{getattr(aval, 'dtype', '?')}[{','.join(map(str, shape))}]{weak}"

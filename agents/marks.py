@@ -1,0 +1,59 @@
+"""The marks that the user's own code makes with ``whyidle.monitor.step()``."""
+
+from __future__ import annotations
+
+from _thread import get_ident
+
+from .modules import loaded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .room import Room
+
+# Where the user's code has them, as soon as it has imported them; and where it calls us.
+MODULE = "whyidle.monitor.marks"
+SLOT = "listener"
+SOURCE = "whyidle.step"
+
+
+class Marks:
+    """Waits for the module, and listens."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._listens = False
+
+    def look(self) -> None:
+        """Begin to listen, as soon as there is something to listen to."""
+        if self._listens:
+            return
+        names = loaded(MODULE)
+        if names is None:
+            return
+        self._listens = True
+        # Another agent's, or somebody's own.
+        if names.get(SLOT, self) is None:
+            self._begin(names)
+
+    def _begin(self, names: dict[str, Any]) -> None:
+        tick, stop = self._room.steps.listen(SOURCE)
+        self._room.hooks.add(stop)
+        listener = _listener(tick)
+        self._room.hooks.add(lambda: _take_back(names, listener))
+        names[SLOT] = listener
+
+
+def _listener(tick: Callable[[int], None]) -> Callable[[], None]:
+    def ended() -> None:
+        # Each thread that trains has steps of its own.
+        tick(get_ident())
+
+    return ended
+
+
+def _take_back(names: dict[str, Any], listener: Callable[[], None]) -> None:
+    if names.get(SLOT) is listener:
+        names[SLOT] = None

@@ -1,0 +1,196 @@
+"""What a step is: the time between two ticks of the best source that ticks.
+
+Sources tick from the job's own threads, at the end of each step or at the beginning of each. The
+user's own markers know best. Optimizers tick too, each with a key of its own: where a job has
+several, as a GAN has, a whole step is what the slowest of them makes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from time import monotonic_ns
+
+from .visits import Visits
+from .wire import MOST_DURATIONS, STEP_SOURCES, STEPS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+SECOND = 1_000_000_000
+# A better source that is silent for so long gives way to a worse one, or sooner, when it is silent
+# for this many of its own steps: a profiler's schedule ends, and the training goes on.
+QUIET_NS = 60 * SECOND
+QUIET_STEPS = 20
+# Ticks between two looks: two seconds of steps of a tenth of a millisecond.
+CAPACITY = 20_000
+# Optimizers of one source that are told apart.
+MOST_KEYS = 64
+# An optimizer rests when it is silent for so many of its own intervals, and a second.
+LATE = 4
+# Optimizers that step as often as each other must not take turns: one takes over when its
+# intervals are longer by a quarter.
+SLOWER = 1.25
+
+
+class _Key:
+    """When one optimizer ticked."""
+
+    __slots__ = ("first", "last", "ticks")
+
+    def __init__(self, moment: int) -> None:
+        self.first = self.last = moment
+        self.ticks = 1
+
+    def interval(self) -> float:
+        """Return the mean time between two ticks; 0 before there are two."""
+        return (self.last - self.first) / (self.ticks - 1) if self.ticks > 1 else 0.0
+
+    def rests(self, now: int) -> bool:
+        """Tell whether it is silent for much longer than it was before."""
+        quiet = LATE * self.interval() + SECOND if self.ticks > 1 else QUIET_NS
+        return now - self.last > quiet
+
+    def tick(self, moment: int) -> int:
+        """Note a tick, and return the time since the one before."""
+        took = moment - self.last
+        if self.ticks > 1 and self.rests(moment):
+            # Its pace is what it is between its rests.
+            self.first, self.ticks = moment, 0
+        self.last = moment
+        self.ticks += 1
+        return took
+
+
+class _Source:
+    """What ticked under one name."""
+
+    def __init__(self) -> None:
+        # A moment and a key by turns: a tuple would be one more thing for the job's garbage
+        # collector to count. Twice as long as it gets, so that pairs stay pairs.
+        self.ticks: deque[int] = deque(maxlen=4 * CAPACITY)
+        self.listeners = 0
+        self.lost = 0
+        self._last: int | None = None
+        self._keys: dict[int, _Key] = {}
+        self._slowest: int | None = None
+
+    def tells(self, now: int) -> bool:
+        """Tell whether its word counts."""
+        if self._last is None:
+            return False
+        quiet = now - self._last
+        slowest = None if self._slowest is None else self._keys.get(self._slowest)
+        soon = SECOND + QUIET_STEPS * slowest.interval() if slowest is not None else QUIET_NS
+        return quiet <= min(QUIET_NS, soon)
+
+    def take(self, now: int) -> list[int]:
+        """Return how long the steps took that ended since the last look."""
+        number = len(self.ticks) // 2
+        if number > CAPACITY:
+            self.lost += 1
+            self.ticks.clear()
+            self._keys.clear()
+            return []
+        pop = self.ticks.popleft
+        took: dict[int, list[int]] = {}
+        for _ in range(number):
+            moment = pop()
+            self._note(moment, pop(), took)
+        slowest = self._choose(now)
+        return took.get(slowest, []) if slowest is not None else []
+
+    def _note(self, moment: int, name: int, took: dict[int, list[int]]) -> None:
+        self._last = moment
+        key = self._keys.get(name)
+        if key is not None:
+            took.setdefault(name, []).append(key.tick(moment))
+        elif len(self._keys) < MOST_KEYS or self._forget(moment):
+            self._keys[name] = _Key(moment)
+
+    def _forget(self, now: int) -> bool:
+        """Make room; False when all are needed."""
+        gone = [name for name, key in self._keys.items() if key.rests(now)]
+        for name in gone:
+            del self._keys[name]
+        return bool(gone)
+
+    def _choose(self, now: int) -> int | None:
+        paces = {name: key.interval() for name, key in self._keys.items() if not key.rests(now)}
+        if paces:
+            slowest = max(paces, key=paces.__getitem__)
+            current = 0.0 if self._slowest is None else paces.get(self._slowest, 0.0)
+            if paces[slowest] > SLOWER * current:
+                self._slowest = slowest
+        return self._slowest
+
+
+class Steps:
+    """The steps of the job: ticks come on any thread, and are counted on the agent's."""
+
+    def __init__(self, main: int | None = None) -> None:
+        # A tick is a moment between two steps.
+        self.visits = Visits(main)
+        self._sources: dict[str, _Source] = {}
+        self._looked = monotonic_ns()
+        self._best: str | None = None
+        self._total = 0
+
+    def listen(self, source: str) -> tuple[Callable[[int], None], Callable[[], None]]:
+        """Return what ticks, for the job's threads, and what ends that, for the agent's."""
+        extend, stop = self.feed(source)
+        clock, wanted, come = monotonic_ns, self.visits.wanted, self.visits.come
+
+        def tick(key: int) -> None:
+            extend((clock(), key))
+            if wanted:
+                come()
+
+        return tick, stop
+
+    def feed(self, source: str) -> tuple[Callable[[Iterable[int]], None], Callable[[], None]]:
+        """Return what takes ticks that were noted elsewhere, and what ends that.
+
+        A moment and a key by turns; on the agent's thread.
+        """
+        if source not in STEP_SOURCES:
+            raise ValueError(source)
+        found = self._sources.setdefault(source, _Source())
+        found.listeners += 1
+
+        def stop() -> None:
+            found.listeners -= 1
+            if not found.listeners:
+                self._sources.pop(source, None)
+
+        return found.ticks.extend, stop
+
+    def second(self, now: int) -> tuple[list[Any] | None, dict[str, int | None]]:
+        """Return the record and the figure of the time since the last call."""
+        took = {name: source.take(now) for name, source in list(self._sources.items())}
+        self._best = next(
+            (name for name in STEP_SOURCES if name in took and self._sources[name].tells(now)),
+            self._best,
+        )
+        span, self._looked = now - self._looked, now
+        if self._best is None:
+            return None, {}
+        ended = took.get(self._best, [])
+        self._total += len(ended)
+        record = None
+        if ended:
+            record = ["steps", now, self._best, span, len(ended), _evenly(sorted(ended))]
+        return record, {STEPS: self._total}
+
+    def lost(self) -> int:
+        """Return how often ticks found no room."""
+        return sum(source.lost for source in list(self._sources.values()))
+
+
+def _evenly(durations: list[int]) -> list[int]:
+    """Return at most as many as a record takes, the shortest and the longest among them."""
+    number = len(durations)
+    if number <= MOST_DURATIONS:
+        return durations
+    return [durations[i * (number - 1) // (MOST_DURATIONS - 1)] for i in range(MOST_DURATIONS)]

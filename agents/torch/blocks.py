@@ -1,0 +1,86 @@
+"""Blocks of the job's own that were open when a trace ended.
+
+PyTorch keeps a place for the end of each ``record_function`` that began in a trace, and frees it
+with the trace. An end that comes later is passed over, but not where another trace is on by then:
+it is written to what was freed. So a block that may last for long makes a trace the last one.
+"""
+
+from __future__ import annotations
+
+import os
+
+from .. import wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# As Kineto writes it: each event begins so, and its name ends where its line does, or, in older
+# versions, where the process's number follows. It does not escape what is in a name.
+_EVENT, _NAME, _ENDS = b'"ph": "', b'"name": "', (b'",\n', b'", "pid": ')
+_OPEN, _USERS = b'"finished": false', b'"user_annotation"'
+# Those of PyTorch's own end within the step.
+_SHORT = (b"Optimizer.", b"DistributedDataParallel.", b"FullyShardedDataParallel.", b"enumerate(")
+# What it writes for all that have other letters than English.
+_ANY = b"unknown"
+# A piece is looked at without a pause: half a millisecond.
+_PIECE = 1 << 20
+_SHOWN = 60
+
+
+def open_block(path: str) -> str | None:
+    """Return the name of a block in the file that may last longer than a step; ``None`` for none.
+
+    One that has ended before in the same trace comes again and again: it is as short as a step.
+    """
+    names = {_name(event) for event in _open_events(path)}
+    found = sorted(name for name in names if not name.startswith(_SHORT))
+    for name in found:
+        if name == _ANY or not _has_ended(path, name):
+            return name[:_SHOWN].decode("utf-8", "replace")
+    return None
+
+
+def _open_events(path: str) -> Iterator[bytes]:
+    for text in _pieces(path):
+        at = text.find(_OPEN)
+        while at >= 0:
+            event = text[max(0, text.rfind(_EVENT, 0, at)) : at]
+            if _USERS in event:
+                yield event
+            at = text.find(_OPEN, at + 1)
+
+
+def _has_ended(path: str, name: bytes) -> bool:
+    marks = [_NAME + name + end for end in _ENDS]
+    for text in _pieces(path):
+        for mark in marks:
+            at = text.find(mark)
+            while at >= 0:
+                end = text.find(_EVENT, at)
+                if text.find(_OPEN, at, end if end >= 0 else len(text)) < 0:
+                    return True
+                at = text.find(mark, at + 1)
+    return False
+
+
+def _name(event: bytes) -> bytes:
+    start = event.find(_NAME) + len(_NAME)
+    ends = [at for at in (event.find(end, start) for end in _ENDS) if at >= 0]
+    return event[start : min(ends, default=len(event))]
+
+
+def _pieces(path: str) -> Iterator[bytes]:
+    """Read the file by pieces of whole events: between two of them others have their turn."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        rest, size = b"", 0
+        while size <= wire.TRACE_FILE_CAP and (piece := os.read(handle, _PIECE)):
+            size += len(piece)
+            text = rest + piece
+            cut = max(0, text.rfind(_EVENT))
+            yield text[:cut]
+            rest = text[cut:]
+        yield rest
+    finally:
+        os.close(handle)

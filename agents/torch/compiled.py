@@ -1,0 +1,46 @@
+"""Whether ``torch.compile`` went through an optimizer's step.
+
+Such a program looks at the hooks of all optimizers before each step, and is compiled anew when
+they are not the same ones: that may take minutes, and happens a few times at most before the
+compiler gives up. So hooks neither come nor go where there is one.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ..modules import loaded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType
+
+COMPILER = "torch._dynamo.convert_frame"
+ENTRIES = "torch._C._dynamo.eval_frame"
+OPTIMIZER = "torch.optim.optimizer"
+# The compiler's own name for that module, beside the code that it compiled with a step inside.
+BESIDE = "__import_torch_dot_optim_dot_optimizer"
+# What runs around each step; some steps begin a program of their own, and this another.
+AROUND = ("profile_hook_step", "wrapper")
+
+
+def step_is_compiled() -> bool:
+    """Tell whether there is such a program; also when there was one."""
+    if loaded(COMPILER) is None:
+        return False
+    modules = [getattr(module, "__dict__", None) for module in list(sys.modules.values())]
+    return any(isinstance(names, dict) and BESIDE in names for names in modules) or _around()
+
+
+def _around() -> bool:
+    entries = (loaded(ENTRIES) or {}).get("_debug_get_cache_entry_list")
+    code = _code()
+    return code is not None and entries is not None and bool(entries(code))
+
+
+def _code() -> CodeType | None:
+    makes, made = AROUND
+    kind = (loaded(OPTIMIZER) or {}).get("Optimizer")
+    maker = getattr(getattr(kind, makes, None), "__code__", None)
+    inner = getattr(maker, "co_consts", ())
+    return next((code for code in inner if getattr(code, "co_name", None) == made), None)

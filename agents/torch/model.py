@@ -1,0 +1,111 @@
+"""The part ``model``: its class and what wraps it, as the main thread's stack shows them.
+
+The model is whose ``forward`` is the outermost that runs. A look sees it where it falls into one:
+so there are many looks at first, and few when the model is known.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from ..duties import SECOND, Duty
+from ..framework import Part
+from ..wire import LONGEST_NAME
+from .parallel import WRAPPERS, around, wrapper
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import CodeType
+    from typing import Any
+
+MOST_FRAMES = 200
+# Models and files that are told apart.
+MOST_MODELS = 16
+MOST_FILES = 1000
+# It is looked for so often in each of the first seconds, until it was seen that often.
+LOOKS_A_SECOND = 10
+FIRST_SECONDS = 60
+OFTEN = 3
+SECONDS_BETWEEN = 5
+# The functions that tell.
+FUNCTIONS = {"forward"} | {function for _, function in WRAPPERS.values()}
+# Of torch's own code only the plain containers and layers are a model.
+LAYERS = "/torch/nn/modules/"
+
+
+class Model(Part):
+    """Looks for the model."""
+
+    name = "model"
+
+    def __init__(self, room: Any) -> None:
+        super().__init__(room)
+        self._models: dict[str, int] = {}
+        self._wrappers: set[str] = set()
+        self._files: dict[str, bool] = {}
+        self._seconds = 0
+        self._looking: Duty | None = None
+
+    def begin(self) -> None:
+        """Begin to look, where it is known which thread is the main one."""
+        if self.room.main is not None:
+            duty = Duty(SECOND // LOOKS_A_SECOND, self._look)
+            self.hooks.add(lambda: self.room.duties.remove(duty))
+            self._looking = duty
+            self.room.duties.add(duty, time.monotonic_ns())
+
+    def second(self, now: int) -> dict[str, int | None]:
+        """Look, if a look is due."""
+        self._seconds += 1
+        known = sum(self._models.values()) >= OFTEN
+        if self._looking is not None and (known or self._seconds > FIRST_SECONDS):
+            self.room.duties.remove(self._looking)
+            self._looking = None
+        if self._looking is None and self._seconds % SECONDS_BETWEEN == 0:
+            self._look(now)
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """Say which model was seen most, and all that wrapped one."""
+        found: dict[str, Any] = {}
+        if self._models:
+            found["model"] = max(self._models, key=self._models.__getitem__)
+        wrappers = around(self._wrappers)
+        if wrappers:
+            found["parallel"] = ", ".join(wrappers)
+        return found
+
+    def _look(self, _now: int) -> None:
+        model = None
+        frame = None if self.room.main is None else sys._current_frames().get(self.room.main)
+        for _ in range(MOST_FRAMES):
+            if frame is None:
+                break
+            code = frame.f_code
+            if code.co_name in FUNCTIONS:
+                wraps = wrapper(code.co_filename, code.co_name)
+                if wraps is not None:
+                    self._wrappers.add(wraps)
+                elif code.co_name == "forward" and self._may_be_model(code.co_filename):
+                    model = _class(code)
+            frame = frame.f_back
+        if model is not None and (model in self._models or len(self._models) < MOST_MODELS):
+            self._models[model] = self._models.get(model, 0) + 1
+
+    def _may_be_model(self, file: str) -> bool:
+        found = self._files.get(file)
+        if found is None:
+            if len(self._files) >= MOST_FILES:
+                self._files.clear()
+            found = self._files[file] = "/torch/" not in file or LAYERS in file
+        return found
+
+
+def _class(code: CodeType) -> str:
+    """Return the name of the class of a method, or where it is written, before Python 3.11."""
+    name = getattr(code, "co_qualname", "").rpartition(".")[0].rpartition(".")[2]
+    if not name or name == "<locals>":
+        name = f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}"
+    return str(name)[-LONGEST_NAME:]

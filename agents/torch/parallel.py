@@ -1,0 +1,92 @@
+"""The part ``parallel``: whether the job is one of many; what wraps a model for that.
+
+``torch.distributed`` keeps in each process what it is a part of; no message goes out to ask.
+"""
+
+from __future__ import annotations
+
+from weakref import ref
+
+from ..framework import Part
+from ..modules import loaded, need
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# The ends of the files whose code runs around a model, and the functions that do so when it trains:
+# such a file runs at its import too, and when a model is made.
+WRAPPERS = {
+    "torch/nn/parallel/data_parallel.py": ("DataParallel", "forward"),
+    "torch/nn/parallel/distributed.py": ("DistributedDataParallel", "forward"),
+    "torch/distributed/fsdp/fully_sharded_data_parallel.py": (
+        "FullyShardedDataParallel",
+        "forward",
+    ),
+    "torch/distributed/pipelining/schedules.py": ("pipelining", "step"),
+    "deepspeed/runtime/engine.py": ("DeepSpeed", "forward"),
+}
+# The one that needs no other processes.
+ALONE = "DataParallel"
+DISTRIBUTED = "torch.distributed.distributed_c10d"
+# What is called on a model, and makes it another one: by the class of what it keeps for it.
+CALLED = "torch.distributed._composable_state"
+MARKS = {"FSDPState": "fully_shard", "_ReplicateState": "replicate"}
+# Modules that are looked at for that: the outermost is among the first.
+MOST_MODULES = 100
+
+
+def wrapper(file: str, function: str) -> str | None:
+    """Return what wraps a model in this function, if it does."""
+    for end, (name, runs) in WRAPPERS.items():
+        if function == runs and file.endswith(end):
+            return name
+    return None
+
+
+def around(seen: set[str]) -> list[str]:
+    """Return what is around the model: of what was seen what can be, and what was called on it."""
+    if not is_one_of_many():
+        return sorted(seen & {ALONE})
+    called = (loaded(CALLED) or {}).get("_module_state_mapping")
+    # Of a dict whose keys die; as it lies, in one piece.
+    states = getattr(called, "data", None)
+    if not isinstance(states, dict):
+        return sorted(seen)
+    kinds = {_class(state) for state in list(states.values())[:MOST_MODULES]}
+    return sorted(seen | {MARKS[kind] for kind in kinds if kind in MARKS})
+
+
+def is_one_of_many() -> bool:
+    """Tell whether this process has joined a group, if only one of its own."""
+    world = (loaded(DISTRIBUTED) or {}).get("_world")
+    return getattr(world, "_default_pg", None) is not None
+
+
+def _class(state: Any) -> str:
+    # Newer versions keep a weak reference.
+    return type(state() if isinstance(state, ref) else state).__name__
+
+
+class Processes(Part):
+    """Asks for the group of all processes."""
+
+    name = "torch.distributed"
+
+    def begin(self) -> None:
+        """See that it is kept where we look, if it can be used at all."""
+        self.facts()
+
+    def facts(self) -> dict[str, Any]:
+        """Say how many processes work together, and how they talk."""
+        # A build without it has no such module.
+        if loaded(DISTRIBUTED) is None:
+            return {}
+        group = need(DISTRIBUTED, "_world", "_default_pg")
+        if group is None:
+            return {"world_size": 1}
+        return {
+            "world_size": int(group.size()),
+            "rank": int(group.rank()),
+            "distributed_backend": str(need(DISTRIBUTED, "get_backend")()),
+        }

@@ -1,0 +1,130 @@
+"""The part ``parameters``: what the optimizers move, by number, size, type and device.
+
+A model has many, and looking at one takes a microsecond of Python's lock: so a look takes a few of
+them each second, and begins again when it is through and something may have changed.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from ..framework import Part
+from ..modules import need
+from .steps import known
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+# Parameters that are looked at in one second, and in all.
+MOST_AT_ONCE = 200
+MOST = 100_000
+# Types may change where numbers do not.
+SECONDS_BETWEEN = 60
+# Names of types and devices that are told apart.
+MOST_NAMES = 16
+# How parallel programs keep them.
+SHARDED = {"FlatParameter": "FullyShardedDataParallel", "DTensor": "DTensor"}
+
+
+class Tally:
+    """What one look found."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.bytes = 0
+        self.dtypes: dict[Any, int] = {}
+        self.devices: dict[Any, int] = {}
+        self.kinds: set[str] = set()
+
+    def add(self, parameter: Any) -> None:
+        """Count one in."""
+        kind = type(parameter).__name__
+        if kind in SHARDED:
+            self.kinds.add(SHARDED[kind])
+        number = int(parameter.numel())
+        self.number += number
+        self.bytes += number * int(parameter.element_size())
+        for names, name in ((self.dtypes, parameter.dtype), (self.devices, parameter.device)):
+            if name in names or len(names) < MOST_NAMES:
+                names[name] = names.get(name, 0) + number
+
+
+class Parameters(Part):
+    """Looks at the parameters of all optimizers that have stepped."""
+
+    name = "parameters"
+
+    def __init__(self, room: Any) -> None:
+        super().__init__(room)
+        self._shape: list[int] = []
+        # How far a look has come of how many, and how long the next one rests.
+        self._at = self._end = self._rests = 0
+        self._tally = Tally()
+        self._done: Tally | None = None
+
+    def begin(self) -> None:
+        """Find what keeps a class of the user's own from noticing our looks."""
+        self._unseen = need("torch._C", "DisableTorchFunctionSubclass")
+
+    def second(self, _now: int) -> dict[str, int | None]:
+        """Look at the next few."""
+        groups = [group for optimizer in list(known.values()) for group in _groups(optimizer())]
+        shape = [len(group) for group in groups]
+        self._rests -= 1
+        if shape != self._shape or (self._rests < 0 and self._at >= self._end):
+            self._begin_anew(shape)
+        if self._at < self._end:
+            at, self._at = self._at, min(self._at + MOST_AT_ONCE, self._end)
+            with self._unseen():
+                for parameter in _slice(groups, at, self._at):
+                    self._add(parameter)
+            if self._at == self._end:
+                self._done, self._rests = self._tally, SECONDS_BETWEEN
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the last whole look found."""
+        done = self._done
+        if done is None:
+            return {}
+        devices = {str(device): number for device, number in done.devices.items()}
+        dtypes = {str(dtype).rpartition(".")[2]: n for dtype, n in done.dtypes.items()}
+        found: dict[str, Any] = {
+            "parameters": done.number,
+            "parameter_bytes": done.bytes,
+            "dtypes": dtypes,
+            "parameter_devices": devices,
+        }
+        if devices:
+            found["backend"] = max(devices, key=devices.__getitem__).partition(":")[0]
+        if done.kinds:
+            found["sharded"] = sorted(done.kinds)
+        return found
+
+    def _begin_anew(self, shape: list[int]) -> None:
+        self._shape = shape
+        self._end = min(sum(shape), MOST)
+        self._at = self._rests = 0
+        self._tally = Tally()
+
+    def _add(self, parameter: Any) -> None:
+        # One that has no shape yet says so by an exception.
+        with suppress(Exception):
+            self._tally.add(parameter)
+
+
+def _groups(optimizer: Any) -> list[list[Any]]:
+    groups = vars(optimizer).get("param_groups") if hasattr(optimizer, "__dict__") else None
+    if not isinstance(groups, list):
+        return []
+    found = [group.get("params") for group in list(groups) if isinstance(group, dict)]
+    return [params for params in found if isinstance(params, list)]
+
+
+def _slice(groups: list[list[Any]], begin: int, end: int) -> Iterator[Any]:
+    at = 0
+    for group in groups:
+        yield from group[max(begin - at, 0) : max(end - at, 0)]
+        at += len(group)

@@ -1,0 +1,68 @@
+"""Putting a function of ours in the place of one of the job's, and back."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+from ..modules import loaded, need
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..hooks import Hooks
+
+
+# Written in C; it is there before the compiler in Python is.
+EVALUATION = "torch._C._dynamo.eval_frame"
+
+
+def replace(hooks: Hooks, owner: Any, name: str, ours: Any) -> None:
+    """Put ours under a name of a class or a module; undone only where it still is ours."""
+    there = vars(owner)
+    before = there.get(name, replace)
+
+    def undo() -> None:
+        # Somebody may have put theirs over ours since: that one stays, and calls ours for good.
+        if vars(owner).get(name) is ours:
+            if before is replace:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+
+    hooks.add(undo)
+    setattr(owner, name, ours)
+
+
+def hide(*functions: Any) -> None:
+    """Have ``torch.compile`` call these as they are.
+
+    It would compile each that is called where a graph breaks, as it does at a read, and warn of it.
+    """
+    names = loaded(EVALUATION)
+    if names is None:
+        # Before there was a compiler.
+        return
+    # The name that it had before it was told more.
+    skip = names.get("skip_code")
+    if skip is None:
+        tell = need(EVALUATION, "set_code_exec_strategy")
+        skipped = need(EVALUATION, "_FrameAction", "SKIP")
+        as_before = need(EVALUATION, "_FrameAction", "DEFAULT")
+        strategy = need(EVALUATION, "_FrameExecStrategy")(skipped, as_before)
+        skip = partial(_tell, tell, strategy)
+    for function in functions:
+        skip(function.__code__)
+
+
+def _tell(tell: Callable[[Any, Any], None], strategy: Any, code: Any) -> None:
+    tell(code, strategy)
+
+
+def look_alike(ours: Any, theirs: Any) -> None:
+    """Give ours the names of theirs, for who looks or pickles."""
+    for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+        with suppress(AttributeError, TypeError):
+            setattr(ours, name, getattr(theirs, name))

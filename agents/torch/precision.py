@@ -1,0 +1,125 @@
+"""The part ``precision``: regions of autocast, and the switches that make matrices faster.
+
+The flags are read where they lie: their older getters raise or warn once the newer were used.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ..framework import Part
+from ..modules import Missing, loaded, need
+from ..wire import AUTOCASTS
+from .patch import hide, look_alike, replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+# Regions entered between two looks.
+CAPACITY = 65_536
+MOST_DTYPES = 8
+# Our names for what torch keeps: where the newer getter finds it, and the older one.
+MULTIPLICATIONS = {
+    "matmul_precision": ("matmul", "_get_cublas_allow_tf32"),
+    "convolution_precision": ("conv", "_get_cudnn_allow_tf32"),
+}
+SWITCHES = {
+    "cudnn_benchmark": "_get_cudnn_benchmark",
+    "cudnn_deterministic": "_get_cudnn_deterministic",
+    "deterministic_algorithms": "_get_deterministic_algorithms",
+    "float32_matmul_precision": "_get_float32_matmul_precision",
+}
+
+
+class Autocasts(Part):
+    """Counts the regions of reduced precision that are entered."""
+
+    name = "autocast"
+
+    def __init__(self, room: Any) -> None:
+        super().__init__(room)
+        self._entered: deque[Any] = deque(maxlen=CAPACITY)
+        self._total = self._missed = 0
+        self._dtypes: set[str] = set()
+
+    def begin(self) -> None:
+        """Take the place of ``__enter__``."""
+        autocast = need("torch.amp.autocast_mode", "autocast")
+        original = need("torch.amp.autocast_mode", "autocast", "__enter__")
+        ours = _enter(original, self._entered.append)
+        hide(ours)
+        replace(self.hooks, autocast, "__enter__", ours)
+
+    def second(self, _now: int) -> dict[str, int | None]:
+        """Add up the regions."""
+        number = len(self._entered)
+        if number == CAPACITY:
+            self._missed += 1
+        for dtype in {self._entered.popleft() for _ in range(number)}:
+            if len(self._dtypes) < MOST_DTYPES:
+                self._dtypes.add(str(dtype).rpartition(".")[2])
+        self._total += number
+        return {AUTOCASTS: self._total}
+
+    def facts(self) -> dict[str, Any]:
+        """Say which types the regions were in."""
+        return {"autocast": sorted(self._dtypes)}
+
+    def lost(self) -> int:
+        """Return how often it was too much."""
+        return self._missed
+
+
+class Switches(Part):
+    """Reads the flags."""
+
+    name = "precision flags"
+
+    def begin(self) -> None:
+        """Find the getters that this version has."""
+        names = loaded("torch._C") or {}
+        newer = names.get("_get_fp32_precision_getter")
+        self._getters: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {}
+        for name, (operation, older) in MULTIPLICATIONS.items():
+            if newer is not None:
+                self._getters[name] = newer, ("cuda", operation)
+            elif older in names:
+                self._getters[name] = names[older], ()
+        for name, getter in SWITCHES.items():
+            if getter in names and (newer is None or getter != "_get_float32_matmul_precision"):
+                self._getters[name] = names[getter], ()
+        if not self._getters:
+            raise Missing("torch._C has none of the flags that we know")
+
+    def facts(self) -> dict[str, Any]:
+        """Say how the flags stand."""
+        found: dict[str, Any] = {}
+        for name, (getter, args) in self._getters.items():
+            value = getter(*args)
+            found[name] = _word(value) if name in MULTIPLICATIONS else value
+        found["default_dtype"] = _default_dtype()
+        return found
+
+
+def _enter(original: Callable[[Any], Any], append: Callable[[Any], None]) -> Callable[[Any], Any]:
+    def __enter__(region: Any) -> Any:  # noqa: N807  it takes that one's place
+        if getattr(region, "_enabled", False):
+            append(getattr(region, "fast_dtype", None))
+        return original(region)
+
+    look_alike(__enter__, original)
+    return __enter__
+
+
+def _word(value: Any) -> str:
+    """Return the newer word, also for the older flag."""
+    if isinstance(value, bool):
+        return "tf32" if value else "ieee"
+    return str(value)
+
+
+def _default_dtype() -> str | None:
+    get = (loaded("torch") or {}).get("get_default_dtype")
+    return None if get is None else str(get()).rpartition(".")[2]

@@ -1,0 +1,280 @@
+"""The user's own profiler: it always wins, and never meets ours.
+
+Two profilers at once end the process. So the few functions of C that begin and end one are wrapped
+where PyTorch keeps them. Whoever begins one says so, and then has ours end. Ours says that it is
+open, unless somebody has, and begins, all in one step of C.
+"""
+
+from __future__ import annotations
+
+import _thread
+from collections import deque
+from functools import partial
+from itertools import repeat
+from operator import getitem
+from time import monotonic_ns, sleep, time_ns
+from typing import Any, NamedTuple
+
+from ..modules import loaded, need
+from .kineto import SILENT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..hooks import Hooks
+    from ..visits import Visits
+    from .kineto import Kineto
+
+HOME = "torch._C._autograd"
+PLACES = (HOME, "torch.autograd", "torch.autograd.profiler", "torch.autograd.profiler_legacy")
+BEGINS = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
+ENDS = ("_disable_profiler", "_disable_profiler_legacy")
+# So long he waits on another thread, while the main one sleeps in C and cannot end ours.
+PATIENCE_NS = 10_000_000_000
+LOOK_SECONDS = 0.002
+USED = "the job profiles itself with torch.profiler"
+STUCK = "another profiler is on, and the main thread, which would end it, has not come by in 10 s"
+_call = partial.__call__
+_nothing = partial(int)
+
+
+class Began(NamedTuple):
+    """What the beginning of ours came to, step by step."""
+
+    wanted: None
+    vacant: None
+    opened: None
+    level: int
+    hushed: None
+    before: int
+    prepared: None
+    new_level: int
+    hushed_again: None
+    monotonic_ns: int
+    realtime_ns: int
+    enabled: None
+    done: int
+
+    @property
+    def took_ns(self) -> int:
+        """How long the job stood still for it."""
+        return self.done - self.before
+
+    @property
+    def level_before(self) -> int:
+        """What Kineto's level was, or what its first beginning made of it."""
+        return self.level if self.new_level == SILENT else self.new_level
+
+
+class Ended(NamedTuple):
+    """What the end of ours came to."""
+
+    monotonic_ns: int
+    result: Any
+    done: int
+
+    @property
+    def took_ns(self) -> int:
+        """How long the job stood still for it."""
+        return self.done - self.monotonic_ns
+
+
+class Profilers:
+    """Who profiles: the user, or we, or nobody. Ours begins and ends on the main thread."""
+
+    def __init__(self, visits: Visits) -> None:
+        self._visits = visits
+        # By thread: who has begun one and has not ended it.
+        self._users: dict[int, None] = {}
+        # Fails where there is one of them.
+        self._vacancy = map(getitem, repeat((None,)), map(len, repeat(self._users)))
+        # One thing as long as ours may begin.
+        self._wish: list[None] = []
+        self._length_ns = 0
+        # Takes and calls what ends ours, if there is something.
+        self._open: dict[str, partial[Any]] = {}
+        self._closing = map(_call, map(self._open.pop, repeat("end"), repeat(_nothing)))
+        self._begun: deque[Any] = deque()
+        self._ended: deque[Any] = deque()
+        # Why ours did not begin, or has ended without our asking.
+        self.why_not: str | None = None
+        self._ours: dict[str, Callable[..., Any]] = {}
+        self._theirs: dict[str, Callable[..., Any]] = {}
+
+    def install(self, hooks: Hooks) -> None:
+        """Wrap them wherever they are; raises Missing. Again for what is imported later."""
+        if not self._ours:
+            # All of them are there before the first is changed.
+            self._theirs = {name: need(HOME, name) for name in (*BEGINS, *ENDS)}
+            for name, theirs in self._theirs.items():
+                make = partial(_beginning, self) if name in BEGINS else _ending
+                self._ours[name] = make(self._users, theirs)
+        for place in PLACES:
+            names = loaded(place)
+            if names is not None:
+                self._wrap(names, hooks)
+
+    def is_used(self) -> bool:
+        """Tell whether the user profiles, or is about to."""
+        return bool(self._users) or bool(need("torch.autograd.profiler", "_is_profiler_enabled"))
+
+    def start(self, kineto: Kineto, config: Any, activities: set[Any], length_ns: int) -> None:
+        """Have ours begin when the main thread comes by, unless the user profiles then."""
+        self._begun.clear()
+        self._ended.clear()
+        self.why_not = None
+        self._length_ns = length_ns
+        self._wish = [None]
+        theirs, clock = self._theirs, partial(monotonic_ns)
+        end = [clock, partial(theirs["_disable_profiler"]), clock]
+        ending = partial(self._ended.extend, map(_call, end))
+        # In one step of C: nothing that a signal does can come in between. The level may be set
+        # anew by the first beginning of all.
+        begin: list[partial[Any]] = [
+            partial(self._wish.pop),
+            partial(next, self._vacancy),
+            partial(self._open.__setitem__, "end", ending),
+            kineto.ask,
+            kineto.hush,
+            clock,
+            partial(theirs["_prepare_profiler"], config, activities),
+            kineto.ask,
+            kineto.hush,
+            clock,
+            partial(time_ns),
+            partial(theirs["_enable_profiler"], config, activities),
+            clock,
+        ]
+        self._visits.ask(partial(self._begin, begin))
+
+    def cancel(self) -> None:
+        """Have ours not begin any more."""
+        self._wish.clear()
+        self._visits.forget()
+
+    def finish(self) -> None:
+        """Have ours end when the main thread comes by; asked again and again, until it has."""
+        if self._open:
+            self._visits.ask(self.end_here)
+
+    def end_here(self) -> None:
+        """End ours, on the main thread."""
+        try:
+            next(self._closing)
+        except RuntimeError as error:
+            # PyTorch's own fails in C; what has a frame of Python is the job's, from a signal.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                raise
+
+    def is_open(self) -> bool:
+        """Tell whether ours is on."""
+        return bool(self._open)
+
+    def began(self) -> Began | None:
+        """Return when ours began; ``None`` if it has not."""
+        found = tuple(self._begun)
+        return Began(*found) if len(found) == len(Began._fields) else None
+
+    def take_level(self) -> int | None:
+        """Return what Kineto's level was before ours, once; ``None`` where it still is."""
+        found = tuple(self._begun)
+        self._begun.clear()
+        if len(found) == len(Began._fields):
+            return Began(*found).level_before
+        before = found[Began._fields.index("level") :]
+        return int(before[0]) if before else None
+
+    def take(self) -> Ended | None:
+        """Return what ours has, once."""
+        found = tuple(self._ended)
+        self._ended.clear()
+        return Ended(*found) if len(found) == len(Ended._fields) else None
+
+    def give_way(self) -> None:
+        """End ours, for the user is about to begin; on his thread."""
+        if not self._open:
+            return
+        self.why_not = USED
+        if _thread.get_ident() == self._visits.main:
+            if self._visits.is_here():
+                self.end_here()
+            return
+        until = monotonic_ns() + PATIENCE_NS
+        while self._open:
+            if monotonic_ns() > until:
+                # The process would end, sooner or later.
+                raise RuntimeError(STUCK)
+            self.finish()
+            self._visits.hurry()
+            sleep(LOOK_SECONDS)
+
+    def _begin(self, begin: list[partial[Any]]) -> None:
+        """Begin ours; on the main thread."""
+        try:
+            if self.is_used():
+                self.why_not = USED
+                return
+            self._begun.extend(map(_call, begin))
+        except BaseException as error:
+            if len(self._begun) < len(begin):
+                self._open.clear()
+                failed = f"it did not begin: {type(error).__name__}: {error}"
+                self.why_not = USED if self._users else failed
+            if not _is_ours(error):
+                raise
+            return
+        began = self.began()
+        if began is not None:
+            # By itself, should the agent's thread not have its turn in time.
+            self._visits.ask(self.end_here, began.monotonic_ns + self._length_ns)
+
+    def _wrap(self, names: dict[str, Any], hooks: Hooks) -> None:
+        for name, theirs in self._theirs.items():
+            if names.get(name) is theirs:
+                hooks.add(partial(_put_back, names, name, self._ours[name], theirs))
+                names[name] = self._ours[name]
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Tell what failed below a line of ours from what a handler of the job's raised."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    ours = at is not None and at.tb_frame.f_globals.get("__package__") == __package__
+    return isinstance(error, Exception) and ours
+
+
+def _put_back(names: dict[str, Any], name: str, ours: Any, theirs: Any) -> None:
+    if names.get(name) is ours:
+        names[name] = theirs
+
+
+def _beginning(
+    profilers: Profilers, users: dict[int, None], theirs: Callable[..., Any]
+) -> Callable[..., Any]:
+    def begin(*arguments: Any, **more: Any) -> Any:
+        users[_thread.get_ident()] = None
+        profilers.give_way()
+        return theirs(*arguments, **more)
+
+    _name(begin, theirs)
+    return begin
+
+
+def _ending(users: dict[int, None], theirs: Callable[..., Any]) -> Callable[..., Any]:
+    def end(*arguments: Any, **more: Any) -> Any:
+        try:
+            return theirs(*arguments, **more)
+        finally:
+            # Ended on another thread than begun: then all are, for there is only one.
+            if users.pop(_thread.get_ident(), users) is users:
+                users.clear()
+
+    _name(end, theirs)
+    return end
+
+
+def _name(ours: Any, theirs: Any) -> None:
+    for name in ("__name__", "__qualname__", "__doc__"):
+        setattr(ours, name, getattr(theirs, name, None))

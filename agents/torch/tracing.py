@@ -1,0 +1,202 @@
+"""Traces of PyTorch: its profiler at the lowest level, for moments.
+
+It begins and ends on the job's own main thread, as a user's own does. Ended by another thread it
+frees what a running operator still writes to, and the job dies. Its end holds Python's lock for a
+microsecond or two an event, and so does writing the file: the job stands still. That bounds the
+window, not the seconds that were asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from _thread import get_ident
+from functools import partial
+
+from ..hooks import Hooks
+from ..modules import Missing, loaded, need
+from ..tracer import Refused, Taken, Tracer
+from ..window import Window
+from .blocks import open_block
+from .kineto import Kineto
+from .profilers import HOME, USED, Profilers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..trace_files import TraceFile
+    from ..visits import Visits
+
+FIRST_NS = 5_000_000
+# For so long the job may stand still at the end of a window.
+HELD_NS = 50_000_000
+# How long the end of the agent waits for the job's main thread to come by.
+PARTING_SECONDS = 0.5
+_LOOK_SECONDS = 0.005
+# Set where a daemon takes the traces: its would end with ours.
+DAEMON = "KINETO_USE_DAEMON"
+_PROFILER = "torch._C._profiler"
+
+
+class TorchTracer(Tracer):
+    """Takes traces of PyTorch."""
+
+    framework = "torch"
+
+    def __init__(self, visits: Visits) -> None:
+        super().__init__(Window(FIRST_NS, HELD_NS))
+        self._visits = visits
+        self._hooks = Hooks()
+        self._profilers = Profilers(visits)
+        self._kineto: Kineto | None = None
+        self._missing: str | None = None
+
+    def second(self) -> None:
+        """Wrap the user's profiler as soon as it is there."""
+        if self._missing is None and loaded("torch.autograd.profiler") is not None:
+            try:
+                self._profilers.install(self._hooks)
+            except Missing as missing:
+                self._hooks.undo()
+                self._missing = str(missing)
+
+    def is_used(self) -> bool:
+        """Tell whether the process has a GPU in use through it."""
+        names = loaded("torch.cuda")
+        return names is not None and bool(names.get("_initialized"))
+
+    def check(self) -> None:
+        """See that it can trace now; raises Refused and Missing, which say why not."""
+        if "t" in getattr(sys, "abiflags", ""):
+            raise Refused("it needs the GIL, and this Python was built without one")
+        if DAEMON in os.environ:
+            raise Refused(f"Kineto's daemon takes its traces: {DAEMON} is in its environment")
+        if self._visits.main is None:
+            raise Refused("which of its threads is the main one is not known")
+        if loaded("torch.autograd.profiler") is None:
+            raise Refused("torch is still being imported")
+        self.second()
+        if self._missing is not None:
+            raise Missing(self._missing)
+        jax = loaded("jax._src.profiler")
+        state = None if jax is None else jax.get("_profile_state")
+        if getattr(state, "profile_session", None) is not None:
+            raise Refused("the job profiles itself with jax.profiler")
+        need("torch._C", "_current_graph_task_id")
+        self._kineto = self._kineto or Kineto(self._visits.main)
+        if self._profilers.is_used() or self._kineto.is_active():
+            raise Refused(USED)
+        _config(), _activities()
+
+    def start(self, length_ns: int) -> None:
+        """Begin a profile with the next step, unless the user begins one."""
+        self.check()
+        if self._kineto is not None:
+            self._profilers.start(self._kineto, _config(), _activities(), length_ns)
+
+    def has_begun(self) -> bool:
+        """Tell whether a step has ended since."""
+        if self._profilers.why_not is not None:
+            self._speak()
+            raise Refused(self._profilers.why_not)
+        return self._profilers.began() is not None
+
+    def finish(self) -> None:
+        """End it with this step, should it not have ended by itself."""
+        self._profilers.finish()
+
+    def has_ended(self) -> bool:
+        """Tell whether it has; the user's own profiler may have ended it."""
+        return not self._profilers.is_open()
+
+    def hurry(self) -> None:
+        """End it inside of a step: what it has seen costs more with every moment."""
+        self._profilers.finish()
+        self._visits.hurry()
+
+    def save(self, file: TraceFile) -> Taken:
+        """Have Kineto write the file."""
+        began, ended, kineto = self._profilers.began(), self._profilers.take(), self._kineto
+        self._speak()
+        if self._profilers.why_not is not None:
+            raise Refused(self._profilers.why_not)
+        if began is None or ended is None or kineto is None:
+            raise Refused("it was ended by somebody else")
+        file.remove()
+        ended_ns, took_ns = ended.monotonic_ns, ended.took_ns
+        before = time.monotonic_ns()
+        with kineto.silence():
+            ended.result.save(file.path)
+        # What it holds is much: to let it go takes its time as well.
+        del ended
+        cost = took_ns + time.monotonic_ns() - before
+        block = open_block(file.path)
+        last = None
+        if block is not None:
+            last = f"a block of the job's, {block!r}, was open at the end of the last one"
+        held = began.took_ns + cost
+        # Blocks of the job's that came more than once are over by then, whatever is open.
+        rest = 2 * (ended_ns - began.monotonic_ns)
+        return Taken(began.monotonic_ns, ended_ns, began.realtime_ns, held, cost, last, rest)
+
+    def abort(self) -> None:
+        """End it without a file: here on the main thread, else when that comes by."""
+        self._profilers.cancel()
+        if self._profilers.is_open():
+            self._end_somehow()
+        if not self._profilers.is_open():
+            self._speak()
+
+    def before_fork(self) -> None:
+        """End it: a child would go on recording, and nobody would end it."""
+        if self._profilers.is_open() and self._visits.is_here():
+            self._profilers.end_here()
+
+    def forget(self) -> None:
+        """In a fork's child: want nothing more of its main thread."""
+        self._profilers.cancel()
+        self._speak()
+
+    def _end_somehow(self) -> None:
+        if self._visits.is_here():
+            self._profilers.end_here()
+        if get_ident() == self._visits.main:
+            return
+        until = time.monotonic() + PARTING_SECONDS
+        while self._profilers.is_open() and time.monotonic() < until:
+            self.hurry()
+            # It may fork meanwhile, and it is over, too.
+            self.rest(partial(time.sleep, _LOOK_SECONDS))
+        if self._profilers.is_open():
+            self.hurry()
+            self._visits.part()
+
+    def _speak(self) -> None:
+        level = self._profilers.take_level()
+        if level is not None and self._kineto is not None:
+            self._kineto.speak(level)
+
+    def undo(self) -> None:
+        """Give the user's functions back."""
+        self._hooks.undo()
+
+
+def _config() -> Any:
+    """Return what a profile is told; raises Missing."""
+    kind = need(_PROFILER, "_ExperimentalConfig")
+    try:
+        # It halves the cost of the end; older versions do not have it.
+        more = kind(trace_only=True)
+    except TypeError:
+        more = kind()
+    state = need(_PROFILER, "ProfilerState", "KINETO")
+    return need(_PROFILER, "ProfilerConfig")(state, False, False, False, False, False, more, "")
+
+
+def _activities() -> set[Any]:
+    found = {need(_PROFILER, "ProfilerActivity", "CPU")}
+    if bool(need("torch.cuda", "_initialized")):
+        found |= {need(_PROFILER, "ProfilerActivity").CUDA} & need(HOME, "_supported_activities")()
+    return found

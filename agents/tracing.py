@@ -1,0 +1,305 @@
+"""Traces on demand: one at a time, short enough to cost the job little, seldom enough as well.
+
+A first window of a few milliseconds says what the end of a trace costs in this job. Longer ones
+follow until one is useful. The agent's thread is at rest while a window is open.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from .duties import Duty
+from .jax.tracing import JaxTracer
+from .modules import Missing, loaded
+from .torch.tracing import TorchTracer
+from .trace_files import TraceFiles
+from .tracer import Refused, tool
+from .wire import LONGEST_REASON, OPTIMIZER_STEPS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .duties import Duties
+    from .folder import Folder
+    from .tracer import Taken, Tracer
+    from .visits import Visits
+
+MILLISECOND = 1_000_000
+SECOND = 1_000 * MILLISECOND
+# The answer to who asked comes first.
+SOON_NS = 10 * MILLISECOND
+# Between two windows of one trace the job has its time for itself.
+BREATH_NS = 200 * MILLISECOND
+# A trace of PyTorch begins and ends between two steps: it is looked whether it has, and less often
+# with each look.
+LOOK_NS = 5 * MILLISECOND
+LONGEST_LOOK_NS = 100 * MILLISECOND
+# So long it waits for the step that it begins after, and so long after its time it ends in one.
+PATIENCE_NS = 10 * SECOND
+LATE_NS = 20 * MILLISECOND
+# A trace that was asked for by a person waits for the one before only so long.
+LEAST_PAUSE_NS = SECOND
+LONGEST_SECONDS = 10.0
+MOST_WINDOWS = 8
+
+
+class _Trace:
+    """One that was asked for."""
+
+    __slots__ = (
+        "asked", "due", "id", "look_ns", "meant_ns", "spent_ns", "told", "tracer", "wanted_ns",
+        "windows",
+    )  # fmt: skip
+
+    def __init__(self, number: int, tracer: Tracer, wanted_ns: int) -> None:
+        self.id = number
+        self.tracer = tracer
+        self.wanted_ns = wanted_ns
+        self.windows = 0
+        self.spent_ns = 0
+        self.meant_ns = 0
+        self.due = 0
+        # When it was asked to begin or to end.
+        self.asked = 0
+        self.look_ns = LOOK_NS
+        self.told = False
+
+
+class Traces:
+    """The traces of one agent; used by one thread at a time."""
+
+    def __init__(
+        self, folder: Folder, duties: Duties, put: Callable[[list[Any]], None], visits: Visits
+    ) -> None:
+        self._pid = os.getpid()
+        self._duties = duties
+        self._put = put
+        self._files = TraceFiles(folder)
+        self._tracers: dict[str, Tracer] = {
+            t.framework: t for t in (TorchTracer(visits), JaxTracer())
+        }
+        self._trace: _Trace | None = None
+        self._duty: Duty | None = None
+        self._count = 0
+        self._optimizes = False
+        # What the last one took of the job's time, and when it ended.
+        self._spent_ns = 0
+        self._ended_ns = -(1 << 62)
+        # For so long there is no window after the last one.
+        self._rest_ns = 0
+
+    def set_rest(self, rest: Callable[[Callable[[], Any]], Any]) -> None:
+        """Learn how to let the process fork while something takes long."""
+        for tracer in self._tracers.values():
+            tracer.rest = rest
+
+    def ask(self, seconds: Any, share: Any, framework: Any, now: int) -> int | str:
+        """Have a trace begin soon; returns its number, or why there is none."""
+        try:
+            return self._ask(seconds, share, framework, now)
+        except (Refused, Missing) as error:
+            return str(error)[:LONGEST_REASON]
+        except Exception as error:
+            return f"it failed: {type(error).__name__}"
+
+    def _ask(self, seconds: Any, share: Any, framework: Any, now: int) -> int:
+        if not _is_number(seconds) or not 0 < seconds <= LONGEST_SECONDS:
+            raise Refused(f"seconds is a number above 0 and at most {LONGEST_SECONDS:g}")
+        if share is not None and not (_is_number(share) and 0 < share <= 1):
+            raise Refused("share is a part of the time: a number above 0 and at most 1")
+        if framework is not None and framework not in self._tracers:
+            raise Refused(f"framework is one of {', '.join(self._tracers)}")
+        self._check_time(1.0 if share is None else share, now)
+        tracer = self._choose(framework)
+        if tracer.last is not None:
+            raise Refused(tracer.last)
+        tracer.check()
+        self._count += 1
+        self._trace = _Trace(self._count, tracer, int(seconds * SECOND))
+        self._do(self._open, SOON_NS)
+        return self._count
+
+    def drop(self, number: Any) -> bool:
+        """Remove the file of a trace; tells whether there was one."""
+        return type(number) is int and self._files.drop(number)
+
+    def second(self, now: int, figures: dict[str, int | None]) -> None:
+        """Look after files and tracers."""
+        self._files.second(now)
+        self._optimizes = bool(figures.get(OPTIMIZER_STEPS))
+        for tracer in self._tracers.values():
+            tracer.second()
+
+    def before_fork(self) -> None:
+        """Leave nothing that a child could stumble over; on the thread that forks."""
+        if self._trace is not None:
+            self._trace.tracer.before_fork()
+
+    def close(self, reason: str) -> None:
+        """End all; on whichever thread ends the agent."""
+        if self._trace is not None:
+            self._trace.tracer.abort()
+            self._fail(f"the agent ends: {reason}")
+        self._files.close()
+
+    def undo(self) -> None:
+        """Take our hands off the job; in a fork's child off what is the parent's."""
+        for tracer in self._tracers.values():
+            if os.getpid() == self._pid:
+                tracer.abort()
+            else:
+                tracer.forget()
+            tracer.undo()
+
+    def _choose(self, framework: str | None) -> Tracer:
+        there = [t for t in self._tracers.values() if loaded(t.framework) is not None]
+        if framework is not None:
+            there = [t for t in there if t.framework == framework]
+        if not there:
+            wanted = framework or " or ".join(self._tracers)
+            raise Refused(f"nothing to trace: the job has not imported {wanted}")
+        # Torch where its optimizers step or its GPU is in use, then JAX where it has devices.
+        if len(there) > 1 and not self._optimizes:
+            return next((t for t in there if t.is_used()), there[0])
+        return there[0]
+
+    def _check_time(self, share: float, now: int) -> None:
+        if self._trace is not None:
+            raise Refused("a trace is on, and there is one at a time")
+        profiler = tool()
+        if profiler is not None:
+            raise Refused(f"another tool profiles the job: {profiler} is in its environment")
+        pause = max(self._spent_ns / share, LEAST_PAUSE_NS, self._rest_ns)
+        left = pause - (now - self._ended_ns)
+        if left > 0:
+            spent, wait = self._spent_ns / SECOND, left / SECOND
+            raise Refused(f"too soon: the last one took {spent:.2g} s, the next in {wait:.2g} s")
+
+    def _do(self, act: Callable[[_Trace, int], None], delay: int) -> None:
+        """Do something with the trace after a while, once."""
+        trace = self._trace
+
+        def run(now: int) -> None:
+            self._forget_duty()
+            if trace is not None and trace is self._trace:
+                self._try(act, trace, now)
+
+        now = time.monotonic_ns()
+        if trace is not None:
+            trace.due = now + delay
+        self._duty = Duty(delay, run)
+        self._duties.add(self._duty, now)
+
+    def _forget_duty(self) -> None:
+        if self._duty is not None:
+            self._duties.remove(self._duty)
+            self._duty = None
+
+    def _try(self, act: Callable[[_Trace, int], None], trace: _Trace, now: int) -> None:
+        try:
+            act(trace, now)
+        except Exception as error:
+            told = isinstance(error, (Refused, Missing, OSError))
+            trace.tracer.abort()
+            self._fail(str(error) if told else f"it failed: {type(error).__name__}: {error}")
+
+    def _open(self, trace: _Trace, now: int) -> None:
+        window = trace.tracer.window
+        window.late(now - trace.due)
+        trace.meant_ns = window.next_ns(trace.wanted_ns)
+        if trace.meant_ns < MILLISECOND:
+            late = f", and the agent's turn comes {window.late_ns / MILLISECOND:.0f} ms late"
+            raise Refused(
+                f"even a window of a millisecond would stop the job for more than "
+                f"{window.bound_ns / MILLISECOND:.0f} ms{late if window.late_ns else ''}"
+            )
+        self._files.new(trace.id)
+        trace.asked, trace.look_ns = now, LOOK_NS
+        trace.tracer.start(trace.meant_ns)
+        self._await_begin(trace, now)
+
+    def _await_begin(self, trace: _Trace, now: int) -> None:
+        if trace.tracer.has_begun():
+            if not trace.told:
+                trace.told = True
+                framework = {"framework": trace.tracer.framework}
+                self._put(["trace", now, trace.id, "begun", framework])
+            self._do(self._end, trace.meant_ns)
+        elif now - trace.asked > PATIENCE_NS:
+            raise Refused(
+                f"it begins between two steps of the main thread, and none ended in "
+                f"{PATIENCE_NS // SECOND} s; whyidle.monitor.step() marks them"
+            )
+        else:
+            self._look_again(self._await_begin, trace)
+
+    def _end(self, trace: _Trace, now: int) -> None:
+        trace.asked, trace.look_ns = now, LOOK_NS
+        trace.tracer.finish()
+        self._await_end(trace, now)
+
+    def _await_end(self, trace: _Trace, now: int) -> None:
+        if trace.tracer.has_ended():
+            self._save(trace)
+            return
+        if now - trace.asked > LATE_NS:
+            trace.tracer.hurry()
+        self._look_again(self._await_end, trace)
+
+    def _look_again(self, look: Callable[[_Trace, int], None], trace: _Trace) -> None:
+        self._do(look, trace.look_ns)
+        trace.look_ns = min(LONGEST_LOOK_NS, trace.look_ns * 5 // 4)
+
+    def _save(self, trace: _Trace) -> None:
+        file = self._files.new(trace.id)
+        try:
+            taken = trace.tracer.save(file)
+            file.check(time.monotonic_ns())
+        except BaseException:
+            file.remove()
+            raise
+        was_ns = taken.ended_ns - taken.began_ns
+        window = trace.tracer.window
+        window.learn(trace.meant_ns, was_ns, taken.cost_ns)
+        trace.windows += 1
+        trace.spent_ns += time.monotonic_ns() - taken.began_ns
+        trace.tracer.last = taken.last
+        self._rest_ns = taken.rest_ns
+        enough = window.is_enough(was_ns, trace.wanted_ns) or trace.windows >= MOST_WINDOWS
+        if enough or taken.last is not None:
+            self._files.keep(trace.id, file)
+            self._tell(trace, taken, file.name, file.size)
+        else:
+            file.remove()
+            self._do(self._open, max(BREATH_NS, taken.rest_ns))
+
+    def _tell(self, trace: _Trace, taken: Taken, name: str, size: int) -> None:
+        facts = {
+            "framework": trace.tracer.framework,
+            "file": name,
+            "bytes": size,
+            "began_ns": taken.began_ns,
+            "ended_ns": taken.ended_ns,
+            "realtime_ns": taken.realtime_ns,
+            "held_ns": taken.held_ns,
+            "events": None,
+        }
+        self._finish(trace, "done", facts)
+
+    def _fail(self, why: str) -> None:
+        if self._trace is not None:
+            self._finish(self._trace, "failed", {"why": why[:LONGEST_REASON]})
+
+    def _finish(self, trace: _Trace, state: str, facts: dict[str, Any]) -> None:
+        self._forget_duty()
+        self._trace = None
+        self._spent_ns = trace.spent_ns
+        self._ended_ns = time.monotonic_ns()
+        self._put(["trace", self._ended_ns, trace.id, state, facts])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,120 @@
+"""Which process a trace is taken of: the one that was named, or the first worker below it.
+
+Nothing else is ever entered: below is who can be followed up to the named process, parent by
+parent, at this moment, and belongs to the same user. Where that leaves several, a person chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from whyidle.monitor.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from whyidle.monitor.processes.process import Identity, ProcessKey
+    from whyidle.monitor.processes.procfs import ProcFs, Stat
+
+MOST_NAMED: Final = 8
+# The first process of a machine or container takes in who lost its parent, and so does systemd for
+# each user: what is below them has nothing to do with each other.
+FIRST_PROCESS: Final = 1
+KEEPERS: Final = frozenset({"systemd", "init"})
+# They load PyTorch themselves, and then only wait for their workers.
+LAUNCHERS: Final = frozenset({"accelerate", "deepspeed"})
+_SEE: Final = "See which processes have JAX or PyTorch: monitor ps"
+
+
+def worker_of(named: ProcessKey, fs: ProcFs) -> ProcessKey:
+    """Return the process to trace; raises where a person must choose."""
+    from whyidle.monitor.attach.precheck import FRAMEWORKS
+    from whyidle.monitor.processes.process import describe
+
+    stats = {pid: stat for pid in fs.pids() if (stat := fs.stat(pid)) is not None}
+    family = [pid for pid in stats if _is_at_or_below(pid, named, stats)]
+    known = (describe(pid, fs) for pid in family)
+    # The pid may have been given away between two looks.
+    same = (who for who in known if who and who.key.start_ticks == stats[who.key.pid].start_ticks)
+    fit = [who for who in same if FRAMEWORKS & (who.frameworks or {}).keys()]
+    if all(who.key != named for who in fit):
+        _check_is_no_keeper(named, stats)
+    owner = fs.owner(named.pid)
+    ours = [who for who in fit if who.key == named or fs.owner(who.key.pid) == owner]
+    if fit and not ours:
+        pid = min(who.key.pid for who in fit)
+        raise UsageProblem(
+            f"What runs below process {named.pid} belongs to another user.",
+            f"Name it: monitor trace {pid}",
+        )
+    return chosen(named, ours, {pid: _above(pid, stats) for pid in family})
+
+
+def chosen(
+    named: ProcessKey, fit: Sequence[Identity], above: Mapping[int, frozenset[int]]
+) -> ProcessKey:
+    """Choose among the processes with a framework; ``above``: who stands above each."""
+
+    def is_below(who: Identity, other: Identity) -> bool:
+        return other.key.pid in above.get(who.key.pid, ())
+
+    def launches(who: Identity) -> bool:
+        return any(is_below(other, who) and _launched(other, who) for other in fit)
+
+    def helps(who: Identity, other: Identity) -> bool:
+        # A loader's workers are forked from the one that trains, and have its rank.
+        return is_below(who, other) and _place(who) == _place(other) and not _is_launcher(other)
+
+    workers = [who for who in fit if not launches(who)]
+    if not fit or any(who.key == named for who in workers):
+        return named
+    leaders = [who for who in workers if not any(helps(who, other) for other in fit)]
+    lowest = min((who.rank.rank for who in leaders if who.rank), default=None)
+    found = sorted(who.key for who in leaders if who.rank is None or who.rank.rank == lowest)
+    if len(found) > 1:
+        # Below a shell, or a server of notebooks: jobs that have nothing to do with each other.
+        pids = ", ".join(str(key.pid) for key in found[:MOST_NAMED])
+        raise UsageProblem(
+            f"Several jobs run below process {named.pid}: {pids}.",
+            f"Name one: monitor trace {found[0].pid}",
+        )
+    return found[0]
+
+
+def _launched(worker: Identity, who: Identity) -> bool:
+    """Tell whether one below another was started as its worker, not as its helper."""
+    return _is_launcher(who) or (worker.rank is not None and _place(worker) != _place(who))
+
+
+def _is_launcher(who: Identity) -> bool:
+    return who.script.partition(" ")[0] in LAUNCHERS
+
+
+def _place(who: Identity) -> tuple[str, int] | None:
+    """Return who numbered a process, and how: below srun also torchrun itself has a number."""
+    return None if who.rank is None else (who.rank.source, who.rank.rank)
+
+
+def _check_is_no_keeper(named: ProcessKey, stats: Mapping[int, Stat]) -> None:
+    name = stats[named.pid].name if named.pid in stats else ""
+    if named.pid == FIRST_PROCESS or name in KEEPERS:
+        raise UsageProblem(f"{named.pid} ({name}) keeps this machine running, it is no job.", _SEE)
+
+
+def _is_at_or_below(pid: int, named: ProcessKey, stats: Mapping[int, Stat]) -> bool:
+    root = stats.get(named.pid)
+    if root is None or root.start_ticks != named.start_ticks:
+        return False
+    return pid == named.pid or named.pid in _above(pid, stats)
+
+
+def _above(pid: int, stats: Mapping[int, Stat]) -> frozenset[int]:
+    """Return the parent, its parent, and so on."""
+    found: set[int] = set()
+    stat = stats[pid]
+    while (parent := stats.get(stat.parent)) is not None and parent.pid not in found:
+        if parent.start_ticks > stat.start_ticks:
+            # Its parent ended while we looked, and another process has that pid.
+            break
+        found.add(parent.pid)
+        stat = parent
+    return frozenset(found)

@@ -1,0 +1,208 @@
+"""A trace of a running process, taken now: through its agent, which goes in and out for it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from whyidle.monitor.errors import NotPermitted, Problem, TargetGone, UsageProblem
+
+if TYPE_CHECKING:
+    from whyidle.monitor.attach.answers import Refusal
+    from whyidle.monitor.attach.target import Target
+    from whyidle.monitor.link.link import Link
+    from whyidle.monitor.processes.process import ProcessKey
+    from whyidle.monitor.tracing.space import Space
+    from whyidle.monitor.tracing.taken import Taken, Way
+
+SECONDS: Final = 1.0
+MOST_SECONDS: Final = 10.0
+# A trace that the job itself begins meanwhile fails in the job.
+MOST_SERVER_SECONDS: Final = 1.0
+BETWEEN: Final = 0.1
+# A recording's own trace is over by then.
+PATIENCE_SECONDS: Final = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """A trace that was just taken, and the recording that it belongs to."""
+
+    key: ProcessKey
+    taken: Taken
+    run: int | None
+
+    def told(self) -> dict[str, Any]:
+        """Return how it was taken, as the store keeps it."""
+        began_ms = self.taken.realtime_ns // 1_000_000
+        length_ns = self.taken.ended_ns - self.taken.began_ns
+        return {
+            "began_ms": began_ms,
+            "ended_ms": began_ms + length_ns // 1_000_000,
+            "held_ns": self.taken.held_ns,
+            "how": self.taken.how,
+            "pid": self.key.pid,
+            "rank": None,
+        }
+
+
+def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
+    """Take a trace of a process; every refusal is a Problem. The job is left as it was.
+
+    Without a run it belongs to the one that watches the process, if one does.
+    """
+    from whyidle.monitor.commands._choose import worker_of
+    from whyidle.monitor.processes.process import find_target
+    from whyidle.monitor.processes.procfs import ProcFs
+    from whyidle.monitor.state import database
+    from whyidle.monitor.tracing.space import Space, of_pid, of_run
+    from whyidle.monitor.viewing import ended_by_signals
+
+    named = find_target(pid)
+    space = Space(database())
+    if not space.has_room():
+        raise Problem(
+            f"The disk under {space.folder.parent} has too little room left for a trace.",
+            "Make some: monitor prune --older-than 7d",
+        )
+    with ended_by_signals():
+        key = named if server is not None else worker_of(named, ProcFs())
+        run = _run_of(key) if run is None else run
+        owner = of_pid(key.pid) if run is None else of_run(run)
+        if server is not None:
+            return Shot(key, _from_server(key, space, owner, server, seconds), run)
+        with _entered(key) as link:
+            return Shot(key, _from_agent(link, space, owner, seconds), run)
+
+
+# Inside ------------------------------------------------------------------------------------------
+def _say(what: str) -> None:
+    """Tell a person who looks on what is going on."""
+    if sys.stderr.isatty():
+        click.echo(what, err=True)
+
+
+def _run_of(key: ProcessKey) -> int | None:
+    """Return the recording that watches a process."""
+    from whyidle.monitor.state import database
+    from whyidle.monitor.store import Reader
+
+    if not database().exists():
+        return None
+    with Reader.open(database()) as reader:
+        for run in reversed(reader.runs()):
+            if not run.is_recording:
+                continue
+            members = [(p.pid, p.start_ticks) for p in reader.processes(run.id, key.pid)]
+            if (run.target_pid, run.target_start_ticks) == key or key in members:
+                return run.id
+    return None
+
+
+@contextlib.contextmanager
+def _entered(key: ProcessKey) -> Iterator[Link]:
+    """Bring the agent into a process, for as long as it is needed."""
+    from whyidle.monitor.attach import ladder, precheck
+    from whyidle.monitor.attach.target import Target
+    from whyidle.monitor.link.link import Link
+    from whyidle.monitor.processes.procfs import ProcFs
+
+    target = Target(key, ProcFs())
+    nothing = precheck.without_framework(target)
+    if nothing is not None:
+        raise UsageProblem(nothing.what, "See which processes have: monitor ps")
+    _say(f"Going into process {key.pid} …")
+    outcome = ladder.enter(target)
+    if not outcome.inside:
+        raise _not_entered(target, outcome.refusal)
+    link = Link.open(key, target.fs)
+    if link is None:
+        raise Problem(
+            f"The agent in process {key.pid} went again before it was asked anything.",
+            f"Try again: monitor trace {key.pid}",
+        )
+    try:
+        yield link
+    finally:
+        # Others who watch the job keep their agent.
+        link.leave()
+        link.close()
+
+
+def _not_entered(target: Target, refusal: Refusal | None) -> Problem:
+    pid = target.pid
+    if target.fs.stat(pid) is None:
+        return TargetGone(f"Process {pid} has ended meanwhile.", "See what runs with: monitor ps")
+    if refusal is None:
+        return NotPermitted(f"Process {pid} cannot be entered.", f"See why: monitor doctor {pid}")
+    # Who only watches from outside gets no trace, and who tries again wants one.
+    step = refusal.next_step.replace("Try again: monitor attach", "Try again: monitor trace")
+    if step.endswith("--observe") or not step:
+        step = f"See every way in: monitor doctor {pid}"
+    return NotPermitted(refusal.what, step)
+
+
+def _from_agent(link: Link, space: Space, owner: str, seconds: float) -> Taken:
+    from whyidle.monitor.link.link import LinkLost
+    from whyidle.monitor.tracing.by_agent import ByAgent
+    from whyidle.monitor.tracing.taking import TOO_EARLY
+
+    def exchange() -> None:
+        with contextlib.suppress(LinkLost):
+            link.exchange()
+
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        found = _wait(ByAgent(link, space, owner), link.key.pid, seconds, exchange)
+        if not isinstance(found, str):
+            return found
+        # Another one's trace is over in a moment.
+        if not found.startswith(TOO_EARLY) or time.monotonic() > deadline:
+            raise _not_taken(link.key.pid, found)
+        time.sleep(BETWEEN)
+
+
+def _not_taken(pid: int, why: str) -> Problem:
+    return Problem(
+        f"No trace of process {pid} could be taken: {why}.",
+        f"Watch it, traces come when they can: monitor attach {pid}",
+    )
+
+
+def _wait(
+    way: Way, pid: int, seconds: float, exchange: Callable[[], None] = lambda: None
+) -> Taken | str:
+    """Wait for a trace, or why there is none; whoever ends us meanwhile has it dropped."""
+    try:
+        exchange()
+        found: Taken | str | None = way.ask(seconds)
+        _say(f"Taking a trace of process {pid}, of at most {seconds:g} s …")
+        while found is None:
+            time.sleep(BETWEEN)
+            exchange()
+            found = way.poll()
+    except BaseException:
+        way.close()
+        # So that the word of it goes out.
+        exchange()
+        raise
+    return found
+
+
+def _from_server(key: ProcessKey, space: Space, owner: str, port: int, seconds: float) -> Taken:
+    from whyidle.monitor.tracing.profiler_server import ByServer
+
+    way = ByServer(key, port, space, owner)
+    found = _wait(way, key.pid, min(seconds, MOST_SERVER_SECONDS))
+    if isinstance(found, str):
+        raise Problem(
+            f"No trace of process {key.pid} could be taken: {found}.",
+            f"Without its server: monitor trace {key.pid}",
+        )
+    return found

@@ -1,0 +1,69 @@
+"""Where a process reads values back from the device, as sampled; kept every few seconds."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from whyidle.monitor.link.records import Read, Reads
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.recording.due import MOST_COUNTED, Due, kept
+from whyidle.monitor.recording.snapshot import JobEvent
+from whyidle.monitor.summary import READS
+
+PLACES_KEPT = 20
+MOST_PLACES = 200
+# A record tells of some seconds; a read in each of some threads may wait as long.
+MOST_NS = 10**12
+
+_Place: TypeAlias = tuple[str, str, int, str]
+
+
+class Readbacks:
+    """Takes the sampled reads of one process."""
+
+    def __init__(self, key: ProcessKey) -> None:
+        self._key = key
+        self._due = Due()
+        self._count, self._ns = 0, 0
+        self._places: dict[_Place, list[int]] = {}
+
+    def take(self, reads: Reads) -> None:
+        """Take in one record."""
+        for read in reads.places:
+            count, ns = min(read.count, MOST_COUNTED), min(read.ns, MOST_NS)
+            self._count += count
+            self._ns += ns
+            sums = self._sums(reads.kind, read)
+            if sums is not None:
+                sums[0] += count
+                sums[1] += ns
+
+    def events(self, now_ns: int, *, ending: bool) -> list[JobEvent]:
+        """Return what is due to be kept."""
+        seconds = self._due.now(now_ns, self._count, ending=ending)
+        if seconds is None:
+            return []
+        most = sorted(self._places.items(), key=lambda item: item[1], reverse=True)
+        data = {
+            "count": self._count,
+            "ns": self._ns,
+            "seconds": round(seconds, 3),
+            "places": kept(_told(place, sums) for place, sums in most[:PLACES_KEPT]),
+        }
+        self._count, self._ns, self._places = 0, 0, {}
+        text = f"Where process {self._key.pid} read values back from the device."
+        return [JobEvent(READS, self._key, text, data=data, is_news=False)]
+
+    def _sums(self, kind: str, read: Read) -> list[int] | None:
+        if read.frame is None:
+            return None
+        place = kind, read.frame.file, read.frame.line, read.frame.function
+        if place not in self._places and len(self._places) >= MOST_PLACES:
+            return None
+        return self._places.setdefault(place, [0, 0])
+
+
+def _told(place: _Place, sums: list[int]) -> dict[str, Any]:
+    kind, file, line, function = place
+    told = {"kind": kind, "file": file, "line": line, "function": function}
+    return {**told, "count": sums[0], "ns": sums[1]}

@@ -1,0 +1,100 @@
+"""How long the steps of one process take, and how many there are a second, over the last moments.
+
+A record has some durations of the steps that it counts, evenly picked: each stands for as many.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from whyidle.agents import wire
+from whyidle.monitor import metrics as m
+from whyidle.monitor.link.records import Steps
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.reading import Reading
+from whyidle.monitor.recording.due import MOST_COUNTED
+from whyidle.monitor.recording.spread import quantiles
+
+SECOND = 1_000_000_000
+# What is said of "now": so long, or a few steps where they take longer, but no more than this.
+WINDOW_NS = 10 * SECOND
+STEPS_SEEN = 3
+LONGEST_WINDOW_NS = 120 * SECOND
+# A record each second.
+MOST_RECORDS = 150
+
+NO_STEP = "no step has ended since the agent came"
+NO_MARK = "no mark of a step was seen: of JAX without marks only a trace tells the steps"
+NONE_LATELY = "no step has ended lately"
+
+MEASURED = (m.PROCESS_STEPS, m.PROCESS_STEP_P50, m.PROCESS_STEP_P95)
+_SHARES: dict[Metric, float] = {m.PROCESS_STEP_P50: 0.5, m.PROCESS_STEP_P95: 0.95}
+
+
+class _Seen(NamedTuple):
+    """One record: when, since when, how many steps, and some of their durations."""
+
+    at_ns: int
+    since_ns: int
+    number: int
+    durations: list[int]
+
+
+class StepTimes:
+    """Takes the steps of one process."""
+
+    def __init__(self) -> None:
+        # Whose word it is; ``None``: nobody has told of a step yet.
+        self.source: str | None = None
+        # How far back "now" reaches.
+        self.window_ns = WINDOW_NS
+        self._seen: deque[_Seen] = deque(maxlen=MOST_RECORDS)
+
+    def take(self, steps: Steps, at_ns: int) -> bool:
+        """Take in one record; tells whether it makes sense."""
+        if steps.source not in wire.STEP_SOURCES or not 0 < steps.count <= MOST_COUNTED:
+            return False
+        if steps.source != self.source:
+            # Another kind of step.
+            self.source, self.window_ns = steps.source, WINDOW_NS
+            self._seen.clear()
+        durations = [ns for ns in steps.durations if ns][: steps.count]
+        # A step may have begun long before the look before this one.
+        span = min(max(steps.span_ns, *durations, 0), LONGEST_WINDOW_NS)
+        self._seen.append(_Seen(at_ns, at_ns - span, steps.count, durations))
+        middle = sorted(durations)[len(durations) // 2] if durations else 0
+        self.window_ns = min(max(WINDOW_NS, STEPS_SEEN * middle), LONGEST_WINDOW_NS)
+        return True
+
+    def put(self, reading: Reading, now_ns: int, why_none: str) -> None:
+        """Put what is known of the last moments, or why nobody has told of a step yet."""
+        if self.source is None:
+            reading.unknown.update(dict.fromkeys(MEASURED, why_none))
+            return
+        begin = now_ns - self.window_ns
+        while self._seen and self._seen[0].at_ns <= begin:
+            self._seen.popleft()
+        known = quantiles(self._weighed(), list(_SHARES.values()))
+        for metric, found in zip(_SHARES, known, strict=True):
+            reading.put(metric, None if found is None else found / 1e9, NONE_LATELY)
+        reading.values[m.PROCESS_STEPS] = self._rate(begin, now_ns)
+
+    def _rate(self, begin: int, now_ns: int) -> float:
+        if not self._seen:
+            # It was looked for: the agent tells, and there was none.
+            return 0.0
+        first, last = self._seen[0], self._seen[-1]
+        longest = max(max(seen.durations, default=0) for seen in self._seen)
+        # The next record is not late before a step has had its time.
+        end = last.at_ns if now_ns - last.at_ns < 2 * max(SECOND, longest) else now_ns
+        span = end - max(first.since_ns, min(begin, first.at_ns - 1))
+        # Moments that a liar put in disorder.
+        return sum(seen.number for seen in self._seen) * 1e9 / max(span, SECOND // 1000)
+
+    def _weighed(self) -> list[tuple[float, float]]:
+        weighed: list[tuple[float, float]] = []
+        for seen in self._seen:
+            weight = seen.number / max(1, len(seen.durations))
+            weighed += [(ns, weight) for ns in seen.durations]
+        return weighed

@@ -1,0 +1,174 @@
+"""The traces of a recording: whose turn it is, what the GPUs say to it, and what comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.reading import Reading
+from whyidle.monitor.recording.ownership import Owned
+from whyidle.monitor.recording.seats import Seat
+from whyidle.monitor.recording.snapshot import JobEvent, Member
+from whyidle.monitor.sources.gpu import GpuReading
+from whyidle.monitor.tracing.by_agent import ByAgent
+from whyidle.monitor.tracing.policy import (
+    LOW_SM_ACTIVITY,
+    LOW_UTILISATION,
+    SELDOM_SECONDS,
+    SETTLED_SECONDS,
+    Policy,
+    Sign,
+)
+from whyidle.monitor.tracing.space import of_run
+from whyidle.monitor.tracing.taking import FAILED, Candidate, Taking
+from whyidle.monitor.tracing.told import News, Told
+
+# Two of the longest pauses between traces: an older one says nothing of now.
+FRESH_SECONDS = 2 * SELDOM_SECONDS
+# Fewer steps have no median worth the name.
+LEAST_STEPS = 3
+# Of a step's time: who says so, where nobody counts steps.
+SOURCE = "trace"
+
+
+class Traces:
+    """Those of one recording."""
+
+    def __init__(
+        self,
+        target: ProcessKey,
+        store: Path,
+        run: int,
+        *,
+        share: float,
+        named_ms: Callable[[float], int],
+    ) -> None:
+        self._taking = Taking(store, run, Policy(share), named_ms)
+        self._target = target
+        self._is_off = False
+        self._owner = of_run(run)
+        self._share = share
+        self._sign = Sign()
+        self._news: list[News] = []
+
+    @property
+    def last(self) -> Told | None:
+        """The last trace that was understood."""
+        return self._taking.last
+
+    @property
+    def is_new(self) -> bool:
+        """Tell whether it came with this tick."""
+        return self._taking.is_new
+
+    def tick(
+        self, now: float, seats: Sequence[Seat], gpus: Mapping[str, GpuReading], owned: Owned
+    ) -> None:
+        """Go on with a trace, or begin one whose time has come."""
+        if self._is_off:
+            return
+        starved = self._sign.look(now, low=_low(gpus, owned))
+        candidates = [self._candidate(seat) for seat in in_order(seats, now)]
+        try:
+            self._news += self._taking.tick(now, candidates, starved=starved)
+        except Exception as error:  # noqa: BLE001  counters come also without traces
+            self._is_off = True
+            self._taking.close()
+            text = f"Traces are off from now on ({type(error).__name__}: {error})."
+            self._news.append(News(FAILED, self._target, text, "medium"))
+
+    def take_events(self) -> list[JobEvent]:
+        """Return what happened since the last call."""
+        news, self._news = self._news, []
+        return [JobEvent(n.kind, n.key, n.text, n.severity, at=n.at, data=n.data) for n in news]
+
+    def put_steps(self, now: float, job: Reading, processes: Mapping[ProcessKey, Reading]) -> None:
+        """Put how long a step takes, where nobody but a trace tells."""
+        told, seconds = self.last, self._step_seconds(now)
+        if told is None or seconds is None:
+            return
+        _put(job, m.JOB_STEP_P50, m.JOB_STEPS, seconds)
+        if told.key in processes:
+            _put(processes[told.key], m.PROCESS_STEP_P50, m.PROCESS_STEPS, seconds)
+
+    def sourced(self, now: float, members: Iterable[Member]) -> tuple[Member, ...]:
+        """Return the members; the one whose steps only a trace tells has them from there."""
+        return tuple(self._sourced(now, member) for member in members)
+
+    def _sourced(self, now: float, member: Member) -> Member:
+        seconds = self._step_seconds(now)
+        if self.last is None or self.last.key != member.key or seconds is None:
+            return member
+        # The agent need not have told anything since the last tick.
+        is_put = _put(member.reading, m.PROCESS_STEP_P50, m.PROCESS_STEPS, seconds)
+        return replace(member, steps_source=SOURCE) if is_put else member
+
+    def _step_seconds(self, now: float) -> float | None:
+        """Return what the last trace says of a step, where it still may be so."""
+        told = self.last
+        if told is None or told.age(now) > FRESH_SECONDS or told.steps["count"] < LEAST_STEPS:
+            return None
+        median: int | None = told.steps["median_ns"]
+        return None if median is None else median / 1e9
+
+    def close(self) -> None:
+        """End what is on its way."""
+        self._taking.close()
+
+    def _candidate(self, seat: Seat) -> Candidate:
+        rank = seat.identity.rank
+        step = seat.harvest.latest.get(m.PROCESS_STEP_P50)
+        return Candidate(seat.key, rank.rank if rank else None, step, partial(self._way, seat))
+
+    def _way(self, seat: Seat) -> ByAgent:
+        assert seat.link is not None  # noqa: S101  it stands in the order
+        return ByAgent(seat.link, self._taking.space, self._owner, self._share)
+
+
+def _put(reading: Reading, metric: Metric, counted: Metric, seconds: float) -> bool:
+    """Put the time of a step where nobody counts steps; tells whether."""
+    if reading.get(counted) is not None:
+        # Of a job that stopped stepping an old trace says nothing.
+        return False
+    reading.unknown.pop(metric, None)
+    reading.values[metric] = seconds
+    return True
+
+
+def in_order(seats: Sequence[Seat], now: float) -> list[Seat]:
+    """Return the processes that have been entered for a while, those that stand for all first."""
+
+    def place(seat: Seat) -> tuple[float, bool, int, int]:
+        rank = float("inf") if seat.identity.rank is None else seat.identity.rank.rank
+        # A launcher makes no steps.
+        silent = seat.harvest.latest.get(m.PROCESS_STEPS) is None
+        return rank, silent, seat.key.start_ticks, seat.key.pid
+
+    settled = (
+        seat
+        for seat in seats
+        if seat.link is not None
+        and seat.has_framework
+        and not seat.is_young
+        and not seat.is_stopped
+        and now - seat.entered >= SETTLED_SECONDS
+    )
+    return sorted(settled, key=place)
+
+
+def _low(gpus: Mapping[str, GpuReading], owned: Owned) -> bool | None:
+    """Tell whether a GPU of the job does little; ``None`` where that is not measured."""
+    looks = []
+    for index in owned.indices & gpus.keys() if owned.sure else ():
+        reading = gpus[index].reading
+        activity, use = reading.get(m.GPU_SM_ACTIVITY), reading.get(m.GPU_UTILISATION)
+        if activity is not None:
+            looks.append(activity < LOW_SM_ACTIVITY)
+        elif use is not None:
+            looks.append(use < LOW_UTILISATION)
+    return any(looks) if looks else None

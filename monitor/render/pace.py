@@ -1,0 +1,124 @@
+"""How fast a job steps, in words: now, and over a whole recording."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.reading import HARMLESS
+from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.render import model, numbers
+from whyidle.monitor.render.budget import clock, share
+from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.model import named
+from whyidle.monitor.summary import RunSummary
+from whyidle.monitor.tracing.taking import TAKEN
+from whyidle.monitor.trained import Trained
+
+# As a sentence has them.
+_SOURCES: Final = {
+    "whyidle.step": "monitor.step()",
+    "optimizer": "optimizer",
+    "trace": "from a trace",
+}
+FEW: Final = 2
+
+
+def pace(snapshot: Snapshot) -> str | None:
+    """Return how fast the job steps and who says so; ``None`` where nobody counts its steps."""
+    job = snapshot.job
+    said = in_words(
+        job.get(m.JOB_STEPS), job.get(m.JOB_STEP_P50), job.get(m.JOB_STEP_P95),
+        job.get(m.JOB_SAMPLES),
+    )  # fmt: skip
+    source = counted_by(snapshot)
+    return f"{said} ({source})" if said and source else said or None
+
+
+def in_words(
+    rate: float | None, median: float | None, slow: float | None, samples: float | None
+) -> str:
+    """Return what is known of the steps; nothing where nothing is."""
+    parts = [] if rate is None else [f"{per_second(rate)} steps/s"]
+    if median is not None:
+        p95 = "" if slow is None else f", 95% within {clock(slow * 1e9)}"
+        parts.append(f"{clock(median * 1e9)} a step{p95}")
+    if samples is not None:
+        parts.append(f"{per_second(samples)} samples/s")
+    return ", ".join(parts)
+
+
+def why_not(snapshot: Snapshot) -> str | None:
+    """Return why nobody knows the time of a step, where that is worth a word."""
+    reason = snapshot.job.unknown.get(m.JOB_STEP_P50)
+    if reason is None or reason in HARMLESS:
+        return None
+    return f"step time unknown: {printable(reason)}"
+
+
+def briefly(snapshot: Snapshot) -> str | None:
+    """Return the pace for a line that holds much else."""
+    job = snapshot.job
+    rate, median = job.get(m.JOB_STEPS), job.get(m.JOB_STEP_P50)
+    parts = [] if rate is None else [f"{per_second(rate)} steps/s"]
+    if median is not None:
+        parts.append(clock(median * 1e9))
+        if (slow := job.get(m.JOB_STEP_P95)) is not None:
+            parts.append(f"p95 {clock(slow * 1e9)}")
+    return " ".join(parts) or None
+
+
+def counted_by(snapshot: Snapshot) -> str | None:
+    """Return what tells where a step ends."""
+    found = {x.steps_source for x in snapshot.members if x.steps_source}
+    if snapshot.traces is not None and snapshot.job.get(m.JOB_STEPS) is None:
+        # Nothing counts them all: a trace shows how long some were.
+        found = {"trace"}
+    return ", ".join(sorted(source_words(x) for x in found)[:FEW]) or None
+
+
+def source_words(source: str) -> str:
+    """Return a source of steps as a sentence has it."""
+    return _SOURCES.get(source) or named(source)
+
+
+def per_second(rate: float) -> str:
+    """Return a rate with three figures, as far as it has them."""
+    if rate >= 99.95:
+        return numbers.scaled_tightly(rate)
+    return f"{rate:.{2 if rate < 9.995 else 1}f}"
+
+
+def page(told: RunSummary) -> list[str]:
+    """Return the lines of a summary that tell of the training; none where nothing is known."""
+    found = told.trained
+    lines = [
+        ("model", model.of_frameworks(model.best(each.frameworks for each in told.watched))),
+        ("steps", _steps(found)),
+        ("waits", _waits(found)),
+    ]
+    taken = [event for event in told.events if event.kind == TAKEN]
+    if taken:
+        at = numbers.duration(max(0, taken[-1].ts_ms - told.run.started_ms) / 1000)
+        first = f", the last of {len(taken)}" if len(taken) > 1 else ""
+        lines.append(("trace", f"after {at}{first}: {printable(taken[-1].text)}"))
+    return [f"  {name:<8} {said}" for name, said in lines if said]
+
+
+def _steps(found: Trained) -> str | None:
+    if found.steps is None:
+        return None
+    source = f" ({source_words(found.steps_source)})" if found.steps_source else ""
+    said = in_words(None, found.step_p50_s, found.step_p95_s, found.samples_per_s)
+    return ", ".join(filter(None, [f"{found.steps:,} seen{source}", said]))
+
+
+def _waits(found: Trained) -> str | None:
+    compiled = f" ({found.compiles:,} times)" if found.compiles else ""
+    told = (
+        ("for input", found.loader_wait, ""),
+        ("reads of values", found.sync_wait, ""),
+        ("compiling", found.compile, compiled),
+    )
+    shares = (f"{what} {share(part, 1)}{more}" for what, part, more in told if part is not None)
+    return ", ".join(shares) or None

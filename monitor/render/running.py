@@ -1,0 +1,122 @@
+"""Where the time of a job goes right now: the bar of its budget, and on whose word."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.recording.estimate import Running
+from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.render import numbers, pace
+from whyidle.monitor.render.budget import VISIBLE, bar, clock, in_order, share, swatch, words
+from whyidle.monitor.render.escape import printable
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.tracing.told import Told
+
+# Of what is not known, so much is a glance.
+REASONS: Final = 3
+PARTS: Final = 3
+GAP: Final = "   "
+# Of so few moments nobody sees a course.
+SHORTEST_HISTORY: Final = 8
+
+
+def screen(
+    snapshot: Snapshot, running: Running, width: int, history: Sequence[float | None] = ()
+) -> list[RenderableType]:
+    """Return the lines of the panel: the pace, the bar, what it stands on."""
+    lines: list[RenderableType] = []
+    if (said := pace.pace(snapshot) or pace.why_not(snapshot)) is not None:
+        lines.append(_with_history(Text(said), history, width))
+    if running.slices:
+        lines.append(bar(running.budget, width))
+        lines.append(_legend(running, snapshot.job.get(m.JOB_STEP_P50), width))
+    lines += [Text(text, "dim") for text in _reasons(running)]
+    if running.trace is not None and running.not_counted:
+        lines.append(Text(_left_out(running.trace, running), "dim"))
+    return lines
+
+
+def _with_history(line: Text, history: Sequence[float | None], width: int) -> Text:
+    """Return a line with bars of what it was before, where it leaves the room."""
+    room = min(len(history), width - line.cell_len - len(GAP))
+    if room < SHORTEST_HISTORY:
+        return line
+    latest = history[-room:]
+    highest = max((x for x in latest if x is not None), default=0.0)
+    return line.append(GAP).append(numbers.sparkline(latest, highest), "cyan") if highest else line
+
+
+def title(running: Running) -> str:
+    """Return what the panel is called: on whose word it stands."""
+    if not running.slices:
+        return "where the time goes"
+    if running.source == "trace" and running.trace is not None and running.age is not None:
+        of = clock(running.trace.seconds * 1e9)
+        return f"where the time goes: trace of {of}, {numbers.duration(running.age)} ago"
+    return "where the time goes: estimate from counters"
+
+
+def briefly(running: Running) -> str | None:
+    """Return the account for a line that holds much else."""
+    if not running.slices:
+        return None
+    on = "estimate" if running.source == "estimate" else "trace"
+    if running.source == "trace" and running.age is not None:
+        on = f"trace {numbers.duration(running.age)} ago"
+    return f"time ({on}): {parts(running.budget)}"
+
+
+def parts(budget: Mapping[str, Any], most: int = PARTS) -> str:
+    """Return the largest parts of an account in words."""
+    total = sum(budget["slices"].values())
+    shown = [(s, ns) for s, ns in in_order(budget) if ns >= VISIBLE * total]
+    return ", ".join(f"{words(s)} {share(ns, total)}" for s, ns in shown[:most])
+
+
+def _legend(running: Running, step: float | None, width: int) -> Text:
+    """Return each part with its share and, where it is known, its time in a step."""
+    total = sum(running.slices.values())
+    told = [] if step is None else [Text("a step:", "dim")]
+    for part, ns in in_order(running.budget):
+        if ns >= VISIBLE * total:
+            time = "" if step is None else f" {clock(step * 1e9 * ns / total)}"
+            said = f" {words(part)} {share(ns, total)}{time}"
+            told.append(Text.assemble(swatch(part), said))
+    return _wrapped(told, width)
+
+
+def _wrapped(told: Sequence[Text], width: int) -> Text:
+    """Return these beside each other, each whole on one line."""
+    line, used = Text(), 0
+    for each in told:
+        if used and used + len(GAP) + each.cell_len > width:
+            line.append("\n")
+            used = 0
+        elif used:
+            line.append(GAP)
+            used += len(GAP)
+        line.append_text(each)
+        used += each.cell_len
+    return line
+
+
+def _reasons(running: Running) -> Iterator[str]:
+    """Yield what the unknown part may be, and what there is to know beside the bar."""
+    if running.rest is not None:
+        glyph = swatch(Slice.IDLE_UNKNOWN)[0]
+        begin = f"{glyph} unknown" if running.slices else "not known"
+        yield f"{begin}: {printable(running.rest)}"
+    for text in running.notes[:REASONS]:
+        yield f"{numbers.DASH} {printable(text)}"
+
+
+def _left_out(trace: Told, running: Running) -> str:
+    """Say what the last trace told, and why it does not count now."""
+    age = numbers.duration(running.age or 0.0)
+    found = parts(trace.step_budget or trace.budget) or "nothing"
+    return f"last trace, {age} ago: {found}; does not count now: {running.not_counted}"

@@ -1,0 +1,127 @@
+"""The process that understands a trace, seen from the recorder, which never waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+SECONDS: Final = 120.0
+LONGEST_ANSWER: Final = 1 << 20
+MODULE: Final = "whyidle.monitor.tracing.worker"
+# Not from where the user stands: a file there may be named like a module of ours.
+COMMAND: Final = (sys.executable, "-P", "-m", MODULE)
+# More threads of numeric libraries than these only take memory.
+_ONE_THREAD: Final = dict.fromkeys(
+    ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"
+)
+
+
+class Steps(msgspec.Struct):
+    """The steps that a trace shows."""
+
+    count: int
+    source: str
+    how: str
+    median_ns: int | None = None
+
+
+class Understood(msgspec.Struct):
+    """What a trace told."""
+
+    format: str
+    budget: dict[str, Any]
+    step_budget: dict[str, Any] | None
+    steps: Steps
+    kinds: list[str]
+    warnings: list[str]
+    trace: int | None = None
+    trouble: str | None = None
+
+
+class Parser:
+    """One trace that is being understood."""
+
+    def __init__(
+        self,
+        order: dict[str, Any],
+        command: Sequence[str] = COMMAND,
+        seconds: float = SECONDS,
+    ) -> None:
+        self._said = b""
+        self._deadline = time.monotonic() + seconds
+        self._seconds = seconds
+        self._child = subprocess.Popen(  # noqa: S603  ourselves
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **_ONE_THREAD},
+            # A Ctrl-C is for us: we end it ourselves.
+            start_new_session=True,
+        )
+        assert self._child.stdin is not None  # noqa: S101  a pipe was asked for
+        assert self._child.stdout is not None  # noqa: S101
+        os.set_blocking(self._child.stdout.fileno(), False)
+        line = json.dumps({**order, "parent": os.getpid()}).encode() + b"\n"
+        # Less than a pipe holds.
+        with contextlib.suppress(OSError), self._child.stdin as pipe:
+            pipe.write(line)
+
+    def poll(self) -> Understood | str | None:
+        """Return what the trace told, or why nothing; ``None`` while it is being read."""
+        ended = self._child.poll() is not None
+        self._hear()
+        if ended:
+            self.close()
+            return self._result()
+        if len(self._said) > LONGEST_ANSWER:
+            self.close()
+            return "the process that read it said too much"
+        if time.monotonic() > self._deadline:
+            self.close()
+            return f"it was not understood within {self._seconds:.0f} s"
+        return None
+
+    def close(self) -> None:
+        """End it, wherever it is."""
+        self._child.kill()
+        self._child.wait()
+        if self._child.stdout is not None:
+            self._child.stdout.close()
+
+    def _hear(self) -> None:
+        assert self._child.stdout is not None  # noqa: S101
+        while len(self._said) <= LONGEST_ANSWER:
+            part = self._child.stdout.read(1 << 16)
+            if not part:
+                return
+            self._said += part
+
+    def _result(self) -> Understood | str:
+        code = self._child.returncode
+        if code:
+            return f"the process that read it ended {_by(code)}"
+        try:
+            found = msgspec.json.decode(self._said)
+            if isinstance(found, dict) and "failed" in found:
+                return str(found["failed"]).rstrip(".")
+            return msgspec.convert(found, Understood)
+        except (ValueError, RecursionError):
+            return "the process that read it gave no answer"
+
+
+def _by(code: int) -> str:
+    if code > 0:
+        return f"with code {code}"
+    with contextlib.suppress(ValueError):
+        return f"by {signal.Signals(-code).name}"
+    return f"by signal {-code}"

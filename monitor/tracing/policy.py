@@ -1,0 +1,149 @@
+"""When a trace is taken without being asked for: seldom, and only where it may tell something.
+
+A GPU that is measured and busy gives no reason. One that is not, or whose work nobody measures,
+gives one; then traces come at most as often as their share of the job's time allows, and less and
+less often while each tells the same. Who refuses is asked again later, and no more where the reason
+stays the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+# Of the job's time, for the window, its end, and the writing.
+SHARE: Final = 0.01
+# A sign must hold for so long.
+STARVED_SECONDS: Final = 10.0
+# Means over that time below which a GPU may be waiting for its job: the driver counts a moment as
+# busy when any kernel ran, SM activity counts how much of the chip did.
+LOW_UTILISATION: Final = 0.8
+LOW_SM_ACTIVITY: Final = 0.5
+# After it was entered a job compiles, or fills its caches.
+SETTLED_SECONDS: Final = 10.0
+LEAST_SECONDS: Final = 30.0
+SELDOM_SECONDS: Final = 300.0
+# Two budgets whose slices differ by no more than this tell the same.
+SAME: Final = 0.05
+AGAIN_SECONDS: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
+MOST_REFUSALS: Final = 6
+MOST_KNOWN: Final = 100
+# A window holds a few steps, where their length is known.
+LEAST_WINDOW, MOST_WINDOW, STEPS_IN_WINDOW = 0.25, 2.0, 4
+
+
+class _Refused(NamedTuple):
+    """What a process has said: why, how often that and how often no in a row; when to ask again."""
+
+    reason: str
+    same: int
+    times: int
+    due: float
+
+
+_NEVER: Final = _Refused("", 0, 0, 0.0)
+_FIGURES: Final = re.compile(r"\d+")
+
+
+class Sign:
+    """Whether the job's GPUs have been waiting for it."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, bool]] = deque()
+
+    def look(self, now: float, *, low: bool | None) -> bool | None:
+        """Take one look; returns whether it has held long enough, ``None`` if nobody can tell.
+
+        ``low``: whether a GPU of the job does little; ``None``: not measured.
+        """
+        if low is None:
+            self._looks.clear()
+            return None
+        self._looks.append((now, low))
+        while len(self._looks) > 1 and now - self._looks[1][0] >= STARVED_SECONDS:
+            self._looks.popleft()
+        if now - self._looks[0][0] < STARVED_SECONDS:
+            return False
+        return 2 * sum(low for _, low in self._looks) > len(self._looks)
+
+
+class Policy:
+    """Of one job. All moments are seconds of the monotonic clock."""
+
+    def __init__(self, share: float = SHARE) -> None:
+        self.share = share
+        self._due = 0.0
+        self._wait = LEAST_SECONDS
+        self._before: dict[str, float] | None = None
+        self._refused: dict[object, _Refused] = {}
+
+    def wants(self, now: float, *, starved: bool | None) -> bool:
+        """Tell whether it is time for a trace."""
+        return self.share > 0 and now >= self._due and starved is not False
+
+    def may_ask(self, who: object, now: float) -> bool:
+        """Tell whether a process is worth asking."""
+        found = self._refused.get(who)
+        return found is None or (found.same < MOST_REFUSALS and now >= found.due)
+
+    def taken(
+        self, who: object, now: float, cost: float, budget: Mapping[str, int], *, measured: bool
+    ) -> None:
+        """Take note of a trace: what it cost the job in seconds, and what it told."""
+        self._refused.pop(who, None)
+        shares = _shares(budget)
+        self._wait = min(2 * self._wait, SELDOM_SECONDS) if self._is_same(shares) else LEAST_SECONDS
+        self._before = shares
+        wait = self._wait if measured else SELDOM_SECONDS
+        self._due = now + max(wait, self._pause(cost))
+
+    def refused(self, who: object, now: float, why: str) -> bool:
+        """Take note of a refusal; returns whether this process is given up with it."""
+        before = self._refused.get(who, _NEVER)
+        reason = plain(why)
+        same = before.same + 1 if reason == before.reason else 1
+        wait = AGAIN_SECONDS[min(before.times, len(AGAIN_SECONDS) - 1)]
+        self._refused[who] = _Refused(reason, same, before.times + 1, now + wait)
+        return same == MOST_REFUSALS
+
+    def failed(self, now: float, cost: float) -> None:
+        """Take note of a trace that was taken and is of no use."""
+        self._wait = min(2 * self._wait, SELDOM_SECONDS)
+        self._due = now + max(self._wait, self._pause(cost))
+
+    def later(self, now: float) -> None:
+        """Take note that it was too early."""
+        self._due = now + LEAST_SECONDS
+
+    def keep_only(self, known: Collection[object]) -> None:
+        """Forget what others have refused, where they are many."""
+        if len(self._refused) > MOST_KNOWN:
+            self._refused = {who: r for who, r in self._refused.items() if who in known}
+
+    def _pause(self, cost: float) -> float:
+        return cost / self.share if self.share else 0.0
+
+    def _is_same(self, shares: dict[str, float]) -> bool:
+        if self._before is None:
+            return False
+        names = shares.keys() | self._before.keys()
+        return all(abs(shares.get(n, 0.0) - self._before.get(n, 0.0)) <= SAME for n in names)
+
+
+def plain(why: str) -> str:
+    """Return a reason without its figures: they change all the time, and it stays the same."""
+    return _FIGURES.sub("#", why)
+
+
+def window(step_seconds: float | None) -> float:
+    """Return how long a trace should be."""
+    if step_seconds is None:
+        return LEAST_WINDOW
+    return min(MOST_WINDOW, max(LEAST_WINDOW, STEPS_IN_WINDOW * step_seconds))
+
+
+def _shares(budget: Mapping[str, int]) -> dict[str, float]:
+    total = sum(budget.values())
+    return {name: ns / total for name, ns in budget.items()} if total else {}

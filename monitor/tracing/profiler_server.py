@@ -1,0 +1,210 @@
+"""The way through a JAX job's own server: one that called ``jax.profiler.start_server(port)``.
+
+The server takes the trace and sends it back in its answer; nothing goes into the job, and it writes
+no file. What listens on a port may be anything, and something else may break when it is spoken to:
+only a port that the user names is asked, and only after it was found to be the job's. gRPC, which
+the server speaks, lives in a process of its own (``profiler_client``).
+
+A trace that the job begins itself in that window fails in the job: jax has one at a time, and no
+lock that a server would take. And while the job traces itself, a server that is asked says so on
+the job's stderr. So this is for a person who asks for it, and never done unasked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from whyidle.agents import wire
+from whyidle.monitor.errors import NotPermitted, Problem, StorageProblem, TargetGone, UsageProblem
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.tracing.space import Space, remove
+from whyidle.monitor.tracing.taken import Taken
+
+# After its window the server stops and packs the trace.
+PATIENCE_SECONDS: Final = 30.0
+MODULE: Final = "whyidle.monitor.tracing.profiler_client"
+# Not from where the user stands: a file there may be named like a module of ours.
+COMMAND: Final = (sys.executable, "-P", "-m", MODULE)
+_LISTENS: Final = "0A"
+_LOOPBACK: Final = (
+    *("0100007F", "0" * 8),
+    *("0" * 32, "0000000000000000FFFF00000100007F"),
+)
+_LONGEST_ANSWER: Final = 1 << 16
+
+
+class ByServer:
+    """The server of one process. Looks at the port first, and says what stands against it."""
+
+    name = "the job's own profiler server"
+
+    def __init__(
+        self,
+        key: ProcessKey,
+        port: int | None,
+        space: Space,
+        owner: str,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self._port = checked_port(key.pid, port, ProcFs())
+        if find_spec("grpc") is None:
+            raise UsageProblem(
+                "The job's profiler server speaks gRPC, which this Python does not have.",
+                'Type: pip install "whyidle[server]"',
+            )
+        self._space = space
+        self._owner = owner
+        self._command = command
+        self._child: subprocess.Popen[bytes] | None = None
+        self._path: Path | None = None
+        self._deadline = 0.0
+
+    def ask(self, seconds: float) -> str | None:
+        """Begin to ask the server, in a process of its own."""
+        if self._child is not None:
+            return "a trace is on its way already"
+        if not self._space.has_room():
+            return f"the disk under {self._space.folder} has no room for it"
+        try:
+            into, self._path = self._space.create(self._owner, "jax")
+        except StorageProblem as problem:
+            return problem.what.rstrip(".")
+        with contextlib.closing(_Handle(into)):
+            self._child = subprocess.Popen(  # noqa: S603  ourselves
+                [*self._command, *_order(self._port, seconds)],
+                stdin=subprocess.DEVNULL,
+                stdout=into,
+                stderr=subprocess.PIPE,
+                # A Ctrl-C is for us: we end it ourselves.
+                start_new_session=True,
+            )
+        self._deadline = time.monotonic() + seconds + PATIENCE_SECONDS
+        return None
+
+    def poll(self) -> Taken | str | None:
+        """Look whether the server has answered."""
+        if self._child is None:
+            return None
+        code = self._child.poll()
+        if code is None:
+            if time.monotonic() < self._deadline:
+                return None
+            self.close()
+            return "the job's profiler server did not answer in time"
+        said = self._said()
+        path, self._path = self._path, None
+        self.close()
+        found = _understood(code, said, path, self.name)
+        if path is not None and isinstance(found, str):
+            remove(path)
+        return found
+
+    def close(self) -> None:
+        """Stop asking; the server ends a trace that nobody waits for."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.kill()
+            child.wait()
+            if child.stderr is not None:
+                child.stderr.close()
+        if self._path is not None:
+            remove(self._path)
+            self._path = None
+
+    def _said(self) -> str:
+        assert self._child is not None  # noqa: S101  asked for by poll
+        assert self._child.stderr is not None  # noqa: S101  a pipe was asked for
+        os.set_blocking(self._child.stderr.fileno(), False)
+        return (self._child.stderr.read(_LONGEST_ANSWER) or b"").decode(errors="replace")
+
+
+class _Handle:
+    """A descriptor that is closed like a file."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def close(self) -> None:
+        os.close(self._number)
+
+
+def checked_port(pid: int, port: int | None, fs: ProcFs) -> int:
+    """Return the port, once it is known to be the job's; it is reached on this machine only."""
+    ports = listening(pid, fs)
+    if port is not None and port in ports:
+        return port
+    listed = ", ".join(map(str, ports))
+    retry = f"monitor trace {pid} --server {ports[0] if len(ports) == 1 else 'PORT'}"
+    if port is None:
+        what = "Which port the job's profiler server listens on must be said"
+    else:
+        what = f"Process {pid} listens on no port {port} of this machine"
+    if not ports:
+        raise UsageProblem(
+            f"{what}; it listens on none.", "In the job: jax.profiler.start_server(9999)"
+        )
+    raise UsageProblem(f"{what}; it listens on {listed}.", f"If that is the server: {retry}")
+
+
+def listening(pid: int, fs: ProcFs) -> list[int]:
+    """Return the ports of a process that can be reached by 127.0.0.1, the lowest first."""
+    theirs, ours = fs.link(f"{pid}/ns/net"), fs.link("self/ns/net")
+    if fs.stat(pid) is None:
+        raise TargetGone(f"There is no process {pid}.", "See what runs with: monitor ps")
+    if theirs is None:
+        raise NotPermitted(
+            f"The sockets of process {pid} may not be looked at.",
+            f'As its user, or as root: sudo "$(command -v monitor)" trace {pid} --server PORT',
+        )
+    if theirs != ours:
+        raise Problem(
+            f"Process {pid} is in a network of its own: its ports cannot be reached from here.",
+            "Run the monitor in the same container.",
+        )
+    held = _sockets(pid, fs)
+    found = set()
+    for name in ("tcp", "tcp6"):
+        for line in (fs.text(f"{pid}/net/{name}") or "").split("\n")[1:]:
+            words = line.split()
+            if len(words) > 9 and words[3] == _LISTENS and words[9] in held:
+                host, _, number = words[1].partition(":")
+                if host in _LOOPBACK:
+                    found.add(int(number, 16))
+    return sorted(found)
+
+
+def _sockets(pid: int, fs: ProcFs) -> set[str]:
+    """Return the inodes of a process's sockets."""
+    try:
+        numbers = os.listdir(f"{fs.root}/{pid}/fd")  # noqa: PTH208  names are enough
+    except OSError:
+        return set()
+    links = (fs.link(f"{pid}/fd/{number}") or "" for number in numbers)
+    return {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+
+
+def _order(port: int, seconds: float) -> list[str]:
+    longest = seconds + PATIENCE_SECONDS
+    return [str(port), str(max(1, round(seconds * 1000))), f"{longest:g}", str(wire.TRACE_FILE_CAP)]
+
+
+def _understood(code: int, said: str, path: Path | None, how: str) -> Taken | str:
+    """Return the trace, or what the child says of why there is none."""
+    words = said.split()
+    if code or path is None:
+        line = "".join(c if c.isprintable() else " " for c in said.strip())
+        return line[: wire.LONGEST_REASON].rstrip(".") or f"the client ended with code {code}"
+    try:
+        began, ended, realtime = (int(word) for word in words[-3:])
+    except ValueError:
+        return "the client said nothing of the trace"
+    return Taken("jax", path, began, ended, realtime, None, how)

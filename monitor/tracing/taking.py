@@ -1,0 +1,250 @@
+"""Traces of a job while it is recorded: asked for, fetched, understood, kept; one at a time.
+
+Called at each tick, and never waits: the job writes the trace on its own time, and a process of its
+own (``parser``) understands it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.tracing.parser import Parser, Understood
+from whyidle.monitor.tracing.policy import MOST_KNOWN, Policy, plain, window
+from whyidle.monitor.tracing.space import Space, remove
+from whyidle.monitor.tracing.taken import Taken, Way
+from whyidle.monitor.tracing.told import News, Told
+
+TAKEN, FAILED, GIVEN_UP = "trace_taken", "trace_failed", "trace_given_up"
+MOST_SLICES: Final = 3
+# How the reasons of an agent begin that are none to be told: another time it will do.
+TOO_EARLY: Final = ("too soon", "a trace is on")
+_AGAIN: Final = "To ask once more: monitor trace {pid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A process that a trace may be taken of."""
+
+    key: ProcessKey
+    rank: int | None
+    # The median of its steps, where it is known.
+    step_seconds: float | None
+    # The way to its traces, made when its turn comes.
+    way: Callable[[], Way]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The process whose turn it is, and how far its trace has come."""
+
+    who: Candidate
+    way: Way
+    taken: Taken | None = None
+    parser: Parser | None = None
+
+    def close(self) -> None:
+        """Leave nothing of it on its way."""
+        if self.parser is not None:
+            self.parser.close()
+        self.way.close()
+
+
+@dataclass
+class Taking:
+    """The traces of one recording."""
+
+    store: Path
+    run: int
+    policy: Policy
+    # Names a moment of our monotonic clock on the recording's.
+    named_ms: Callable[[float], int]
+    parse: Callable[[dict[str, Any]], Parser] = Parser
+    last: Told | None = None
+    # Whether that came with the last tick.
+    is_new: bool = False
+    _turn: _Turn | None = None
+    _news: list[News] = field(default_factory=list)
+    # By process: the refusal that was told last, and whether a GPU's sign led to the trace.
+    _said: dict[ProcessKey, str] = field(default_factory=dict)
+    _measured: bool = False
+    _was_full: bool = False
+
+    def __post_init__(self) -> None:
+        self.space = Space(self.store)
+        # Those of a run of the same number, in a store that is no more.
+        self.space.forget({self.run})
+
+    def tick(
+        self, now: float, candidates: Sequence[Candidate], *, starved: bool | None
+    ) -> list[News]:
+        """Go on with a trace, or begin with one that is due; returns what is worth keeping."""
+        self.is_new = False
+        if self._turn is not None:
+            self._go_on(now, self._turn)
+        elif self.policy.wants(now, starved=starved):
+            self._measured = starved is not None
+            self._begin(now, candidates)
+        news, self._news = self._news, []
+        return news
+
+    def close(self) -> None:
+        """End what is on its way, and keep no half of it."""
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.close()
+            if turn.taken is not None:
+                remove(turn.taken.path)
+
+    # Inside --------------------------------------------------------------------------------------
+    def _begin(self, now: float, candidates: Sequence[Candidate]) -> None:
+        """Ask the first process that may be asked: one stands for all, so that few stand still."""
+        self.policy.keep_only({c.key for c in candidates})
+        who = next((c for c in candidates if self.policy.may_ask(c.key, now)), None)
+        if who is None:
+            return
+        if not self.space.has_room():
+            self.policy.failed(now, 0.0)
+            if not self._was_full:
+                full = f"the disk under {self.space.folder} has little room left"
+                self._say(FAILED, who, f"No trace is taken: {full}.", "low")
+            self._was_full = True
+            return
+        self._was_full = False
+        way = who.way()
+        refused = way.ask(window(who.step_seconds))
+        if refused is None:
+            self._turn = _Turn(who, way)
+        else:
+            way.close()
+            self._refused(now, who, refused)
+
+    def _go_on(self, now: float, turn: _Turn) -> None:
+        if turn.parser is not None:
+            self._look_at_parser(now, turn, turn.parser)
+            return
+        found = turn.way.poll()
+        if isinstance(found, Taken):
+            turn.taken = found
+            turn.parser = self._parser(turn, found)
+        elif found is not None:
+            turn.close()
+            self._turn = None
+            self._refused(now, turn.who, found)
+
+    def _parser(self, turn: _Turn, taken: Taken) -> Parser:
+        return self.parse(
+            {
+                "file": str(taken.path),
+                "store": str(self.store),
+                "run": self.run,
+                "taken": {
+                    "began_ms": self.named_ms(taken.began_ns / 1e9),
+                    "ended_ms": self.named_ms(taken.ended_ns / 1e9),
+                    "held_ns": taken.held_ns,
+                    "how": taken.how,
+                    "pid": turn.who.key.pid,
+                    "rank": turn.who.rank,
+                },
+            }
+        )
+
+    def _look_at_parser(self, now: float, turn: _Turn, parser: Parser) -> None:
+        found = parser.poll()
+        if found is None or turn.taken is None:
+            return
+        self._turn = None
+        turn.close()
+        cost = (turn.taken.ended_ns - turn.taken.began_ns + (turn.taken.held_ns or 0)) / 1e9
+        if isinstance(found, str):
+            remove(turn.taken.path)
+            self.policy.failed(now, cost)
+            if self._is_other(turn.who, found):
+                text = f"A trace was taken and not understood: {found}."
+                self._say(FAILED, turn.who, text, "low")
+            return
+        slices = found.budget.get("slices", {})
+        self.policy.taken(turn.who.key, now, cost, slices, measured=self._measured)
+        self._said.clear()
+        self.last = told = _told(turn.who, turn.taken, found, self.named_ms)
+        self.is_new = True
+        self._news.append(News(TAKEN, told.key, in_words(told), at=told.at, data=_for_event(told)))
+        self.space.tidy()
+
+    def _refused(self, now: float, who: Candidate, why: str) -> None:
+        if why.startswith(TOO_EARLY):
+            # Others take traces of it, too.
+            self.policy.later(now)
+            return
+        is_last = self.policy.refused(who.key, now, why)
+        if is_last:
+            text = f"No more traces are asked for: {why}."
+            self._say(GIVEN_UP, who, f"{text} {_AGAIN.format(pid=who.key.pid)}", "low")
+        elif self._is_other(who, why):
+            self._say(FAILED, who, f"No trace of process {who.key.pid}: {why}.", "info")
+
+    def _is_other(self, who: Candidate, why: str) -> bool:
+        """Tell whether a process had another reason the last time."""
+        if len(self._said) > MOST_KNOWN:
+            self._said.clear()
+        before, self._said[who.key] = self._said.get(who.key), plain(why)
+        return before != plain(why)
+
+    def _say(self, kind: str, who: Candidate, text: str, severity: str) -> None:
+        self._news.append(News(kind, who.key, text, severity))
+
+
+def in_words(told: Told) -> str:
+    """Return what a trace told, in a line."""
+    stood = "" if not told.held_ns else f", the job stood still for {told.held_ns / 1e6:.0f} ms"
+    slices = told.budget.get("slices", {})
+    total = sum(slices.values())
+    parts = sorted(((ns, name) for name, ns in slices.items() if total and ns), reverse=True)
+    where = ", ".join(f"{_words(name)} {ns / total:.0%}" for ns, name in parts[:MOST_SLICES])
+    return f"A trace of {told.seconds:.2g} s by {told.how}{stood}: {where or 'no device worked'}."
+
+
+def _words(name: str) -> str:
+    return LOOKS[Slice(name)].words.removeprefix("idle: ")
+
+
+def _for_event(told: Told) -> dict[str, Any]:
+    """Return what of a trace is kept with the event: its details are with the trace."""
+    found = told.as_json()
+    for name in ("budget", "step_budget"):
+        if found[name] is not None:
+            found[name] = {**found[name], "details": {}}
+    return found
+
+
+def _told(
+    who: Candidate, taken: Taken, found: Understood, named_ms: Callable[[float], int]
+) -> Told:
+    at = taken.began_ns / 1e9
+    return Told(
+        trace=found.trace,
+        key=who.key,
+        rank=who.rank,
+        framework=taken.framework,
+        how=taken.how,
+        ts_ms=named_ms(at),
+        at=at,
+        seconds=(taken.ended_ns - taken.began_ns) / 1e9,
+        held_ns=taken.held_ns,
+        format=found.format,
+        budget=found.budget,
+        step_budget=found.step_budget,
+        steps={
+            "count": found.steps.count,
+            "median_ns": found.steps.median_ns,
+            "source": found.steps.source,
+            "how": found.steps.how,
+        },
+        kinds=tuple(found.kinds),
+        warnings=tuple(found.warnings),
+        trouble=found.trouble,
+    )

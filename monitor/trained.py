@@ -1,0 +1,127 @@
+"""What a recording knows of the training: what trains, and how its time went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from whyidle.agents import wire
+
+# The probes that tell of a framework; of a process with both, who counts steps is PyTorch.
+_WORDS = {"torch": "PyTorch", "jax": "JAX"}
+
+NOT_SAID = "the agent did not say"
+NO_STEPS = "no step ended while an agent was in the job"
+NOT_COUNTED = "the agent did not count it"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What one process did since its recording began, as it was kept last."""
+
+    steps: int | None = None
+    source: str | None = None
+    step_p50_ns: int | None = None
+    step_p95_ns: int | None = None
+    # By the name of the gauge: what it grew by, and in how many seconds.
+    totals: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def grown(self, name: str) -> float | None:
+        """Return what a total grew by."""
+        return self.totals[name][0] if name in self.totals else None
+
+    def rate(self, name: str) -> float | None:
+        """Return the growth per second."""
+        grown, seconds = self.totals.get(name, (0.0, 0.0))
+        return grown / seconds if seconds else None
+
+    def share(self, name: str) -> float | None:
+        """Return which share of the time a total of nanoseconds took."""
+        rate = self.rate(name)
+        return None if rate is None else min(1.0, rate * 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """The training of a whole job."""
+
+    framework: str | None = None
+    version: str | None = None
+    backend: str | None = None
+    model: str | None = None
+    parameters: int | None = None
+    batch_size: int | None = None
+    # Of the slowest process.
+    steps: int | None = None
+    steps_source: str | None = None
+    step_p50_s: float | None = None
+    step_p95_s: float | None = None
+    # Of all processes together.
+    samples_per_s: float | None = None
+    compiles: int | None = None
+    # Of the process that is worst.
+    loader_wait: float | None = None
+    sync_wait: float | None = None
+    compile: float | None = None
+
+    def why_not(self, name: str) -> str:
+        """Return why one of these is not known."""
+        if name.startswith("step"):
+            return NO_STEPS
+        counted = {"samples_per_s", "compiles", "loader_wait", "sync_wait", "compile"}
+        return NOT_COUNTED if name in counted else NOT_SAID
+
+
+def trained(
+    processes: Iterable[tuple[Mapping[str, Mapping[str, Any]], Counted | None]],
+) -> Trained:
+    """Return what the processes come to; those that stand for the job first."""
+    told = list(processes)
+    counted = [sums for _, sums in told if sums is not None]
+    paced = [sums for sums in counted if sums.steps]
+    slowest = max(paced, key=lambda sums: sums.step_p50_ns or 0, default=Counted())
+    # A process that takes steps and does not count its samples would be missing from the sum.
+    samples = [sums.rate(wire.SAMPLES) for sums in (paced or counted)]
+    known = [rate for rate in samples if rate]
+    compiles = [n for sums in counted if (n := sums.grown(wire.COMPILES)) is not None]
+    return Trained(
+        **_what([frameworks for frameworks, _ in told]),
+        steps=slowest.steps,
+        steps_source=slowest.source,
+        step_p50_s=_seconds(slowest.step_p50_ns),
+        step_p95_s=_seconds(slowest.step_p95_ns),
+        samples_per_s=sum(known) if known and len(known) == len(samples) else None,
+        compiles=round(sum(compiles)) if compiles else None,
+        # Without a batch there was no loader to wait for.
+        loader_wait=_worst(
+            [c for c in counted if c.grown(wire.LOADER_BATCHES)], wire.LOADER_WAIT_NS
+        ),
+        sync_wait=_worst(counted, wire.SYNC_NS),
+        compile=_worst(counted, wire.COMPILE_NS),
+    )
+
+
+def _what(frameworks: list[Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return what trains, in the words of the first process that has a model, or says anything."""
+    says = [(probe, facts) for each in frameworks for probe in _WORDS if (facts := each.get(probe))]
+    best = next((pair for pair in says if pair[1].get("model")), says[0] if says else None)
+    if best is None:
+        return {}
+    probe, facts = best
+    words = {name: _of(str, facts.get(name)) for name in ("version", "backend", "model")}
+    numbers = {name: _of(int, facts.get(name)) for name in ("parameters", "batch_size")}
+    return {"framework": _WORDS[probe], **words, **numbers}
+
+
+def _of(kind: type, fact: object) -> Any:
+    return fact if type(fact) is kind else None
+
+
+def _worst(counted: list[Counted], name: str) -> float | None:
+    shares = [share for sums in counted if (share := sums.share(name)) is not None]
+    return max(shares, default=None)
+
+
+def _seconds(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e9

@@ -1,0 +1,202 @@
+"""What each part tells of a job, and that the job does not notice."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.agents.jax.jobs import job, run
+from whyidle.agents import wire
+
+PLAIN = """
+import jax, jax.numpy as jnp, numpy as np
+@jax.jit
+def f(x): return x.sum()
+"""
+
+
+def test_nothing_is_imported_or_initialised_for_us(tmp_path: Path) -> None:
+    source = """
+attach()
+assert not [name for name in sys.modules if name.split(".")[0] in ("jax", "jaxlib", "numpy")]
+ready(); sys.stdin.readline()
+import jax
+from jax._src import xla_bridge
+print("done", flush=True); sys.stdin.readline()
+assert not xla_bridge._backends
+jax.numpy.ones(3); print("done", flush=True)
+sys.stdin.readline()
+"""
+    with job(source, tmp_path) as it:
+        assert wire.COMPILES not in it.gauges()
+        it.step(0)
+        facts = it.facts(lambda facts: facts)
+        assert set(facts) == {"version"}
+        figures = it.gauges()
+        assert figures[wire.COMPILES] == 0
+        assert figures[wire.EXECUTABLES] == 0
+        assert wire.LIVE_ARRAYS not in figures
+        it.step(0)
+        facts = it.facts(lambda facts: "backend" in facts)
+        assert (facts["backend"], facts["devices"], facts["processes"]) == ("cpu", 1, 1)
+        assert facts["platforms_asked"] == "cpu"
+        assert facts["gpus_present"] == 0
+        assert it.told() == []
+
+
+def test_live_arrays_are_counted_by_type_and_device(tmp_path: Path) -> None:
+    source = """
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+import jax, jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+devices = jax.devices()
+mesh = Mesh(devices[:2], ("x",))
+held = [jnp.ones((1000,), jnp.bfloat16), jnp.ones((500, 500)),
+    jax.device_put(jnp.ones((1000, 100)), NamedSharding(mesh, P("x"))),
+    jax.device_put(jnp.ones((1000, 100)), NamedSharding(mesh, P()))]
+attach(); obey(lambda _: held.append(jnp.ones(1000)))
+"""
+    with job(source, tmp_path) as it:
+        facts = it.facts(lambda facts: "dtypes" in facts)
+        assert (facts["devices"], facts["devices_used"]) == (4, 2)
+        # In one piece, in two halves, and twice whole.
+        assert facts["dtypes"]["float32"] == 2_200_000
+        assert facts["dtypes"]["bfloat16"] == 2000
+        before = it.until(
+            lambda seen: [r[2] for r in seen if r[0] == "gauges" and wire.LIVE_BYTES in r[2]]
+        )[-1]
+        assert before[wire.LIVE_BYTES] == 2000 + 10**6 + 400_000 + 800_000
+        it.step(50)
+        it.until(
+            lambda seen: (
+                seen[-1][0] == "gauges"
+                and seen[-1][2][wire.LIVE_ARRAYS] == before[wire.LIVE_ARRAYS] + 50
+            )
+        )
+
+
+def test_marks_of_the_users_are_steps(tmp_path: Path) -> None:
+    source = (
+        PLAIN
+        + """
+x = jnp.ones(8)
+def step(i):
+    with jax.profiler.StepTraceAnnotation("train", step_num=i): f(x)
+step(0); attach(); obey(step)
+"""
+    )
+    with job(source, tmp_path) as it:
+        it.gauges()
+        it.step(30)
+        told = it.until(lambda seen: [r for r in seen if r[0] == "steps"])
+        assert {r[2] for r in told} == {"StepTraceAnnotation"}
+        assert all(duration > 0 for r in told for duration in r[5])
+        it.until(lambda seen: sum(r[4] for r in seen if r[0] == "steps") == 29)
+
+
+def test_copies_to_the_device_are_counted(tmp_path: Path) -> None:
+    source = (
+        PLAIN
+        + """
+x = np.ones(8)
+def step(i): jax.device_put({"a": x, "b": x}); f(x)
+attach(); obey(step)
+"""
+    )
+    with job(source, tmp_path) as it:
+        before = it.gauges()[wire.DEVICE_PUTS]
+        it.step(7)
+        assert it.gauges()[wire.DEVICE_PUTS] - before == 7
+
+
+def test_reads_of_what_is_known_already_do_not_count(tmp_path: Path) -> None:
+    source = (
+        PLAIN
+        + """
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(jax.devices(), ("x",))
+values = jax.device_put(np.ones((1000, 2)), NamedSharding(mesh, P("x")))
+one = [np.ones(100)]
+def step(i):
+    again = values + i
+    for _ in range(3): np.asarray(again)
+    gone = jnp.ones(3) + i; gone.delete()
+    try: np.asarray(gone)
+    except RuntimeError as error: assert "deleted" in str(error)
+    else: raise AssertionError
+attach(); obey(step)
+"""
+    )
+    with job(source, tmp_path) as it:
+        it.step(1)
+        before = it.gauges()
+        it.step(5)
+        after = it.gauges()
+        assert after[wire.SYNCS] - before[wire.SYNCS] == 5
+        assert after[wire.READ_BYTES] - before[wire.READ_BYTES] == 5 * 1000 * 2 * 4
+        assert after[wire.SYNC_NS] > before[wire.SYNC_NS]
+
+
+def test_what_a_cache_had_is_told_apart(tmp_path: Path) -> None:
+    source = """
+import jax, jax.numpy as jnp, numpy as np
+jax.config.update("jax_compilation_cache_dir", PARENT + "/cache")
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+x = np.ones(8)
+def step(i):
+    def f(x): return (x * 2).sum()
+    jax.jit(f)(x)
+attach(); obey(step)
+"""
+    with job(source, tmp_path) as it:
+        it.gauges()
+        it.step(3)
+        figures = it.gauges()
+        assert (figures[wire.COMPILES], figures[wire.COMPILE_HITS]) == (1, 2)
+        told = it.records("compile")
+        assert [(r[3], r[7]) for r in told] == [("f", False), ("f", True), ("f", True)]
+        assert [r[5] for r in told[1:]] == 2 * [
+            "the function is made anew each time, so that nothing of it is found again"
+        ]
+        assert figures[wire.COMPILE_NS] >= sum(r[4] for r in told) * 0.9
+        end = [r[1] for r in told]
+        assert end == sorted(end)
+        assert end[-1] < time.monotonic_ns()
+
+
+def test_what_the_users_listeners_and_handlers_hear_is_the_same(tmp_path: Path) -> None:
+    source = """
+import logging, io
+import jax, numpy as np
+heard = []
+jax.monitoring.register_event_duration_secs_listener(lambda *a, **k: heard.append(a[0]))
+stream = io.StringIO()
+logging.basicConfig(stream=stream, level=logging.WARNING)
+f = jax.jit(lambda x: x * 2)
+for n in range(1, 4): f(np.ones(n))
+alone, was = len(heard), jax._src.dispatch._batched_device_put_impl
+attach()
+until(lambda: jax._src.dispatch._batched_device_put_impl is not was)
+for n in range(4, 13): f(np.ones(n))
+assert len(heard) == 4 * alone, (alone, len(heard))
+assert stream.getvalue() == ""
+assert jax.config.jax_explain_cache_misses is False
+"""
+    run(source, tmp_path)
+
+
+def test_a_cpu_where_there_are_gpus_is_seen(tmp_path: Path, monkeypatch: Any) -> None:
+    from whyidle.agents.jax import devices  # noqa: PLC0415
+
+    names = ["null", "nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-caps"]
+    monkeypatch.setattr(devices.os, "listdir", lambda _: names)
+    assert devices.gpus_present() == 2
+
+    def refuse(_: str) -> list[str]:
+        raise PermissionError
+
+    monkeypatch.setattr(devices.os, "listdir", refuse)
+    assert devices.gpus_present() is None

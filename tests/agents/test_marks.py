@@ -1,0 +1,95 @@
+"""The user's own marks of steps are heard, also when they come late, and let go at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.agents.pythons import AGENTS, Client, ends_well, every_python, job
+from whyidle.agents import wire
+
+# As an import of it would leave it, also where this Python is too old for the rest.
+IMPORT = f"""
+import types
+def bring():
+    sys.modules["whyidle"] = types.ModuleType("whyidle")
+    sys.modules["whyidle.monitor"] = types.ModuleType("whyidle.monitor")
+    spec = importlib.util.spec_from_file_location(
+        "whyidle.monitor.marks", {str(AGENTS.parent / "monitor" / "marks.py")!r})
+    module = sys.modules["whyidle.monitor.marks"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+def train(done):
+    while not done():
+        with marks.step():
+            time.sleep(0.002)
+"""
+
+
+@every_python
+def test_steps_are_heard_from_a_module_that_comes_after_the_agent(
+    python: str, tmp_path: Path
+) -> None:
+    source = f"""{IMPORT}
+start(); until(reachable)
+ready(); sys.stdin.readline()
+marks = bring()
+train(lambda: not reachable())
+until(lambda: marks.listener is None)
+with marks.step(): pass
+"""
+    with job(source, tmp_path, python) as process:
+        with Client(tmp_path, process.pid) as client:
+            client.wait_for("gauges")
+            assert process.stdin is not None
+            process.stdin.write("bring it\n")
+            process.stdin.flush()
+            _, _, source_, span, count, durations = client.wait_for("steps")
+            assert source_ == "whyidle.step"
+            assert span > 0
+            assert count >= len(durations) >= 1
+            assert min(durations) > 1_000_000
+            assert client.wait_for("gauges")[2][wire.STEPS] >= count
+            client.ask("leave")
+        ends_well(process)
+
+
+def test_two_threads_have_steps_of_their_own_and_an_error_is_none(tmp_path: Path) -> None:
+    source = f"""{IMPORT}
+import threading
+marks = bring()
+class Stop(Exception): pass
+def fail():
+    while reachable():
+        try:
+            with marks.step(): raise Stop
+        except Stop: time.sleep(0.0001)
+start(); until(reachable)
+threads = [threading.Thread(target=train, args=(lambda: not reachable(),)) for _ in range(2)]
+threads.append(threading.Thread(target=fail))
+for each in threads: each.start()
+ready()
+for each in threads: each.join()
+"""
+    with job(source, tmp_path) as process:
+        with Client(tmp_path, process.pid) as client:
+            durations = client.wait_for("steps")[5]
+            # Both threads' ends together would come twice as often.
+            assert min(durations) > 1_800_000
+            client.ask("leave")
+        ends_well(process)
+
+
+def test_somebody_elses_listener_is_left_alone(tmp_path: Path) -> None:
+    source = f"""{IMPORT}
+marks = bring()
+marks.listener = mine_own = lambda: None
+start(); until(reachable); ready()
+train(lambda: not reachable())
+assert marks.listener is mine_own
+"""
+    with job(source, tmp_path) as process:
+        with Client(tmp_path, process.pid) as client:
+            client.wait_for("gauges")
+            assert wire.STEPS not in client.wait_for("gauges")[2]
+            client.ask("leave")
+        ends_well(process)

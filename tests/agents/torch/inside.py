@@ -1,0 +1,150 @@
+"""The probe in this process, or in a job of its own, and what it tells."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.agents.pythons import AGENTS, PRELUDE, Client, ends_well
+from whyidle.agents.duties import SECOND, Duties
+from whyidle.agents.room import Room
+from whyidle.agents.torch.probe import TorchProbe
+
+# Ends when its input does: ``stop`` fills up then.
+TRAINING = """
+import threading, torch
+from torch import nn
+hooks = sys.modules["torch.optim.optimizer"]
+torch.set_num_threads(1)
+torch.manual_seed(0)
+stop = []
+def listen():
+    os.read(0, 1); stop.append(1)
+threading.Thread(target=listen, daemon=True).start()
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    def forward(self, x):
+        return self.layers(x)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.utils.data.TensorDataset(torch.randn(640, 64), torch.randint(0, 10, (640,)))
+def train(x, y):
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+
+
+class Told:
+    """A probe in this process: what it puts and says."""
+
+    def __init__(self) -> None:
+        self.records: list[list[Any]] = []
+        self.said: list[str] = []
+        self.duties = Duties()
+        self.room = Room(self.duties, self.records.append, self.said.append, None)
+        self.probe = TorchProbe(self.room)
+        self.now = time.monotonic_ns()
+
+    def begin(self) -> None:
+        assert self.probe.begin() is None
+
+    def second(self) -> dict[str, int | None]:
+        self.now += SECOND
+        found = self.probe.gauges(self.now)
+        found.update(self.room.steps.second(self.now)[1])
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """Return the newest facts."""
+        found: dict[str, Any] = [r for r in self.records if r[0] == "state"][-1][3]
+        return found
+
+
+@contextlib.contextmanager
+def probe() -> Iterator[Told]:
+    """Have the probe in this process."""
+    told = Told()
+    try:
+        told.begin()
+        yield told
+    finally:
+        told.room.hooks.undo()
+
+
+class Watched:
+    """A job with the agent inside, as its records tell of it."""
+
+    def __init__(self, client: Client, pid: int) -> None:
+        self.client = client
+        self.pid = pid
+        self.records: list[Any] = []
+
+    def read(self) -> None:
+        self.records += self.client.records()
+        self.client.ask("lease", read=self.client.offset)
+
+    def of(self, kind: str) -> list[Any]:
+        return [record for record in self.records if record[0] == kind]
+
+    def until(self, kind: str, is_it: Any) -> Any:
+        """Read until such a record comes, and return it."""
+        end = time.monotonic() + 60
+        while True:
+            for record in self.of(kind):
+                if is_it(record):
+                    return record
+            assert time.monotonic() < end, json.dumps(self.records[-20:])
+            time.sleep(0.05)
+            self.read()
+
+    def gauges(self, number: int) -> list[dict[str, Any]]:
+        """Read so many more records of gauges."""
+        before = len(self.of("gauges"))
+        self.until("gauges", lambda _: len(self.of("gauges")) >= before + number)
+        return [record[2] for record in self.of("gauges")[before:]]
+
+    def says(self, name: str, value: Any) -> None:
+        """Wait until the state says so."""
+        self.until("state", lambda record: record[2] == "torch" and record[3].get(name) == value)
+
+
+@contextlib.contextmanager
+def training(source: str, folder: Path) -> Iterator[Watched]:
+    """Run a job that says ``ready`` and trains until its input ends; it must end well."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(_command(source, folder), text=True, **pipes) as process:  # type: ignore[call-overload]
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline() == "ready\n", process.stderr.read()
+            with Client(folder, process.pid) as client:
+                yield Watched(client, process.pid)
+            ends_well(process)
+        finally:
+            process.kill()
+
+
+def run(source: str, folder: Path) -> str:
+    """Run a job to its end, which must be a good one without a word of complaint."""
+    done = subprocess.run(
+        _command(source, folder), capture_output=True, text=True, check=False, timeout=100
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
+def _command(source: str, folder: Path) -> list[str]:
+    # As torch was compiled when it was installed; nothing is written beside the sources.
+    strict = ["-B", "-W", "error"]
+    return [sys.executable, *strict, "-c", PRELUDE + source, str(AGENTS), str(folder)]

@@ -1,0 +1,141 @@
+"""A client that asks for traces, and what jobs that profile themselves have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.agents.pythons import Client, command
+
+# A model that learns; ``loss`` is printed at the end and must never change.
+TORCH = """
+import torch
+torch.manual_seed(0); torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.randn(64, 8)
+def step():
+    optimizer.zero_grad(); loss = model(data).pow(2).mean(); loss.backward(); optimizer.step()
+    return loss.item()
+for _ in range(3): step()
+"""
+
+JAX = """
+import jax, jax.numpy as jnp
+@jax.jit
+def update(w, x):
+    return w - 0.01 * jax.grad(lambda w: ((x @ w) ** 2).mean())(w)
+weights, data = jnp.ones((8, 8)), jnp.ones((16, 8))
+def step():
+    global weights
+    weights = update(weights, data)
+    return float(weights.sum())
+for _ in range(3): step()
+"""
+
+# The job goes on until it is told to, and says how its own part went.
+UNTIL_TOLD = """
+import threading
+told = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.readline(), told.set()), daemon=True).start()
+"""
+
+
+# Kineto says this to whoever profiles himself, and the last to whoever does so on another thread.
+OF_KINETO = re.compile(r"USDT:.* (profiler_start|profiler_stop)|ERROR: External init callback .*")
+
+
+class Job:
+    """A job whose complaints go to a file: one that nobody reads must not stop it."""
+
+    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+        self.process = process
+        self.pid = process.pid
+        self._errors = errors
+
+    def hear(self, word: str) -> None:
+        """Wait for a line."""
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == f"{word}\n", self.complaints()
+
+    def tell(self, line: str = "") -> None:
+        """Send a line."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def complaints(self) -> str:
+        return self._errors.read_text(errors="replace")
+
+    def ends_well(self) -> str:
+        """End its input, and see that it ends with only its own words; returns what it says."""
+        out, _ = self.process.communicate("end\n", timeout=60)
+        errors = self.complaints()
+        foreign = [line for line in errors.splitlines() if not OF_KINETO.fullmatch(line)]
+        assert (self.process.returncode, foreign) == (0, []), errors
+        return out
+
+
+@contextlib.contextmanager
+def job(source: str, folder: Path) -> Iterator[Job]:
+    """Start a job of this Python, wait for its ``ready``, and end it afterwards.
+
+    The frameworks come as they were compiled already: to do that anew takes half a minute.
+    """
+    line = [part for part in command(sys.executable, source, folder, "-B") if "pycache" not in part]
+    line.remove("-X")
+    pipe, path = subprocess.PIPE, folder / "complaints"
+    with (
+        path.open("w") as errors,
+        subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=errors, text=True) as process,
+    ):
+        try:
+            found = Job(process, path)
+            found.hear("ready")
+            yield found
+        finally:
+            process.kill()
+
+
+class Tracing:
+    """Asks for traces, and keeps all that the agent says of them."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.said: list[Any] = []
+
+    def ask(self, **more: object) -> dict[str, Any]:
+        """Ask until it is not too soon any more."""
+        while True:
+            answer = self.client.ask("trace", **{"seconds": 0.2, **more})
+            if answer["ok"] or "too soon" not in answer["why"]:
+                return answer
+            time.sleep(0.05)
+
+    def end_of(self, number: int) -> Any:
+        """Wait for the last record of a trace."""
+        while True:
+            self.said += [r for r in self.client.records() if r[0] == "trace"]
+            for record in self.said:
+                if record[2] == number and record[3] != "begun":
+                    return record
+            self.client.ask("lease", read=self.client.offset)
+            time.sleep(0.01)
+
+    def until_begun(self) -> None:
+        """Wait until a trace has begun."""
+        while not any(record[3] == "begun" for record in self.said):
+            self.said += [r for r in self.client.records() if r[0] == "trace"]
+            time.sleep(0.001)
+
+    def take(self, **more: object) -> Any:
+        """Take one; returns its last record."""
+        answer = self.ask(**more)
+        assert answer["ok"], answer
+        return self.end_of(answer["id"])

@@ -1,0 +1,39 @@
+"""Where values are read back from the device."""
+
+from __future__ import annotations
+
+from tests.recording.records import KEY, LOAD, MOST, SECOND, STEP, take
+from whyidle.monitor.link.records import Frame, Read, Reads
+from whyidle.monitor.recording import due, readbacks
+from whyidle.monitor.recording.harvest import Harvest
+
+
+def test_reads_of_some_seconds_are_one_event_with_their_lines() -> None:
+    harvest, kept = Harvest(KEY), []
+    for second in range(1, 13):
+        places = [Read(1, 5, LOAD), Read(3, 600, STEP), Read(1, 7, None)]
+        take(harvest, Reads(second * SECOND, "item", places))
+        kept += harvest.events(second * SECOND)
+    (event,) = kept
+    assert event.kind == "reads"
+    assert not event.is_news
+    assert event.data is not None
+    assert (event.data["count"], event.data["ns"]) == (5 * 11, 612 * 11)
+    assert event.data["places"][0] == {
+        "kind": "item", "file": STEP.file, "line": 20, "function": "step",
+        "count": 33, "ns": 6600,
+    }  # fmt: skip
+    assert len(harvest.events(12 * SECOND, ending=True)) == 1
+    assert harvest.events(13 * SECOND + due.EVENT_NS, ending=True) == []
+
+
+def test_a_liars_reads_stay_few() -> None:
+    harvest = Harvest(KEY)
+    for i in range(20):
+        frames = [Frame(f"{i} {j}" + "\x00" * 200, MOST, "f") for j in range(30)]
+        take(harvest, Reads(SECOND, "?" * 256, [Read(MOST, MOST, each) for each in frames]))
+    assert len(harvest._readbacks._places) == readbacks.MOST_PLACES
+    (event,) = harvest.events(SECOND, ending=True)
+    assert event.data is not None
+    assert 1 <= len(event.data["places"]) <= readbacks.PLACES_KEPT
+    assert event.data["ns"] <= MOST

@@ -1,0 +1,93 @@
+"""How long steps take now, and how many there are a second."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.recording.records import MOST, SECOND, steps
+from whyidle.monitor import metrics as m
+from whyidle.monitor.link.records import Steps
+from whyidle.monitor.reading import Reading
+from whyidle.monitor.recording import step_times as module
+from whyidle.monitor.recording.step_times import StepTimes
+
+
+def read(times: StepTimes, second: float) -> Reading:
+    reading = Reading()
+    times.put(reading, int(second * SECOND), module.NO_STEP)
+    return reading
+
+
+def feed(times: StepTimes, record: Steps) -> bool:
+    return times.take(record, record.t)
+
+
+def test_before_the_first_step_nothing_is_known() -> None:
+    reading = read(StepTimes(), 1)
+    assert not reading.values
+    assert reading.unknown == dict.fromkeys(module.MEASURED, module.NO_STEP)
+
+
+def test_quick_steps_are_told_by_a_few_and_count_in_full() -> None:
+    times = StepTimes()
+    for second in range(1, 31):
+        slow = second > 20
+        feed(times, steps(second, *([20.0] * 50 if slow else [10.0] * 64), count=50 + 50 * slow))
+    reading = read(times, 30)
+    assert reading.values[m.PROCESS_STEP_P50] == pytest.approx(0.02)
+    assert reading.values[m.PROCESS_STEPS] == pytest.approx(100)
+
+
+def test_the_slow_ones_among_the_last_seconds_show_in_the_tail() -> None:
+    times = StepTimes()
+    for second in range(1, 11):
+        feed(times, steps(second, *([10.0] * 9), 200.0))
+    reading = read(times, 10)
+    assert reading.values[m.PROCESS_STEP_P50] == pytest.approx(0.01)
+    assert reading.values[m.PROCESS_STEP_P95] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("took", [3, 30])
+def test_slow_steps_are_counted_over_a_few_of_them(took: int) -> None:
+    times = StepTimes()
+    for second in range(took, 10 * took, took):
+        feed(times, steps(second, took * 1000.0))
+        for later in range(took):
+            reading = read(times, second + later)
+            assert reading.values[m.PROCESS_STEPS] == pytest.approx(1 / took, rel=0.5)
+            assert reading.values[m.PROCESS_STEP_P50] == pytest.approx(took)
+
+
+def test_a_job_that_steps_no_more_makes_none_a_second() -> None:
+    times = StepTimes()
+    feed(times, steps(1, 10, 10))
+    reading = read(times, 1 + module.WINDOW_NS / SECOND)
+    assert reading.values == {m.PROCESS_STEPS: 0.0}
+    assert reading.unknown[m.PROCESS_STEP_P50] == module.NONE_LATELY
+    assert times.source == "optimizer"
+
+
+def test_another_source_begins_anew() -> None:
+    times = StepTimes()
+    feed(times, steps(1, *([10.0] * 50)))
+    feed(times, steps(2, 40, 40, source="whyidle.step"))
+    reading = read(times, 2)
+    assert times.source == "whyidle.step"
+    assert reading.values[m.PROCESS_STEP_P50] == pytest.approx(0.04)
+    assert reading.values[m.PROCESS_STEPS] == pytest.approx(2)
+
+
+def test_what_makes_no_sense_is_passed_over() -> None:
+    times = StepTimes()
+    assert not feed(times, steps(1, 10, source="gossip"))
+    assert not feed(times, Steps(1, "optimizer", 0, MOST, [MOST]))
+    assert not feed(times, Steps(1, "optimizer", 0, 0, []))
+    assert times.source is None
+    assert feed(times, Steps(SECOND, "optimizer", MOST, 1, [0, MOST]))
+    assert feed(times, Steps(SECOND, "optimizer", MOST, 5, []))
+    reading = read(times, 1)
+    assert 0 <= reading.values[m.PROCESS_STEPS] <= 10
+    for _ in range(1000):
+        feed(times, Steps(SECOND, "optimizer", 0, 64, [MOST] * 64))
+    assert len(times._seen) == module.MOST_RECORDS
+    assert times.window_ns <= module.LONGEST_WINDOW_NS

@@ -1,0 +1,308 @@
+"""Traces in a recording: of whom, when, what they put into it, and real ones of real jobs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.test_trace_pid import LOOP, SOURCES
+from tests.conftest import start_job
+from whyidle.monitor import metrics as m
+from whyidle.monitor.kept import Kept
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.processes.process import Identity, ProcessKey
+from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.ranks import Rank
+from whyidle.monitor.reading import Reading
+from whyidle.monitor.recording import traces as module
+from whyidle.monitor.recording.ownership import Owned
+from whyidle.monitor.recording.recorder import Recorder, Wanted
+from whyidle.monitor.recording.sampler import Sampler
+from whyidle.monitor.recording.seats import Seat
+from whyidle.monitor.recording.snapshot import Member, Snapshot
+from whyidle.monitor.recording.traces import Traces, in_order
+from whyidle.monitor.recording.waker import Waker
+from whyidle.monitor.sources.gpu import GpuReading
+from whyidle.monitor.sources.gpus import GpuProbe
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import Reader, Writer
+from whyidle.monitor.summary import summarise
+from whyidle.monitor.tracing.parser import Parser
+from whyidle.monitor.tracing.space import Space
+from whyidle.monitor.tracing.told import Told
+
+KEY = ProcessKey(7, 7)
+NOBODY = Owned(frozenset(), "no GPU is known", sure=False)
+
+
+# Without a job -----------------------------------------------------------------------------------
+def traces(store: Path) -> Traces:
+    return Traces(KEY, store / DATABASE, 1, share=0.01, named_ms=lambda t: int(t * 1000))
+
+
+def told(**changes: Any) -> Told:
+    found = Told(
+        trace=1, key=KEY, rank=None, framework="jax", how="the agent", ts_ms=0, at=100.0,
+        seconds=0.25, held_ns=None, format="xplane", budget={"slices": {}}, step_budget=None,
+        steps={"count": 40, "median_ns": 5_000_000, "source": "repetition", "how": ""},
+        kinds=("cpu",),
+    )  # fmt: skip
+    return replace(found, **changes)
+
+
+def after(found: Traces, last: Told, now: float) -> tuple[Reading, Reading]:
+    """Return what is put of the job and of the process, neither of which tells by itself."""
+    found._taking.last = last
+    job = Reading(unknown={m.JOB_STEP_P50: "no steps seen"})
+    process = Reading(unknown={m.PROCESS_STEP_P50: "no steps seen"})
+    found.put_steps(now, job, {KEY: process})
+    return job, process
+
+
+def test_where_nobody_tells_of_steps_a_trace_does(tmp_path: Path) -> None:
+    job, process = after(traces(tmp_path), told(), 160.0)
+    assert job.get(m.JOB_STEP_P50) == 0.005
+    assert process.get(m.PROCESS_STEP_P50) == 0.005
+    assert job.unknown == process.unknown == {}
+
+
+@pytest.mark.parametrize("rate", [3.0, 0.0])
+def test_who_counts_steps_knows_better(tmp_path: Path, rate: float) -> None:
+    found = traces(tmp_path)
+    found._taking.last = told()
+    job = Reading({m.JOB_STEPS: rate}, {m.JOB_STEP_P50: "no step has ended lately"})
+    found.put_steps(160.0, job, {})
+    assert job.get(m.JOB_STEP_P50) is None
+
+
+def member(key: ProcessKey = KEY, source: str | None = None) -> Member:
+    values = {} if source is None else {m.PROCESS_STEPS: 3.0, m.PROCESS_STEP_P50: 0.3}
+    return Member(key, None, "ptrace", reading=Reading(values), steps_source=source)
+
+
+def test_where_the_time_of_a_step_comes_from_a_trace_its_process_says_so(tmp_path: Path) -> None:
+    found = traces(tmp_path)
+    found._taking.last = told()
+    members = found.sourced(160.0, (member(), member(source="optimizer"), member(ProcessKey(8, 8))))
+    assert [x.steps_source for x in members] == ["trace", "optimizer", None]
+    assert [x.reading.get(m.PROCESS_STEP_P50) for x in members] == [0.005, 0.3, None]
+
+
+@pytest.mark.parametrize("last", [None, told(at=-1000.0)])
+def test_without_a_trace_of_late_nobody_says_that_one_told(
+    tmp_path: Path, last: Told | None
+) -> None:
+    found = traces(tmp_path)
+    found._taking.last = last
+    (only,) = found.sourced(160.0, [member()])
+    assert only.steps_source is None
+    assert only.reading.get(m.PROCESS_STEP_P50) is None
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        told(at=-1000.0),
+        told(steps={"count": 2, "median_ns": 5, "source": "repetition", "how": ""}),
+        told(steps={"count": 0, "median_ns": None, "source": "none", "how": "no steps"}),
+    ],
+)
+def test_an_old_trace_or_one_without_steps_says_nothing(tmp_path: Path, last: Told) -> None:
+    job, _ = after(traces(tmp_path), last, 160.0)
+    assert job.get(m.JOB_STEP_P50) is None
+
+
+def seat(pid: int, rank: int | None = None, **changes: Any) -> Seat:
+    who = Identity(
+        key=ProcessKey(pid, pid), parent=1, name="python", command="", script="", user="me",
+        python="3.11", frameworks={"torch": None}, container=None, state="S",
+        rank=None if rank is None else Rank(rank, None, None, "torchrun"),
+    )  # fmt: skip
+    found = Seat(who.key, who, 0.0, entered=0.0, is_young=False)
+    found.link = object()  # type: ignore[assignment]
+    for name, value in changes.items():
+        setattr(found, name, value)
+    return found
+
+
+def pids(seats: list[Seat], now: float = 1000.0) -> list[int]:
+    return [found.key.pid for found in in_order(seats, now)]
+
+
+def test_the_first_rank_stands_for_all_and_a_launcher_comes_last() -> None:
+    assert pids([seat(1), seat(2, 1), seat(3, 0)]) == [3, 2, 1]
+
+
+def test_of_processes_without_ranks_one_that_makes_steps_comes_first() -> None:
+    steps = seat(5)
+    steps.harvest.latest.put(m.PROCESS_STEPS, 3.0, "")
+    assert pids([seat(4), steps]) == [5, 4]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"link": None}, {"is_young": True}, {"is_stopped": True}, {"entered": 995.0}]
+)
+def test_who_is_not_inside_young_stopped_or_just_entered_is_not_traced(
+    changes: dict[str, Any],
+) -> None:
+    assert pids([seat(4, **changes), seat(9)]) == [9]
+
+
+@pytest.mark.parametrize(
+    ("values", "sure", "low"),
+    [
+        ({m.GPU_UTILISATION: 0.3}, True, True),
+        ({m.GPU_UTILISATION: 0.95}, True, False),
+        ({m.GPU_UTILISATION: 0.95, m.GPU_SM_ACTIVITY: 0.2}, True, True),
+        ({m.GPU_UTILISATION: 0.3}, False, None),
+        ({}, True, None),
+    ],
+)
+def test_what_a_gpu_says(values: dict[Metric, float], sure: bool, low: bool | None) -> None:
+    gpus = {"0": GpuReading(Reading(values)), "1": GpuReading(Reading({m.GPU_UTILISATION: 0.0}))}
+    assert module._low(gpus, Owned(frozenset({"0"}), "", sure=sure)) is low
+
+
+def test_a_defect_of_ours_ends_traces_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = traces(tmp_path)
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr(found._taking, "tick", broken)
+    for _ in range(3):
+        found.tick(1.0, [], {}, NOBODY)
+    (event,) = found.take_events()
+    assert event.text == "Traces are off from now on (ZeroDivisionError: oops)."
+
+
+# Of real jobs ------------------------------------------------------------------------------------
+class Bench:
+    """A recording of a real job, ticked by hand."""
+
+    def __init__(self, job: subprocess.Popen[str], store: Path, **wanted: Any) -> None:
+        stat = ProcFs().stat(job.pid)
+        assert stat is not None
+        self.store = store
+        self.target = ProcessKey(job.pid, stat.start_ticks)
+        self.recorder = Recorder(
+            Wanted(self.target, **wanted), Writer.open(store), GpuProbe(), "no GPU here"
+        )
+        self.waker = Waker(job.pid)
+        self.sampler = Sampler(1.0, self.waker)
+        self.recorder.begin()
+
+    def until(self, enough: Callable[[Snapshot], object], seconds: float = 60.0) -> Snapshot:
+        deadline = time.monotonic() + seconds
+        while True:
+            snapshot = self.recorder.tick(self.sampler)
+            assert snapshot is not None
+            if enough(snapshot):
+                return snapshot
+            assert time.monotonic() < deadline, self.events()
+            time.sleep(0.1)
+
+    def events(self) -> list[str]:
+        with Reader.open(self.store) as reader:
+            return [e.text for e in reader.events(self.recorder.run)]
+
+    def end(self) -> None:
+        self.recorder.end("done")
+        self.waker.close()
+
+
+@contextmanager
+def recorded(framework: str, store: Path, **wanted: Any) -> Iterator[Bench]:
+    pytest.importorskip(framework)
+    with start_job(SOURCES[framework] + LOOP) as job:
+        bench = Bench(job, store, **wanted)
+        try:
+            yield bench
+        finally:
+            bench.end()
+            said, _ = job.communicate("enough\n", timeout=60)
+    assert job.returncode == 0
+    assert said.startswith("threads")
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(module, "SETTLED_SECONDS", 0.0)
+    return tmp_path / "state" / DATABASE
+
+
+@pytest.mark.ptrace
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_a_job_that_nobody_measures_is_traced_once_and_the_budget_stands_in_its_run(
+    framework: str, store: Path
+) -> None:
+    with recorded(framework, store) as bench:
+        snapshot = bench.until(lambda s: s.has_new_trace)
+        last = snapshot.traces
+        assert last is not None
+        assert last.framework == framework
+        assert last.key == bench.target
+        assert last.trouble is None
+        assert sum(last.budget["slices"].values()) == last.budget["total_ns"] > 0
+        assert snapshot.ts_ms - 60_000 < last.ts_ms <= snapshot.ts_ms
+        (news,) = [e for e in snapshot.happened if e.kind == "trace_taken"]
+        assert "by the agent" in news.text
+        # Once is enough: the next tick brings none.
+        after = bench.until(lambda s: s.ticks > snapshot.ticks)
+        assert not after.has_new_trace
+        assert after.traces is last
+        if framework == "jax":
+            assert after.job.get(m.JOB_STEP_P50) == last.steps["median_ns"] / 1e9
+            assert [x.steps_source for x in after.members] == ["trace"]
+    with Kept.open(store) as kept:
+        (trace,) = kept.traces(bench.recorder.run)
+    assert (trace.id, trace.ts_ms) == (last.trace, last.ts_ms)
+    assert trace.path.exists()
+    summary = summarise(store, "last")
+    assert summary.trace is not None
+    assert summary.trace["id"] == trace.id
+    assert summary.trace["budget"] == last.budget
+
+
+@pytest.mark.ptrace
+@pytest.mark.parametrize("wanted", [{"trace_share": 0.0}, {"observe": True}])
+def test_without_a_share_and_from_outside_there_are_none(
+    store: Path, wanted: dict[str, Any]
+) -> None:
+    with recorded("torch", store, **wanted) as bench:
+        inside = not wanted.get("observe")
+        bench.until(lambda s: s.members and (s.members[0].method == "outside") != inside)
+        snapshot = bench.until(lambda s: s.ticks > 20)
+        assert snapshot.traces is None
+    assert Space(store).files() == []
+
+
+@pytest.mark.ptrace
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "ended by SIGKILL"),
+        ('print(\'{"failed": "it needs more memory than it may have"}\')', "more memory"),
+    ],
+)
+def test_a_reader_that_dies_is_an_event_and_the_recording_goes_on(
+    store: Path, code: str, why: str
+) -> None:
+    with recorded("torch", store) as bench:
+        taking = bench.recorder._traces._taking
+        taking.parse = lambda order: Parser(order, (sys.executable, "-c", code))
+        snapshot = bench.until(lambda s: any(e.kind == "trace_failed" for e in s.happened))
+        (news,) = [e for e in snapshot.happened if e.kind == "trace_failed"]
+        assert why in news.text
+        assert bench.until(lambda s: s.ticks > snapshot.ticks).traces is None
+    assert Space(store).files() == []

@@ -1,0 +1,60 @@
+"""Sums of what was compiled and read back, over a whole recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.recording.records import KEY, LOAD, SECOND, STEP, compiled, take
+from whyidle.monitor.gathered import Compiled, ReadBack
+from whyidle.monitor.link.records import Read, Reads
+from whyidle.monitor.metrics import Scope
+from whyidle.monitor.recording.harvest import Harvest
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import NewRun, Writer
+from whyidle.monitor.summary import RunSummary, summarise
+
+
+def kept(path: Path, harvest: Harvest) -> RunSummary:
+    """Store the events of a process, and read them back."""
+    entry = {
+        "pid": KEY.pid, "start_ticks": KEY.start_ticks, "rank": None, "method": "ptrace",
+        "inside": True, "stops_ms": [], "refused": None, "next_step": None,
+    }  # fmt: skip
+    with Writer.open(path) as writer:
+        run = writer.begin_run(NewRun(target_pid=KEY.pid, info={"processes": [entry]}))
+        subject = writer.add_process(run, pid=KEY.pid, start_ticks=KEY.start_ticks)
+        for event in harvest.events(100 * SECOND, ending=True):
+            writer.event(
+                run, event.kind, event.text, scope=Scope.PROCESS, subject=subject, data=event.data
+            )
+        writer.end_run(run, "done")
+    return summarise(path, str(run))
+
+
+def test_single_compilations_and_sums_come_together(tmp_path: Path) -> None:
+    harvest = Harvest(KEY)
+    take(harvest, *(compiled(i, "step", 100, f"shape {i}") for i in range(1, 6)))
+    take(harvest, compiled(7, "add", 5, caller=None, cached=True))
+    told = kept(tmp_path / DATABASE, harvest)
+    assert told.compiled == (
+        Compiled("jax", "step", 5, 500_000_000, 0, "shape 5", STEP.file, 20),
+        Compiled("jax", "add", 1, 5_000_000, 1, None, None, None),
+    )
+    assert [event.kind for event in told.events] == ["compile"] * 3
+
+
+def test_lines_that_read_are_summed_and_are_no_events_of_the_page(tmp_path: Path) -> None:
+    harvest = Harvest(KEY)
+    for second in (1, 2):
+        take(harvest, Reads(second * SECOND, "item", [Read(3, 30, STEP), Read(1, 5, LOAD)]))
+    told = kept(tmp_path / DATABASE, harvest)
+    assert told.reads == (
+        ReadBack("item", STEP.file, 20, "step", 6, 60),
+        ReadBack("item", LOAD.file, 8, "load", 2, 10),
+    )
+    assert (told.events, told.more_events) == ([], 0)
+
+
+def test_who_told_nothing_compiled_and_read_nothing(tmp_path: Path) -> None:
+    told = kept(tmp_path / DATABASE, Harvest(KEY))
+    assert (told.compiled, told.reads) == ((), ())
