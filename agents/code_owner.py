@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from .modules import names_of
+
 # Built from source they may lie anywhere.
 FRAMEWORKS = ("torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "numpy", "transformers")
 INSTALLED = ("/site-packages/", "/dist-packages/")
@@ -46,7 +48,7 @@ def _frameworks() -> tuple[str, ...]:
     found = []
     for name in FRAMEWORKS:
         # By its namespace: asking the module itself may run a loader of the job's.
-        file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
+        file = (names_of(sys.modules.get(name)) or {}).get("__file__")
         if isinstance(file, str) and "/" in file:
             found.append(os.path.dirname(file) + "/")
     return tuple(found)

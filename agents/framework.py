@@ -7,6 +7,7 @@ elsewhere, that part stays off with a reason, and the others work.
 from __future__ import annotations
 
 import json
+import sys
 
 from .hooks import Hooks
 from .modules import Missing, loaded
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     from .room import Room
 
-# Seconds between two looks at what seldom changes.
+# Seconds between two looks at what seldom changes, and for how long it is looked at each second.
 STATE_SECONDS = 5
+FIRST_SECONDS = 15
 
 
 class Part:
@@ -67,6 +69,8 @@ class FrameworkProbe:
 
     def begin(self) -> str | None:
         """Wait for the framework; it is looked for each second."""
+        if "t" in getattr(sys, "abiflags", ""):
+            return "it needs the GIL, and this Python was built without one"
         self._room.hooks.add(self._undo)
         self._look()
         return None
@@ -78,9 +82,10 @@ class FrameworkProbe:
         found: dict[str, int | None] = {}
         for part in list(self._on):
             found.update(self._ask(part, lambda part: part.second(now)))
-        if self._begun and self._seconds % STATE_SECONDS == 0:
-            self._tell_state(now)
-        self._seconds += 1
+        if self._begun:
+            if self._seconds < FIRST_SECONDS or self._seconds % STATE_SECONDS == 0:
+                self._tell_state(now)
+            self._seconds += 1
         return found
 
     def lost(self) -> int:
@@ -88,11 +93,19 @@ class FrameworkProbe:
         return sum(part.lost() for part in self._on)
 
     def _look(self) -> None:
-        if loaded(self.module) is None:
+        try:
+            if loaded(self.module) is None:
+                return
+        except Exception:
+            # What stands for it is not what we know; it may be, later.
             return
         self._begun = True
         for kind in self.parts:
-            part = kind(self._room)
+            try:
+                part = kind(self._room)
+            except Exception as error:
+                self._tell(kind, error)
+                continue
             # Before it changes anything: a fork in the middle undoes what is here.
             self._on.append(part)
             self._ask(part, _begin)
@@ -104,10 +117,13 @@ class FrameworkProbe:
         except Exception as error:
             part.hooks.undo()
             self._on.remove(part)
-            missing = isinstance(error, Missing)
-            why = str(error) if missing else f"it failed: {type(error).__name__}"
-            self._room.tell(f"no {part.name}: {why}"[:LONGEST_REASON])
+            self._tell(type(part), error)
             return {}
+
+    def _tell(self, part: type[Part], error: Exception) -> None:
+        missing = isinstance(error, Missing)
+        why = str(error) if missing else f"it failed: {type(error).__name__}"
+        self._room.tell(f"no {part.name}: {why}"[:LONGEST_REASON])
 
     def _tell_state(self, now: int) -> None:
         facts: dict[str, Any] = {}

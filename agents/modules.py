@@ -9,8 +9,24 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+# Anything else may run code of the job's.
+_PLAIN: Any = type(sys).__getattribute__
+
+
 class Missing(Exception):  # noqa: N818  another version, not a defect
     """Something is not where the versions that we know have it."""
+
+
+def names_of(module: Any) -> dict[str, Any] | None:
+    """Return what a module has, ``None`` for one that would be imported by the asking for it."""
+    # A lazy one, of Python's own kind or of anybody's, has a way of its own to be asked.
+    if type(module).__getattribute__ is not _PLAIN:
+        return None
+    try:
+        found = object.__getattribute__(module, "__dict__")
+    except AttributeError:
+        return None
+    return found if type(found) is dict else None
 
 
 def loaded(name: str) -> dict[str, Any] | None:
@@ -19,14 +35,12 @@ def loaded(name: str) -> dict[str, Any] | None:
     By their dicts alone: asking a module may run its ``__getattr__``, which may import.
     """
     top = name.partition(".")[0]
-    for each in {top, name}:
-        module = sys.modules.get(each)
-        names = getattr(module, "__dict__", None)
-        if not isinstance(names, dict):
+    names = None
+    for each in (top, name):
+        names = names_of(sys.modules.get(each))
+        if names is None or getattr(names.get("__spec__"), "_initializing", False):
             return None
-        if getattr(names.get("__spec__"), "_initializing", False):
-            return None
-    return sys.modules[name].__dict__
+    return names
 
 
 def need(module: str, *path: str) -> Any:

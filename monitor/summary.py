@@ -12,8 +12,9 @@ import msgspec
 
 from whyidle.monitor.gathered import Compiled, ReadBack, compiled, reads
 from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.reading import HARMLESS
 from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
-from whyidle.monitor.trained import Counted, Trained, trained
+from whyidle.monitor.trained import METRICS, Counted, Trained, trained
 
 # A job may have had thousands of processes; the page tells of the whole.
 TOLD = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)
@@ -121,6 +122,12 @@ class RunSummary:
     def trained(self) -> Trained:
         """What the job trained, and how its time went."""
         return trained((each.frameworks, each.counted) for each in _in_order(self.run))
+
+    def why_not_trained(self, name: str) -> str:
+        """Return why something of the training is not known: the last reason, where one was."""
+        metric = METRICS.get(name)
+        reason = None if metric is None else self.why_not(metric, self.run.id)
+        return reason if reason and reason not in HARMLESS else self.trained.why_not(name)
 
     @property
     def not_entered(self) -> str | None:

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from whyidle.agents import wire
+from whyidle.monitor import metrics as m
 
+# What is measured all the time, and may have been unknown for a reason of its own.
+METRICS: Final = {
+    "steps": m.JOB_STEPS,
+    "steps_source": m.JOB_STEPS,
+    "step_p50_s": m.JOB_STEP_P50,
+    "step_p95_s": m.JOB_STEP_P95,
+    "samples_per_s": m.JOB_SAMPLES,
+    "compiles": m.JOB_COMPILES,
+    "loader_wait": m.JOB_LOADER_WAIT,
+    "sync_wait": m.JOB_SYNC_WAIT,
+    "compile": m.JOB_COMPILE,
+}
 # The probes that tell of a framework; of a process with both, who counts steps is PyTorch.
 _WORDS = {"torch": "PyTorch", "jax": "JAX"}
 
@@ -69,8 +82,7 @@ class Trained:
         """Return why one of these is not known."""
         if name.startswith("step"):
             return NO_STEPS
-        counted = {"samples_per_s", "compiles", "loader_wait", "sync_wait", "compile"}
-        return NOT_COUNTED if name in counted else NOT_SAID
+        return NOT_COUNTED if name in METRICS else NOT_SAID
 
 
 def trained(

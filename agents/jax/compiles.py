@@ -53,7 +53,7 @@ class Compiles(Part):
         self._heard: deque[Heard] = deque(maxlen=CAPACITY)
         self._lost = 0
         self._owner = CodeOwner()
-        self._tracings = Tracings()
+        self._tracings = Tracings(folder())
         self._reasons_ns = 0
         self._threads: dict[int, Phases] = {}
         self._totals = dict.fromkeys((COMPILES, COMPILE_NS, COMPILE_HITS), 0)

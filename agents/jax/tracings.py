@@ -28,6 +28,7 @@ MOST_ARGUMENTS = 4000
 MOST_TOLD = 3
 
 ANEW = "the function is made anew each time, so that nothing of it is found again"
+ITS_OWN = "JAX's own operation, called with other shapes or settings"
 OTHER = "all arguments are as before: a static argument, a sharding or a setting of JAX changed"
 
 
@@ -43,7 +44,9 @@ def traced_code() -> CodeType:
 class Tracings:
     """Remembers the types of the arguments of each function, as words."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str = "\0") -> None:
+        # Where JAX lies.
+        self._folder = folder
         self._functions: dict[str, list[Time]] = {}
 
     def reason(self, traced: Traced) -> str | None:
@@ -56,14 +59,20 @@ class Tracings:
                 self._functions.clear()
             self._functions[str(place)] = [(function, types)]
             return None
-        why = _why(function, types, names, before)
+        is_jax = f" at {self._folder}" in str(place)
+        why = _why(function, types, names, before, is_jax=is_jax)
         before.append((function, types))
         del before[:-MOST_TIMES]
         return why[:LONGEST_REASON]
 
 
-def _why(function: Any, types: tuple[str, ...], names: Any, before: list[Time]) -> str:
+def _why(
+    function: Any, types: tuple[str, ...], names: Any, before: list[Time], *, is_jax: bool
+) -> str:
     if any(types == each for _, each in before):
+        if is_jax:
+            # What is wanted of it is bound in a function that JAX makes for each.
+            return ITS_OWN
         # As long as a function lives, there is one reference to it.
         known = function is None or any(function is one for one, _ in before)
         return OTHER if known else ANEW

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from ..modules import loaded
+from ..modules import loaded, names_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def step_is_compiled() -> bool:
     """Tell whether there is such a program; also when there was one."""
     if loaded(COMPILER) is None:
         return False
-    modules = [getattr(module, "__dict__", None) for module in list(sys.modules.values())]
-    return any(isinstance(names, dict) and BESIDE in names for names in modules) or _around()
+    modules = [names_of(module) for module in list(sys.modules.values())]
+    return any(names is not None and BESIDE in names for names in modules) or _around()
 
 
 def _around() -> bool:

@@ -15,6 +15,7 @@ from weakref import ref
 from ..framework import Part
 from ..modules import need
 from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_NAME, SAMPLES
+from .looking import attributes, class_name, definer, members
 from .patch import hide, look_alike, replace
 
 TYPE_CHECKING = False
@@ -61,7 +62,7 @@ class LoaderWaits(Part):
         iterator = need(MODULE, "_BaseDataLoaderIter")
         original = need(MODULE, "_BaseDataLoaderIter", "__next__")
         ours = _advance(original, self._taken.extend, self._known, self._new.append)
-        hide(ours, _meet, _plain)
+        hide(ours, _meet, _plain, attributes, class_name, definer, members)
         replace(self.hooks, iterator, "__next__", ours)
 
     def second(self, _now: int) -> dict[str, int | None]:
@@ -141,16 +142,16 @@ def _meet(
     known: dict[int, tuple[int, ref[Any]]],
     tell: Callable[[dict[str, Any]], None],
 ) -> int:
-    """Note an iterator that was not seen before; no property of the user's own is asked."""
-    names = getattr(iterator, "__dict__", {})
-    size = getattr(names.get("_index_sampler"), "__dict__", {}).get("batch_size")
+    """Note an iterator that was not seen before; no line of the user's own runs."""
+    names = attributes(iterator)
+    size = attributes(names.get("_index_sampler")).get("batch_size")
     if type(size) is not int or size < 1:
         size = None
     settings: dict[str, Any] = {name: _plain(names.get(at)) for name, at in SETTINGS.items()}
     kind = names.get("_dataset_kind")
     settings["batch_size"] = size
-    settings["kind"] = KINDS.get(kind) if isinstance(kind, int) else None
-    settings["dataset"] = type(names.get("_dataset")).__name__[:LONGEST_NAME]
+    settings["kind"] = KINDS.get(kind) if type(kind) is int else None
+    settings["dataset"] = class_name(type(names.get("_dataset")))[:LONGEST_NAME]
     if len(known) < MOST_ITERATORS:
         key = id(iterator)
         known[key] = size or 0, ref(iterator, partial(known.pop, key))
@@ -159,4 +160,4 @@ def _meet(
 
 
 def _plain(value: Any) -> int | bool | None:
-    return value if isinstance(value, (bool, int)) else None
+    return value if type(value) is bool or type(value) is int else None

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_FRAMES = 200
+# Models that are named: those that run nearly as often as the one seen most.
+MOST_NAMED = 3
+SELDOM = 0.1
 # Models and files that are told apart.
 MOST_MODELS = 16
 MOST_FILES = 1000
@@ -33,6 +36,7 @@ SECONDS_BETWEEN = 5
 FUNCTIONS = {"forward"} | {function for _, function in WRAPPERS.values()}
 # Of torch's own code only the plain containers and layers are a model.
 LAYERS = "/torch/nn/modules/"
+LOSSES = "/torch/nn/modules/loss.py"
 
 
 class Model(Part):
@@ -47,11 +51,12 @@ class Model(Part):
         self._files: dict[str, bool] = {}
         self._seconds = 0
         self._looking: Duty | None = None
+        self._failed: Exception | None = None
 
     def begin(self) -> None:
         """Begin to look, where it is known which thread is the main one."""
         if self.room.main is not None:
-            duty = Duty(SECOND // LOOKS_A_SECOND, self._look)
+            duty = Duty(SECOND // LOOKS_A_SECOND, self._try)
             self.hooks.add(lambda: self.room.duties.remove(duty))
             self._looking = duty
             self.room.duties.add(duty, time.monotonic_ns())
@@ -59,6 +64,8 @@ class Model(Part):
     def second(self, now: int) -> dict[str, int | None]:
         """Look, if a look is due."""
         self._seconds += 1
+        if self._failed is not None:
+            raise self._failed
         known = sum(self._models.values()) >= OFTEN
         if self._looking is not None and (known or self._seconds > FIRST_SECONDS):
             self.room.duties.remove(self._looking)
@@ -68,14 +75,29 @@ class Model(Part):
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """Say which model was seen most, and all that wrapped one."""
+        """Say which models were seen, the first first, and all that wrapped one."""
         found: dict[str, Any] = {}
         if self._models:
-            found["model"] = max(self._models, key=self._models.__getitem__)
+            found["model"] = self._named()
         wrappers = around(self._wrappers)
         if wrappers:
             found["parallel"] = ", ".join(wrappers)
         return found
+
+    def _named(self) -> str:
+        """Return the names of the models: a job may train several, as a GAN does."""
+        most = sorted(self._models, key=self._models.__getitem__, reverse=True)[:MOST_NAMED]
+        seldom = SELDOM * self._models[most[0]]
+        named = [name for name in self._models if name in most and self._models[name] >= seldom]
+        *others, last = named
+        return f"{', '.join(others)} and {last}" if others else last
+
+    def _try(self, now: int) -> None:
+        """Look; what fails ends this part, at its next second, and not the agent."""
+        try:
+            self._look(now)
+        except Exception as error:
+            self._failed = error
 
     def _look(self, _now: int) -> None:
         model = None
@@ -99,7 +121,8 @@ class Model(Part):
         if found is None:
             if len(self._files) >= MOST_FILES:
                 self._files.clear()
-            found = self._files[file] = "/torch/" not in file or LAYERS in file
+            is_layer = LAYERS in file and not file.endswith(LOSSES)
+            found = self._files[file] = "/torch/" not in file or is_layer
         return found
 
 

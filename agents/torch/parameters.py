@@ -7,9 +7,11 @@ them each second, and begins again when it is through and something may have cha
 from __future__ import annotations
 
 from contextlib import suppress
+from types import GetSetDescriptorType, MethodDescriptorType
 
 from ..framework import Part
-from ..modules import need
+from ..modules import Missing, need
+from .looking import attributes, class_name, definer, members
 from .steps import known
 
 TYPE_CHECKING = False
@@ -26,27 +28,57 @@ SECONDS_BETWEEN = 60
 MOST_NAMES = 16
 # How parallel programs keep them.
 SHARDED = {"FlatParameter": "FullyShardedDataParallel", "DTensor": "DTensor"}
+# The class of torch's own that sees whatever is asked of a tensor, and where it is written.
+TORCHS = ("DTensor", "torch.distributed.")
+
+
+class Getters:
+    """How torch itself asks a tensor: by its C, which no class of the user's own replaces."""
+
+    def __init__(self) -> None:
+        self.number, self.size, self.dtype, self.device = (
+            _of_c(name) for name in ("numel", "element_size", "dtype", "device")
+        )
+        self._tensor = need("torch", "Tensor")
+        self._parameter = need("torch.nn.parameter", "Parameter")
+
+    def may_ask(self, kind: Any) -> bool:
+        """Tell whether asking runs no Python of the user's own."""
+        if kind is self._parameter or kind is self._tensor:
+            return True
+        sees = definer(kind, "__torch_dispatch__")
+        if sees is None or sees is self._tensor:
+            return True
+        name, where = TORCHS
+        module = members(sees).get("__module__")
+        return class_name(sees) == name and type(module) is str and module.startswith(where)
 
 
 class Tally:
     """What one look found."""
 
     def __init__(self) -> None:
+        # Those of which nothing may be asked.
+        self.unseen = 0
         self.number = 0
         self.bytes = 0
         self.dtypes: dict[Any, int] = {}
         self.devices: dict[Any, int] = {}
         self.kinds: set[str] = set()
 
-    def add(self, parameter: Any) -> None:
+    def add(self, parameter: Any, ask: Getters) -> None:
         """Count one in."""
-        kind = type(parameter).__name__
+        if not ask.may_ask(type(parameter)):
+            self.unseen += 1
+            return
+        kind = class_name(type(parameter))
         if kind in SHARDED:
             self.kinds.add(SHARDED[kind])
-        number = int(parameter.numel())
+        number = int(ask.number(parameter))
         self.number += number
-        self.bytes += number * int(parameter.element_size())
-        for names, name in ((self.dtypes, parameter.dtype), (self.devices, parameter.device)):
+        self.bytes += number * int(ask.size(parameter))
+        dtype, device = ask.dtype.__get__(parameter), ask.device.__get__(parameter)
+        for names, name in ((self.dtypes, dtype), (self.devices, device)):
             if name in names or len(names) < MOST_NAMES:
                 names[name] = names.get(name, 0) + number
 
@@ -66,7 +98,8 @@ class Parameters(Part):
 
     def begin(self) -> None:
         """Find what keeps a class of the user's own from noticing our looks."""
-        self._unseen = need("torch._C", "DisableTorchFunctionSubclass")
+        self._ask = Getters()
+        self._quiet = need("torch._C", "DisableTorchFunctionSubclass")
 
     def second(self, _now: int) -> dict[str, int | None]:
         """Look at the next few."""
@@ -77,7 +110,7 @@ class Parameters(Part):
             self._begin_anew(shape)
         if self._at < self._end:
             at, self._at = self._at, min(self._at + MOST_AT_ONCE, self._end)
-            with self._unseen():
+            with self._quiet():
                 for parameter in _slice(groups, at, self._at):
                     self._add(parameter)
             if self._at == self._end:
@@ -91,12 +124,9 @@ class Parameters(Part):
             return {}
         devices = {str(device): number for device, number in done.devices.items()}
         dtypes = {str(dtype).rpartition(".")[2]: n for dtype, n in done.dtypes.items()}
-        found: dict[str, Any] = {
-            "parameters": done.number,
-            "parameter_bytes": done.bytes,
-            "dtypes": dtypes,
-            "parameter_devices": devices,
-        }
+        found: dict[str, Any] = {"dtypes": dtypes, "parameter_devices": devices}
+        if not done.unseen:
+            found.update({"parameters": done.number, "parameter_bytes": done.bytes})
         if devices:
             found["backend"] = max(devices, key=devices.__getitem__).partition(":")[0]
         if done.kinds:
@@ -112,15 +142,22 @@ class Parameters(Part):
     def _add(self, parameter: Any) -> None:
         # One that has no shape yet says so by an exception.
         with suppress(Exception):
-            self._tally.add(parameter)
+            self._tally.add(parameter, self._ask)
+
+
+def _of_c(name: str) -> Any:
+    found = need("torch", "Tensor", name)
+    if type(found) not in {MethodDescriptorType, GetSetDescriptorType}:
+        raise Missing(f"torch.Tensor.{name} is not of C")
+    return found
 
 
 def _groups(optimizer: Any) -> list[list[Any]]:
-    groups = vars(optimizer).get("param_groups") if hasattr(optimizer, "__dict__") else None
-    if not isinstance(groups, list):
+    groups = attributes(optimizer).get("param_groups")
+    if type(groups) is not list:
         return []
-    found = [group.get("params") for group in list(groups) if isinstance(group, dict)]
-    return [params for params in found if isinstance(params, list)]
+    found = [group.get("params") for group in list(groups) if type(group) is dict]
+    return [params for params in found if type(params) is list]
 
 
 def _slice(groups: list[list[Any]], begin: int, end: int) -> Iterator[Any]:

@@ -6,6 +6,7 @@ The flags are read where they lie: their older getters raise or warn once the ne
 from __future__ import annotations
 
 from collections import deque
+from types import FunctionType, MethodType
 
 from ..framework import Part
 from ..modules import Missing, loaded, need
@@ -48,8 +49,9 @@ class Autocasts(Part):
         """Take the place of ``__enter__``."""
         autocast = need("torch.amp.autocast_mode", "autocast")
         original = need("torch.amp.autocast_mode", "autocast", "__enter__")
-        ours = _enter(original, self._entered.append)
-        hide(ours)
+        if type(original) is not FunctionType:
+            raise Missing("torch.amp.autocast_mode.autocast is entered in another way")
+        ours = _Entered(original, _enter(original, self._entered.append))
         replace(self.hooks, autocast, "__enter__", ours)
 
     def second(self, _now: int) -> dict[str, int | None]:
@@ -103,12 +105,30 @@ class Switches(Part):
         return found
 
 
+class _Entered:
+    """What an instance enters by is counted; the class shows the original.
+
+    TorchScript compiles what it finds in the class, and ours is nothing that it knows.
+    """
+
+    __slots__ = ("_original", "_ours")
+
+    def __init__(self, original: Any, ours: Any) -> None:
+        self._original = original
+        self._ours = ours
+        hide(_Entered.__get__)
+
+    def __get__(self, region: Any, kind: Any = None) -> Any:
+        return self._original if region is None else MethodType(self._ours, region)
+
+
 def _enter(original: Callable[[Any], Any], append: Callable[[Any], None]) -> Callable[[Any], Any]:
     def __enter__(region: Any) -> Any:  # noqa: N807  it takes that one's place
         if getattr(region, "_enabled", False):
             append(getattr(region, "fast_dtype", None))
         return original(region)
 
+    hide(__enter__)
     look_alike(__enter__, original)
     return __enter__
 

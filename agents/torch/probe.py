@@ -16,7 +16,8 @@ The facts of its state, each as far as it is known:
     batch_size                   of the loader that was seen first
     loaders                      [{workers, pin_memory, persistent_workers, prefetch_factor,
                                  batch_size, kind: "map" or "iterable", dataset}], the latest first
-    parallel                     what wrapped the model: "DistributedDataParallel", ..
+    parallel                     what is around the model: "DistributedDataParallel",
+                                 "FullyShardedDataParallel", "fully_shard", ..
     world_size, rank, distributed_backend
     autocast                     names of the types of the regions entered
     matmul_precision, convolution_precision

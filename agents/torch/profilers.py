@@ -31,10 +31,10 @@ PLACES = (HOME, "torch.autograd", "torch.autograd.profiler", "torch.autograd.pro
 BEGINS = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
 ENDS = ("_disable_profiler", "_disable_profiler_legacy")
 # So long he waits on another thread, while the main one sleeps in C and cannot end ours.
-PATIENCE_NS = 10_000_000_000
+PATIENCE_NS = 2_000_000_000
 LOOK_SECONDS = 0.002
 USED = "the job profiles itself with torch.profiler"
-STUCK = "another profiler is on, and the main thread, which would end it, has not come by in 10 s"
+LOST = "one of ours was replaced by the job's own before its main thread could end it"
 _call = partial.__call__
 _nothing = partial(int)
 
@@ -99,6 +99,8 @@ class Profilers:
         self._ended: deque[Any] = deque()
         # Why ours did not begin, or has ended without our asking.
         self.why_not: str | None = None
+        # Why there must be none of ours any more, if so.
+        self.lost: str | None = None
         self._ours: dict[str, Callable[..., Any]] = {}
         self._theirs: dict[str, Callable[..., Any]] = {}
 
@@ -200,11 +202,18 @@ class Profilers:
             if self._visits.is_here():
                 self.end_here()
             return
+        self._wait_for_main()
+
+    def _wait_for_main(self) -> None:
         until = monotonic_ns() + PATIENCE_NS
         while self._open:
             if monotonic_ns() > until:
-                # The process would end, sooner or later.
-                raise RuntimeError(STUCK)
+                # It sleeps in C, perhaps until this very thread has ended. His replaces ours, which
+                # must never be ended then: the process would.
+                self.lost = LOST
+                self._open.clear()
+                self._visits.forget()
+                return
             self.finish()
             self._visits.hurry()
             sleep(LOOK_SECONDS)

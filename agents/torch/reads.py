@@ -3,9 +3,13 @@
 A method of ``torch.Tensor`` is C, and must stay what it is for all who look at the class: torch
 itself hands it to classes of the user's own, and compares it. So what lies there instead is only
 seen by an instance that calls it; the class shows the original. What an optimizer reads of its own
-steps is its own affair, and passes: it does much more for each parameter than that costs.
+steps, for each parameter in each step, is its own affair, and only passes.
 
-A job may read far too often to be counted. Then the part goes, for good, and says so.
+What torch warns of at a read is told of the line of Python that runs then, and the job's filters go
+by its file. So no line of ours runs around one that may warn: what Python itself calls for
+``float(x)`` is a chain of C, and where torch warns of every read, they all pass.
+
+A job may read far too often for that, or its optimizer. Then the part goes, for good, and says so.
 """
 
 from __future__ import annotations
@@ -13,12 +17,12 @@ from __future__ import annotations
 import sys
 from _thread import get_ident
 from collections import deque
-from itertools import count
+from itertools import count, repeat
 from time import monotonic_ns
 from types import MethodType
 
 from ..framework import Part
-from ..modules import Missing, need
+from ..modules import Missing, loaded, need
 from ..wire import LONGEST_FILE, LONGEST_NAME, SYNC_NS, SYNCS
 from .patch import hide, look_alike, replace
 from .steps import inside
@@ -37,6 +41,8 @@ METHODS = {
     "__float__": "float",
     "__int__": "int",
 }
+# Those that Python calls by itself, with nothing but the tensor.
+IMPLICIT = {"__bool__", "__float__", "__int__"}
 # What waits for the device alone: the module or class, and the name of its function.
 WAITS = (
     ("torch._C", (), "_cuda_synchronize"),
@@ -54,7 +60,8 @@ LONG_NS = 1_000_000
 MOST_PLACES = 30
 SECONDS_BETWEEN = 5
 # What one costs the job, measured; what all of them may.
-COST_NS = 500
+COST_NS = 750
+INSIDE_COST_NS = 250
 SHARE = 0.004
 # So many seconds must be over it: a job may read a lot when it writes a checkpoint.
 MOST_OVER = 3
@@ -73,7 +80,9 @@ class Reads(Part):
         self._sampled: deque[Any] = deque(maxlen=6 * 1024)
         # A list of one, which the hooks read.
         self._one_in = [1]
-        self._over = self._seconds = 0
+        self._passed = count()
+        # The counter counts our own looks, too.
+        self._looks = self._passed_before = self._over = self._seconds = 0
         self._total = self._ns = self._missed = 0
         self._last: int | None = None
         self._places: dict[str, dict[tuple[str, int, str], list[int]]] = {}
@@ -123,20 +132,29 @@ class Reads(Part):
         return self._missed
 
     def _of_tensors(self, original: Any, kind: str) -> Any:
-        return _descriptor(original, self._timed(original, kind))
+        if original.__name__ in IMPLICIT:
+            return _implicit(original, self._noted(kind), self._passed.__next__)
+        return _explicit(original, self._timed(original, kind), self._passed.__next__)
 
     def _timed(self, original: Any, kind: str) -> Any:
-        return _timed(original, kind, self._took.append, self._sampled.extend, self._one_in)
+        return _timed(original, self._noted(kind))
+
+    def _noted(self, kind: str) -> Callable[[int, Any], Any]:
+        return _noted(kind, self._took.append, self._sampled.extend, self._one_in)
 
     def _weigh(self, now: int, number: int) -> None:
         """Give up when so many are read that counting them is felt."""
+        passed = next(self._passed) - self._looks
+        self._looks += 1
+        inside_now, self._passed_before = passed - self._passed_before, passed
         span = None if self._last is None else now - self._last
         self._last = now
         if span is None:
             return
-        self._over = self._over + 1 if number * COST_NS > SHARE * span else 0
+        cost = number * COST_NS + inside_now * INSIDE_COST_NS
+        self._over = self._over + 1 if cost > SHARE * span else 0
         if self._over >= MOST_OVER:
-            a_second = number * 1_000_000_000 // max(span, 1)
+            a_second = (number + inside_now) * 1_000_000_000 // max(span, 1)
             raise Missing(f"counting {a_second} a second would be felt")
 
     def _place(self, kind: str, at: tuple[str, int | None, str], took: int, weight: int) -> None:
@@ -158,37 +176,52 @@ class Reads(Part):
 MethodDescriptor = type(str.join)
 
 
-def _timed(
-    original: Callable[..., Any],
+def _noted(
     kind: str,
     took: Callable[[int], None],
     sampled: Callable[[tuple[Any, ...]], None],
     one_in: list[int],
-) -> Callable[..., Any]:
+) -> Callable[[int, Any], Any]:
     clock, number, frame = monotonic_ns, count().__next__, sys._getframe
+
+    def note(began: int, result: Any, above: int = 1) -> Any:
+        ns = clock() - began
+        took(ns)
+        weight = 1 if ns > LONG_NS else one_in[0]
+        if not number() % weight:
+            # A thread may have begun with nothing but this.
+            at = frame().f_back
+            if above > 1 and at is not None:
+                at = at.f_back
+            if at is not None:
+                code = at.f_code
+                sampled((kind, ns, weight, code.co_filename, at.f_lineno, code.co_name))
+        return result
+
+    hide(note)
+    return note
+
+
+def _timed(original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
+    clock = monotonic_ns
 
     def read(*args: Any, **kwargs: Any) -> Any:
         began = clock()
         try:
             return original(*args, **kwargs)
         finally:
-            ns = clock() - began
-            took(ns)
-            weight = 1 if ns > LONG_NS else one_in[0]
-            if not number() % weight:
-                # A thread may have begun with nothing but this.
-                at = frame().f_back
-                if at is not None:
-                    code = at.f_code
-                    sampled((kind, ns, weight, code.co_filename, at.f_lineno, code.co_name))
+            note(began, None, 2)
 
     hide(read)
     look_alike(read, original)
     return read
 
 
-def _descriptor(original: Any, timed: Callable[..., Any]) -> Any:
+def _explicit(original: Any, timed: Callable[..., Any], passed: Callable[[], int]) -> Any:
     bind, begun, ident, method = original.__get__, inside, get_ident, MethodType
+    names = loaded("torch._C") or {}
+    traced = names.get("_get_tracing_state", bool)
+    warns = names.get("_cuda_get_sync_debug_mode", bool)
 
     class Read:
         """What an instance calls is timed; what the class shows is the original."""
@@ -199,8 +232,33 @@ def _descriptor(original: Any, timed: Callable[..., Any]) -> Any:
             if tensor is None:
                 return original
             if ident() in begun:
+                passed()
+                return bind(tensor)
+            if traced() or warns():
                 return bind(tensor)
             return method(timed, tensor)
+
+    hide(Read.__get__)
+    return Read()
+
+
+def _implicit(original: Any, note: Callable[[int, Any], Any], passed: Callable[[], int]) -> Any:
+    bind, begun, ident = original.__get__, inside, get_ident
+    # The time, again and again.
+    times = iter(monotonic_ns, -1)
+
+    class Read:
+        """What an instance calls is timed; what the class shows is the original."""
+
+        __slots__ = ()
+
+        def __get__(self, tensor: Any, kind: Any = None) -> Any:
+            if tensor is None:
+                return original
+            if ident() in begun:
+                passed()
+                return bind(tensor)
+            return map(note, times, map(original, repeat(tensor))).__next__
 
     hide(Read.__get__)
     return Read()

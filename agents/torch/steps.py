@@ -4,7 +4,8 @@ Hooks of torch's own, for all optimizers that are and will be. A step that raise
 next one of its thread begins anew.
 
 Where a step is compiled, hooks stay as they are. If that happens while ours are there, they stay
-when we go, do nothing more, and are taken up again when we come back.
+when we go, do nothing more, and are taken up again when we come back. So they do where the job goes
+through its hooks in the moment when we go.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..modules import Missing, loaded, need
 from ..visits import Visits
 from ..wire import OPTIMIZER_NS, OPTIMIZER_STEPS
 from .compiled import step_is_compiled
+from .live import add, remove
 from .patch import hide
 
 TYPE_CHECKING = False
@@ -35,6 +37,11 @@ CAPACITY = 20_000
 MOST_OPTIMIZERS = 64
 # Without a step for so long it may be that one was compiled.
 SILENT_SECONDS = 30
+# For so long it is tried to add hooks to those of the job's, between two of its steps.
+MOST_TRIES = 60
+
+MODULE = "torch.optim.optimizer"
+PLACES = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 
 # The threads that are inside of an optimizer, and since when. What it reads is its own affair.
 inside: dict[int, int] = {}
@@ -53,33 +60,39 @@ class OptimizerSteps(Part):
         # By turns the optimizer, and when its step began and ended.
         self._took: deque[int] = deque(maxlen=4 * 3 * CAPACITY)
         self._feed: Callable[[Iterable[int]], None] | None = None
+        # The hooks that are not there yet.
+        self._to_come: list[tuple[str, Any]] = []
+        self._key = self._tries = 0
 
     def begin(self) -> None:
         """Hang in both hooks."""
-        before, after = (
-            need("torch.optim.optimizer", f"_global_optimizer_{when}_hooks")
-            for when in ("pre", "post")
-        )
-        # They number them. Ours has a name instead, and nobody's number changes.
-        for hooks in (before, after):
-            if not isinstance(hooks, (dict, OrderedDict)):
-                raise Missing("torch.optim.optimizer keeps its hooks elsewhere")
-        visits = self.room.steps.visits
-        ours = _hooks(self._took.extend, inside, known, visits)
+        self._names = need(MODULE)
+        ours = _hooks(self._took.extend, inside, known, self.room.steps.visits)
         hide(*ours)
-        kept = [_same(hooks, hook) for hooks, hook in zip((before, after), ours)]
-        if None in kept and step_is_compiled():
-            raise Missing("torch.compile has compiled one, and would again for a hook of ours")
+        # One that begins a step needs the other: so it comes later, and goes first.
+        kept = [(name, hook, self._kept(name, hook)) for name, hook in zip(PLACES, ours)][::-1]
+        if any(there is None for _, _, there in kept):
+            _refuse_compiled()
         inside.clear()
         known.clear()
         self._feed, stop = self.room.steps.feed("optimizer")
         self.hooks.add(stop)
-        key = next(number for number in count(-1, -1) if number not in {*before, *after})
-        for hooks, hook, there in zip((before, after), ours, kept):
-            self._hang(hooks, key, hook, there)
+        # They number them upwards, and nobody's number changes.
+        self._key = next(key for key in count(-1, -1) if not self._is_taken(key))
+        for name, hook, there in kept:
+            if there is None:
+                self.hooks.add(partial(_unhang, self._names, name, self._key, hook))
+                self._to_come.append((name, hook))
+            else:
+                self.hooks.add(partial(_become, there, _at_rest(there)))
+                _become(there, hook)
+        self._hang()
 
     def second(self, _now: int) -> dict[str, int | None]:
         """Add up the steps."""
+        if self._to_come:
+            _refuse_compiled()
+            self._hang()
         number = len(self._took) // 3
         if number > CAPACITY:
             self._missed += 1
@@ -102,22 +115,43 @@ class OptimizerSteps(Part):
         """Return how often it was too much."""
         return self._missed
 
-    def _hang(self, hooks: dict[int, Any], key: int, ours: Any, kept: Any) -> None:
-        hook = ours if kept is None else kept
+    def _kept(self, name: str, ours: Any) -> Any:
+        """Return what an agent before us has left there, if it is what ours is."""
+        hooks = need(MODULE, name)
+        if type(hooks) is not OrderedDict:
+            raise Missing("torch.optim.optimizer keeps its hooks in another way")
+        found = (hook for hook in list(hooks.values()) if type(hook) is FunctionType)
+        return next((hook for hook in found if hook.__code__ == ours.__code__), None)
 
-        def undo() -> None:
-            if not any(each is hook for each in list(hooks.values())):
+    def _is_taken(self, key: int) -> bool:
+        return any(key in self._names[name] for name in PLACES)
+
+    def _hang(self) -> None:
+        """Add what is to come, unless a step goes through the hooks just now."""
+        while self._to_come:
+            name, hook = self._to_come[0]
+            if not add(self._names, name, self._key, hook):
+                self._tries += 1
+                if self._tries > MOST_TRIES:
+                    raise Missing("the job is inside of hooks of its own whenever we look")
                 return
-            if kept is not None or step_is_compiled():
-                _become(hook, _at_rest(hook))
-            else:
-                del hooks[key]
+            del self._to_come[0]
 
-        self.hooks.add(undo)
-        if kept is None:
-            hooks[key] = ours
-        else:
-            _become(kept, ours)
+
+def _refuse_compiled() -> None:
+    if step_is_compiled():
+        raise Missing("torch.compile has compiled one, and would again for a hook of ours")
+
+
+def _unhang(names: dict[str, Any], name: str, key: int, hook: Any) -> None:
+    if not _has(names[name], hook):
+        return
+    if step_is_compiled() or not remove(names, name, key):
+        _become(hook, _at_rest(hook))
+
+
+def _has(hooks: dict[int, Any], hook: Any) -> bool:
+    return any(each is hook for each in list(hooks.values()))
 
 
 def _hooks(
@@ -147,12 +181,6 @@ def _hooks(
             come()
 
     return began, ended
-
-
-def _same(hooks: dict[int, Any], ours: Any) -> Any:
-    """Return what an agent before us has left there, if it is what ours is."""
-    found = (hook for hook in list(hooks.values()) if isinstance(hook, FunctionType))
-    return next((hook for hook in found if hook.__code__ == ours.__code__), None)
 
 
 def _become(hook: Any, other: Any) -> None:

@@ -80,15 +80,20 @@ class TorchTracer(Tracer):
         self.second()
         if self._missing is not None:
             raise Missing(self._missing)
+        need("torch._C", "_current_graph_task_id")
+        self._kineto = self._kineto or Kineto(self._visits.main)
+        self._look_at_others(self._kineto)
+        _config(), _activities()
+
+    def _look_at_others(self, kineto: Kineto) -> None:
+        if self._profilers.lost is not None:
+            raise Refused(self._profilers.lost)
         jax = loaded("jax._src.profiler")
         state = None if jax is None else jax.get("_profile_state")
         if getattr(state, "profile_session", None) is not None:
             raise Refused("the job profiles itself with jax.profiler")
-        need("torch._C", "_current_graph_task_id")
-        self._kineto = self._kineto or Kineto(self._visits.main)
-        if self._profilers.is_used() or self._kineto.is_active():
+        if self._profilers.is_used() or kineto.is_active():
             raise Refused(USED)
-        _config(), _activities()
 
     def start(self, length_ns: int) -> None:
         """Begin a profile with the next step, unless the user begins one."""

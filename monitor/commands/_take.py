@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from whyidle.monitor.attach.answers import Refusal
     from whyidle.monitor.attach.target import Target
     from whyidle.monitor.link.link import Link
+    from whyidle.monitor.link.records import Steps
     from whyidle.monitor.processes.process import ProcessKey
+    from whyidle.monitor.traces.window import Window
     from whyidle.monitor.tracing.space import Space
     from whyidle.monitor.tracing.taken import Taken, Way
 
@@ -28,6 +31,10 @@ MOST_SERVER_SECONDS: Final = 1.0
 BETWEEN: Final = 0.1
 # A recording's own trace is over by then.
 PATIENCE_SECONDS: Final = 15.0
+# The agent tells of steps once a second.
+STEP_SECONDS: Final = 2.0
+# Part of what was asked for; a shorter trace may be of less than a step.
+SHORT: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +44,29 @@ class Shot:
     key: ProcessKey
     taken: Taken
     run: int | None
+    # How long it was asked for, and how long the job's steps take, where the agent told.
+    seconds: float
+    step_ns: int | None = None
+
+    @property
+    def window(self) -> Window:
+        """Return what is known of its window."""
+        from whyidle.monitor.traces.window import Window
+
+        length_ns = self.taken.ended_ns - self.taken.began_ns
+        return Window(length_ns, round(self.seconds * 1e9), self.step_ns)
 
     def told(self) -> dict[str, Any]:
         """Return how it was taken, as the store keeps it."""
         began_ms = self.taken.realtime_ns // 1_000_000
-        length_ns = self.taken.ended_ns - self.taken.began_ns
         return {
             "began_ms": began_ms,
-            "ended_ms": began_ms + length_ns // 1_000_000,
+            "ended_ms": began_ms + self.window.ns // 1_000_000,
             "held_ns": self.taken.held_ns,
             "how": self.taken.how,
             "pid": self.key.pid,
             "rank": None,
+            "window": self.window.facts(),
         }
 
 
@@ -76,9 +94,12 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
         run = _run_of(key) if run is None else run
         owner = of_pid(key.pid) if run is None else of_run(run)
         if server is not None:
-            return Shot(key, _from_server(key, space, owner, server, seconds), run)
+            seconds = min(seconds, MOST_SERVER_SECONDS)
+            return Shot(key, _from_server(key, space, owner, server, seconds), run, seconds)
         with _entered(key) as link:
-            return Shot(key, _from_agent(link, space, owner, seconds), run)
+            told = _Listener(link)
+            taken = _from_agent(told, space, owner, seconds)
+            return Shot(key, taken, run, seconds, told.step_ns(taken, seconds))
 
 
 # Inside ------------------------------------------------------------------------------------------
@@ -148,18 +169,45 @@ def _not_entered(target: Target, refusal: Refusal | None) -> Problem:
     return NotPermitted(refusal.what, step)
 
 
-def _from_agent(link: Link, space: Space, owner: str, seconds: float) -> Taken:
-    from whyidle.monitor.link.link import LinkLost
+class _Listener:
+    """Hears what an agent says meanwhile of the job's steps."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self._steps: list[Steps] = []
+
+    def exchange(self) -> None:
+        """Take what is new."""
+        from whyidle.monitor.link.link import LinkLost
+        from whyidle.monitor.link.records import Steps
+
+        with contextlib.suppress(LinkLost):
+            self._steps += [x for x in self.link.exchange() if isinstance(x, Steps)]
+
+    def step_ns(self, taken: Taken, seconds: float) -> int | None:
+        """Return how long a step takes; waits for a word of it where the trace is a short one."""
+        deadline = time.monotonic() + STEP_SECONDS
+        is_short = taken.ended_ns - taken.began_ns < SHORT * seconds * 1e9
+        while is_short and not self._durations() and time.monotonic() < deadline:
+            time.sleep(BETWEEN)
+            self.exchange()
+        durations = self._durations()
+        return round(statistics.median(durations)) if durations else None
+
+    def _durations(self) -> list[int]:
+        # The agent goes over to a better source as soon as there is one.
+        ours = [x for x in self._steps if x.source == self._steps[-1].source]
+        return [ns for steps in ours for ns in steps.durations if ns]
+
+
+def _from_agent(told: _Listener, space: Space, owner: str, seconds: float) -> Taken:
     from whyidle.monitor.tracing.by_agent import ByAgent
     from whyidle.monitor.tracing.taking import TOO_EARLY
 
-    def exchange() -> None:
-        with contextlib.suppress(LinkLost):
-            link.exchange()
-
+    link = told.link
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        found = _wait(ByAgent(link, space, owner), link.key.pid, seconds, exchange)
+        found = _wait(ByAgent(link, space, owner), link.key.pid, seconds, told.exchange)
         if not isinstance(found, str):
             return found
         # Another one's trace is over in a moment.
@@ -199,7 +247,7 @@ def _from_server(key: ProcessKey, space: Space, owner: str, port: int, seconds: 
     from whyidle.monitor.tracing.profiler_server import ByServer
 
     way = ByServer(key, port, space, owner)
-    found = _wait(way, key.pid, min(seconds, MOST_SERVER_SECONDS))
+    found = _wait(way, key.pid, seconds)
     if isinstance(found, str):
         raise Problem(
             f"No trace of process {key.pid} could be taken: {found}.",

@@ -37,7 +37,10 @@ def _kept(name: str) -> str | None:
     """Return the file of the last trace that a run has; none if a file is meant."""
     from whyidle.monitor.state import database
 
-    if os.path.exists(name) or not database().exists():  # noqa: PTH110  a name may be too long
+    if os.path.exists(name):  # noqa: PTH110  a name may be too long
+        return None
+    if not database().exists():
+        _check_no_number(name)
         return None
     from whyidle.monitor.kept import Kept
     from whyidle.monitor.store import Reader, UnknownRun
@@ -46,6 +49,7 @@ def _kept(name: str) -> str | None:
         try:
             run = reader.find(name).id
         except UnknownRun:
+            _check_no_number(name)
             return None
     with Kept.open(database()) as kept:
         traces = kept.traces(run)
@@ -61,6 +65,13 @@ def _kept(name: str) -> str | None:
             f"Its figures are still there: monitor runs {run} --json",
         )
     return str(path)
+
+
+def _check_no_number(name: str) -> None:
+    """Leave it to who reads files, unless it is a number: nobody names a file like this."""
+    if name.isdecimal():
+        what = f"There is no recording {name}, and no file named so."
+        raise UsageProblem(what, "List them: monitor runs")
 
 
 def _for_perfetto(file: str, out: Path, *, force: bool) -> None:

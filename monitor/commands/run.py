@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @options.hz
 @options.label
 @options.require_gpu
-@options.quiet
+@click.option("-q", "--quiet", is_flag=True, help="Show nothing of ours, no summary either.")
 @options.traces
 @options.as_json
 @click.option("--observe", is_flag=True, help="Start it as it is: put nothing into the job.")

@@ -17,6 +17,7 @@ from whyidle.monitor.errors import UsageProblem
 if TYPE_CHECKING:
     from whyidle.monitor.commands._take import Shot
     from whyidle.monitor.traces.analysis import Analysis
+    from whyidle.monitor.traces.window import Window
 
 TOP = 5
 
@@ -89,10 +90,12 @@ def command(  # the options, by name
             "--seconds and --server are for a running process, and this is a file.",
             "Leave them out, or name a process: monitor trace PID",
         )
-    analysis = analysis_of(file)
+    ours = shot is not None or _is_ours(Path(file))
+    window = shot.window if shot is not None else _window_of(Path(file)) if ours else None
+    analysis = analysis_of(file, None if window is None else window.step_ns)
     from whyidle.monitor.traces.answer import contract
 
-    told = contract(analysis, ours=shot is not None or _is_ours(analysis.path))
+    told = contract(analysis, ours=ours, window=window)
     _show(told, Path(file).name, top, as_json=as_json)
     # Last: a full disk must not cost the answer.
     if number is not None or shot is not None:
@@ -104,6 +107,24 @@ def _is_ours(path: Path) -> bool:
     from whyidle.monitor.tracing.space import Space
 
     return Space(database()).holds(path)
+
+
+def _window_of(path: Path) -> Window | None:
+    """Return what is known of the window of a trace that we took once."""
+    from whyidle.monitor.errors import StorageProblem
+    from whyidle.monitor.kept import Kept
+    from whyidle.monitor.state import database
+    from whyidle.monitor.traces.window import Window
+
+    if not database().exists():
+        return None
+    try:
+        with Kept.open(database()) as kept:
+            takes = [trace.taken for trace in kept.traces() if trace.path.name == path.name]
+    except StorageProblem:
+        # The account is worth telling without.
+        return None
+    return next((window for taken in takes if (window := Window.of(taken))), None)
 
 
 def _show(told: dict[str, Any], name: str, top: int, *, as_json: bool) -> None:
@@ -144,20 +165,28 @@ def _keep(analysis: Analysis, told: dict[str, Any], run: int | None, shot: Shot 
     )
     if shot is not None:
         forget(database(), Space(database()).tidy())
-    held = shot.taken.held_ns if shot is not None else None
-    stood = f"The job stood still for {held / 1e6:.0f} ms. " if held is not None else ""
     where, name = ("", str(analysis.path)) if run is None else (f" with run {run}", str(run))
-    say(f"{stood}The trace is kept{where}.", f"Look at it with: monitor trace view {name}")
+    kept = f"The trace is kept{where}" if shot is None else _kept(shot, where)
+    say(f"{kept}.", f"Look at it with: monitor trace view {name}")
 
 
-def analysis_of(file: str) -> Analysis:
+def _kept(shot: Shot, where: str) -> str:
+    from whyidle.monitor.tracing.space import MOST_FILES
+
+    held = shot.taken.held_ns
+    stood = f"The job stood still for {held / 1e6:.0f} ms. " if held is not None else ""
+    others = "those taken without a run" if shot.run is None else "a run's own"
+    return f"{stood}The trace is kept{where}; of {others} the last {MOST_FILES} are"
+
+
+def analysis_of(file: str, step_ns: int | None = None) -> Analysis:
     """Read and understand a file, and show how far it is where that takes long."""
     path = the_file(file)
     from whyidle.monitor.render.progress import Progress
     from whyidle.monitor.traces.analysis import analyse
 
     with Progress(path.name) as progress:
-        return analyse(path, progress)
+        return analyse(path, progress, step_ns)
 
 
 def _is_process(name: str) -> bool:

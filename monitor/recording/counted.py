@@ -57,7 +57,8 @@ class Counted:
         now = gauges.t / 1e9
         for name in TOTALS:
             total = gauges.values.get(name)
-            if total is None or not 0 <= total < 2**63:
+            if total is None or not 0 <= total < 2**63 or (name == wire.SAMPLES and not total):
+                # Samples a second are over the time in which there were any to count.
                 continue
             before = self._last.get(name, (now, total))
             self._last[name] = now, total

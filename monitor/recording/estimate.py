@@ -21,6 +21,7 @@ from whyidle.monitor.reading import Reading, by_reason
 from whyidle.monitor.recording.figures import NO_JAX, NO_TORCH
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.traces.window import is_too_short, too_short
 from whyidle.monitor.tracing.told import Told
 
 # What the parts of an estimate add up to: the nanoseconds of a second.
@@ -106,7 +107,7 @@ def running(
     estimate = _estimate(job, busy, device)
     if trace is None or age is None:
         return estimate
-    slices = _of_trace(trace)
+    slices = {part: trace.account["slices"].get(part, 0) for part in Slice}
     why = _why_not(trace, slices, age, device) or _contradicted(slices, job, busy, device)
     if why is not None:
         return replace(estimate, trace=trace, age=age, not_counted=why)
@@ -187,13 +188,6 @@ def _notes(job: Reading, busy: _Busy, device: Device | None) -> Iterator[str]:
 
 
 # The trace ---------------------------------------------------------------------------------------
-def _of_trace(trace: Told) -> dict[Slice, int]:
-    """Return the account of the steps where they are most of the trace, else of all of it."""
-    whole, steps = trace.budget["slices"], (trace.step_budget or {}).get("slices", {})
-    chosen = steps if 2 * sum(steps.values()) > sum(whole.values()) else whole
-    return {part: chosen.get(part, 0) for part in Slice}
-
-
 def _why_not(
     trace: Told, slices: Mapping[Slice, int], age: float, device: Device | None
 ) -> str | None:
@@ -201,12 +195,14 @@ def _why_not(
         return NO_WORK
     if device == "gpu" and set(trace.kinds) <= {"cpu"}:
         return NO_GPU_IN_IT
+    if trace.window is not None and is_too_short(trace.window):
+        return f"it covers {too_short(trace.window)}"
     return TOO_OLD if age > TRACE_SECONDS else None
 
 
 def _rest(trace: Told, slices: Mapping[Slice, int]) -> str | None:
     """Return all that is known of the unknown part, where it is a part to speak of."""
-    details = trace.budget.get("details", {}).get(Slice.IDLE_UNKNOWN) or {}
+    details = trace.account.get("details", {}).get(Slice.IDLE_UNKNOWN) or {}
     if not details or slices[Slice.IDLE_UNKNOWN] < NOTABLE * sum(slices.values()):
         return None
     return str(max(details, key=lambda label: details[label]))

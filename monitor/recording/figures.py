@@ -179,8 +179,10 @@ class Figures:
         if total is None:
             fresh.unknown[metric] = why_not(metric, asked.known)
             return
-        self._growth.note(name, asked.gauges.t / 1e9, total)
         needed, reason = _NEEDS.get(metric, (None, ""))
+        if needed != name or total:
+            # What counts itself was not counted before the first.
+            self._growth.note(name, asked.gauges.t / 1e9, total)
         grown = self._growth.over(name, asked.window_s)
         if needed is not None and not asked.value(needed):
             fresh.unknown[metric] = reason
@@ -193,6 +195,13 @@ class Figures:
         else:
             # A wait that was longer than the window ended in it.
             fresh.values[metric] = min(1.0, grown[0] * 1e-9 / grown[1])
+
+
+def why_no_step(asked: Asked) -> str:
+    """Return why nobody has told of a step yet."""
+    why = why_not(m.PROCESS_STEPS, asked.known)
+    is_fed = why == step_times.NO_STEP and asked.value(wire.LOADER_BATCHES)
+    return step_times.NO_OPTIMIZER if is_fed and not asked.value(wire.OPTIMIZER_STEPS) else why
 
 
 def why_not(metric: Metric, known: frozenset[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.link.records import (
     Bye,
     Compile,
@@ -17,10 +18,9 @@ from whyidle.monitor.link.records import (
 )
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.reading import Reading
-from whyidle.monitor.recording import step_times
 from whyidle.monitor.recording.compiles import Compiles
 from whyidle.monitor.recording.counted import Counted
-from whyidle.monitor.recording.figures import MEASURED, Asked, Figures, why_not
+from whyidle.monitor.recording.figures import MEASURED, Asked, Figures, why_no_step
 from whyidle.monitor.recording.frameworks import Frameworks
 from whyidle.monitor.recording.looks import Where
 from whyidle.monitor.recording.pauses import Pauses
@@ -32,6 +32,7 @@ __all__ = ["MEASURED", "Harvest"]
 
 SILENT_NS = 5_000_000_000
 SILENT = "the agent is silent"
+STOPPED = "the job is stopped"
 NOTHING_YET = "the agent has told nothing yet"
 
 
@@ -73,17 +74,28 @@ class Harvest:
         if gauges is not None:
             self._gauge(gauges, moment(gauges.t), damaged, is_last=says_goodbye)
 
-    def reading(self, now_ns: int) -> Reading:
-        """Return the figures that came since the last call: the agent tells them each second."""
+    def reading(self, now_ns: int, *, stopped: bool = False) -> Reading:
+        """Return the figures that came since the last call: the agent tells them each second.
+
+        Of a process that is stopped only what came before is to be kept, and nothing holds now.
+        """
         self.where.look_back(now_ns)
         fresh, self._fresh = self._fresh, Reading()
         if self._gauged is None:
             self._gauged = now_ns
-        if not fresh.values and not fresh.unknown and now_ns - self._gauged > SILENT_NS:
+        is_none = not fresh.values and not fresh.unknown
+        if stopped:
+            self.latest = Reading(unknown=dict.fromkeys(MEASURED, STOPPED))
+            return self.latest if is_none else fresh
+        if is_none and now_ns - self._gauged > SILENT_NS:
             fresh = Reading(unknown=dict.fromkeys(MEASURED, SILENT))
         if fresh.values or fresh.unknown:
             self.latest = fresh
         return fresh
+
+    def read_line(self, now_ns: int) -> ReadBack | None:
+        """Return the line that waits longest for values from the device."""
+        return self._readbacks.top(now_ns)
 
     def events(self, now_ns: int, *, ending: bool = False) -> list[JobEvent]:
         """Return what is due to be kept."""
@@ -106,7 +118,7 @@ class Harvest:
             case Compile():
                 self._compiles.take(record, at_ns)
             case Reads():
-                self._readbacks.take(record)
+                self._readbacks.take(record, at_ns)
             case State():
                 self.frameworks.take(record)
             case _:
@@ -115,6 +127,7 @@ class Harvest:
     def _gauge(self, gauges: Gauges, at_ns: int, damaged: int, *, is_last: bool) -> None:
         known = frozenset(self.frameworks.latest)
         window = self.steps.window_ns / 1e9
-        fresh = self._figures.read(Asked(gauges, known, window, damaged, is_last))
-        self.steps.put(fresh, at_ns, why_not(step_times.MEASURED[0], known))
+        asked = Asked(gauges, known, window, damaged, is_last)
+        fresh = self._figures.read(asked)
+        self.steps.put(fresh, at_ns, why_no_step(asked))
         self._fresh, self._gauged = fresh, at_ns

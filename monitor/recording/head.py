@@ -15,10 +15,12 @@ from whyidle.monitor.store import Writer
 MOST_ENTRIES = 64
 # What is counted is kept so often, and at the end.
 COUNT_SECONDS = 10.0
+# Words of one fact.
+MOST_WORDS = 8
 # Of what the frameworks say of themselves: what a person wants at the top of a page.
 HEADLINES = (
     "version", "backend", "devices", "devices_used", "model", "parameters", "parameter_bytes",
-    "batch_size", "parallel", "world_size",
+    "batch_size", "parallel", "world_size", "autocast",
 )  # fmt: skip
 
 
@@ -120,4 +122,6 @@ def _headlines(member: Member) -> dict[str, dict[str, Any]]:
 
 
 def _is_short(fact: object) -> bool:
+    if isinstance(fact, list):
+        return 0 < len(fact) <= MOST_WORDS and all(isinstance(word, str) for word in fact)
     return isinstance(fact, str | int | float)

@@ -264,7 +264,7 @@ class Inside:
         # An agent that was there already has told of a time that is not ours to tell of.
         ours = [record for record in records if moment(record.t) >= self._began_ns]
         seat.harvest.take(ours, moment, link.damaged)
-        fresh = seat.harvest.reading(now_ns)
+        fresh = seat.harvest.reading(now_ns, stopped=seat.is_stopped)
         if fresh.values or fresh.unknown:
             self._readings[seat.key] = fresh
         if not seat.is_young:

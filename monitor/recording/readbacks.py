@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.link.records import Read, Reads
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.due import MOST_COUNTED, Due, kept
@@ -14,6 +15,9 @@ PLACES_KEPT = 20
 MOST_PLACES = 200
 # A record tells of some seconds; a read in each of some threads may wait as long.
 MOST_NS = 10**12
+
+# What is said of "now": a record comes every few seconds.
+WINDOW_NS = 30_000_000_000
 
 _Place: TypeAlias = tuple[str, str, int, str]
 
@@ -26,8 +30,17 @@ class Readbacks:
         self._due = Due()
         self._count, self._ns = 0, 0
         self._places: dict[_Place, list[int]] = {}
+        # Of each place that was told lately: when it took how long.
+        self._lately: dict[_Place, tuple[int, int, int]] = {}
 
-    def take(self, reads: Reads) -> None:
+    def top(self, now_ns: int) -> ReadBack | None:
+        """Return the line that reads took longest at, of those that were told of lately."""
+        for old in [p for p, (at, _, _) in self._lately.items() if now_ns - at > WINDOW_NS]:
+            del self._lately[old]
+        place = max(self._lately, key=lambda p: self._lately[p][2], default=None)
+        return None if place is None else ReadBack(*place, *self._lately[place][1:])
+
+    def take(self, reads: Reads, at_ns: int) -> None:
         """Take in one record."""
         for read in reads.places:
             count, ns = min(read.count, MOST_COUNTED), min(read.ns, MOST_NS)
@@ -37,6 +50,7 @@ class Readbacks:
             if sums is not None:
                 sums[0] += count
                 sums[1] += ns
+                self._note(reads.kind, read, (at_ns, count, ns))
 
     def events(self, now_ns: int, *, ending: bool) -> list[JobEvent]:
         """Return what is due to be kept."""
@@ -54,13 +68,23 @@ class Readbacks:
         text = f"Where process {self._key.pid} read values back from the device."
         return [JobEvent(READS, self._key, text, data=data, is_news=False)]
 
+    def _note(self, kind: str, read: Read, seen: tuple[int, int, int]) -> None:
+        place = _place(kind, read)
+        if place is not None and (place in self._lately or len(self._lately) < MOST_PLACES):
+            self._lately[place] = seen
+
     def _sums(self, kind: str, read: Read) -> list[int] | None:
-        if read.frame is None:
+        place = _place(kind, read)
+        if place is None:
             return None
-        place = kind, read.frame.file, read.frame.line, read.frame.function
         if place not in self._places and len(self._places) >= MOST_PLACES:
             return None
         return self._places.setdefault(place, [0, 0])
+
+
+def _place(kind: str, read: Read) -> _Place | None:
+    frame = read.frame
+    return None if frame is None else (kind, frame.file, frame.line, frame.function)
 
 
 def _told(place: _Place, sums: list[int]) -> dict[str, Any]:

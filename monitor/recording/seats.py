@@ -131,8 +131,9 @@ class Seat:
         inside = self.link is not None
         seen = self.harvest.where
         where, looks = (seen.lines, seen.looks) if inside else self.outside
+        read_line = self.harvest.read_line(time.monotonic_ns()) if inside else None
         if self.is_stopped:
-            where, looks = (), 0
+            where, looks, read_line = (), 0, None
         return Member(
             key=self.key,
             rank=self.identity.rank.rank if self.identity.rank else None,
@@ -142,6 +143,7 @@ class Seat:
             reading=self.harvest.latest if inside else self.without(),
             where=where,
             looks=looks,
+            read_line=read_line,
             settled=not self.is_young,
             framework=self.harvest.frameworks.latest,
             steps_source=self.harvest.steps.source,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whyidle.monitor.attach.answers import Refusal
+from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.ownership import Owned
@@ -37,6 +38,8 @@ class Member:
     # The user's own lines of the last seconds, most first; and how many looks they stand for.
     where: tuple[Line, ...] = ()
     looks: int = 0
+    # The line that waited longest for values from the device, of the last seconds.
+    read_line: ReadBack | None = None
     # It has lived long enough to be kept.
     settled: bool = True
     # The latest facts of each framework, by the name of its probe.

@@ -25,6 +25,7 @@ LONGEST_WINDOW_NS = 120 * SECOND
 MOST_RECORDS = 150
 
 NO_STEP = "no step has ended since the agent came"
+NO_OPTIMIZER = "no optimizer has stepped and nothing marks steps: whyidle.monitor.step() does"
 NO_MARK = "no mark of a step was seen: of JAX without marks only a trace tells the steps"
 NONE_LATELY = "no step has ended lately"
 
@@ -55,13 +56,16 @@ class StepTimes:
         """Take in one record; tells whether it makes sense."""
         if steps.source not in wire.STEP_SOURCES or not 0 < steps.count <= MOST_COUNTED:
             return False
+        durations = [ns for ns in steps.durations if ns][: steps.count]
+        span = steps.span_ns
         if steps.source != self.source:
-            # Another kind of step.
+            # Another kind of step: nobody counted before the first of them began.
             self.source, self.window_ns = steps.source, WINDOW_NS
             self._seen.clear()
-        durations = [ns for ns in steps.durations if ns][: steps.count]
+            mean = sum(durations) / len(durations) if durations else span / steps.count
+            span = min(span, round(mean * steps.count))
         # A step may have begun long before the look before this one.
-        span = min(max(steps.span_ns, *durations, 0), LONGEST_WINDOW_NS)
+        span = min(max(span, *durations, 0), LONGEST_WINDOW_NS)
         self._seen.append(_Seen(at_ns, at_ns - span, steps.count, durations))
         middle = sorted(durations)[len(durations) // 2] if durations else 0
         self.window_ns = min(max(WINDOW_NS, STEPS_SEEN * middle), LONGEST_WINDOW_NS)

@@ -11,6 +11,7 @@ from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.reading import Reading
+from whyidle.monitor.recording.harvest import STOPPED
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.seats import Seat
 from whyidle.monitor.recording.snapshot import JobEvent, Member
@@ -122,8 +123,15 @@ class Traces:
 
     def _candidate(self, seat: Seat) -> Candidate:
         rank = seat.identity.rank
-        step = seat.harvest.latest.get(m.PROCESS_STEP_P50)
-        return Candidate(seat.key, rank.rank if rank else None, step, partial(self._way, seat))
+        latest = seat.harvest.latest
+        return Candidate(
+            seat.key,
+            rank.rank if rank else None,
+            latest.get(m.PROCESS_STEP_P50),
+            partial(self._way, seat),
+            # Nobody else counts any where only a trace told how long they take.
+            is_counted=latest.get(m.PROCESS_STEPS) is not None,
+        )
 
     def _way(self, seat: Seat) -> ByAgent:
         assert seat.link is not None  # noqa: S101  it stands in the order
@@ -132,8 +140,8 @@ class Traces:
 
 def _put(reading: Reading, metric: Metric, counted: Metric, seconds: float) -> bool:
     """Put the time of a step where nobody counts steps; tells whether."""
-    if reading.get(counted) is not None:
-        # Of a job that stopped stepping an old trace says nothing.
+    if reading.get(counted) is not None or reading.unknown.get(counted) == STOPPED:
+        # Of a job that stopped stepping, or is stopped, an old trace says nothing.
         return False
     reading.unknown.pop(metric, None)
     reading.values[metric] = seconds

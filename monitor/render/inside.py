@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, REMOTE_EXEC, RUN
+from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.recording.snapshot import Member, Snapshot, stood_still
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable
@@ -14,6 +15,8 @@ from whyidle.monitor.summary import Line, RunSummary, Watched
 # As a sentence has them.
 _WORDS = {AGENT: "an agent that was there", REMOTE_EXEC: "sys.remote_exec", RUN: "monitor run"}
 LINES_TOLD = 3
+# From this share of the time on it is told which line reads.
+NOTABLE_READS = 0.01
 OUTSIDERS_TOLD = 4
 
 
@@ -47,7 +50,7 @@ def is_on_the_way(snapshot: Snapshot) -> bool:
     return nobody and any(member.method is None for member in members)
 
 
-def place(line: Line) -> str:
+def place(line: Line | ReadBack) -> str:
     """Return a line of code as a person names it."""
     name = PurePath(line.file).name or line.file
     return printable(f"{name}:{line.line} {line.function}")
@@ -69,6 +72,16 @@ def top_line(snapshot: Snapshot) -> str | None:
     line = placed(told[0].where[0])
     several = len(snapshot.members) > 1
     return f"{line} ({_which(told[0].rank, told[0].key.pid)})" if several else line
+
+
+def read_line(snapshot: Snapshot) -> str | None:
+    """Return how long the job waits for values from the device, and at which line most."""
+    shares = [(x.reading.get(m.PROCESS_SYNC_WAIT) or 0.0, x.read_line) for x in snapshot.members]
+    told = [(share, line) for share, line in shares if line is not None and share >= NOTABLE_READS]
+    if not told:
+        return None
+    share, line = max(told, key=lambda pair: pair[0])
+    return f"reads of values {numbers.show(share, 'ratio')}, most at {place(line)}"
 
 
 def _rank(member: Member) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -176,7 +176,7 @@ def summary(told: RunSummary) -> dict[str, Any]:
         "steps": training.steps,
         "findings": [],
         "unknown": {
-            **({} if training.steps is not None else {"steps": _no_steps(told, training)}),
+            **({} if training.steps is not None else {"steps": _no_steps(told)}),
             "findings": NO_FINDINGS,
             **({} if told.where else {"where": NEVER_LOOKED}),
             **({} if told.where_of else {"where_pid": NEVER_LOOKED}),
@@ -186,7 +186,7 @@ def summary(told: RunSummary) -> dict[str, Any]:
             **_no_agents(len(told.watched), told.not_entered),
         },
         **head(told),
-        "training": _trained(training),
+        "training": _trained(training, told.why_not_trained),
         "agents": [_watched(w) for w in told.watched],
         "where": [line.told() for line in told.where] or None,
         "where_pid": told.where_of.pid if told.where_of else None,
@@ -232,15 +232,15 @@ def _watched(watched: Watched) -> dict[str, Any]:
     }
 
 
-def _no_steps(told: RunSummary, training: Trained) -> str:
+def _no_steps(told: RunSummary) -> str:
     inside = any(watched.inside for watched in told.watched)
-    return training.why_not("steps") if inside else NO_STEPS
+    return told.why_not_trained("steps") if inside else NO_STEPS
 
 
-def _trained(training: Trained) -> dict[str, Any]:
+def _trained(training: Trained, why_not: Callable[[str], str]) -> dict[str, Any]:
     """Return what trained, and how its time went; what is not known is null, with its reason."""
     values = asdict(training)
-    unknown = {name: training.why_not(name) for name, value in values.items() if value is None}
+    unknown = {name: why_not(name) for name, value in values.items() if value is None}
     return {**values, "unknown": unknown}
 
 

@@ -95,7 +95,9 @@ class LiveView:
         if not now.slices and not inside_it:
             return []
         history = list(self._history[("", m.JOB_STEPS)])
-        lines = running.screen(snapshot, now, self._console.width - FRAME, history)
+        lines = [*running.screen(snapshot, now, self._console.width - FRAME, history)]
+        if reads := inside.read_line(snapshot):
+            lines.append(Text(reads, style="dim"))
         return [Panel(Group(*lines), title=running.title(now), title_align="left")]
 
     def _gpus(self, snapshot: Snapshot) -> Panel:

@@ -51,6 +51,9 @@ def _model(facts: Facts) -> Iterator[str]:
     if count is not None:
         several = "parameter" if count == 1 else "parameters"
         yield f"{numbers.scaled_tightly(count)} {several}{f' in {kinds}' if kinds else ''}"
+    autocast = facts.get("autocast")
+    if isinstance(autocast, list) and autocast:
+        yield f"autocast to {' and '.join(named(str(kind)) for kind in autocast[:FEW])}"
 
 
 def _feed(facts: Facts) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Final
 from whyidle.monitor import metrics as m
 from whyidle.monitor.reading import HARMLESS
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import model, numbers
+from whyidle.monitor.render import inside, model, numbers
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.model import named
@@ -32,6 +32,8 @@ def pace(snapshot: Snapshot) -> str | None:
         job.get(m.JOB_SAMPLES),
     )  # fmt: skip
     source = counted_by(snapshot)
+    if said and not source and (reason := why_not(snapshot)):
+        return f"{said}; {reason}"
     return f"{said} ({source})" if said and source else said or None
 
 
@@ -65,6 +67,9 @@ def briefly(snapshot: Snapshot) -> str | None:
         parts.append(clock(median * 1e9))
         if (slow := job.get(m.JOB_STEP_P95)) is not None:
             parts.append(f"p95 {clock(slow * 1e9)}")
+    samples = job.get(m.JOB_SAMPLES)
+    if not parts and samples is not None:
+        parts.append(f"{per_second(samples)} samples/s")
     return " ".join(parts) or None
 
 
@@ -94,8 +99,8 @@ def page(told: RunSummary) -> list[str]:
     found = told.trained
     lines = [
         ("model", model.of_frameworks(model.best(each.frameworks for each in told.watched))),
-        ("steps", _steps(found)),
-        ("waits", _waits(found)),
+        ("steps", _steps(told, found)),
+        ("waits", _waits(told, found)),
     ]
     taken = [event for event in told.events if event.kind == TAKEN]
     if taken:
@@ -105,20 +110,31 @@ def page(told: RunSummary) -> list[str]:
     return [f"  {name:<8} {said}" for name, said in lines if said]
 
 
-def _steps(found: Trained) -> str | None:
+def _steps(told: RunSummary, found: Trained) -> str | None:
     if found.steps is None:
-        return None
+        if found.samples_per_s is None:
+            return None
+        reason = printable(told.why_not_trained("steps"))
+        return f"{per_second(found.samples_per_s)} samples/s; steps unknown: {reason}"
     source = f" ({source_words(found.steps_source)})" if found.steps_source else ""
     said = in_words(None, found.step_p50_s, found.step_p95_s, found.samples_per_s)
     return ", ".join(filter(None, [f"{found.steps:,} seen{source}", said]))
 
 
-def _waits(found: Trained) -> str | None:
+def _waits(run: RunSummary, found: Trained) -> str | None:
     compiled = f" ({found.compiles:,} times)" if found.compiles else ""
     told = (
         ("for input", found.loader_wait, ""),
-        ("reads of values", found.sync_wait, ""),
+        ("reads of values", found.sync_wait, _reads(run, found)),
         ("compiling", found.compile, compiled),
     )
     shares = (f"{what} {share(part, 1)}{more}" for what, part, more in told if part is not None)
     return ", ".join(shares) or None
+
+
+def _reads(told: RunSummary, found: Trained) -> str:
+    """Return the line at which reads took longest, where they took a time to speak of."""
+    longest = max(told.reads, key=lambda read: read.ns, default=None)
+    if longest is None or (found.sync_wait or 0.0) < inside.NOTABLE_READS:
+        return ""
+    return f" (most at {inside.place(longest)})"

@@ -55,6 +55,8 @@ def tick(snapshot: Snapshot, *, everything: bool) -> str:
     parts.append(f"host cpu {numbers.of(snapshot.host, m.HOST_CPU)}")
     if line := inside.top_line(snapshot):
         parts.append(f"at {line}")
+    if reads := inside.read_line(snapshot):
+        parts.append(reads)
     return " | ".join(parts)
 
 

@@ -118,5 +118,5 @@ def _reasons(running: Running) -> Iterator[str]:
 def _left_out(trace: Told, running: Running) -> str:
     """Say what the last trace told, and why it does not count now."""
     age = numbers.duration(running.age or 0.0)
-    found = parts(trace.step_budget or trace.budget) or "nothing"
+    found = parts(trace.account) or "nothing"
     return f"last trace, {age} ago: {found}; does not count now: {running.not_counted}"

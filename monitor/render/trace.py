@@ -24,6 +24,7 @@ from whyidle.monitor.render.budget import (
 from whyidle.monitor.render.devices import devices, kind_words, label, total_of
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.traces.window import is_mostly_outside, is_too_short
 
 # What a loss must reach to be worth a word: the design calls it medium from here on.
 NOTABLE: Final = 0.05
@@ -66,13 +67,26 @@ def page(told: Told, *, name: str, top: int, width: int) -> Group:
     parts: list[RenderableType] = [head(told, name)]
     if total_of(budget):
         parts.append(bar(budget, width))
-        parts.append(Group(*legend(budget, told.get("step_budget"), width, len(told["devices"]))))
-    parts += [Text(verdict(told), "bold"), *owners(budget, told.get("where") or [], width)]
+        parts.append(Group(*legend(budget, _of_a_step(told), width, len(told["devices"]))))
+    parts += [Text(said, "bold")] if (said := verdict(told)) else []
+    parts += owners(budget, told.get("where") or [], width)
     parts += devices(told["devices"], width)
     parts += [*kernels(told, top, width), *copies(told, width), *collectives(told, width)]
     if told["warnings"]:
         parts.append(Group(*_warnings(told["warnings"])))
     return Group(parts[0], *(Padding(part, (1, 0, 0, 0)) for part in parts[1:]))
+
+
+def _of_a_step(told: Told) -> Told | None:
+    """Return the account of the steps; where only the job counts them, the shares of one of its."""
+    window, budget = told.get("window"), told["budget"]
+    if told.get("step_budget") or window is None or window["step_ns"] is None:
+        return told.get("step_budget")
+    total = total_of(budget)
+    if is_too_short(window) or is_mostly_outside(window, total):
+        return None
+    each = window["step_ns"] * len(told["devices"])
+    return {"steps": 1, "slices": {s: each * ns // total for s, ns in budget["slices"].items()}}
 
 
 def _warnings(found: Sequence[str]) -> Iterator[Text]:
@@ -115,6 +129,8 @@ def _covered(told: Told) -> str:
     how = steps.get("how") or ways.get(steps["source"], "")
     if steps["source"] == "none" or not steps["count"]:
         found = f"no steps found{f' ({how})' if how else ''}"
+        if (own := (told.get("window") or {}).get("step_ns")) is not None:
+            found = f"{found}, one of the job takes {clock(own)}"
     else:
         found = f"{_count(steps['count'], 'step')} of {clock(steps['median_ns'] or 0)} ({how})"
     if not (total := total_of(budget)):
@@ -128,11 +144,16 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def verdict(told: Told) -> str:
-    """Return the plain sentence that a tired person reads first."""
+def verdict(told: Told) -> str | None:
+    """Return the plain sentence that a tired person reads first; none where it would mislead."""
     if not total_of(told["budget"]):
         what = "This holds no event" if not told["events"] else "This shows no work of any device"
         return f"{what}: there is no time to account for."
+    window, whole = told.get("window"), total_of(told["budget"])
+    if is_too_short(window):
+        return None
+    if window is not None and is_mostly_outside(window, whole):
+        return _outside(window["outside_ns"] / (window["outside_ns"] + whole), told["devices"])
     budget, where = _judged(told)
     total = total_of(budget)
     computes = budget["slices"][Slice.COMPUTE]
@@ -147,6 +168,14 @@ def verdict(told: Told) -> str:
     ]
     said = f"{most}: {words(part)}, {share(ns, total)} ({_meaning(budget, part)})"
     return f"{begin}. {said}{''.join(second)}."
+
+
+def _outside(part: float, found: Sequence[Told]) -> str:
+    worked = kind_words(found) if len(found) == 1 else f"{len(found)} {kind_words(found)}"
+    return (
+        f"For {share(part, 1)} of the window there is no operation of the {worked}:"
+        " what came before the first and after the last decides, not the account above."
+    )
 
 
 def _meaning(budget: Told, part: Slice) -> str:

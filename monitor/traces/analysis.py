@@ -57,14 +57,14 @@ class Analysis(Breakdown):
     places: list[Place]
 
 
-def analyse(path: Path, progress: Progress | None = None) -> Analysis:
-    """Read and understand a trace file."""
-    return understand(path, load(path, progress))
+def analyse(path: Path, progress: Progress | None = None, step_ns: int | None = None) -> Analysis:
+    """Read and understand a trace file; ``step_ns``: how long a step takes, by the job's count."""
+    return understand(path, load(path, progress), step_ns)
 
 
-def understand(path: Path, trace: Trace) -> Analysis:
+def understand(path: Path, trace: Trace, step_ns: int | None = None) -> Analysis:
     """Account for every instant of a trace, and tell what ran and who asked for it."""
-    found = breakdown(trace)
+    found = breakdown(trace, step_ns)
     launched = [report.launches for report in found.devices]
     budgets = [report.budget for report in found.devices]
     with ThreadPoolExecutor(WORKERS) as pool:
@@ -80,9 +80,9 @@ def understand(path: Path, trace: Trace) -> Analysis:
     )
 
 
-def breakdown(trace: Trace) -> Breakdown:
+def breakdown(trace: Trace, step_ns: int | None = None) -> Breakdown:
     """Account for every instant of each device."""
-    found = as_run(trace, steps.find(trace))
+    found = steps.agreeing(as_run(trace, steps.find(trace)), step_ns, trace.ticks_per_ns)
     hosts, index = Hosts(trace), launches.Index(trace)
     with ThreadPoolExecutor(WORKERS) as pool:
         matched = pool.map(lambda d: launches.match(trace, d.ops, index), trace.devices)

@@ -14,22 +14,33 @@ from whyidle.monitor.traces.doubts import doubts
 from whyidle.monitor.traces.model import Device, Trace
 from whyidle.monitor.traces.opening import show
 from whyidle.monitor.traces.where.places import Place, why_none
+from whyidle.monitor.traces.window import Window, warnings
 
 SCHEMA = 1
 COUNTS = ("kernels", "comm_kernels", "copies")
 
 
-def contract(analysis: Analysis, *, ours: bool = False) -> dict[str, Any]:
-    """Return everything there is to say of a trace; ``ours``: we took it ourselves."""
+def contract(
+    analysis: Analysis, *, ours: bool = False, window: Window | None = None
+) -> dict[str, Any]:
+    """Return everything there is to say of a trace; ``ours``: we took it ourselves.
+
+    ``window`` is known of those, where they were taken in a way that tells.
+    """
     trace, steps = analysis.trace, analysis.steps
     devices = [_device(analysis, report) for report in analysis.devices]
     median = None if steps.median is None else to_ns(steps.median, trace.ticks_per_ns)
+    budget = _sum([device["budget"] for device in devices], len(steps.start))
+    spans = [device["budget"]["total_ns"] for device in devices]
+    covers = None if window is None else window.told(spans)
+    said = [] if covers is None else warnings(covers, budget["total_ns"])
     return {
         "schema": SCHEMA,
         "file": show(analysis.path),
         "format": trace.format,
         "events": trace.events,
-        "warnings": [*trace.warnings, *doubts(analysis, ours=ours)],
+        "window": covers,
+        "warnings": [*said, *trace.warnings, *doubts(analysis, ours=ours)],
         "devices": devices,
         "steps": {
             "count": len(steps.start),
@@ -38,7 +49,7 @@ def contract(analysis: Analysis, *, ours: bool = False) -> dict[str, Any]:
             "how": steps.how,
             "unknown": {"median_ns": steps.how} if median is None else {},
         },
-        "budget": _sum([device["budget"] for device in devices], len(steps.start)),
+        "budget": budget,
         "step_budget": _step_sum(devices, len(steps.start)),
         **activity(analysis.kernels),
         "where": [_place(place, trace.ticks_per_ns) for place in analysis.places],

@@ -43,6 +43,7 @@ class Understood(msgspec.Struct):
     steps: Steps
     kinds: list[str]
     warnings: list[str]
+    window: dict[str, int | None] | None = None
     trace: int | None = None
     trouble: str | None = None
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.traces.window import Window
 from whyidle.monitor.tracing.parser import Parser, Understood
 from whyidle.monitor.tracing.policy import MOST_KNOWN, Policy, plain, window
 from whyidle.monitor.tracing.space import Space, remove
@@ -36,6 +37,8 @@ class Candidate:
     step_seconds: float | None
     # The way to its traces, made when its turn comes.
     way: Callable[[], Way]
+    # Whether the job's own steps are meant, and not those that an earlier trace has shown.
+    is_counted: bool = True
 
 
 @dataclass(slots=True)
@@ -44,6 +47,8 @@ class _Turn:
 
     who: Candidate
     way: Way
+    # So long a trace was asked for.
+    seconds: float
     taken: Taken | None = None
     parser: Parser | None = None
 
@@ -116,9 +121,10 @@ class Taking:
             return
         self._was_full = False
         way = who.way()
-        refused = way.ask(window(who.step_seconds))
+        seconds = window(who.step_seconds)
+        refused = way.ask(seconds)
         if refused is None:
-            self._turn = _Turn(who, way)
+            self._turn = _Turn(who, way, seconds)
         else:
             way.close()
             self._refused(now, who, refused)
@@ -149,6 +155,7 @@ class Taking:
                     "how": taken.how,
                     "pid": turn.who.key.pid,
                     "rank": turn.who.rank,
+                    "window": _window(turn, taken).facts(),
                 },
             }
         )
@@ -201,11 +208,20 @@ class Taking:
 def in_words(told: Told) -> str:
     """Return what a trace told, in a line."""
     stood = "" if not told.held_ns else f", the job stood still for {told.held_ns / 1e6:.0f} ms"
-    slices = told.budget.get("slices", {})
+    slices = told.account["slices"]
     total = sum(slices.values())
     parts = sorted(((ns, name) for name, ns in slices.items() if total and ns), reverse=True)
     where = ", ".join(f"{_words(name)} {ns / total:.0%}" for ns, name in parts[:MOST_SLICES])
     return f"A trace of {told.seconds:.2g} s by {told.how}{stood}: {where or 'no device worked'}."
+
+
+def _window(turn: _Turn, taken: Taken) -> Window:
+    step = turn.who.step_seconds if turn.who.is_counted else None
+    return Window(
+        taken.ended_ns - taken.began_ns,
+        round(turn.seconds * 1e9),
+        None if step is None else round(step * 1e9),
+    )
 
 
 def _words(name: str) -> str:
@@ -247,4 +263,5 @@ def _told(
         kinds=tuple(found.kinds),
         warnings=tuple(found.warnings),
         trouble=found.trouble,
+        window=found.window,
     )

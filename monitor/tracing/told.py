@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.traces.window import NOT_RECORDED, is_mostly_outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,21 @@ class Told:
     kinds: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     trouble: str | None = None
+    # How much of its time it accounts for, as in that answer.
+    window: Mapping[str, Any] | None = None
+
+    @property
+    def account(self) -> Mapping[str, Any]:
+        """Return the account that stands for it, wherever it is shown.
+
+        What lies outside of the operations is unknown, where it is most of the window. Else it is
+        the account of the steps where they are most of the trace, and that of the whole where not.
+        """
+        total = sum(self.budget["slices"].values())
+        if self.window is not None and is_mostly_outside(self.window, total):
+            return _with_outside(self.budget, self.window["outside_ns"])
+        steps = self.step_budget
+        return steps if steps and 2 * sum(steps["slices"].values()) > total else self.budget
 
     def age(self, now: float) -> float:
         """Return the seconds since it began."""
@@ -72,4 +89,14 @@ class Told:
             "step_budget": None if self.step_budget is None else dict(self.step_budget),
             "warnings": list(self.warnings),
             "trouble": self.trouble,
+            "window": None if self.window is None else dict(self.window),
         }
+
+
+def _with_outside(budget: Mapping[str, Any], outside: int) -> Mapping[str, Any]:
+    part, details = Slice.IDLE_UNKNOWN, budget.get("details", {})
+    return {
+        **budget,
+        "slices": {**budget["slices"], part: budget["slices"].get(part, 0) + outside},
+        "details": {**details, part: {**details.get(part, {}), NOT_RECORDED: outside}},
+    }

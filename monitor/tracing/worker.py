@@ -71,6 +71,7 @@ def understand(order: dict[str, Any]) -> dict[str, Any]:
         "budget": answer["budget"],
         "step_budget": answer["step_budget"],
         "steps": {name: answer["steps"][name] for name in ("count", "median_ns", "source", "how")},
+        "window": answer["window"],
         "kinds": sorted({device["kind"] for device in answer["devices"]}),
         "warnings": [text[:LONGEST_WARNING] for text in answer["warnings"][:MOST_WARNINGS]],
         "trace": None,
@@ -92,9 +93,12 @@ def _analysed(order: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     from whyidle.monitor.keeping import whole  # noqa: PLC0415
     from whyidle.monitor.traces.analysis import analyse  # noqa: PLC0415
     from whyidle.monitor.traces.answer import contract  # noqa: PLC0415
+    from whyidle.monitor.traces.window import Window  # noqa: PLC0415
 
-    analysis = analyse(Path(order["file"]))
-    answer = contract(analysis, ours=True)
+    window = Window.of(order["taken"])
+    step_ns = None if window is None else window.step_ns
+    analysis = analyse(Path(order["file"]), step_ns=step_ns)
+    answer = contract(analysis, ours=True, window=window)
     new = whole(
         analysis.trace,
         answer,

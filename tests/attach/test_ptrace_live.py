@@ -88,8 +88,8 @@ def test_the_tracer_enters_for_the_monitor(tmp_path: Path) -> None:
 def test_a_text_too_long_for_the_memory_gets_its_own() -> None:
     with running(BUSY) as victim:
         assert victim.enter().done
-        assert victim.enter(COUNT + b"#" * SOURCE_ROOM).done
-        assert victim.enter(COUNT + b"#" * SOURCE_ROOM).done
+        assert victim.enter(COUNT + b"#" * 2 * SOURCE_ROOM).done
+        assert victim.enter(COUNT + b"#" * 2 * SOURCE_ROOM).done
         assert regions(victim.process.pid) == 2
         assert victim.end()["wrong"] == 0
 

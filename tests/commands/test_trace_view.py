@@ -242,6 +242,17 @@ def test_a_full_disk_is_the_outputs(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_number_means_a_recording_and_it_is_said_that_there_is_none(
+    monitor: Monitor, state: Path
+) -> None:
+    for _ in ("no store yet", "a store without that run"):
+        done = monitor("trace", "view", "999")
+        assert done.returncode == Exit.USAGE
+        assert "There is no recording 999" in done.stderr
+        assert "monitor runs" in done.stderr
+        Store(state / DATABASE).writer.close()
+
+
 def test_a_file_of_any_name_is_found_again(monitor: Monitor, state: Path, tmp_path: Path) -> None:
     store = Store(state / DATABASE)
     store.writer.end_run(store.run, "done")

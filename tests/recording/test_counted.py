@@ -53,3 +53,11 @@ def test_nonsense_counts_nothing() -> None:
     for total, _ in counted.told()["totals"].values():
         assert 0 <= total < 2**63
     assert len(counted._last) == len(TOTALS)
+
+
+def test_samples_a_second_are_over_the_time_in_which_there_were_any() -> None:
+    counted = Counted()
+    harvest = Harvest(KEY, counted)
+    for second, samples in enumerate((0, 0, 0, 64, 128)):
+        take(harvest, gauges(second, samples=samples))
+    assert counted.told()["totals"] == {wire.SAMPLES: [64, 1.0]}

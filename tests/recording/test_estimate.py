@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from whyidle.monitor.recording.estimate import (
 )
 from whyidle.monitor.recording.figures import NO_JAX
 from whyidle.monitor.slices import Slice
+from whyidle.monitor.traces.window import NOT_RECORDED
 from whyidle.monitor.tracing.told import Told
 
 GPU = Reading({m.GPU_UTILISATION: 0.6, m.GPU_SM_ACTIVITY: 0.55})
@@ -205,8 +207,32 @@ def test_the_steps_of_a_trace_count_where_they_are_most_of_it() -> None:
 
 
 def _with(taken: Told, whole: dict[str, Any], steps: dict[str, Any]) -> Told:
-    names = {n: getattr(taken, n) for n in Told.__dataclass_fields__}
-    return Told(**{**names, "budget": whole, "step_budget": steps})
+    return replace(taken, budget=whole, step_budget=steps)
+
+
+def _over(taken: Told, ns: int, outside_ns: int, step_ns: int | None = None) -> Told:
+    window = {"ns": ns, "asked_ns": None, "step_ns": step_ns, "outside_ns": outside_ns}
+    return replace(taken, window=window)
+
+
+def test_a_trace_of_less_than_a_step_does_not_count_and_it_is_said_by_how_much() -> None:
+    short = _over(TAKEN, 60_000_000, 0, step_ns=177_000_000)
+    found = running(FITS, [GPU], "gpu", short, 1.0)
+    assert found.source == "estimate"
+    why = "it covers 60 ms, less than one of the job's steps (177 ms)"
+    assert found.not_counted == why
+    whole = _over(TAKEN, 200_000_000, 0, step_ns=177_000_000)
+    assert running(FITS, [GPU], "gpu", whole, 1.0).source == "trace"
+
+
+def test_what_of_a_window_lies_outside_of_its_operations_is_no_compute() -> None:
+    taken = trace(compute=3)
+    found = running(Reading(), [], None, _over(taken, 250, 247), 1.0)
+    assert percent(found) == {"compute": 1, "idle_unknown": 99}
+    assert found.rest == NOT_RECORDED
+    # Profilers take a moment to begin and to end.
+    found = running(Reading(), [], None, _over(taken, 5, 2), 1.0)
+    assert percent(found) == {"compute": 100}
 
 
 def test_what_a_job_computes_on_is_what_its_framework_says() -> None:

@@ -147,11 +147,39 @@ def test_numbers_of_the_framework_are_per_second(harvest: Harvest) -> None:
     assert reading.values[m.PROCESS_EXECUTABLES] == 12
 
 
+def test_samples_are_counted_from_the_first_batch_on(harvest: Harvest) -> None:
+    for second, samples in enumerate((0, 0, 0, 7, 27, 47)):
+        take(harvest, gauges(second, samples=samples, loader_batches=samples))
+        reading = harvest.reading(second * SECOND)
+    assert reading.values[m.PROCESS_SAMPLES] == pytest.approx(20)
+    assert reading.values[m.PROCESS_LOADER_BATCHES] == pytest.approx(20)
+
+
+def test_who_is_fed_and_has_no_optimizer_is_told_what_marks_steps(harvest: Harvest) -> None:
+    take(harvest, state(1, version="2"), gauges(1, loader_batches=5, optimizer_steps=0))
+    assert harvest.reading(SECOND).unknown[m.PROCESS_STEPS] == step_times.NO_OPTIMIZER
+    take(harvest, gauges(2, loader_batches=9, optimizer_steps=1))
+    assert harvest.reading(2 * SECOND).unknown[m.PROCESS_STEPS] == step_times.NO_STEP
+
+
+def test_nothing_holds_now_of_who_is_stopped(harvest: Harvest) -> None:
+    take(harvest, steps(1, 100, 110, 120), gauges(1, steps=3))
+    # What came before the stop is kept.
+    assert harvest.reading(SECOND, stopped=True).values[m.PROCESS_STEP_P50] == pytest.approx(0.11)
+    assert harvest.latest.unknown[m.PROCESS_STEPS] == module.STOPPED
+    assert harvest.reading(2 * SECOND, stopped=True).unknown[m.PROCESS_STEPS] == module.STOPPED
+    assert harvest.latest.values == {}
+    take(harvest, steps(3, 100), gauges(3, steps=4))
+    assert m.PROCESS_STEPS in harvest.reading(3 * SECOND).values
+    assert m.PROCESS_STEPS in harvest.latest.values
+
+
 def test_steps_stand_beside_the_gauges(harvest: Harvest) -> None:
     take(harvest, steps(1, 100, 110, 120), gauges(1, steps=3))
     reading = harvest.reading(SECOND)
     assert reading.values[m.PROCESS_STEP_P50] == pytest.approx(0.11)
-    assert reading.values[m.PROCESS_STEPS] == pytest.approx(3)
+    # Before the first step began nobody counted.
+    assert reading.values[m.PROCESS_STEPS] == pytest.approx(3 / 0.33)
     assert harvest.steps.source == "optimizer"
 
 

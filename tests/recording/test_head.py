@@ -35,7 +35,15 @@ def test_a_process_is_named_by_its_start_too_and_only_when_it_stays(tmp_path: Pa
     assert told.principal.start_ticks == 1
 
 
-FACTS = {"torch": {"version": "2.13.0", "model": "Net", "batch_size": 32, "loaders": [1, 2]}}
+FACTS = {
+    "torch": {
+        "version": "2.13.0",
+        "model": "Net",
+        "batch_size": 32,
+        "autocast": ["bfloat16"],
+        "loaders": [1, 2],
+    }
+}
 
 
 def sums(steps: int) -> dict[str, Any]:
@@ -60,8 +68,10 @@ def test_what_trains_and_what_it_did_stands_in_the_head(tmp_path: Path) -> None:
         head.counted(float("inf"), lambda: {member.key: sums(7)})
         writer.end_run(run, "done")
     assert stored(path)["frameworks"] == {
-        "torch": {"version": "2.13.0", "model": "Net", "batch_size": 32}
-    }
+        "torch": {
+            "version": "2.13.0", "model": "Net", "batch_size": 32, "autocast": ["bfloat16"],
+        }
+    }  # fmt: skip
     trained = summarise(path, str(run)).trained
     assert (trained.framework, trained.model, trained.batch_size) == ("PyTorch", "Net", 32)
     assert (trained.steps, trained.steps_source, trained.compiles) == (7, "optimizer", 7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.recording.records import KEY, LOAD, MOST, SECOND, STEP, take
+from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.link.records import Frame, Read, Reads
 from whyidle.monitor.recording import due, readbacks
 from whyidle.monitor.recording.harvest import Harvest
@@ -37,3 +38,16 @@ def test_a_liars_reads_stay_few() -> None:
     assert event.data is not None
     assert 1 <= len(event.data["places"]) <= readbacks.PLACES_KEPT
     assert event.data["ns"] <= MOST
+
+
+def test_the_line_that_waits_longest_now_is_of_the_last_records() -> None:
+    harvest = Harvest(KEY)
+    assert harvest.read_line(0) is None
+    take(harvest, Reads(SECOND, "item", [Read(9, 50, LOAD), Read(1, 600, STEP), Read(1, 7, None)]))
+    found = harvest.read_line(2 * SECOND)
+    assert found == ReadBack("item", STEP.file, STEP.line, STEP.function, 1, 600)
+    take(harvest, Reads(20 * SECOND, "item", [Read(9, 50, LOAD)]))
+    found = harvest.read_line(SECOND + readbacks.WINDOW_NS + 1)
+    assert found is not None
+    assert found.line == LOAD.line
+    assert harvest.read_line(21 * SECOND + readbacks.WINDOW_NS) is None

@@ -74,7 +74,17 @@ def test_another_source_begins_anew() -> None:
     reading = read(times, 2)
     assert times.source == "whyidle.step"
     assert reading.values[m.PROCESS_STEP_P50] == pytest.approx(0.04)
-    assert reading.values[m.PROCESS_STEPS] == pytest.approx(2)
+    assert reading.values[m.PROCESS_STEPS] == pytest.approx(1 / 0.04)
+
+
+def test_the_rate_begins_at_the_first_step_and_not_when_the_agent_came() -> None:
+    times = StepTimes()
+    # The hook came in the middle of the first second.
+    feed(times, steps(1, *([50.0] * 10)))
+    assert read(times, 1).values[m.PROCESS_STEPS] == pytest.approx(20)
+    for second in (2, 3):
+        feed(times, steps(second, *([50.0] * 20)))
+        assert read(times, second).values[m.PROCESS_STEPS] == pytest.approx(20)
 
 
 def test_what_makes_no_sense_is_passed_over() -> None:

@@ -23,6 +23,7 @@ from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank
 from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording import traces as module
+from whyidle.monitor.recording.harvest import STOPPED
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.recorder import Recorder, Wanted
 from whyidle.monitor.recording.sampler import Sampler
@@ -81,6 +82,14 @@ def test_who_counts_steps_knows_better(tmp_path: Path, rate: float) -> None:
     job = Reading({m.JOB_STEPS: rate}, {m.JOB_STEP_P50: "no step has ended lately"})
     found.put_steps(160.0, job, {})
     assert job.get(m.JOB_STEP_P50) is None
+
+
+def test_of_who_is_stopped_a_trace_says_nothing(tmp_path: Path) -> None:
+    found = traces(tmp_path)
+    found._taking.last = told()
+    job = Reading(unknown=dict.fromkeys((m.JOB_STEPS, m.JOB_STEP_P50), STOPPED))
+    found.put_steps(160.0, job, {})
+    assert job.unknown[m.JOB_STEP_P50] == STOPPED
 
 
 def member(key: ProcessKey = KEY, source: str | None = None) -> Member:

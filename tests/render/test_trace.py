@@ -150,3 +150,32 @@ def test_devices_of_several_hosts_are_told_apart() -> None:
     shown = show(answer(device(account, host="a"), device(account, host="b")))
     assert "GPU 0, a" in shown
     assert "GPU 0, b" in shown
+
+
+def taken(ns: int, step_ns: int | None = None, outside_ns: int = 0) -> dict[str, Any]:
+    window = {"ns": ns, "asked_ns": 1000 * MS, "step_ns": step_ns, "outside_ns": outside_ns}
+    return {**BUSY, "window": window, "step_budget": None, "steps": answer()["steps"]}
+
+
+def test_of_less_than_a_step_nothing_is_said_of_where_the_time_goes() -> None:
+    text = show(taken(60 * MS, step_ns=177 * MS))
+    assert "of the time" not in text
+    assert "a step  " not in text
+    assert "compute 36%" in text
+    assert "The GPU computes 36%" in show(taken(60 * MS))
+
+
+def test_a_few_operations_in_a_long_window_are_not_said_to_be_healthy() -> None:
+    account = budget(compute=3 * MS)
+    told = {**taken(250 * MS, outside_ns=247 * MS), **answer(device(account))}
+    said = verdict({**told, "window": taken(250 * MS, outside_ns=247 * MS)["window"]})
+    assert said is not None
+    assert said.startswith("For 99% of the window there is no operation of the GPU")
+    assert "nothing worth fixing" in str(verdict(answer(device(account))))
+
+
+def test_amounts_of_a_step_come_from_the_jobs_own_where_the_trace_shows_none() -> None:
+    text = show(taken(1000 * MS, step_ns=200 * MS))
+    assert "no steps found (nothing repeats), one of the job takes 200 ms" in text
+    line = next(line for line in text.splitlines() if line.startswith("█ compute"))
+    assert line.split()[2:] == ["36%", "358", "ms", "71.6", "ms", "all", "of", "it"]

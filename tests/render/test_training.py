@@ -10,20 +10,24 @@ from rich.console import Console
 from rich.text import Text
 
 from tests.render.shown import outside, snapshot
+from tests.render.told import budget
 from tests.render.training import FACTS, PACE, WAITS, job, trace, worker
 from whyidle.monitor import metrics as m
+from whyidle.monitor.gathered import ReadBack
+from whyidle.monitor.metrics import Scope
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.reading import FIRST, Reading
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.snapshot import JobEvent, Snapshot
-from whyidle.monitor.render import pace, plain, running
+from whyidle.monitor.render import jsonl, pace, plain, running
 from whyidle.monitor.render.live import LiveView
 from whyidle.monitor.render.model import of_frameworks
 from whyidle.monitor.render.numbers import DASH
 from whyidle.monitor.render.screens import PlainLines
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
-from whyidle.monitor.store import Event, Run
+from whyidle.monitor.store import Event, Key, Run, Unknown
 from whyidle.monitor.summary import RunSummary
+from whyidle.monitor.trained import NO_STEPS
 
 MODEL = (
     "ResNet, 11.2M parameters in float32 and bfloat16, batch 64,"
@@ -165,6 +169,8 @@ def test_what_is_trained_is_one_sentence() -> None:
     assert of_frameworks({}) is None
     assert of_frameworks({"jax": {"version": "0.10.2", "parameters": None}}) == "jax 0.10.2"
     assert of_frameworks({"torch": {"parameters": 1}}) == "1 parameter"
+    cast = {"model": "Net", "autocast": ["bfloat16"]}
+    assert of_frameworks({"torch": cast}) == "Net, autocast to bfloat16"
 
 
 def test_a_job_that_tells_nonsense_of_itself_breaks_and_steers_nothing() -> None:
@@ -229,6 +235,37 @@ def test_the_page_says_what_trained_how_fast_and_what_it_waited_for() -> None:
     assert "  waits    for input 45%, reads of values 3.0%, compiling 0.1% (12 times)\n" in page
 
 
+READ = ReadBack("item", "/home/someone/train.py", 42, "step", 5, 900)
+
+
+def test_a_job_without_an_optimizer_has_its_samples_and_the_reason() -> None:
+    reason = "nothing marks steps"
+    values = Reading({m.JOB_SAMPLES: 640.0}, dict.fromkeys((m.JOB_STEPS, m.JOB_STEP_P50), reason))
+    shown = job(worker(steps_source=None), job=values)
+    assert pace.pace(shown) == f"640 samples/s; step time unknown: {reason}"
+    assert pace.briefly(shown) == "640 samples/s"
+    sums = {**COUNTED, "steps": None, "source": None, "step_p50_ns": None, "step_p95_ns": None}
+    steps, p50 = (Key(Scope.JOB, 1, x) for x in (m.JOB_STEPS, m.JOB_STEP_P50))
+    unknown = {steps: Unknown(7, reason), p50: Unknown(7, FIRST)}
+    run = replace(told(counted=sums), unknown=unknown)
+    assert f"  steps    2.6k samples/s; steps unknown: {reason}\n" in plain.summary(run)
+    summary = jsonl.summary(run)
+    assert summary["unknown"]["steps"] == summary["training"]["unknown"]["steps"] == reason
+    assert summary["training"]["unknown"]["step_p50_s"] == NO_STEPS
+
+
+def test_the_line_that_reads_values_is_told_where_that_takes_time() -> None:
+    run = replace(told(counted=COUNTED), reads=(replace(READ, line=7, count=9, ns=1), READ))
+    assert "reads of values 3.0% (most at train.py:42 step)," in plain.summary(run)
+    little = {**COUNTED, "totals": {"sync_ns": [3e7, 10.0]}}
+    assert "most at" not in plain.summary(replace(told(counted=little), reads=(READ,)))
+    for share, is_told in ((0.3, True), (0.005, False)):
+        reading = Reading({m.PROCESS_SYNC_WAIT: share})
+        shown = job(worker(reading=reading, read_line=READ))
+        for text in (plain.tick(shown, everything=False), screen(shown, 100)):
+            assert ("reads of values 30%, most at train.py:42 step" in text) is is_told
+
+
 def test_the_page_ends_with_the_last_trace_and_says_nothing_of_what_nobody_knows() -> None:
     page = plain.summary(told())
     for name in ("model", "steps", "waits", "trace"):
@@ -250,3 +287,12 @@ def test_the_pieces_fit_beside_each_other_at_any_width() -> None:
         text = screen(job(job=fits, traces=taken, **on_gpus(0.4)), width)
         assert max(map(len, text.splitlines())) <= width
         assert "i input 20% 4.82 ms" in text
+
+
+def test_a_trace_that_does_not_count_is_told_by_the_figures_it_would_have_had() -> None:
+    short = trace(compute=50, idle_unknown=50)
+    window = {"ns": 100, "asked_ns": None, "step_ns": 200, "outside_ns": 0}
+    steps = budget(compute=5, idle_unknown=1)
+    taken = replace(short, window=window, step_budget=steps)
+    text = screen(job(traces=taken, **on_gpus(0.4)), 120)
+    assert "last trace, 12 s ago: compute 50%, unknown 50%; does not count now: it covers" in text

@@ -147,7 +147,7 @@ def test_a_person_waits_for_the_trace_of_another_one(
         return found
 
     monkeypatch.setattr(agent, "_answer", answer)
-    taken = _take._from_agent(link, space, of_run(7), 0.25)
+    taken = _take._from_agent(_take._Listener(link), space, of_run(7), 0.25)
     assert taken.path.read_text() == "ours"
     assert len(agent.was_asked("trace")) == 3
 

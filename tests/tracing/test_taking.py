@@ -106,6 +106,9 @@ def test_a_trace_is_asked_for_fetched_understood_and_kept(bench: Bench) -> None:
     assert told.seconds == pytest.approx(0.25)
     assert told.steps["count"] == 4
     assert told.kinds == ("gpu",)
+    assert told.window is not None
+    assert (told.window["ns"], told.window["asked_ns"]) == (250_000_000, 800_000_000)
+    assert told.window["step_ns"] == 200_000_000
     assert news.kind == TAKEN
     assert "the job stood still for 9 ms" in news.text
     assert "input" in news.text

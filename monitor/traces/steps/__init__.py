@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from whyidle.monitor.traces.steps.agreeing import agreeing
 from whyidle.monitor.traces.steps.finding import Steps, find, repeated
 
-__all__ = ["Steps", "find", "repeated"]
+__all__ = ["Steps", "agreeing", "find", "repeated"]

@@ -15,7 +15,7 @@ from whyidle.agents.jax.devices import Devices
 from whyidle.agents.jax.executables import Executables
 from whyidle.agents.jax.operations import Operations
 from whyidle.agents.jax.phases import Phases
-from whyidle.agents.jax.tracings import ANEW, OTHER, Tracings
+from whyidle.agents.jax.tracings import ANEW, ITS_OWN, OTHER, Tracings
 from whyidle.agents.modules import Missing
 from whyidle.agents.room import Room
 
@@ -201,6 +201,16 @@ def test_a_device_that_refuses_its_figures_is_asked_once(monkeypatch: pytest.Mon
 
 def aval(*shape: int, dtype: str = "float32", weak: bool = False) -> Any:
     return SimpleNamespace(shape=shape, dtype=dtype, weak_type=weak)
+
+
+def test_an_operation_of_jax_itself_is_not_made_anew_by_the_user() -> None:
+    tracings = Tracings("/site-packages/jax/")
+    place = "broadcast_in_dim at /site-packages/jax/_src/dispatch.py:101"
+    assert tracings.reason((place, object(), (), [aval()])) is None
+    assert tracings.reason((place, object(), (), [aval()])) == ITS_OWN
+    users = "step at /job/site.py:3"
+    assert tracings.reason((users, object(), (), [aval()])) is None
+    assert tracings.reason((users, object(), (), [aval()])) == ANEW
 
 
 def test_a_reason_names_what_differs_from_the_nearest_time_before() -> None:

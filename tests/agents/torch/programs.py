@@ -45,9 +45,10 @@ def step(): update(model, optimizer, *next(batches))
 """,
     "item_logging": """
 number = 0
+many, of_many = torch.randn(1024, 64), torch.zeros(1024).long()
 def step():
     global number
-    loss = update(model, optimizer, x, y); number += 1
+    loss = update(model, optimizer, many, of_many); number += 1
     if BAD or number % 100 == 0:
         [loss.item(), [p.grad.norm().item() for p in model.parameters()]]
 """,

@@ -6,6 +6,8 @@ The rest of the signals of these faults (operations in a step, and what they rea
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +89,17 @@ SIGNALS: dict[str, Callable[[Seen], bool]] = {
 }
 
 
+def seen_of(name: str, *, bad: bool, folder: Path) -> Seen:
+    place = folder / str(bad)
+    place.mkdir()
+    with training(program(name, bad=bad), place) as job:
+        return Seen(job)
+
+
 @pytest.mark.parametrize("name", SIGNALS)
 def test_a_signal_tells_the_fault_from_its_cure(name: str, tmp_path: Path) -> None:
-    told = []
-    for bad in (True, False):
-        place = tmp_path / str(bad)
-        place.mkdir()
-        with training(program(name, bad=bad), place) as job:
-            seen = Seen(job)
-        told.append((SIGNALS[name](seen), vars(seen)))
+    look = partial(seen_of, name, folder=tmp_path)
+    with ThreadPoolExecutor() as both:
+        bad, good = both.submit(look, bad=True), both.submit(look, bad=False)
+    told = [(SIGNALS[name](seen), vars(seen)) for seen in (bad.result(), good.result())]
     assert [one for one, _ in told] == [True, False], told

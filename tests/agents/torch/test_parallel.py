@@ -86,6 +86,21 @@ def test_a_file_that_is_imported_or_makes_a_model_tells_nothing(
     assert part.facts() == {"parallel": name}
 
 
+MODEL = """
+class {name}:
+ def forward(self): look()
+for _ in range({looks}): {name}().forward()
+"""
+
+
+def test_the_models_of_a_gan_are_both_named_and_what_hardly_runs_is_not(part: Model) -> None:
+    run_in("gan.py", MODEL.format(name="Gen", looks=20), part)
+    run_in("gan.py", MODEL.format(name="Disc", looks=40), part)
+    run_in("gan.py", MODEL.format(name="Score", looks=3), part)
+    run_in("torch/nn/modules/loss.py", MODEL.format(name="BCELoss", looks=40), part)
+    assert part.facts()["model"] == "Gen and Disc"
+
+
 def test_a_process_of_its_own_is_not_told_as_one_of_many(part: Model) -> None:
     assert not parallel.is_one_of_many()
     for file, (_, runs) in parallel.WRAPPERS.items():

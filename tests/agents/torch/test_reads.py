@@ -17,7 +17,7 @@ import pytest
 from tests.agents.torch.inside import Told, probe
 from whyidle.agents import wire
 from whyidle.agents.torch import reads as reads_module
-from whyidle.agents.torch.reads import METHODS
+from whyidle.agents.torch.reads import IMPLICIT, METHODS
 
 torch = pytest.importorskip("torch")
 NAMES = list(METHODS)
@@ -100,6 +100,19 @@ def test_too_many_reads_end_the_counting(monkeypatch: pytest.MonkeyPatch) -> Non
         assert not [name for name in NAMES if name in vars(torch.Tensor)]
 
 
+def test_too_many_reads_of_an_optimizer_end_the_counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    parameter = torch.nn.Parameter(torch.ones(4))
+    parameter.grad = torch.ones(4)
+    optimizer = torch.optim.Adam([parameter], foreach=False)
+    with probe() as told:
+        told.second()
+        monkeypatch.setattr(reads_module, "SHARE", 0)
+        for _ in range(6):
+            optimizer.step()
+            told.second()
+        assert any(said.startswith("no reads: counting ") for said in told.said)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_class_shows_the_original(name: str) -> None:
     before = getattr(torch.Tensor, name)
@@ -107,11 +120,68 @@ def test_the_class_shows_the_original(name: str) -> None:
         assert getattr(torch.Tensor, name) is before
         assert getattr(torch.nn.Parameter, name) is before
         assert name in vars(torch.Tensor)
-        bound = getattr(torch.ones(()), name)
-        assert bound.__name__ == name
-        assert inspect.getdoc(bound) == inspect.getdoc(before)
+        if name not in IMPLICIT:
+            bound = getattr(torch.ones(()), name)
+            assert bound.__name__ == name
+            assert inspect.getdoc(bound) == inspect.getdoc(before)
     assert name not in vars(torch.Tensor)
     assert getattr(torch.Tensor, name) is before
+
+
+def test_a_method_that_was_taken_hold_of_works_again_and_again() -> None:
+    one = torch.tensor(1.5)
+    with probe() as told:
+        held = [getattr(one, name) for name in NAMES]
+        before = count(told)
+        found = [[way() for way in held] for _ in range(3)]
+        assert found == [[1.5, 1.5, one, True, 1.5, 1]] * 3
+        assert count(told) == before + 3 * len(NAMES)
+
+
+def warned_of(act: Callable[[], Any]) -> list[tuple[str, str]]:
+    """Return what was warned of, and the file whose line was said to be the cause."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.set_warn_always(True)
+        try:
+            act()
+        finally:
+            torch.set_warn_always(False)
+    return [(str(w.message), w.filename) for w in caught]
+
+
+def test_a_warning_is_still_of_the_jobs_own_line() -> None:
+    loss = torch.ones(1, requires_grad=True) * 2
+    before = warned_of(lambda: float(loss))
+    assert [file for _, file in before] == [__file__]
+    with probe():
+        assert warned_of(lambda: float(loss)) == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_traced_read_is_warned_of_at_the_jobs_own_line(name: str) -> None:
+    def read(x: Any) -> Any:
+        getattr(x.sum(), name)()
+        return x
+
+    def act() -> Any:
+        return torch.jit.trace(read, torch.ones(3), check_trace=False)
+
+    before = warned_of(act)
+    with probe():
+        assert warned_of(act) == before
+
+
+def test_where_torch_warns_of_each_read_they_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    mode = [0]
+    monkeypatch.setattr(torch._C, "_cuda_get_sync_debug_mode", lambda: mode[0], raising=False)
+    one = torch.tensor(1.5)
+    with probe() as told:
+        before = count(told)
+        one.item()
+        mode[0] = 1
+        assert one.item() == 1.5
+        assert count(told) == before + 1
 
 
 class Loud(torch.Tensor):  # type: ignore[misc,name-defined]

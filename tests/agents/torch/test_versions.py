@@ -15,7 +15,7 @@ from whyidle.agents.torch.probe import TorchProbe
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch.distributed")
 
-# What each part relies on: the module, the path in it, and the part that goes.
+# What each part relies on: the module, the path in it, and the parts that go.
 RELIED_ON = [
     ("torch.optim.optimizer", "_global_optimizer_pre_hooks", "optimizer steps"),
     ("torch.optim.optimizer", "_global_optimizer_post_hooks", "optimizer steps"),
@@ -23,7 +23,7 @@ RELIED_ON = [
     ("torch.profiler.profiler", "profile.step", "profiler steps"),
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "loader waits"),
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter.__next__", "loader waits"),
-    ("torch", "Tensor", "reads"),
+    ("torch", "Tensor", "reads, parameters"),
     ("torch._C", "TensorBase", "reads"),
     ("torch.amp.autocast_mode", "autocast", "autocast"),
     ("torch.amp.autocast_mode", "autocast.__enter__", "autocast"),
@@ -63,7 +63,7 @@ def test_what_is_missing_turns_its_part_off(
             told.second()
         finally:
             told.room.hooks.undo()
-        assert told.said == [f"no {part}: no {module}.{path}"]
+        assert told.said == [f"no {each}: no {module}.{path}" for each in part.split(", ")]
 
 
 @pytest.mark.parametrize("path", COMPILER)
@@ -110,13 +110,16 @@ def test_nothing_is_missing_in_this_version() -> None:
         assert told.said == []
 
 
+@pytest.mark.parametrize("kept", [[], {}])
 def test_hooks_that_are_kept_in_another_way_are_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
+    kept: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hooks = sys.modules["torch.optim.optimizer"]
-    monkeypatch.setattr(hooks, "_global_optimizer_post_hooks", [])
+    monkeypatch.setattr(hooks, "_global_optimizer_post_hooks", kept)
     with probe() as told:
-        assert told.said == ["no optimizer steps: torch.optim.optimizer keeps its hooks elsewhere"]
+        why = "torch.optim.optimizer keeps its hooks in another way"
+        assert told.said == [f"no optimizer steps: {why}"]
+        assert not hooks._global_optimizer_pre_hooks
 
 
 def test_methods_that_somebody_replaced_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,170 @@
+"""Moments on the main thread: who comes by, when, and what must not be lost."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from whyidle.agents.steps import Steps
+from whyidle.agents.visits import Visits
+
+HOUR = 3600 * 10**9
+
+
+@pytest.fixture
+def visits() -> Visits:
+    return Visits(threading.get_ident())
+
+
+@pytest.fixture
+def came() -> list[str]:
+    return []
+
+
+def elsewhere(act: Callable[[], object]) -> None:
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+
+def until(done: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < end, "it never came"
+
+
+def test_what_is_wanted_is_done_once(visits: Visits, came: list[str]) -> None:
+    visits.ask(lambda: came.append("one"))
+    for _ in range(3):
+        visits.come()
+    assert came == ["one"]
+
+
+def test_the_last_word_counts_and_what_is_forgotten_is_not_done(
+    visits: Visits, came: list[str]
+) -> None:
+    visits.ask(lambda: came.append("one"))
+    visits.ask(lambda: came.append("two"))
+    visits.come()
+    visits.ask(lambda: came.append("three"))
+    visits.forget()
+    visits.come()
+    assert came == ["two"]
+
+
+def test_another_thread_is_not_the_place(visits: Visits, came: list[str]) -> None:
+    visits.ask(lambda: came.append("one"))
+    elsewhere(visits.come)
+    assert not came
+    visits.come()
+    assert came == ["one"]
+
+
+def test_it_is_not_done_before_it_is_due(visits: Visits, came: list[str]) -> None:
+    visits.ask(lambda: came.append("one"), time.monotonic_ns() + HOUR)
+    visits.come()
+    assert not came
+    visits.ask(lambda: came.append("two"), time.monotonic_ns())
+    visits.come()
+    assert came == ["two"]
+
+
+def test_a_tick_is_a_moment(came: list[str]) -> None:
+    steps = Steps(threading.get_ident())
+    tick, _ = steps.listen("optimizer")
+    tick(0)
+    steps.visits.ask(lambda: came.append("one"))
+    elsewhere(lambda: tick(0))
+    assert not came
+    tick(0)
+    assert came == ["one"]
+
+
+def test_an_exception_of_the_jobs_own_goes_on_its_way(visits: Visits) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    visits.ask(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        visits.come()
+    visits.come()
+
+
+def test_who_takes_no_steps_comes_by_in_a_hurry(visits: Visits, came: list[str]) -> None:
+    visits.ask(lambda: came.append("one"))
+    elsewhere(visits.hurry)
+    until(lambda: came)
+    assert came == ["one"]
+    assert not visits.wanted
+
+
+def test_nobody_is_hurried_for_nothing(visits: Visits, came: list[str]) -> None:
+    visits.hurry()
+    visits.ask(lambda: came.append("one"))
+    for _ in range(1000):
+        pass
+    assert not came
+
+
+class Graph:
+    """Gradients that are computed, as long as the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.task = 7
+        self.asked = 0
+        package, module = ModuleType("torch"), ModuleType("torch._C")
+        vars(module)["_current_graph_task_id"] = self.look
+        monkeypatch.setitem(sys.modules, "torch", package)
+        monkeypatch.setitem(sys.modules, "torch._C", module)
+
+    def look(self) -> int:
+        self.asked += 1
+        return self.task
+
+
+def test_it_waits_while_gradients_are_computed(
+    visits: Visits, came: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = Graph(monkeypatch)
+    visits.ask(lambda: came.append("one"))
+    visits.come()
+    assert not came
+    assert not visits.is_here()
+    graph.task = -1
+    visits.come()
+    assert came == ["one"]
+
+
+def test_python_asks_again_by_itself_when_nobody_else_will(
+    visits: Visits, came: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = Graph(monkeypatch)
+    visits.ask(lambda: came.append("one"))
+    elsewhere(lambda: (visits.hurry(), visits.part()))
+    until(lambda: graph.asked > 2)
+    assert not came
+    graph.task = -1
+    until(lambda: came)
+    assert came == ["one"]
+
+
+def test_the_true_graph_of_torch_is_known(came: list[str]) -> None:
+    torch = pytest.importorskip("torch")
+    visits = Visits(threading.get_ident())
+
+    def grown(gradient: object) -> object:
+        visits.come()
+        came.append("inside")
+        return gradient
+
+    numbers = torch.ones(3, requires_grad=True)
+    numbers.register_hook(grown)
+    visits.ask(lambda: came.append("visit"))
+    (numbers * 2).sum().backward()
+    visits.come()
+    assert came == ["inside", "visit"]
