@@ -51,9 +51,7 @@ class Kineto:
         thread = ctypes["c_int32"].from_address(place + _THREAD_OFFSET).value
         mine = ctypes["c_int32"](main & 0xFFFFFFFF).value
         if not self._is_registered() and not (self._words[_CLIENT] and thread == mine):
-            raise Missing(
-                "not the main thread imported torch, and Kineto would say so"
-            )
+            raise Missing("not the main thread imported torch, and Kineto would say so")
         # For who may run no line of Python: how grave a message must be, and that none is.
         self.ask = partial(getattr, self._level, "value")
         self.hush = partial(setattr, self._level, "value", SILENT)

@@ -124,13 +124,16 @@ def test_the_user_begins_on_another_thread_while_ours_is_open_and_his_is_whole(
 ) -> None:
     body = """
 start(); until(reachable); ready()
+go = threading.Event()
 def other():
+    go.wait()
     with profile(activities=[ProfilerActivity.CPU]) as found:
         for _ in range(5): model(data)
     full(found, 5)
     print("whole", flush=True)
+thread = threading.Thread(target=other); thread.start()
 while not is_open(): step()
-thread = threading.Thread(target=other); thread.start(); thread.join()
+go.set(); thread.join()
 while not told.is_set(): step()
 """
     with job(TORCH + UNTIL_TOLD + COUNT + body, tmp_path) as process:
