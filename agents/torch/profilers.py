@@ -16,6 +16,7 @@ from time import monotonic_ns, sleep, time_ns
 from typing import Any, NamedTuple
 
 from ..modules import loaded, need
+from ..rousing import rouse
 from .kineto import SILENT
 
 TYPE_CHECKING = False
@@ -30,11 +31,11 @@ HOME = "torch._C._autograd"
 PLACES = (HOME, "torch.autograd", "torch.autograd.profiler", "torch.autograd.profiler_legacy")
 BEGINS = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
 ENDS = ("_disable_profiler", "_disable_profiler_legacy")
-# So long he waits on another thread, while the main one sleeps in C and cannot end ours.
-PATIENCE_NS = 2_000_000_000
+# From then on a main thread that sleeps in C is woken to end ours, less and less often.
+ROUSE_NS = 50_000_000
+SELDOM_NS = 1_000_000_000
 LOOK_SECONDS = 0.002
 USED = "the job profiles itself with torch.profiler"
-LOST = "one of ours was replaced by the job's own before its main thread could end it"
 _call = partial.__call__
 _nothing = partial(int)
 
@@ -99,8 +100,6 @@ class Profilers:
         self._ended: deque[Any] = deque()
         # Why ours did not begin, or has ended without our asking.
         self.why_not: str | None = None
-        # Why there must be none of ours any more, if so.
-        self.lost: str | None = None
         self._ours: dict[str, Callable[..., Any]] = {}
         self._theirs: dict[str, Callable[..., Any]] = {}
 
@@ -202,20 +201,19 @@ class Profilers:
             if self._visits.is_here():
                 self.end_here()
             return
-        self._wait_for_main()
+        if self._visits.main is not None:
+            self._wait_for(self._visits.main)
 
-    def _wait_for_main(self) -> None:
-        until = monotonic_ns() + PATIENCE_NS
+    def _wait_for(self, main: int) -> None:
+        """Wait until the main thread has ended ours: replaced by his, it would record for good."""
+        pause, due = ROUSE_NS, monotonic_ns() + ROUSE_NS
         while self._open:
-            if monotonic_ns() > until:
-                # It sleeps in C, perhaps until this very thread has ended. His replaces ours, which
-                # must never be ended then: the process would.
-                self.lost = LOST
-                self._open.clear()
-                self._visits.forget()
-                return
             self.finish()
             self._visits.hurry()
+            if monotonic_ns() > due:
+                rouse(main)
+                pause = min(SELDOM_NS, 2 * pause)
+                due = monotonic_ns() + pause
             sleep(LOOK_SECONDS)
 
     def _begin(self, begin: list[partial[Any]]) -> None:

@@ -86,8 +86,6 @@ class TorchTracer(Tracer):
         _config(), _activities()
 
     def _look_at_others(self, kineto: Kineto) -> None:
-        if self._profilers.lost is not None:
-            raise Refused(self._profilers.lost)
         jax = loaded("jax._src.profiler")
         state = None if jax is None else jax.get("_profile_state")
         if getattr(state, "profile_session", None) is not None:

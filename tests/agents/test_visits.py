@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import signal
 import sys
 import threading
 import time
@@ -10,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+from whyidle.agents import rousing
 from whyidle.agents.steps import Steps
 from whyidle.agents.visits import Visits
 
@@ -168,3 +171,34 @@ def test_the_true_graph_of_torch_is_known(came: list[str]) -> None:
     (numbers * 2).sum().backward()
     visits.come()
     assert came == ["inside", "visit"]
+
+
+def test_a_main_thread_that_waits_for_another_is_woken_and_waits_on(
+    visits: Visits, came: list[str]
+) -> None:
+    def other() -> None:
+        visits.ask(lambda: came.append("visit"))
+        while not came:
+            visits.hurry()
+            assert rousing.rouse(threading.main_thread().ident or 0)
+            time.sleep(0.001)
+        came.append("other")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    came.append("main")
+    assert came == ["visit", "other", "main"]
+
+
+def test_no_signal_that_somebody_has_a_use_for_is_taken() -> None:
+    with_handler = signal.SIGRTMAX - 1
+    before = signal.signal(with_handler, lambda *_: None)
+    try:
+        found = rousing._number(vars(ctypes))
+        assert found is not None
+        assert found != with_handler
+        # The same one again, and not one more.
+        assert rousing._number(vars(ctypes)) == found
+    finally:
+        signal.signal(with_handler, before or signal.SIG_DFL)
