@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .gil import has_gil
 from .wire import VERSION
 
 TYPE_CHECKING = False
@@ -22,5 +23,5 @@ def facts(method: str) -> dict[str, Any]:
         "uid": os.geteuid(),
         "python": "{}.{}.{}".format(*sys.version_info[:3]),
         "implementation": sys.implementation.name,
-        "gil": "t" not in getattr(sys, "abiflags", ""),
+        "gil": has_gil(),
     }

@@ -7,8 +7,8 @@ elsewhere, that part stays off with a reason, and the others work.
 from __future__ import annotations
 
 import json
-import sys
 
+from .gil import NO_GIL, has_gil
 from .hooks import Hooks
 from .modules import Missing, loaded
 from .wire import LONGEST_REASON, STATE_BYTES
@@ -69,8 +69,8 @@ class FrameworkProbe:
 
     def begin(self) -> str | None:
         """Wait for the framework; it is looked for each second."""
-        if "t" in getattr(sys, "abiflags", ""):
-            return "it needs the GIL, and this Python was built without one"
+        if not has_gil():
+            return NO_GIL
         self._room.hooks.add(self._undo)
         self._look()
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
-from .duties import SECOND, Duty
+from .duties import EARLY, SECOND, Duty
+from .gil import NO_GIL, has_gil
 from .marks import Marks
 from .memory import memory
 from .meter import BUDGET_SHARE, WINDOW_NS, Meter
@@ -17,9 +18,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .room import Room
 
-SAMPLES_A_SECOND = 10
-# At the same moments as samples are taken: waking up is what costs.
-LOOKS_AT_PAUSES_A_SECOND = 2
+# A few hundred a minute say where it is; each wakes the thread up, and that is what costs.
+SAMPLES_A_SECOND = 5
+# With every other sample.
+LOOK_AT_PAUSES_NS = 2 * SECOND // SAMPLES_A_SECOND
 # Slower than this the stacks say nothing.
 SLOWEST_SAMPLES_A_SECOND = 2
 
@@ -28,8 +30,8 @@ def refusal() -> str | None:
     """Say why the probe cannot run on this Python; ``None`` when it can."""
     if sys.implementation.name != "cpython":
         return f"it knows CPython, and this is {sys.implementation.name}"
-    if "t" in getattr(sys, "abiflags", ""):
-        return "it needs the GIL, and this Python was built without one"
+    if not has_gil():
+        return NO_GIL
     return None
 
 
@@ -53,8 +55,8 @@ class PythonProbe:
             return why
         room = self._room
         self._pauses.install(room.hooks)
-        room.every(Duty(SECOND // LOOKS_AT_PAUSES_A_SECOND, self._take_pauses))
-        room.every(Duty(WINDOW_NS, self._weigh))
+        room.every(Duty(LOOK_AT_PAUSES_NS, self._take_pauses, EARLY))
+        room.every(Duty(WINDOW_NS, self._weigh, EARLY))
         if self._stacks is not None:
             self._sampling = Duty(SECOND // SAMPLES_A_SECOND, self._stacks.look)
             room.every(self._sampling)

@@ -8,8 +8,11 @@ several, as a GAN has, a whole step is what the slowest of them makes.
 from __future__ import annotations
 
 from collections import deque
+from itertools import compress
+from operator import sub
 from time import monotonic_ns
 
+from .takings import take
 from .visits import Visits
 from .wire import MOST_DURATIONS, STEP_SOURCES, STEPS
 
@@ -27,6 +30,8 @@ QUIET_STEPS = 20
 CAPACITY = 20_000
 # Optimizers of one source that are told apart.
 MOST_KEYS = 64
+# Of so few the ticks are gone through once for each.
+FEW = 4
 # An optimizer rests when it is silent for so many of its own intervals, and a second.
 LATE = 4
 # Optimizers that step as often as each other must not take turns: one takes over when its
@@ -62,6 +67,16 @@ class _Key:
         self.ticks += 1
         return took
 
+    def tick_all(self, moments: list[int]) -> list[int]:
+        """Note ticks, and return the time before each."""
+        took = list(map(sub, moments, [self.last, *moments[:-1]]))
+        # No rest is shorter.
+        if max(took, default=0) > SECOND:
+            return list(map(self.tick, moments))
+        self.last = moments[-1] if moments else self.last
+        self.ticks += len(moments)
+        return took
+
 
 class _Source:
     """What ticked under one name."""
@@ -93,13 +108,27 @@ class _Source:
             self.ticks.clear()
             self._keys.clear()
             return []
-        pop = self.ticks.popleft
-        took: dict[int, list[int]] = {}
-        for _ in range(number):
-            moment = pop()
-            self._note(moment, pop(), took)
+        ticks = take(self.ticks, 2 * number)
+        took = self._note_all(ticks[::2], ticks[1::2])
         slowest = self._choose(now)
         return took.get(slowest, []) if slowest is not None else []
+
+    def _note_all(self, moments: list[int], names: list[int]) -> dict[int, list[int]]:
+        took: dict[int, list[int]] = {}
+        some = set(names)
+        if len(some) > FEW or len(some.union(self._keys)) > MOST_KEYS:
+            for moment, name in zip(moments, names):
+                self._note(moment, name, took)
+            return took
+        if moments:
+            self._last = moments[-1]
+        for name in some:
+            its = list(compress(moments, map(name.__eq__, names))) if len(some) > 1 else moments
+            if name not in self._keys:
+                self._keys[name] = _Key(its[0])
+                its = its[1:]
+            took[name] = self._keys[name].tick_all(its)
+        return took
 
     def _note(self, moment: int, name: int, took: dict[int, list[int]]) -> None:
         self._last = moment

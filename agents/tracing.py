@@ -211,6 +211,7 @@ class Traces:
         window.late(now - trace.due)
         trace.meant_ns = window.next_ns(trace.wanted_ns)
         if trace.meant_ns < MILLISECOND:
+            window.refuse()
             late = f", and the agent's turn comes {window.late_ns / MILLISECOND:.0f} ms late"
             raise Refused(
                 f"even a window of a millisecond would stop the job for more than "
@@ -230,8 +231,9 @@ class Traces:
             self._do(self._end, trace.meant_ns)
         elif now - trace.asked > PATIENCE_NS:
             raise Refused(
-                f"it begins between two steps of the main thread, and none ended in "
-                f"{PATIENCE_NS // SECOND} s; whyidle.monitor.step() marks them"
+                f"it begins between two steps of the main thread, and no step ended in "
+                f"{PATIENCE_NS // SECOND} s, nor came a batch of a DataLoader; "
+                f"whyidle.monitor.step() marks them"
             )
         else:
             self._look_again(self._await_begin, trace)
@@ -245,7 +247,7 @@ class Traces:
         if trace.tracer.has_ended():
             self._save(trace)
             return
-        if now - trace.asked > LATE_NS:
+        if now - trace.asked > min(LATE_NS, trace.tracer.window.spare_ns(trace.meant_ns)):
             trace.tracer.hurry()
         self._look_again(self._await_end, trace)
 

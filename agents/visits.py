@@ -1,6 +1,7 @@
 """Moments between two steps of the job, on its main thread, for what must be done just there.
 
-Ticks of steps ask whether something is wanted. Where none come any more, Python itself is asked to
+Ticks of steps ask whether something is wanted; where none come, batches of a loader do, which the
+job takes between two steps, too. Where neither come any more, Python itself is asked to
 let the main thread come by: between two lines of the job's, but not while gradients are computed,
 where a thread wears another state that is put away at the end.
 """
@@ -31,6 +32,9 @@ class Visits:
         self.main = main
         # Ticks look whether there is something in it.
         self.wanted: dict[str, Callable[[], Any]] = {}
+        # Batches look whether there is something in this.
+        self.wanted_of_batches: dict[str, None] = {}
+        self._is_wide = False
         self._due = 0
         self._in_graph: Callable[[], int] | None = None
         self._by_python: _ByPython | None = None
@@ -43,9 +47,19 @@ class Visits:
         self._in_graph = (loaded("torch._C") or {}).get("_current_graph_task_id")
         self._due = due
         self.wanted[_NAME] = act
+        if self._is_wide:
+            self.wanted_of_batches[_NAME] = None
+
+    def widen(self) -> None:
+        """Have batches do as well, until it is forgotten: no step has ended for long."""
+        self._is_wide = True
+        if self.wanted:
+            self.wanted_of_batches[_NAME] = None
 
     def forget(self) -> None:
         """Want it no more."""
+        self._is_wide = False
+        self.wanted_of_batches.clear()
         self.wanted.clear()
 
     def is_here(self) -> bool:
@@ -55,6 +69,7 @@ class Visits:
     def come(self) -> None:
         """Do what is wanted, if this is the place; on any thread of the job's."""
         if self.is_here() and monotonic_ns() >= self._due:
+            self.wanted_of_batches.clear()
             self.wanted.pop(_NAME, _nothing)()
 
     def hurry(self) -> None:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-# Aim below the bound by this much: jobs are not even.
-CARE = 0.7
+# Aim below the bound by this much: jobs are not even, nor are machines that do other work, too.
+CARE = 0.6
 # No window is longer than the one before by more: a job may have rested just then.
-GROWTH = 4
+GROWTH = 3
 # One that has at least this share of what can be had is good enough.
 ENOUGH = 0.5
-# What a short one has seen is half forgotten with each that was cheaper.
-FORGET = 0.5
+# The dearest one is what counts; it is forgotten by so much with each that was cheaper.
+FORGET = 0.1
+# How late one came is forgotten sooner: others hold Python's lock for moments.
+FORGET_LATE = 0.5
 
 
 class Window:
     """The length of the next window of one tracer, in nanoseconds."""
 
-    __slots__ = ("_cost", "_last", "bound_ns", "late_ns")
+    __slots__ = ("_cost", "_first", "_last", "bound_ns", "late_ns")
 
     def __init__(self, first_ns: int, bound_ns: int) -> None:
         # What the end of a trace may cost at most.
         self.bound_ns = bound_ns
         # How much longer than meant the last ones were: others had Python's lock.
         self.late_ns = 0
+        self._first = first_ns
         self._last = first_ns // GROWTH
         # For each nanosecond of a window.
         self._cost: float | None = None
@@ -33,20 +36,30 @@ class Window:
 
     def learn(self, meant_ns: int, was_ns: int, cost_ns: int) -> None:
         """Note what the end of a window cost."""
-        cost = cost_ns / max(1, was_ns)
-        self._cost = cost if self._cost is None else max(cost, self._cost * FORGET)
+        # One that was cut short, as by a fork, costs what any end does, however short it was.
+        cost = cost_ns / max(1, was_ns, min(meant_ns, self._first))
+        self._cost = cost if self._cost is None else max(cost, self._cost * (1 - FORGET))
         self._last = max(1, meant_ns)
         self.late(was_ns - meant_ns)
 
     def late(self, late_ns: int) -> None:
         """Note how late something came."""
-        self.late_ns = max(0, late_ns, int(self.late_ns * FORGET))
+        self.late_ns = max(0, late_ns, int(self.late_ns * (1 - FORGET_LATE)))
+
+    def spare_ns(self, meant_ns: int) -> int:
+        """Return how much longer than meant one may get before its end costs too much."""
+        return max(0, self._affordable_ns(1.0) - meant_ns)
+
+    def refuse(self) -> None:
+        """Note that there was none: not for ever, if the last was dear by a bad moment."""
+        if self._cost is not None:
+            self._cost *= 1 - FORGET
 
     def is_enough(self, was_ns: int, wanted_ns: int) -> bool:
         """Tell whether a longer one is not worth another try."""
         return was_ns >= ENOUGH * min(wanted_ns, self._affordable_ns() - self.late_ns)
 
-    def _affordable_ns(self) -> int:
+    def _affordable_ns(self, share: float = CARE) -> int:
         if self._cost is None:
             return 1 << 62
-        return int(CARE * self.bound_ns / max(self._cost, 1e-9))
+        return int(share * self.bound_ns / max(self._cost, 1e-9))

@@ -25,6 +25,8 @@ AGENTS, KIND = sys.argv[1:3]
 STEP_SECONDS, SECONDS = float(sys.argv[3]) / 1000, float(sys.argv[4])
 # Short: the two blocks of a pair must meet the same machine.
 BLOCK_SECONDS = 0.05
+# What comes before a block; of long steps fewer: what is new is little beside them.
+WARM_STEPS, WARM_SECONDS = 200, 0.05
 SIZES = (8, 64, 128, 192, 256, 384, 512, 768, 1024, 1536)
 FEATURES, BATCH = 64, 32
 TRACES = 4
@@ -154,13 +156,21 @@ def pairs(step: Step, steps: int, agent: Agent) -> list[tuple[Any, Any]]:
         made = {}
         for on in random.sample((True, False), 2):
             agent.turn(on=on)
-            # What is new takes longer the first time.
-            step()
+            warm(step)
             made[on] = block(step, steps)
         found.append((made[False], made[True]))
     agent.turn(on=True)
     agent.let_go()
     return found
+
+
+def warm(step: Step) -> None:
+    """Step until Python has learned anew what lies where: it forgets when a class changes."""
+    until = time.monotonic() + WARM_SECONDS
+    for _ in range(WARM_STEPS):
+        step()
+        if time.monotonic() > until:
+            break
 
 
 def steady(step: Step, steps: int, agent: Agent, seconds: float) -> tuple[float, float]:

@@ -63,11 +63,15 @@ class Agent:
     def keep_still(self) -> None:
         """Do as if it were not there: no work of its thread, no callback."""
         self.hold()
+        self._still_since = time.monotonic_ns()
         self._taps = list(gc.callbacks)
         gc.callbacks.clear()
 
     def let_on(self) -> None:
-        """Let it go on; what it could not do meanwhile comes first."""
+        """Let it go on where it was: what is due each second is due after a second of work."""
+        still = time.monotonic_ns() - self._still_since
+        for duty in self._living()._session._duties._duties:  # noqa: SLF001
+            duty.due += still
         gc.callbacks.extend(self._taps)
         self.let_go()
 

@@ -13,6 +13,7 @@ from time import monotonic_ns
 from ..code_owner import CodeOwner
 from ..framework import Part
 from ..modules import Missing, need
+from ..takings import take
 from ..wire import MOST_PLACES, READ_BYTES, SYNC_NS, SYNCS
 from .lines import lines, users
 from .places import folder, own, replace_in_class
@@ -60,10 +61,9 @@ class Reads(Part):
 
     def second(self, now: int) -> dict[str, int | None]:
         """Add up what has happened."""
-        pop = self._figures.popleft
         number = len(self._figures) // 2
         self._lost += number == CAPACITY // 2
-        took = [pop() for _ in range(2 * number)]
+        took = take(self._figures, 2 * number)
         for place, more in enumerate((number, sum(took[::2]), sum(took[1::2]))):
             self._totals[place] += more
         self._seconds += 1

@@ -1,8 +1,8 @@
-"""Blocks of the job's own that were open when a trace ended.
+"""Blocks of the job's own that are still open after a trace: what ``entered`` could not end.
 
-PyTorch keeps a place for the end of each ``record_function`` that began in a trace, and frees it
-with the trace. An end that comes later is passed over, but not where another trace is on by then:
-it is written to what was freed. So a block that may last for long makes a trace the last one.
+Those of C++, and those that were begun past ``record_function``. The end of such a block that comes
+when another trace is on is written to what was freed with the first. So one that may last for long
+makes a trace the last one.
 """
 
 from __future__ import annotations

@@ -9,11 +9,13 @@ from __future__ import annotations
 from _thread import get_ident
 from collections import deque
 from functools import partial
+from itertools import compress
 from time import monotonic_ns
 from weakref import ref
 
 from ..framework import Part
 from ..modules import need
+from ..takings import take
 from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_NAME, SAMPLES
 from .looking import attributes, class_name, definer, members
 from .patch import hide, look_alike, replace
@@ -22,6 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from ..visits import Visits
 
 MODULE = "torch.utils.data.dataloader"
 # Batches between two looks.
@@ -49,8 +53,9 @@ class LoaderWaits(Part):
         # By turns the thread, how long it waited, and how many samples it got: 0 for unknown,
         # -1 for the end of the data.
         self._taken: deque[int] = deque(maxlen=4 * 3 * CAPACITY)
-        # The samples in a batch of each iterator; it goes with the iterator.
-        self._known: dict[int, tuple[int, ref[Any]]] = {}
+        # The samples in a batch of each iterator; both go with the iterator.
+        self._sizes: dict[int, int] = {}
+        self._known: dict[int, tuple[ref[Any], ...]] = {}
         self._new: deque[dict[str, Any]] = deque(maxlen=MOST_ITERATORS)
         self._loaders: list[dict[str, Any]] = []
         self._batches = self._wait = self._samples = self._missed = 0
@@ -61,8 +66,9 @@ class LoaderWaits(Part):
         """Take the place of ``__next__``."""
         iterator = need(MODULE, "_BaseDataLoaderIter")
         original = need(MODULE, "_BaseDataLoaderIter", "__next__")
-        ours = _advance(original, self._taken.extend, self._known, self._new.append)
-        hide(ours, _meet, _plain, attributes, class_name, definer, members)
+        meet = _meeting(self._sizes, self._known, self._new.append)
+        ours = _advance(original, self._taken.extend, self._sizes, meet, self.room.steps.visits)
+        hide(ours, meet, _plain, attributes, class_name, definer, members)
         replace(self.hooks, iterator, "__next__", ours)
 
     def second(self, _now: int) -> dict[str, int | None]:
@@ -72,9 +78,8 @@ class LoaderWaits(Part):
             self._missed += 1
             self._taken.clear()
             number = 0
-        pop = self._taken.popleft
-        for _ in range(number):
-            self._add(pop(), pop(), pop())
+        taken = take(self._taken, 3 * number)
+        self._add(taken[::3], taken[1::3], taken[2::3])
         while self._new:
             self._note(self._new.popleft())
         return {
@@ -98,16 +103,23 @@ class LoaderWaits(Part):
         """Return how often it was too much."""
         return self._missed
 
-    def _add(self, thread: int, wait: int, samples: int) -> None:
-        is_main = thread == self.room.main
-        self._on_main = self._on_main or is_main
-        if is_main or not self._on_main:
-            self._wait += wait
-        if samples >= 0:
-            self._batches += 1
-            self._samples += samples
-            if not samples:
-                self._sizes_known = False
+    def _add(self, threads: list[int], waits: list[int], samples: list[int]) -> None:
+        ends = samples.count(-1)
+        self._batches += len(samples) - ends
+        self._samples += sum(samples) + ends
+        if 0 in samples:
+            self._sizes_known = False
+        main = self.room.main
+        if not self._on_main and main in threads:
+            # Until then the others' waits were all that was known.
+            self._on_main = True
+            first = threads.index(main)
+            self._wait += sum(waits[:first])
+            threads, waits = threads[first:], waits[first:]
+        if self._on_main:
+            self._wait += sum(compress(waits, map(main.__eq__, threads)))
+        else:
+            self._wait += sum(waits)
 
     def _note(self, settings: dict[str, Any]) -> None:
         if settings not in self._loaders:
@@ -117,46 +129,54 @@ class LoaderWaits(Part):
 def _advance(
     original: Callable[[Any], Any],
     put: Callable[[tuple[int, int, int]], None],
-    known: dict[int, tuple[int, ref[Any]]],
-    tell: Callable[[dict[str, Any]], None],
+    sizes: dict[int, int],
+    meet: Callable[[Any], int],
+    visits: Visits,
 ) -> Callable[[Any], Any]:
-    clock, ident, meet = monotonic_ns, get_ident, _meet
+    clock, ident, size_of = monotonic_ns, get_ident, sizes.get
+    wanted, come = visits.wanted_of_batches, visits.come
 
     def __next__(iterator: Any) -> Any:  # noqa: N807  it takes that one's place
         samples = -1
         began = clock()
         try:
             batch = original(iterator)
-            key = id(iterator)
-            samples = known[key][0] if key in known else meet(iterator, known, tell)
-            return batch
+            samples = size_of(id(iterator), -1)
+            if samples < 0:
+                samples = meet(iterator)
         finally:
             put((ident(), clock() - began, samples))
+        if wanted:
+            come()
+        return batch
 
     look_alike(__next__, original)
     return __next__
 
 
-def _meet(
-    iterator: Any,
-    known: dict[int, tuple[int, ref[Any]]],
-    tell: Callable[[dict[str, Any]], None],
-) -> int:
-    """Note an iterator that was not seen before; no line of the user's own runs."""
-    names = attributes(iterator)
-    size = attributes(names.get("_index_sampler")).get("batch_size")
-    if type(size) is not int or size < 1:
-        size = None
-    settings: dict[str, Any] = {name: _plain(names.get(at)) for name, at in SETTINGS.items()}
-    kind = names.get("_dataset_kind")
-    settings["batch_size"] = size
-    settings["kind"] = KINDS.get(kind) if type(kind) is int else None
-    settings["dataset"] = class_name(type(names.get("_dataset")))[:LONGEST_NAME]
-    if len(known) < MOST_ITERATORS:
-        key = id(iterator)
-        known[key] = size or 0, ref(iterator, partial(known.pop, key))
-        tell(settings)
-    return size or 0
+def _meeting(
+    sizes: dict[int, int], known: dict[int, Any], tell: Callable[[dict[str, Any]], None]
+) -> Callable[[Any], int]:
+    def meet(iterator: Any) -> int:
+        """Note an iterator that was not seen before; no line of the user's own runs."""
+        names = attributes(iterator)
+        size = attributes(names.get("_index_sampler")).get("batch_size")
+        if type(size) is not int or size < 1:
+            size = None
+        settings: dict[str, Any] = {name: _plain(names.get(at)) for name, at in SETTINGS.items()}
+        kind = names.get("_dataset_kind")
+        settings["batch_size"] = size
+        settings["kind"] = KINDS.get(kind) if type(kind) is int else None
+        settings["dataset"] = class_name(type(names.get("_dataset")))[:LONGEST_NAME]
+        if len(sizes) < MOST_ITERATORS:
+            key = id(iterator)
+            # What comes when it goes must be C: a line of ours there could lose a signal.
+            known[key] = tuple(ref(iterator, partial(each.pop, key)) for each in (sizes, known))
+            sizes[key] = size or 0
+            tell(settings)
+        return size or 0
+
+    return meet
 
 
 def _plain(value: Any) -> int | bool | None:

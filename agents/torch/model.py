@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from ..duties import SECOND, Duty
+from ..duties import EARLY, SECOND, Duty
 from ..framework import Part
 from ..wire import LONGEST_NAME
 from .parallel import WRAPPERS, around, wrapper
@@ -28,7 +28,7 @@ SELDOM = 0.1
 MOST_MODELS = 16
 MOST_FILES = 1000
 # It is looked for so often in each of the first seconds, until it was seen that often.
-LOOKS_A_SECOND = 10
+LOOKS_A_SECOND = 5
 FIRST_SECONDS = 60
 OFTEN = 3
 SECONDS_BETWEEN = 5
@@ -56,7 +56,7 @@ class Model(Part):
     def begin(self) -> None:
         """Begin to look, where it is known which thread is the main one."""
         if self.room.main is not None:
-            duty = Duty(SECOND // LOOKS_A_SECOND, self._try)
+            duty = Duty(SECOND // LOOKS_A_SECOND, self._try, EARLY)
             self.hooks.add(lambda: self.room.duties.remove(duty))
             self._looking = duty
             self.room.duties.add(duty, time.monotonic_ns())

@@ -20,20 +20,29 @@ EVALUATION = "torch._C._dynamo.eval_frame"
 
 
 def replace(hooks: Hooks, owner: Any, name: str, ours: Any) -> None:
-    """Put ours under a name of a class or a module; undone only where it still is ours."""
-    there = vars(owner)
+    """Put ours under a name of a class, or of a module, which may be given by what it has.
+
+    Undone only where it still is ours.
+    """
+    is_names = type(owner) is dict
+    there = owner if is_names else vars(owner)
     before = there.get(name, replace)
 
     def undo() -> None:
         # Somebody may have put theirs over ours since: that one stays, and calls ours for good.
-        if vars(owner).get(name) is ours:
-            if before is replace:
+        if there.get(name) is ours:
+            if is_names:
+                there[name] = before
+            elif before is replace:
                 delattr(owner, name)
             else:
                 setattr(owner, name, before)
 
     hooks.add(undo)
-    setattr(owner, name, ours)
+    if is_names:
+        there[name] = ours
+    else:
+        setattr(owner, name, ours)
 
 
 def hide(*functions: Any) -> None:

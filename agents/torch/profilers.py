@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 from ..modules import loaded, need
 from ..rousing import rouse
+from .entered import Entered, in_c
 from .kineto import SILENT
+from .patch import look_alike, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ ENDS = ("_disable_profiler", "_disable_profiler_legacy")
 ROUSE_NS = 50_000_000
 SELDOM_NS = 1_000_000_000
 LOOK_SECONDS = 0.002
+# So often the end waits for a block that is just being entered.
+PATIENCE = 3
 USED = "the job profiles itself with torch.profiler"
 _call = partial.__call__
 _nothing = partial(int)
@@ -93,13 +97,17 @@ class Profilers:
         # One thing as long as ours may begin.
         self._wish: list[None] = []
         self._length_ns = 0
+        self._patience = PATIENCE
         # Takes and calls what ends ours, if there is something.
         self._open: dict[str, partial[Any]] = {}
-        self._closing = map(_call, map(self._open.pop, repeat("end"), repeat(_nothing)))
+        closing = map(_call, map(self._open.pop, repeat("end"), repeat(_nothing)))
+        self._close = partial(next, closing)
         self._begun: deque[Any] = deque()
         self._ended: deque[Any] = deque()
         # Why ours did not begin, or has ended without our asking.
         self.why_not: str | None = None
+        # The job's own blocks that began in ours.
+        self._entered = Entered(self._open)
         self._ours: dict[str, Callable[..., Any]] = {}
         self._theirs: dict[str, Callable[..., Any]] = {}
 
@@ -112,9 +120,10 @@ class Profilers:
                 make = partial(_beginning, self) if name in BEGINS else _ending
                 self._ours[name] = make(self._users, theirs)
         for place in PLACES:
-            names = loaded(place)
-            if names is not None:
-                self._wrap(names, hooks)
+            names = loaded(place) or {}
+            for name, theirs in self._theirs.items():
+                if names.get(name) is theirs:
+                    replace(hooks, names, name, self._ours[name])
 
     def is_used(self) -> bool:
         """Tell whether the user profiles, or is about to."""
@@ -126,6 +135,9 @@ class Profilers:
         self._ended.clear()
         self.why_not = None
         self._length_ns = length_ns
+        self._patience = PATIENCE
+        self._entered.watch(self._visits.main)
+        self._visits.forget()
         self._wish = [None]
         theirs, clock = self._theirs, partial(monotonic_ns)
         end = [clock, partial(theirs["_disable_profiler"]), clock]
@@ -153,20 +165,18 @@ class Profilers:
         """Have ours not begin any more."""
         self._wish.clear()
         self._visits.forget()
+        self._entered.leave()
 
     def finish(self) -> None:
         """Have ours end when the main thread comes by; asked again and again, until it has."""
         if self._open:
-            self._visits.ask(self.end_here)
+            self._visits.ask(self._come_by)
 
     def end_here(self) -> None:
         """End ours, on the main thread."""
-        try:
-            next(self._closing)
-        except RuntimeError as error:
-            # PyTorch's own fails in C; what has a frame of Python is the job's, from a signal.
-            if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-                raise
+        if self._open:
+            self._entered.end()
+        in_c([self._close])
 
     def is_open(self) -> bool:
         """Tell whether ours is on."""
@@ -188,6 +198,7 @@ class Profilers:
 
     def take(self) -> Ended | None:
         """Return what ours has, once."""
+        self._entered.leave()
         found = tuple(self._ended)
         self._ended.clear()
         return Ended(*found) if len(found) == len(Ended._fields) else None
@@ -203,6 +214,14 @@ class Profilers:
             return
         if self._visits.main is not None:
             self._wait_for(self._visits.main)
+
+    def _come_by(self) -> None:
+        """End ours where it need not be this very moment, on the main thread."""
+        if self._open and self._patience and self._entered.is_halfway():
+            # It is asked for again; but one that could not be entered stays so.
+            self._patience -= 1
+        else:
+            self.end_here()
 
     def _wait_for(self, main: int) -> None:
         """Wait until the main thread has ended ours: replaced by his, it would record for good."""
@@ -234,13 +253,7 @@ class Profilers:
         began = self.began()
         if began is not None:
             # By itself, should the agent's thread not have its turn in time.
-            self._visits.ask(self.end_here, began.monotonic_ns + self._length_ns)
-
-    def _wrap(self, names: dict[str, Any], hooks: Hooks) -> None:
-        for name, theirs in self._theirs.items():
-            if names.get(name) is theirs:
-                hooks.add(partial(_put_back, names, name, self._ours[name], theirs))
-                names[name] = self._ours[name]
+            self._visits.ask(self._come_by, began.monotonic_ns + self._length_ns)
 
 
 def _is_ours(error: BaseException) -> bool:
@@ -252,11 +265,6 @@ def _is_ours(error: BaseException) -> bool:
     return isinstance(error, Exception) and ours
 
 
-def _put_back(names: dict[str, Any], name: str, ours: Any, theirs: Any) -> None:
-    if names.get(name) is ours:
-        names[name] = theirs
-
-
 def _beginning(
     profilers: Profilers, users: dict[int, None], theirs: Callable[..., Any]
 ) -> Callable[..., Any]:
@@ -265,7 +273,7 @@ def _beginning(
         profilers.give_way()
         return theirs(*arguments, **more)
 
-    _name(begin, theirs)
+    look_alike(begin, theirs)
     return begin
 
 
@@ -278,10 +286,5 @@ def _ending(users: dict[int, None], theirs: Callable[..., Any]) -> Callable[...,
             if users.pop(_thread.get_ident(), users) is users:
                 users.clear()
 
-    _name(end, theirs)
+    look_alike(end, theirs)
     return end
-
-
-def _name(ours: Any, theirs: Any) -> None:
-    for name in ("__name__", "__qualname__", "__doc__"):
-        setattr(ours, name, getattr(theirs, name, None))

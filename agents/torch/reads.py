@@ -17,12 +17,14 @@ from __future__ import annotations
 import sys
 from _thread import get_ident
 from collections import deque
+from functools import partial
 from itertools import count, repeat
 from time import monotonic_ns
 from types import MethodType
 
 from ..framework import Part
 from ..modules import Missing, loaded, need
+from ..takings import take
 from ..wire import LONGEST_FILE, LONGEST_NAME, SYNC_NS, SYNCS
 from .patch import hide, look_alike, replace
 from .steps import inside
@@ -106,7 +108,7 @@ class Reads(Part):
             except Missing:
                 # A build without CUDA.
                 continue
-            ours = self._timed(original, "synchronize")
+            ours = _timed(original, self._notes("synchronize"))
             replace(self.hooks, need(module, *path) if path else sys.modules[module], name, ours)
 
     def second(self, now: int) -> dict[str, int | None]:
@@ -114,7 +116,7 @@ class Reads(Part):
         number = len(self._took)
         if number == CAPACITY:
             self._missed += 1
-        self._ns += sum(self._took.popleft() for _ in range(number))
+        self._ns += sum(take(self._took, number))
         self._total += number
         self._one_in[0] = ONE_IN if number > MANY else 1
         self._weigh(now, number)
@@ -132,15 +134,13 @@ class Reads(Part):
         return self._missed
 
     def _of_tensors(self, original: Any, kind: str) -> Any:
+        passed, notes = self._passed.__next__, self._notes(kind)
         if original.__name__ in IMPLICIT:
-            return _implicit(original, self._noted(kind), self._passed.__next__)
-        return _explicit(original, self._timed(original, kind), self._passed.__next__)
+            return _implicit(original, notes, passed)
+        return _explicit(original, _timed(original, notes), passed)
 
-    def _timed(self, original: Any, kind: str) -> Any:
-        return _timed(original, self._noted(kind))
-
-    def _noted(self, kind: str) -> Callable[[int, Any], Any]:
-        return _noted(kind, self._took.append, self._sampled.extend, self._one_in)
+    def _notes(self, kind: str) -> _Notes:
+        return _Notes(kind, self._took, self._sampled, self._one_in)
 
     def _weigh(self, now: int, number: int) -> None:
         """Give up when so many are read that counting them is felt."""
@@ -176,77 +176,99 @@ class Reads(Part):
 MethodDescriptor = type(str.join)
 
 
-def _noted(
-    kind: str,
-    took: Callable[[int], None],
-    sampled: Callable[[tuple[Any, ...]], None],
-    one_in: list[int],
-) -> Callable[[int, Any], Any]:
-    clock, number, frame = monotonic_ns, count().__next__, sys._getframe
+class _Notes:
+    """What the hooks of one kind of read do with what they saw."""
 
-    def note(began: int, result: Any, above: int = 1) -> Any:
-        ns = clock() - began
-        took(ns)
-        weight = 1 if ns > LONG_NS else one_in[0]
-        if not number() % weight:
-            # A thread may have begun with nothing but this.
-            at = frame().f_back
-            if above > 1 and at is not None:
-                at = at.f_back
-            if at is not None:
-                code = at.f_code
-                sampled((kind, ns, weight, code.co_filename, at.f_lineno, code.co_name))
-        return result
-
-    hide(note)
-    return note
+    def __init__(self, kind: str, took: deque[int], sampled: deque[Any], one_in: list[int]) -> None:
+        self.took = took.append
+        self.one_in = one_in
+        self.number = count().__next__
+        self.sample = _sampling(kind, sampled, one_in)
 
 
-def _timed(original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
-    clock = monotonic_ns
+def _sampling(kind: str, sampled: deque[Any], one_in: list[int]) -> Callable[[int, int], None]:
+    put, length, frame = sampled.extend, sampled.__len__, sys._getframe
+
+    def sample(ns: int, above: int) -> None:
+        # A thread may have begun with nothing but this.
+        at = frame().f_back
+        while above and at is not None:
+            at = at.f_back
+            above -= 1
+        if at is not None:
+            code = at.f_code
+            weight = 1 if ns > LONG_NS else one_in[0]
+            put((kind, ns, weight, code.co_filename, at.f_lineno, code.co_name))
+            if length() > 6 * MANY:
+                # Sooner than the next look.
+                one_in[0] = ONE_IN
+
+    hide(sample)
+    return sample
+
+
+def _timed(original: Callable[..., Any], notes: _Notes) -> Callable[..., Any]:
+    clock, took, number = monotonic_ns, notes.took, notes.number
+    one_in, sample = notes.one_in, notes.sample
 
     def read(*args: Any, **kwargs: Any) -> Any:
         began = clock()
         try:
-            return original(*args, **kwargs)
+            # To hand on what is not there costs as much as all the rest.
+            return original(*args, **kwargs) if kwargs else original(*args)
         finally:
-            note(began, None, 2)
+            ns = clock() - began
+            took(ns)
+            if ns > LONG_NS or not number() % one_in[0]:
+                sample(ns, 1)
 
     hide(read)
     look_alike(read, original)
     return read
 
 
-def _explicit(original: Any, timed: Callable[..., Any], passed: Callable[[], int]) -> Any:
-    bind, begun, ident, method = original.__get__, inside, get_ident, MethodType
+def _explicit(original: Any, read: Callable[..., Any], passed: Callable[[], int]) -> Any:
     names = loaded("torch._C") or {}
     traced = names.get("_get_tracing_state", bool)
     warns = names.get("_cuda_get_sync_debug_mode", bool)
 
-    class Read:
-        """What an instance calls is timed; what the class shows is the original."""
+    def either() -> bool:
+        return bool(traced() or warns())
 
-        __slots__ = ()
-
-        def __get__(self, tensor: Any, kind: Any = None) -> Any:
-            if tensor is None:
-                return original
-            if ident() in begun:
-                passed()
-                return bind(tensor)
-            if traced() or warns():
-                return bind(tensor)
-            return method(timed, tensor)
-
-    hide(Read.__get__)
-    return Read()
+    hide(either)
+    # A build without CUDA never warns.
+    must_pass = traced if warns is bool else either
+    return _seen_by_instances(original, partial(MethodType, read), must_pass, passed)
 
 
-def _implicit(original: Any, note: Callable[[int, Any], Any], passed: Callable[[], int]) -> Any:
-    bind, begun, ident = original.__get__, inside, get_ident
+def _implicit(original: Any, notes: _Notes, passed: Callable[[], int]) -> Any:
+    clock, took, number = monotonic_ns, notes.took, notes.number
+    one_in, sample = notes.one_in, notes.sample
     # The time, again and again.
     times = iter(monotonic_ns, -1)
 
+    def note(began: int, result: Any) -> Any:
+        ns = clock() - began
+        took(ns)
+        if ns > LONG_NS or not number() % one_in[0]:
+            sample(ns, 1)
+        return result
+
+    def chain(tensor: Any) -> Callable[[], Any]:
+        return map(note, times, map(original, repeat(tensor))).__next__
+
+    hide(note, chain)
+    return _seen_by_instances(original, chain, bool, passed)
+
+
+def _seen_by_instances(
+    original: Any,
+    ours: Callable[[Any], Callable[..., Any]],
+    must_pass: Callable[[], Any],
+    passed: Callable[[], int],
+) -> Any:
+    bind, begun, ident = original.__get__, inside, get_ident
+
     class Read:
         """What an instance calls is timed; what the class shows is the original."""
 
@@ -255,10 +277,10 @@ def _implicit(original: Any, note: Callable[[int, Any], Any], passed: Callable[[
         def __get__(self, tensor: Any, kind: Any = None) -> Any:
             if tensor is None:
                 return original
-            if ident() in begun:
+            if begun and ident() in begun:
                 passed()
                 return bind(tensor)
-            return map(note, times, map(original, repeat(tensor))).__next__
+            return bind(tensor) if must_pass() else ours(tensor)
 
     hide(Read.__get__)
     return Read()

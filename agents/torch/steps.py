@@ -13,13 +13,14 @@ from __future__ import annotations
 from _thread import get_ident
 from collections import OrderedDict, deque
 from functools import partial
-from itertools import count
+from itertools import compress, count
 from time import monotonic_ns
 from types import FunctionType
 from weakref import ref
 
 from ..framework import Part
 from ..modules import Missing, loaded, need
+from ..takings import take
 from ..visits import Visits
 from ..wire import OPTIMIZER_NS, OPTIMIZER_STEPS
 from .compiled import step_is_compiled
@@ -57,7 +58,7 @@ class OptimizerSteps(Part):
     def __init__(self, room: Any) -> None:
         super().__init__(room)
         self._steps = self._ns = self._missed = self._silent = 0
-        # By turns the optimizer, and when its step began and ended.
+        # By turns the optimizer, when its step began, 0 for unknown, and when it ended.
         self._took: deque[int] = deque(maxlen=4 * 3 * CAPACITY)
         self._feed: Callable[[Iterable[int]], None] | None = None
         # The hooks that are not there yet.
@@ -98,14 +99,18 @@ class OptimizerSteps(Part):
             self._missed += 1
             self._took.clear()
             number = 0
-        pop, ticks = self._took.popleft, []
-        for _ in range(number):
-            key, began, ended = pop(), pop(), pop()
-            self._ns += ended - began
-            ticks += [ended, key]
+        took = take(self._took, 3 * number)
+        began, ended = took[1::3], took[2::3]
         if self._feed is not None:
+            ticks = [0] * (2 * number)
+            ticks[::2], ticks[1::2] = ended, took[::3]
             self._feed(ticks)
-        self._steps += number
+        if 0 in began:
+            # It was in the middle of one when we came.
+            ended = list(compress(ended, began))
+            began = list(filter(None, began))
+        self._ns += sum(ended) - sum(began)
+        self._steps += len(began)
         self._silent = 0 if number else self._silent + 1
         if self._silent == SILENT_SECONDS and not self._steps and step_is_compiled():
             self.room.tell("steps of an optimizer that torch.compile has compiled are not seen")
@@ -172,9 +177,8 @@ def _hooks(
     def ended(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if compiling():
             return
-        now = clock()
         key = id(optimizer)
-        note((key, begun.pop(ident(), now), now))
+        note((key, begun.pop(ident(), 0), clock()))
         if key not in met and len(met) < MOST_OPTIMIZERS:
             met[key] = ref(optimizer, partial(met.pop, key))
         if wanted:

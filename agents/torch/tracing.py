@@ -9,11 +9,11 @@ window, not the seconds that were asked for.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from _thread import get_ident
 from functools import partial
 
+from ..gil import NO_GIL, has_gil
 from ..hooks import Hooks
 from ..modules import Missing, loaded, need
 from ..tracer import Refused, Taken, Tracer
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 FIRST_NS = 5_000_000
 # For so long the job may stand still at the end of a window.
 HELD_NS = 50_000_000
+# Where no step has ended for so long, the next batch that the job takes is as good.
+WITHOUT_STEPS_NS = 1_000_000_000
 # How long the end of the agent waits for the job's main thread to come by.
 PARTING_SECONDS = 0.5
 _LOOK_SECONDS = 0.005
@@ -52,6 +54,7 @@ class TorchTracer(Tracer):
         self._profilers = Profilers(visits)
         self._kineto: Kineto | None = None
         self._missing: str | None = None
+        self._asked_ns = 0
 
     def second(self) -> None:
         """Wrap the user's profiler as soon as it is there."""
@@ -69,8 +72,12 @@ class TorchTracer(Tracer):
 
     def check(self) -> None:
         """See that it can trace now; raises Refused and Missing, which say why not."""
-        if "t" in getattr(sys, "abiflags", ""):
-            raise Refused("it needs the GIL, and this Python was built without one")
+        self._get_ready()
+
+    def _get_ready(self) -> tuple[Kineto, Any, set[Any]]:
+        """Return what a profile needs, if there can be one now."""
+        if not has_gil():
+            raise Refused(NO_GIL)
         if DAEMON in os.environ:
             raise Refused(f"Kineto's daemon takes its traces: {DAEMON} is in its environment")
         if self._visits.main is None:
@@ -83,7 +90,7 @@ class TorchTracer(Tracer):
         need("torch._C", "_current_graph_task_id")
         self._kineto = self._kineto or Kineto(self._visits.main)
         self._look_at_others(self._kineto)
-        _config(), _activities()
+        return self._kineto, _config(), _activities()
 
     def _look_at_others(self, kineto: Kineto) -> None:
         jax = loaded("jax._src.profiler")
@@ -95,16 +102,19 @@ class TorchTracer(Tracer):
 
     def start(self, length_ns: int) -> None:
         """Begin a profile with the next step, unless the user begins one."""
-        self.check()
-        if self._kineto is not None:
-            self._profilers.start(self._kineto, _config(), _activities(), length_ns)
+        self._profilers.start(*self._get_ready(), length_ns)
+        self._asked_ns = time.monotonic_ns()
 
     def has_begun(self) -> bool:
-        """Tell whether a step has ended since."""
+        """Tell whether a step has ended since, or, in a job without steps, a batch has come."""
         if self._profilers.why_not is not None:
             self._speak()
             raise Refused(self._profilers.why_not)
-        return self._profilers.began() is not None
+        if self._profilers.began() is not None:
+            return True
+        if time.monotonic_ns() - self._asked_ns > WITHOUT_STEPS_NS:
+            self._visits.widen()
+        return False
 
     def finish(self) -> None:
         """End it with this step, should it not have ended by itself."""

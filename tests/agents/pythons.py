@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.agents.forked import Forked
 from whyidle.agents import wire
 
 AGENTS = Path(__file__).parent.parent.parent / "agents"
@@ -52,6 +53,11 @@ def reachable(pid=None):
     # It greets when it listens.
     try: return os.stat(mine("spool", pid)).st_size > 0
     except OSError: return False
+def leave():
+    import socket
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(20); line.connect(mine()); line.sendall(b'{"do": "leave"}\\n')
+        while line.recv(4096): pass
 def tasks():
     return len(os.listdir("/proc/self/task"))
 """
@@ -126,7 +132,7 @@ def job(
             process.kill()
 
 
-def ends_well(process: subprocess.Popen[str]) -> None:
+def ends_well(process: subprocess.Popen[str] | Forked) -> None:
     """End a job's input, and see that it ends without a word of complaint."""
     _, errors = process.communicate("end\n", timeout=20)
     assert (process.returncode, errors) == (0, ""), errors

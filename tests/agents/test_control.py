@@ -125,7 +125,8 @@ def test_another_user_is_not_answered(agent: Agent) -> None:
     place = folder / wire.folder_name(0)
     path = place / wire.socket_name(pid)
     # Even where the files let them.
-    for opened in (folder, *folder.parents[:2], place, path):
+    ours = [parent for parent in folder.parents if "pytest-of-" in str(parent)]
+    for opened in (folder, *ours, place, path):
         opened.chmod(0o777)
     source = f"""
         import os, socket

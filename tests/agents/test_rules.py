@@ -101,7 +101,6 @@ def test_sampling_slows_down_and_ends_with_a_reason(monkeypatch: pytest.MonkeyPa
     finally:
         room.hooks.undo()
     assert [line.split(":")[0] for line in said] == [
-        "5 stack samples a second",
         "2.5 stack samples a second",
         "no stack samples",
     ]

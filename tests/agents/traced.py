@@ -24,6 +24,12 @@ def step():
     optimizer.zero_grad(); loss = model(data).pow(2).mean(); loss.backward(); optimizer.step()
     return loss.item()
 for _ in range(3): step()
+def start(**options):
+    core = load()
+    # Where the machine is busy with other tests, each window would cost more than it may.
+    importlib.import_module("_whyidle_agent.torch.tracing").HELD_NS = 10**11
+    core.start({"method": "ptrace", "grace": 60, **options})
+    return core
 """
 
 JAX = """

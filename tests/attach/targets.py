@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,7 @@ while True:
 # Its main thread is outside of Python until it is told to go on.
 ASLEEP = """
 import sys
+import time
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(20000): [number]
@@ -92,7 +94,7 @@ def goes_on(job: Job) -> None:
 def wait_until_asleep(job: Job) -> None:
     """Wait until an ASLEEP job waits for its input: on x86-64 that is call 0 on file 0."""
     while not (ProcFs().text(f"{job.pid}/syscall") or "").startswith("0 0x0 "):
-        pass
+        time.sleep(0.001)
 
 
 def tracer_of(pid: int) -> str:

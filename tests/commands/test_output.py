@@ -53,7 +53,7 @@ def test_closed_output_is_no_defect(state: Path) -> None:
 
 
 def test_output_that_fails_ends_only_the_show(monitor: Monitor, state: Path, job: Job) -> None:
-    shell(f"$M attach {job.pid} --for 0.5 --hz 10 >/dev/full", state)
+    shell(f"$M attach {job.pid} --for 1 --hz 10 >/dev/full", state)
     told = lines(monitor("runs", "last", "--json").stdout)[0]
     assert told["end"] == "time limit"
     assert told["ticks"] >= 4

@@ -55,7 +55,7 @@ group.destroy_process_group()
 """
 TORCH_LOSSES = """
 import torch
-torch.manual_seed(0)
+torch.manual_seed(0); torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Tanh(), torch.nn.Linear(64, 1))
 optimizer = torch.optim.Adam(model.parameters())
 def step():

@@ -31,6 +31,7 @@ Job = subprocess.Popen[str]
 
 TORCH = """
 import torch
+torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
 optimizer = torch.optim.SGD(model.parameters(), 1e-3)
 def step():

@@ -15,6 +15,7 @@ import msgspec
 from whyidle.monitor.traces.kineto.cuts import Fault, boundaries, fault_of, middle
 from whyidle.monitor.traces.kineto.header import Header, read_header
 from whyidle.monitor.traces.kineto.mend import looks_unfinished, mend
+from whyidle.monitor.traces.kineto.quotes import escape_quotes
 
 # Longer than any event, any header, any tail that is worth reading.
 MOST_EVENT: Final = 16 << 20
@@ -57,7 +58,7 @@ class Document:
         self.header_lost = False
         self.cut_off = False
         self.tail_lost = False
-        self.damaged = 0
+        self.damaged = self.escaped = 0
 
     def feed(self, block: bytes) -> None:
         """Take the next bytes of the file."""
@@ -188,7 +189,9 @@ class Document:
 
     def _pass_over(self, text: bytearray, end: int) -> bytes:
         """Take what can be read up to ``end``, leave out what cannot; return what is left."""
-        mended, rest = mend(bytes(text[1:end])), bytes(text[end + 1 :])
+        escaped, number = escape_quotes(bytes(text[1:end]))
+        self.escaped += number
+        mended, rest = mend(escaped), bytes(text[end + 1 :])
         tail = self._salvage(mended, 0, len(mended))
         return b"[" + rest if tail is None else self._end(mended[tail:] + b"," + rest)
 

@@ -21,6 +21,10 @@ def _left_out(rows: Rows, document: Document, ended: str) -> Iterator[str]:
         yield f"The file is cut off after event {rows.events:,}: what follows is missing."
     if document.damaged:
         yield f"{_count(document.damaged, 'place')} of the file could not be read: it is damaged."
+    if document.escaped:
+        # A guess: where such a name ends is not certain.
+        names = _count(document.escaped, "name")
+        yield f"{names} could be read by a guess only: quotes in it are not escaped."
     if document.header_lost:
         yield "What the file says before its events could not be read."
     if document.tail_lost and not ended:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.agents.forked import Forked, Imported
 from tests.agents.pythons import AGENTS, PRELUDE, Client, ends_well
 
 # JAX is read as it was compiled, and nothing is left in our folders. Facts come each second.
@@ -47,10 +48,14 @@ def environment() -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "JAX_PLATFORMS": "cpu", "HOME": "/nonexistent"}
 
 
+# What most of them begin with; those of the import itself begin before it.
+JAX = Imported("import jax, jax.numpy", "-X", "dev", env=environment())
+
+
 class Job:
     """A job that does steps when it is told to."""
 
-    def __init__(self, process: subprocess.Popen[str], client: Client) -> None:
+    def __init__(self, process: Forked | subprocess.Popen[str], client: Client) -> None:
         self.process = process
         self.client = client
         self.seen: list[Any] = []
@@ -103,16 +108,9 @@ class Job:
 
 
 @contextlib.contextmanager
-def job(source: str, folder: Path) -> Iterator[Job]:
+def job(source: str, folder: Path, imported: Imported | None = None) -> Iterator[Job]:
     """Start a job that does steps; it must end well without a word of complaint."""
-    with subprocess.Popen(
-        command(source, folder),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    ) as process:
+    with _started(source, folder, imported) as process:
         try:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -124,15 +122,19 @@ def job(source: str, folder: Path) -> Iterator[Job]:
             process.kill()
 
 
-def run(source: str, folder: Path) -> str:
+def run(source: str, folder: Path, imported: Imported | None = None) -> str:
     """Run a job to its end, which must be a good one without a word of complaint."""
-    done = subprocess.run(
-        command(source, folder),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-        env=environment(),
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
+    with _started(source, folder, imported) as process:
+        said, errors = process.communicate(timeout=100)
+    assert (process.returncode, errors) == (0, ""), errors
+    return said
+
+
+def _started(
+    source: str, folder: Path, imported: Imported | None
+) -> Forked | subprocess.Popen[str]:
+    if imported is not None:
+        return Forked(imported, PRELUDE + RUNNING + source, str(AGENTS), str(folder))
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    line = command(source, folder)
+    return subprocess.Popen(line, text=True, env=environment(), **pipes)  # type: ignore[call-overload,no-any-return]

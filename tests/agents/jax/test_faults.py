@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.agents.jax.jobs import FAULT, Job, job
+from tests.agents.jax.jobs import FAULT, JAX, Job, job
 from whyidle.agents import wire
 
 STEPS = 20
@@ -46,7 +46,7 @@ def pair(name: str, folder: Path) -> list[str]:
 
 def test_a_step_that_compiles_each_time_shows_why(tmp_path: Path) -> None:
     before, after = pair("retrace", tmp_path)
-    with job(before, tmp_path / "before") as bad:
+    with job(before, tmp_path / "before", JAX) as bad:
         assert steps(bad)[wire.COMPILES] >= 1
         facts = bad.facts(lambda f: f.get("executables_by_name", {}).get("jit_train", 0) > STEPS)
         told = [r for r in bad.records("compile") if r[3] == "train"]
@@ -59,7 +59,7 @@ def test_a_step_that_compiles_each_time_shows_why(tmp_path: Path) -> None:
         assert (Path(file).name, function) == ("programs.py", "step")
         assert "train(state[0]" in Path(file).read_text().splitlines()[line - 1]
         assert all(r[4] > 0 and not r[7] for r in told)
-    with job(after, tmp_path / "after") as good:
+    with job(after, tmp_path / "after", JAX) as good:
         assert steps(good)[wire.COMPILES] == 0
         facts = good.facts(has("jit_train"))
         assert facts["executables_by_name"]["jit_train"] == 1
@@ -68,7 +68,7 @@ def test_a_step_that_compiles_each_time_shows_why(tmp_path: Path) -> None:
 def test_a_loop_that_is_written_out_has_many_operations(tmp_path: Path) -> None:
     found = []
     for side, source in zip(("before", "after"), pair("unrolled", tmp_path), strict=True):
-        with job(source, tmp_path / side) as it:
+        with job(source, tmp_path / side, JAX) as it:
             found.append(program(it.facts(has("jit_train")), "jit_train"))
     before, after = found
     assert before["operations"] > 3 * after["operations"]
@@ -80,7 +80,7 @@ def test_a_loop_that_is_written_out_has_many_operations(tmp_path: Path) -> None:
 def test_the_forward_pass_done_twice_is_counted_twice(tmp_path: Path) -> None:
     found = []
     for side, source in zip(("before", "after"), pair("twice", tmp_path), strict=True):
-        with job(source, tmp_path / side) as it:
+        with job(source, tmp_path / side, JAX) as it:
             facts = it.facts(has("jit_descend"))
             found.append(sum(p["flops"] or 0 for p in facts["largest_executables"]))
             update = program(facts, "jit_descend")
@@ -96,7 +96,7 @@ def test_the_forward_pass_done_twice_is_counted_twice(tmp_path: Path) -> None:
 
 def test_what_is_read_back_is_counted_and_placed(tmp_path: Path) -> None:
     before, after = pair("large_read", tmp_path)
-    with job(before, tmp_path / "before") as bad:
+    with job(before, tmp_path / "before", JAX) as bad:
         figures = steps(bad)
         assert 4e6 <= figures[wire.READ_BYTES] < 8.1e6
         places = bad.until(lambda seen: [p for r in seen if r[0] == "reads" for p in r[3]])
@@ -105,7 +105,7 @@ def test_what_is_read_back_is_counted_and_placed(tmp_path: Path) -> None:
         assert count >= 1
         assert took > 0
         assert (Path(frame[0]).name, frame[2]) == ("programs.py", "step")
-    with job(after, tmp_path / "after") as good:
+    with job(after, tmp_path / "after", JAX) as good:
         figures = steps(good)
         assert figures[wire.READ_BYTES] == 4
         assert figures[wire.SYNCS] == 1
@@ -114,7 +114,7 @@ def test_what_is_read_back_is_counted_and_placed(tmp_path: Path) -> None:
 def test_a_step_that_is_not_compiled_has_many_programs(tmp_path: Path) -> None:
     found = []
     for side, source in zip(("before", "after"), pair("eager", tmp_path), strict=True):
-        with job(source, tmp_path / side) as it:
+        with job(source, tmp_path / side, JAX) as it:
             facts = it.facts(all_known)
             found.append(facts["executables"])
             assert ("jit_train" in facts["executables_by_name"]) is (side == "after")

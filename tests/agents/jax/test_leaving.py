@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.jax.jobs import job, run
+from tests.agents.jax.jobs import JAX, job, run
 
 TRAIN = """
 import jax, jax.numpy as jnp, numpy as np
@@ -31,12 +31,6 @@ def state():
         "listeners": monitoring._event_duration_secs_listeners + monitoring._event_listeners,
         "explain": jax.config.jax_explain_cache_misses, "filters": list(pe.logger.filters),
     }
-def leave():
-    import socket
-    s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(mine())
-    s.sendall(b'{"do": "leave"}\\n')
-    while s.recv(4096): pass
-    s.close()
 """
 
 
@@ -66,7 +60,7 @@ assert not left, left
 """
     )
     ours = "def tasks_of_ours(): return len([m for m in sys.modules if m == '_whyidle_agent'])\n"
-    run(ours + source, tmp_path)
+    run(ours + source, tmp_path, JAX)
 
 
 def test_whoever_came_after_us_stays(tmp_path: Path) -> None:
@@ -95,7 +89,7 @@ left = [k for k in kinds if k.startswith("_whyidle_agent.jax.") and "tracing." n
 assert not left, left
 """
     )
-    run(source, tmp_path)
+    run(source, tmp_path, JAX)
 
 
 LOST = [
@@ -138,7 +132,7 @@ def test_a_name_that_is_not_there_turns_one_part_off(line: str, part: str, tmp_p
         if later
         else "obey(step)"
     )
-    with job(source, tmp_path) as it:
+    with job(source, tmp_path, JAX) as it:
         if later:
             it.gauges()
             it.step(0)
@@ -181,7 +175,7 @@ g = jax.jit(lambda x: x + 1); y = jnp.ones(3)
 attach(); obey(lambda i: g(y))
 """
     )
-    with job(source, tmp_path) as it:
+    with job(source, tmp_path, JAX) as it:
         figures = it.gauges()
         it.step(5)
         assert ("executables" in figures) is (name != "live_executables")

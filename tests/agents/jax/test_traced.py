@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.jax.jobs import run
+from tests.agents.jax.jobs import JAX, run
 from whyidle.monitor.traces.loading import load
 
 STEPS = 5
@@ -26,7 +26,7 @@ with open(PARENT + "/trace.xplane.pb", "wb") as file: file.write(session.stop())
 def calls(name: str, fault: bool, folder: Path) -> float:
     """Return the outermost calls of compiled functions per step."""
     folder.mkdir()
-    run(SOURCE.replace("NAME", name).replace("FAULT", str(fault)), folder)
+    run(SOURCE.replace("NAME", name).replace("FAULT", str(fault)), folder, JAX)
     trace = load(folder / "trace.xplane.pb")
     ends: Counter[int] = Counter()
     found = 0

@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.agents.forked import Forked, Imported
 from tests.agents.pythons import AGENTS, PRELUDE, Client, ends_well
 from whyidle.agents.duties import SECOND, Duties
 from whyidle.agents.room import Room
 from whyidle.agents.torch.probe import TorchProbe
 
+# An optimizer that is made imports the compiler.
+TORCH = Imported("import torch, torch._dynamo")
 # Ends when its input does: ``stop`` fills up then.
 TRAINING = """
 import threading, torch
@@ -120,31 +123,29 @@ class Watched:
 
 
 @contextlib.contextmanager
-def training(source: str, folder: Path) -> Iterator[Watched]:
+def training(source: str, folder: Path, *, anew: bool = False) -> Iterator[Watched]:
     """Run a job that says ``ready`` and trains until its input ends; it must end well."""
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(_command(source, folder), text=True, **pipes) as process:  # type: ignore[call-overload]
-        try:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            assert process.stdout.readline() == "ready\n", process.stderr.read()
-            with Client(folder, process.pid) as client:
-                yield Watched(client, process.pid)
-            ends_well(process)
-        finally:
-            process.kill()
+    with _anew(source, folder) if anew else _forked(source, folder) as process:
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        with Client(folder, process.pid) as client:
+            yield Watched(client, process.pid)
+        ends_well(process)
 
 
 def run(source: str, folder: Path) -> str:
     """Run a job to its end, which must be a good one without a word of complaint."""
-    done = subprocess.run(
-        _command(source, folder), capture_output=True, text=True, check=False, timeout=100
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
+    with _forked(source, folder) as process:
+        said, errors = process.communicate()
+    assert (process.returncode, errors) == (0, ""), errors
+    return said
 
 
-def _command(source: str, folder: Path) -> list[str]:
+def _forked(source: str, folder: Path) -> Forked:
+    return Forked(TORCH, PRELUDE + source, str(AGENTS), str(folder))
+
+
+def _anew(source: str, folder: Path) -> subprocess.Popen[str]:
     # As torch was compiled when it was installed; nothing is written beside the sources.
-    strict = ["-B", "-W", "error"]
-    return [sys.executable, *strict, "-c", PRELUDE + source, str(AGENTS), str(folder)]
+    line = [sys.executable, "-B", "-W", "error", "-c", PRELUDE + source, str(AGENTS), str(folder)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(line, text=True, **pipes)  # type: ignore[call-overload,no-any-return]

@@ -86,6 +86,17 @@ def step():
     made = [(Cycle if BAD else Plain)() for _ in range(2000)]
     update(model, optimizer, x, y)
 """,
+    "unbatched": """
+def step():
+    optimizer.zero_grad()
+    if BAD:
+        losses = [nn.functional.cross_entropy(model(a[None]), b[None]) for a, b in zip(x, y)]
+        loss = sum(losses) / len(losses)
+    else:
+        loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+""",
     "reallocation": """
 buffer = torch.empty(16, 1 << 20)
 def step():

@@ -39,9 +39,9 @@ class Own(torch.optim.Optimizer):
 # One breaks the graph around its step, the other is compiled in one with the hooks around it.
 adam, own = torch.optim.Adam(model.parameters()), Own(model.parameters())
 def with_agent():
-    core = start(grace=1.5); until(reachable); until(lambda: "item" in vars(torch.Tensor))
+    core = start(); until(reachable); until(lambda: "item" in vars(torch.Tensor))
     return core
-def gone(core): until(lambda: not core.alive())
+def gone(core): leave(); until(lambda: not core.alive())
 """
 )
 

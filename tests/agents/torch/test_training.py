@@ -81,7 +81,7 @@ with profile(activities=[ProfilerActivity.CPU], schedule=when) as p:
 def test_a_job_that_imports_torch_later_is_told_of(tmp_path: Path) -> None:
     source = "start(); until(reachable); ready(); time.sleep(1)\n" + TRAINING
     source += "x, y = data[:16]\nwhile not stop: train(x, y)\n"
-    with training(source, tmp_path) as job:
+    with training(source, tmp_path, anew=True) as job:
         job.until("steps", lambda record: record[4] > 3)
 
 
@@ -119,10 +119,10 @@ loader = torch.utils.data.DataLoader(data)
 train(x, y).item(); next(iter(loader))
 before = state()
 for _ in range(2):
-    core = start(grace=1.5); until(reachable); until(lambda: state() != before)
+    core = start(); until(reachable); until(lambda: state() != before)
     for _ in range(10): train(x, y).item(); next(iter(loader))
     held = torch.Tensor.item, x.sum().item
-    until(lambda: not core.alive())
+    leave(); until(lambda: not core.alive())
     after = state()
     for one, two in zip(before, after):
         assert one == two, {k for k in {*one, *two} if one.get(k) is not two.get(k)}
@@ -139,7 +139,7 @@ def test_what_somebody_put_over_ours_stays_and_works(tmp_path: Path) -> None:
 import torch.utils.data.dataloader as loading
 iterator = loading._BaseDataLoaderIter
 plain = iterator.__next__
-core = start(grace=1.5); until(reachable); until(lambda: iterator.__next__ is not plain)
+core = start(); until(reachable); until(lambda: iterator.__next__ is not plain)
 ours = iterator.__next__
 calls = []
 def theirs(self):
@@ -148,7 +148,7 @@ def theirs(self):
 iterator.__next__ = theirs
 item = torch.Tensor.item
 torch.Tensor.item = lambda self: (calls.append(2), item(self))[1]
-until(lambda: not core.alive())
+leave(); until(lambda: not core.alive())
 assert iterator.__next__ is theirs
 assert len(list(torch.utils.data.DataLoader(data, batch_size=64))) == 10
 assert torch.ones(()).item() == 1.0
@@ -180,10 +180,11 @@ for _ in range(3):
 assert len(list(torch.utils.data.DataLoader(data, batch_size=64))) == 10
 # A thread of nothing but C.
 import _thread
+before = tasks()
 left = [torch.ones(()) for _ in range(50)]
 for one in left: _thread.start_new_thread(one.item, ())
 train(*data[:16])
-until(lambda: tasks() == 3)
+until(lambda: tasks() == before)
 """
     run(TRAINING + source, tmp_path)
 

@@ -193,11 +193,11 @@ with open(PARENT + "/scripted.py", "w") as file: file.write(FUNCTION)
 sys.path.insert(0, PARENT)
 from scripted import scripted
 def works(): assert torch.jit.script(scripted)(torch.ones(2, 2)).dtype == torch.bfloat16
-core = start(grace=1.5); until(reachable)
+core = start(); until(reachable)
 until(lambda: vars(autocast)["__enter__"] is not plain)
 assert autocast.__enter__ is plain
 works()
-until(lambda: not core.alive())
+leave(); until(lambda: not core.alive())
 assert vars(autocast)["__enter__"] is plain
 works()
 """

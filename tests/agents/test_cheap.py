@@ -1,0 +1,94 @@
+"""What keeps the agent cheap changes nothing of what it tells."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import deque
+
+import pytest
+
+from whyidle.agents import wire
+from whyidle.agents.duties import SECOND, Duties, Duty
+from whyidle.agents.steps import FEW, Steps, _Source
+from whyidle.agents.takings import AT_ONCE, take
+
+MS = SECOND // 1000
+
+
+def test_what_is_taken_is_the_oldest_in_order_and_out() -> None:
+    number = 3 * AT_ONCE + 7
+    items = deque(range(number + 5))
+    assert take(items, number) == list(range(number))
+    assert list(items) == list(range(number, number + 5))
+    assert take(items, 0) == []
+
+
+def run(duties: Duties, seconds: int) -> list[int]:
+    """Return the moments in which the thread was awake, on a clock of the test's own."""
+    now, awake = 0, []
+    while now < seconds * SECOND:
+        now += duties.wait_ns(now)
+        awake.append(now)
+        duties.run(now)
+        # It takes a little while to wake up and to work.
+        now += 300_000
+    return awake
+
+
+def test_what_may_come_early_wakes_nobody_up_of_its_own() -> None:
+    duties = Duties()
+    samples: list[int] = []
+    seconds: list[int] = []
+    duties.add(Duty(SECOND, seconds.append, SECOND // 10), 0)
+    duties.add(Duty(SECOND // 5, samples.append), 0)
+    awake = run(duties, 60)
+    assert len(awake) <= len(samples) + 1
+    assert 58 <= len(seconds) <= 62
+    gaps = [after - before for before, after in itertools.pairwise(seconds)]
+    assert min(gaps) >= 0.9 * SECOND - MS
+    assert max(gaps) <= 1.1 * SECOND + MS
+
+
+def test_a_duty_that_may_not_be_early_is_not() -> None:
+    duties = Duties()
+    found: list[int] = []
+    duties.add(Duty(SECOND, found.append), 0)
+    duties.run(SECOND - 1)
+    assert not found
+    duties.run(SECOND)
+    assert found == [SECOND]
+
+
+@pytest.mark.parametrize("keys", [1, 2, FEW, FEW + 3])
+def test_many_ticks_at_once_say_what_they_say_one_by_one(keys: int) -> None:
+    chance = random.Random(keys)
+    at_once, one_by_one = _Source(), _Source()
+    now = 5 * SECOND
+    for _ in range(30):
+        moments, names = [], []
+        for _ in range(chance.randrange(40)):
+            # Now and then a rest.
+            now += chance.choice([MS, 2 * MS, 3 * MS] * 20 + [3 * SECOND])
+            moments.append(now)
+            names.append(chance.randrange(keys))
+        took: dict[int, list[int]] = {}
+        for moment, name in zip(moments, names, strict=True):
+            one_by_one._note(moment, name, took)
+        found = at_once._note_all(moments, names)
+        assert {name: its for name, its in found.items() if its} == took
+        assert at_once._last == one_by_one._last
+        for name, key in one_by_one._keys.items():
+            other = at_once._keys[name]
+            assert (key.first, key.last, key.ticks) == (other.first, other.last, other.ticks)
+
+
+def test_the_steps_of_a_second_are_all_counted_when_they_are_short() -> None:
+    steps = Steps()
+    feed, _ = steps.feed("optimizer")
+    for number in range(10_001):
+        feed((SECOND + number * 100_000, 1))
+    record, figures = steps.second(2 * SECOND + 100)
+    assert figures == {wire.STEPS: 10_000}
+    assert record is not None
+    assert set(record[-1]) == {100_000}

@@ -1,0 +1,100 @@
+"""The process of a puppet as a job, ticked by hand; with an agent that is none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from tests.link.conftest import FS, Puppet
+from whyidle.monitor.attach.answers import OUTSIDE, PTRACE, Outcome, Refusal, Rung
+from whyidle.monitor.attach.outside import Place
+from whyidle.monitor.attach.target import Target
+from whyidle.monitor.processes.process import Identity, ProcessKey, describe
+from whyidle.monitor.processes.procfs import ProcFs, Stat
+from whyidle.monitor.recording.inside import Inside
+from whyidle.monitor.recording.snapshot import JobEvent, Member
+
+Way = Callable[[Target], Outcome]
+BUSY = Refusal("Process 1 is busy.", "Try again.")
+
+
+def goes_in(target: Target) -> Outcome:
+    return Outcome(PTRACE, (Rung(PTRACE),), (0.5, 0.25), 0.1)
+
+
+def stays_out(target: Target) -> Outcome:
+    return Outcome(OUTSIDE, (Rung(PTRACE, BUSY), Rung(OUTSIDE)))
+
+
+def trainer(puppet: Puppet, **known: object) -> Identity:
+    found = describe(puppet.pid, FS)
+    assert found is not None
+    return replace(found, **{"frameworks": {"torch": "2"}, **known})  # type: ignore[arg-type]
+
+
+class Job:
+    """The puppet's process as a job, ticked by hand."""
+
+    def __init__(self, puppet: Puppet, way: Way, **wanted: bool) -> None:
+        self.puppet = puppet
+        self.tried = 0
+        self.who = trainer(puppet)
+        self.now = 100.0
+        self.events: list[JobEvent] = []
+        self.inside = Inside(puppet.key, FS, enter=self._counted(way), **wanted)
+
+    def _counted(self, way: Way) -> Way:
+        def enter(target: Target) -> Outcome:
+            self.tried += 1
+            return way(target)
+
+        return enter
+
+    def tick(self, seconds: float = 0.0) -> Member | None:
+        self.now += seconds
+        stat = FS.stat(self.puppet.pid)
+        alive = stat is not None and not stat.has_ended
+        stats: dict[object, Stat] = {self.puppet.key: stat} if alive and stat else {}
+        self.inside.tick(self.now, stats, {self.puppet.key: self.who})  # type: ignore[arg-type]
+        self.events += self.inside.take_events()
+        members = self.inside.members()
+        return members[0] if members else None
+
+    def until(self, enough: Callable[[Member | None], object], step: float = 0.0) -> Member | None:
+        deadline = time.monotonic() + 10
+        while not enough(member := self.tick(step)):
+            assert time.monotonic() < deadline, (member, self.events)
+            time.sleep(0.001)
+        return member
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.events]
+
+
+class Looks:
+    """What py-spy would see."""
+
+    open = 0
+    refused: Refusal | None = None
+
+    def __init__(self, key: ProcessKey, fs: ProcFs) -> None:
+        self.rounds = [[], [Place("/job/train.py", 8, "load", 3), Place("/job/a.py", 1, "f", 1)]]
+        Looks.open += 1
+
+    def poll(self) -> list[Place]:
+        return self.rounds.pop(0) if self.rounds else []
+
+    def close(self) -> None:
+        Looks.open -= 1
+
+
+def is_inside(member: Member | None) -> bool:
+    return member is not None and member.method == PTRACE
+
+
+def a_job(puppet: Puppet) -> Iterator[Job]:
+    """Go in whenever it is ticked, and leave at the end of a test."""
+    found = Job(puppet, goes_in)
+    yield found
+    found.inside.leave(0.1)

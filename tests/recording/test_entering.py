@@ -1,0 +1,162 @@
+"""Which processes are entered, when, and what a refusal says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from tests.link.conftest import FS, Puppet
+from tests.recording.seated import BUSY, Job, goes_in, is_inside, stays_out, trainer
+from whyidle.monitor import metrics as m
+from whyidle.monitor.attach.answers import OUTSIDE, Outcome, Refusal
+from whyidle.monitor.attach.target import Target
+from whyidle.monitor.link.channel import Address
+from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.recording import entering, told
+from whyidle.monitor.recording.seats import MOST_TRIES, NO_AGENT, Seat
+
+pytestmark = pytest.mark.usefixtures("looks")
+
+
+def test_an_agent_that_is_there_is_linked_without_entering(puppet: Puppet) -> None:
+    job = Job(puppet, stays_out)
+    job.who = trainer(puppet, frameworks={})
+    job.until(lambda found: found and found.method == "agent")
+    assert job.tried == 0
+    job.inside.leave(1.0)
+
+
+def test_who_only_observes_touches_nothing(puppet: Puppet) -> None:
+    job = Job(puppet, goes_in, observe=True)
+    assert job.tick() is not None
+    assert job.tick(10.0) is not None
+    member = job.tick(10.0)
+    assert member is not None
+    assert member.method == OUTSIDE
+    assert job.tried == 0
+    job.inside.leave(1.0)
+
+
+def test_a_process_without_a_framework_or_python_is_left_alone(puppet: Puppet) -> None:
+    puppet.do("bye")
+    job = Job(puppet, goes_in)
+    for frameworks in ({}, None, {"julia": None}):
+        job.who = trainer(puppet, frameworks=frameworks)
+        assert job.tick(10.0) is None
+        assert job.tick(10.0) is None
+    job = Job(puppet, goes_in)
+    job.who = trainer(puppet, python=None)
+    assert job.tick() is None
+    assert job.tried == 0
+
+
+def test_why_the_first_process_is_not_entered(puppet: Puppet) -> None:
+    puppet.do("bye")
+    job = Job(puppet, goes_in)
+    job.who = trainer(puppet, frameworks={})
+    job.tick()
+    assert job.inside.not_entered is not None
+    assert "neither JAX nor PyTorch" in job.inside.not_entered.what
+    assert job.inside.not_entered.next_step == "It is entered as soon as it loads one."
+    job.who = trainer(puppet)
+    job.tick()
+    assert job.inside.not_entered is None
+    job.inside.leave(1.0)
+
+
+def test_another_users_process_is_entered_only_if_wanted(
+    puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owners = [0]
+    monkeypatch.setattr(ProcFs, "owner", lambda _self, _pid: owners[-1])
+    job = Job(puppet, goes_in)
+    owners.append(1000)
+    member = job.tick()
+    assert member is not None
+    assert member.refusal is not None
+    assert "--any-user" in member.refusal.next_step
+    assert job.tried == 0
+
+
+def test_a_refusal_is_told_once_and_tried_again_a_few_times(puppet: Puppet) -> None:
+    puppet.do("bye")
+    job = Job(puppet, stays_out)
+    member = job.until(lambda found: found and found.method == OUTSIDE)
+    assert member is not None
+    assert member.refusal == BUSY
+    assert job.inside.readings()[puppet.key].unknown[m.PROCESS_GC_PAUSE] == NO_AGENT
+    job.until(lambda _: job.tried == MOST_TRIES, step=50.0)
+    for _ in range(20):
+        job.tick(1000.0)
+    job.inside.leave(1.0)
+    assert job.tried == MOST_TRIES
+    refused = [event for event in job.events if event.kind == "agent_refused"]
+    assert [event.text for event in refused] == ["Process 1 is busy. Try again."]
+
+
+def test_after_enough_tries_a_socket_alone_brings_nobody_in(puppet: Puppet) -> None:
+    seat = Seat(puppet.key, trainer(puppet), 0.0, Address.of(puppet.key, FS), tries=MOST_TRIES)
+    stat = FS.stat(puppet.pid)
+    assert stat is not None
+    assert not seat.may_inject
+    assert seat.is_due(0.0, stat)
+    seat.left(1.0)
+    assert not seat.is_due(2.0, stat)
+
+
+def test_a_way_in_that_hangs_is_said_and_the_rest_goes_on(
+    puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entering, "HANG_SECONDS", 0.05)
+    go_on = threading.Event()
+
+    def hangs(target: Target) -> Outcome:
+        go_on.wait(20)
+        return goes_in(target)
+
+    job = Job(puppet, hangs)
+    member = job.until(lambda found: found and found.method == OUTSIDE)
+    assert member is not None
+    assert member.refusal is not None
+    assert "The way in hangs" in member.refusal.what
+    job.tick()
+    assert job.kinds().count("agent_refused") == 1
+    go_on.set()
+    job.until(is_inside)
+    job.inside.leave(1.0)
+
+
+def test_a_defect_of_ours_is_a_refusal(puppet: Puppet) -> None:
+    def breaks(target: Target) -> Outcome:
+        raise KeyError("oops")
+
+    job = Job(puppet, breaks)
+    member = job.until(lambda found: found and found.method == OUTSIDE)
+    assert member is not None
+    assert member.refusal is not None
+    assert "KeyError" in member.refusal.what
+    job.inside.leave(1.0)
+
+
+def test_a_stopped_process_is_tried_when_it_goes_on(puppet: Puppet) -> None:
+    job = Job(puppet, stays_out)
+    os.kill(puppet.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, puppet.pid, os.WSTOPPED | os.WNOWAIT)
+    job.until(lambda found: found and found.method == OUTSIDE)
+    tried = job.tried
+    for _ in range(5):
+        job.tick(1000.0)
+    assert job.tried == tried
+    os.kill(puppet.pid, signal.SIGCONT)
+    job.until(lambda _: job.tried == tried + 1)
+    job.inside.leave(1.0)
+
+
+def test_a_refusal_of_who_is_stopped_says_that_we_go_in_by_ourselves(puppet: Puppet) -> None:
+    seat = Seat(puppet.key, trainer(puppet), 0.0, is_stopped=True)
+    said = told.refused(seat, Refusal("It is stopped.", "kill -CONT, then: monitor attach"))
+    assert said.startswith(f"It is stopped. Let it go on: kill -CONT {puppet.pid} ")
+    assert said.endswith("This monitor then goes in by itself.")
