@@ -4,6 +4,9 @@ BIN := .venv/bin
 FIRST_LOOK := demo_workloads/first_look
 HAS_TORCH := $(BIN)/python -c 'from importlib.util import find_spec; exit(find_spec("torch") is None)'
 
+# Two files at a time, each in one process: most tests wait for a job. After a hang it ends at once.
+TWO_AT_A_TIME := -n 2 --dist loadfile --max-worker-restart=0
+
 .PHONY: demo test lint help clean
 
 demo: ## set up, then watch a small training job that waits for its data
@@ -17,7 +20,7 @@ demo: ## set up, then watch a small training job that waits for its data
 
 test: lint ## set up, then every check and every test
 	@echo "== tests: pytest"
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q $(TWO_AT_A_TIME)
 
 lint: ## set up, then the checks without the tests
 	@.ci/setup test
@@ -30,7 +33,7 @@ lint: ## set up, then the checks without the tests
 	@echo "== layers: import-linter"
 	@$(BIN)/lint-imports
 	@echo "== docs: generated tables in README.md and docs/"
-	@$(BIN)/cog --check README.md docs/attach.md docs/probes.md
+	@$(BIN)/cog --check README.md docs/attach.md docs/probes.md docs/catalogue.md docs/accuracy.md
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14

@@ -26,6 +26,7 @@ SCRIPTS = (
     "store",
     "traces",
     "store_traces",
+    "diagnose",
     "agent_cost",
     "attach_stress",
 )

@@ -19,6 +19,8 @@ HUNG: Final = "NVML does not answer"
 FIRST: Final = "needs a second sample"
 NO_LIMIT: Final = "no limit set"
 NO_XID: Final = "none since the run began"
+NO_TORCH: Final = "PyTorch is not in use here, as far as the agent knows"
+NO_JAX: Final = "JAX is not in use here, as far as the agent knows"
 # These lack nothing: no person needs to be told of them.
 HARMLESS: Final = frozenset({FIRST, NO_LIMIT, NO_XID})
 

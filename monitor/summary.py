@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,9 @@ class RunSummary:
     # What the newest trace of it told; ``None``: none was kept with it.
     trace: Mapping[str, Any] | None = None
     trouble: str | None = None
+    # What is wrong with it, as ``monitor diagnose --json`` tells it; and why nobody can say.
+    diagnosis: Mapping[str, Any] | None = None
+    not_diagnosed: str | None = None
 
     def of(self, metric: Metric, subject: int) -> Summary | None:
         """Return one metric over the whole run."""
@@ -116,12 +119,12 @@ class RunSummary:
     @property
     def principal(self) -> Watched | None:
         """The process that stands for the job; ``None``: none had a framework."""
-        return self.where_of or next(iter(_in_order(self.run)), None)
+        return self.where_of or next(iter(in_order(self.run)), None)
 
     @property
     def trained(self) -> Trained:
         """What the job trained, and how its time went."""
-        return trained((each.frameworks, each.counted) for each in _in_order(self.run))
+        return trained((each.frameworks, each.counted) for each in in_order(self.run))
 
     def why_not_trained(self, name: str) -> str:
         """Return why something of the training is not known: the last reason, where one was."""
@@ -164,8 +167,8 @@ def summarise(path: Path, ref: str, trouble: str | None = None) -> RunSummary:
             more_events=reader.count_events(run.id, without=ROLLING) - len(events),
             where=where,
             where_of=where_of,
-            compiled=compiled(_told(reader, run, (COMPILED, COMPILES), where_of)),
-            reads=reads(_told(reader, run, (READS,), where_of)),
+            compiled=compiled(told(reader, run, (COMPILED, COMPILES), where_of)),
+            reads=reads(told(reader, run, (READS,), where_of)),
             trace=_trace(reader.last_trace(run.id)),
             trouble=trouble,
         )
@@ -186,7 +189,7 @@ def _watched(run: Run) -> list[Watched]:
     return msgspec.convert(entries, list[Watched])
 
 
-def _in_order(run: Run) -> list[Watched]:
+def in_order(run: Run) -> list[Watched]:
     """Return the processes, those that stand for the job first.
 
     A launcher has a framework loaded, too, and no rank: what it starts does the work.
@@ -202,28 +205,35 @@ def _in_order(run: Run) -> list[Watched]:
 
 def _where(reader: Reader, run: Run) -> tuple[Watched | None, tuple[Line, ...]]:
     """Return where a main thread was, most first, of the first process that tells."""
-    for watched in _in_order(run):
-        if lines := _lines(reader, run, watched):
-            return watched, lines
+    for watched in in_order(run):
+        if found := lines(reader, run, watched):
+            return watched, found
     return None, ()
 
 
-def _told(
-    reader: Reader, run: Run, kinds: tuple[str, ...], who: Watched | None
+def told(  # noqa: PLR0913  which events, and of whom
+    reader: Reader,
+    run: Run,
+    kinds: tuple[str, ...],
+    who: Watched | None,
+    since_ms: int = 0,
+    *,
+    most: int = MOST_STACKS,
 ) -> list[Mapping[str, Any]]:
-    """Return what the events of these kinds say of one process, in their order."""
-    watched = who or next(iter(_in_order(run)), None)
-    subjects = () if watched is None else _subjects(reader, run, watched)
+    """Return what the newest events of these kinds say of one process, in their order."""
+    watched = who or next(iter(in_order(run)), None)
     events = [
         event
         for kind in kinds
-        for subject in subjects
-        for event in reader.events_of(run.id, kind, Scope.PROCESS, subject, MOST_STACKS)
+        for subject in (() if watched is None else subjects(reader, run, watched))
+        for event in reader.events_of(run.id, kind, Scope.PROCESS, subject, most)
     ]
+    events = [event for event in events if event.ts_ms >= since_ms]
     return [event.data for event in sorted(events, key=lambda e: (e.ts_ms, e.id)) if event.data]
 
 
-def _subjects(reader: Reader, run: Run, watched: Watched) -> list[int]:
+def subjects(reader: Reader, run: Run, watched: Watched) -> list[int]:
+    """Return by which numbers the store knows a process."""
     return [
         p.id
         for p in reader.processes(run.id, watched.pid)
@@ -231,15 +241,19 @@ def _subjects(reader: Reader, run: Run, watched: Watched) -> list[int]:
     ]
 
 
-def _lines(reader: Reader, run: Run, watched: Watched) -> tuple[Line, ...]:
-    looks: Counter[tuple[str, int, str]] = Counter()
+def lines(reader: Reader, run: Run, watched: Watched, since_ms: int = 0) -> tuple[Line, ...]:
+    """Return where the main thread of a process was, the user's own lines, most first."""
+    return looks(told(reader, run, (STACKS,), watched, since_ms), "lines")
+
+
+def looks(stacks: Iterable[Mapping[str, Any]], what: str) -> tuple[Line, ...]:
+    """Add up looks at a thread: its "lines" or its "leaves"."""
+    counts: Counter[tuple[str, int, str]] = Counter()
     samples = 0
-    for subject in _subjects(reader, run, watched):
-        for event in reader.events_of(run.id, STACKS, Scope.PROCESS, subject, MOST_STACKS):
-            data = event.data or {}
-            count = data.get("samples", 0)
-            samples += count
-            for line in data.get("lines", ()):
-                looks[line["file"], line["line"], line["function"]] += line["share"] * count
+    for data in stacks:
+        count = data.get("samples", 0)
+        samples += count
+        for line in data.get(what, ()):
+            counts[line["file"], line["line"], line["function"]] += line["share"] * count
     whole = max(1, samples)
-    return tuple(Line(*place, n / whole) for place, n in looks.most_common(MOST_LINES))
+    return tuple(Line(*place, n / whole) for place, n in counts.most_common(MOST_LINES))

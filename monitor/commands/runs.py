@@ -21,6 +21,7 @@ def command(*, run: str | None, as_json: bool) -> None:
 
     RUN is its number, its label, or `last`.
     """
+    from whyidle.monitor.diagnose import concluded
     from whyidle.monitor.render import jsonl
     from whyidle.monitor.state import database
     from whyidle.monitor.store import Reader
@@ -28,7 +29,7 @@ def command(*, run: str | None, as_json: bool) -> None:
 
     path = database()
     if run is not None:
-        told = summarise(path, run)
+        told = concluded(path, summarise(path, run))
         traces = _traces(told.run.id)
         if as_json:
             click.echo(jsonl.line(jsonl.summary(told) | {"traces": traces}))

@@ -13,7 +13,7 @@ from whyidle.monitor import metrics as m
 from whyidle.monitor.link.records import Gauges
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.rates import Rates
-from whyidle.monitor.reading import FIRST, Reading
+from whyidle.monitor.reading import FIRST, NO_JAX, NO_TORCH, Reading
 from whyidle.monitor.recording import step_times
 from whyidle.monitor.recording.growth import Growth
 
@@ -21,8 +21,6 @@ MEASURED = tuple(x for x in metrics_of(Scope.PROCESS) if x.source == "agent")
 NOT_READ = "the agent cannot read it"
 NO_SENSE = "the agent told more than all of the time"
 NO_FRAMEWORK = "the agent knows of no framework in use here"
-NO_TORCH = "PyTorch is not in use here, as far as the agent knows"
-NO_JAX = "JAX is not in use here, as far as the agent knows"
 NO_LOADER = "no batch of a PyTorch data loader was seen yet"
 NO_OPTIMIZER = "no step of a PyTorch optimizer was seen yet"
 NO_SAMPLES = "no batch whose size is known was seen yet"

@@ -14,6 +14,7 @@ from whyidle.monitor.processes.tree import Tree
 from whyidle.monitor.reading import Reading, Tick
 from whyidle.monitor.recording.clock import WallClock
 from whyidle.monitor.recording.endings import Ending
+from whyidle.monitor.recording.faults import Faults
 from whyidle.monitor.recording.head import Head
 from whyidle.monitor.recording.inside import Inside
 from whyidle.monitor.recording.meter import Meter
@@ -126,6 +127,7 @@ class Recorder:
             share=share,
             named_ms=self._clock.ms,
         )
+        self._faults = Faults(self.writer, self.run, self.wanted.target)
         return self.run
 
     def tick(self, sampler: Sampler) -> Snapshot | None:
@@ -150,6 +152,7 @@ class Recorder:
         self._traces.put_steps(started, job, self._inside.readings())
         host = self._host.host(started)
         own = self._meter.read(started, sampler.missed)
+        self._faults.tick(started, new_trace=self._traces.is_new)
         events = tuple(self._probe.events())
         ts_ms = self._tick_ms(started)
         tick = Tick(
@@ -199,6 +202,7 @@ class Recorder:
             happened=happened,
             traces=self._traces.last,
             has_new_trace=self._traces.is_new,
+            findings=self._faults.shown,
         )
 
     def note_failure(self, error: Exception) -> None:
@@ -291,7 +295,11 @@ class Recorder:
         self, *, became_another: bool = False, ending: bool = False
     ) -> tuple[JobEvent, ...]:
         """Keep what happened in the job since the last call; returns what is news."""
-        happened = [*self._inside.take_events(), *self._traces.take_events()]
+        happened = [
+            *self._inside.take_events(),
+            *self._traces.take_events(),
+            *self._faults.take_events(),
+        ]
         if became_another:
             self._inside.renew(self.wanted.target)
             happened.append(_another(self.wanted.target, self._naming))

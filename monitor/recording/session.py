@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from whyidle.monitor.diagnose import concluded
 from whyidle.monitor.errors import NoGpu
 from whyidle.monitor.recording.recorder import Recorder, Wanted
 from whyidle.monitor.recording.sampler import Sampler
@@ -122,7 +123,8 @@ class Session:
             recorder.end(reason, child.code() if child else None)
             waker.close()
         self.stopped_by = waker.signal
-        return summarise(self.path, str(recorder.run), self._writer.trouble)
+        told = summarise(self.path, str(recorder.run), self._writer.trouble)
+        return concluded(self.path, told)
 
     def _show(self, snapshot: Snapshot) -> None:
         """Show a tick; a terminal that is gone, or a full disk behind it, ends only the show."""

@@ -106,6 +106,8 @@ class Snapshot:
     # The last trace that was taken of the job, and whether it came with this tick.
     traces: Told | None = None
     has_new_trace: bool = False
+    # What is certainly wrong with it, as `diagnose --json` tells it, the most important first.
+    findings: tuple[Mapping[str, Any], ...] = ()
 
     def shown(self, *, everything: bool) -> list[GpuFacts]:
         """Return the GPUs to show: the job's own, or all."""

@@ -21,7 +21,7 @@ from whyidle.monitor.trained import Trained
 SCHEMA = 1
 NOT_DUE = "not due at this tick"
 NO_STEPS = "no agent in the job: from outside nobody sees its steps"
-NO_FINDINGS = "only counters are recorded: nothing was diagnosed"
+NOT_DIAGNOSED = "it was not diagnosed"
 METHOD = "nvml+procfs"
 METHOD_NO_GPU = "procfs"
 NO_RANK = "not started by torchrun, SLURM or MPI"
@@ -85,6 +85,10 @@ def tick(snapshot: Snapshot) -> dict[str, Any]:
             for e in snapshot.happened
         ],
         "agents": [_agent(member) for member in snapshot.members],
+        "findings": [
+            {name: found[name] for name in ("rule", "severity", "title", "lost_share", "speedup")}
+            for found in snapshot.findings
+        ],
         "unknown": _no_agents(len(snapshot.members), _sentence(snapshot.not_entered)),
         "trouble": snapshot.trouble,
         # With the tick at which it came.
@@ -95,6 +99,10 @@ def tick(snapshot: Snapshot) -> dict[str, Any]:
 def _new_trace(snapshot: Snapshot) -> dict[str, Any]:
     told = snapshot.traces if snapshot.has_new_trace else None
     return {"trace": told.as_json()} if told is not None else {}
+
+
+def _not_diagnosed(told: RunSummary) -> str:
+    return told.not_diagnosed or NOT_DIAGNOSED
 
 
 def _sentence(refusal: Refusal | None) -> str | None:
@@ -174,10 +182,12 @@ def summary(told: RunSummary) -> dict[str, Any]:
         "attached": "agent" if inside else "outside",
         "method": principal.method if principal and inside else _outside_method(told),
         "steps": training.steps,
-        "findings": [],
+        "findings": [] if told.diagnosis is None else told.diagnosis["findings"],
+        "not_checked": None if told.diagnosis is None else told.diagnosis["not_checked"],
         "unknown": {
             **({} if training.steps is not None else {"steps": _no_steps(told)}),
-            "findings": NO_FINDINGS,
+            **({} if told.diagnosis else {"findings": _not_diagnosed(told)}),
+            **({} if told.diagnosis else {"not_checked": _not_diagnosed(told)}),
             **({} if told.where else {"where": NEVER_LOOKED}),
             **({} if told.where_of else {"where_pid": NEVER_LOOKED}),
             **({} if told.compiled else {"compiled": NONE_COMPILED}),

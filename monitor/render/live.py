@@ -16,7 +16,7 @@ from whyidle.monitor.metrics import Metric
 from whyidle.monitor.reading import Reading, by_reason
 from whyidle.monitor.recording import estimate
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import inside, members, model, numbers, plain, running
+from whyidle.monitor.render import brief, inside, members, model, numbers, plain, running
 from whyidle.monitor.sources.gpu import GpuFacts
 
 HISTORY = 120
@@ -79,6 +79,7 @@ class LiveView:
         parts: list[RenderableType] = [
             _head(snapshot),
             *self._time(snapshot),
+            *self._faults(snapshot),
             self._gpus(snapshot),
             self._job(snapshot),
             *([members.panel(snapshot.members, self._console.width)] if snapshot.members else []),
@@ -99,6 +100,11 @@ class LiveView:
         if reads := inside.read_line(snapshot):
             lines.append(Text(reads, style="dim"))
         return [Panel(Group(*lines), title=running.title(now), title_align="left")]
+
+    def _faults(self, snapshot: Snapshot) -> list[Panel]:
+        """Return what is wrong, once that is certain."""
+        lines = brief.lines(snapshot.findings, self._console.width - FRAME)
+        return [Panel(Group(*lines), title="what to change", title_align="left")] if lines else []
 
     def _gpus(self, snapshot: Snapshot) -> Panel:
         shown = snapshot.shown(everything=self._everything)

@@ -69,6 +69,20 @@ def duration(seconds: float) -> str:
     return f"{days} d {clock}" if days else clock
 
 
+def amount(value: float | str, unit: str) -> str:
+    """Return a measured number in any unit; words as they are."""
+    if isinstance(value, str):
+        return value
+    if unit in {"s", "seconds"}:
+        return duration(value) if value >= 10 else _seconds(value)
+    if unit == "ratio":
+        return _share(value)
+    if unit.startswith("bytes"):
+        return size(value) + unit.removeprefix("bytes").replace("_per_second", "/s")
+    plain = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+    return plain if unit in {"", "count"} else f"{plain} {unit}".replace(" 1/", " a ")
+
+
 def sparkline(values: Sequence[float | None], highest: float) -> str:
     """Return a row of bars; a moment that is not known is a dot."""
     if highest <= 0:

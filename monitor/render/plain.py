@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from whyidle.monitor import metrics as m
@@ -11,10 +12,11 @@ from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.processes.process import Identity
 from whyidle.monitor.reading import LOST, by_reason
 from whyidle.monitor.recording import estimate
+from whyidle.monitor.recording.faults import FINDING
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import inside, numbers, pace, running
+from whyidle.monitor.render import brief, inside, numbers, pace, running
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.store import Gpu, Run
+from whyidle.monitor.store import Event, Gpu, Run
 from whyidle.monitor.summary import RunSummary
 
 
@@ -102,7 +104,7 @@ def summary(told: RunSummary) -> str:
     lines += [*pace.page(told), _job_line(told), *inside.page(told)]
     lines += [_host_line(told), _own_line(told)]
     said = "\n".join(lines)
-    told_of = Counter(printable(e.text) for e in told.events if e.severity != "info")
+    told_of = Counter(printable(e.text) for e in _alarming(told))
     for text, n in told_of.items():
         if text not in said:
             lines.append(f"  event    {text}{f' ({n} times)' if n > 1 else ''}")
@@ -111,8 +113,14 @@ def summary(told: RunSummary) -> str:
     lines += [f"  unknown  {text}" for text in unknown_lines(told)]
     if told.trouble:
         lines.append(f"  store    {told.trouble}")
+    lines += brief.page(told)
     lines.append(f"  Look again with: monitor runs {run.id}")
     return "\n".join(lines)
+
+
+def _alarming(told: RunSummary) -> Iterator[Event]:
+    """Yield what asks for attention; what was found has lines of its own."""
+    yield from (e for e in told.events if e.severity != "info" and e.kind != FINDING)
 
 
 def _ending(run: Run) -> str:

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from whyidle.monitor import metrics as m
-from whyidle.monitor.recording.estimate import Running
+from whyidle.monitor.estimate import Running
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import numbers, pace
 from whyidle.monitor.render.budget import VISIBLE, bar, clock, in_order, share, swatch, words

@@ -47,8 +47,13 @@ Told = Mapping[str, Any]
 def screen(told: Told, *, name: str, top: int, console: Console | None = None) -> str:
     """Return the whole page as text for this terminal, colours included where it has them."""
     console = console or Console(highlight=False)
+    return fitted(console, page(told, name=name, top=top, width=max(console.width, NARROWEST)))
+
+
+def fitted(console: Console, shown: Group) -> str:
+    """Return what a terminal prints of it, in letters that it knows."""
     with console.capture() as captured:
-        console.print(page(told, name=name, top=top, width=max(console.width, NARROWEST)))
+        console.print(shown)
     text = "\n".join(line.rstrip() for line in captured.get().splitlines())
     return text if _knows_blocks(console.encoding) else text.translate(_ASCII)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 import sqlite3
@@ -87,17 +89,18 @@ def for_reading(path: Path) -> sqlite3.Connection:
     """Open an existing file so that nothing can be written."""
     check_exists(path)
     try:
-        check_header(path)
         connection = _read_only(path)
         try:
             version = check_version(connection, path)
         except BaseException:
             connection.close()
             raise
-    except OSError as error:
-        what = f"Cannot read {path}: {error.strerror}."
-        raise StorageProblem(what, "Read it as the user who recorded it.") from error
     except sqlite3.Error as error:
+        try:
+            check_header(path)
+        except OSError as why:
+            what = f"Cannot read {path}: {why.strerror}."
+            raise StorageProblem(what, "Read it as the user who recorded it.") from why
         raise cannot_open(path, error) from error
     if not version:
         # A disk that was full when the first recording began leaves a file without tables.
@@ -124,7 +127,11 @@ def _no_recordings(why: str) -> StorageProblem:
 
 
 def check_header(path: Path) -> None:
-    """Refuse a file that some other program wrote."""
+    """Refuse a file that some other program wrote.
+
+    Only where SQLite has refused it: to close a file lets go of all locks that this process holds
+    on it, also of those by which SQLite guards the log of another connection.
+    """
     with path.open("rb") as file:
         head = file.read(len(_MAGIC))
     if head and head != _MAGIC:
@@ -188,17 +195,29 @@ def _open_or_replace(path: Path) -> Opened:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # O_NOFOLLOW: a link here would let somebody else choose what we write to.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    os.close(descriptor)
-    check_header(path)
+    _make(path)
     connection = _connection(f"{path.absolute().as_uri()}?mode=rw")
     try:
         _prepare(connection, path)
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        if is_corrupt(error):
+            check_header(path)
+        raise
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _make(path: Path) -> None:
+    """Make the file where there is none; one that is there is not opened, see ``check_header``."""
+    if path.is_symlink():
+        # It would let somebody else choose what we write to.
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    with contextlib.suppress(FileExistsError):
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(path, flags, 0o600))
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:

@@ -151,24 +151,24 @@ class Reader:
         kinds = json.dumps(list(without))
         return int(self._connection.execute(query, (run, kinds)).fetchone()[0])
 
-    @_told
     def last_trace(self, run: int) -> dict[str, Any] | None:
         """Return the newest trace of a run as it was kept; ``None`` where there is none."""
+        return next(iter(self.newest_traces(run, 1)), None)
+
+    @_told
+    def newest_traces(self, run: int, most: int) -> list[dict[str, Any]]:
+        """Return the newest traces of a run as they were kept; damaged ones are left out."""
         if not schema.present(self._connection, "trace"):
-            return None
+            return []
         query = (
-            "SELECT id, ts_ms, header FROM trace WHERE run = ? ORDER BY ts_ms DESC, id DESC LIMIT 1"
+            "SELECT id, ts_ms, header FROM trace WHERE run = ? ORDER BY ts_ms DESC, id DESC LIMIT ?"
         )
-        row = self._connection.execute(query, (run,)).fetchone()
-        if row is None:
-            return None
-        try:
-            header = json.loads(row[2])
-        except (TypeError, ValueError):
-            return None
-        if not isinstance(header, dict):
-            return None
-        return {**header, "id": row[0], "ts_ms": row[1]}
+        found = []
+        for trace, ts_ms, text in self._connection.execute(query, (run, most)):
+            header = _object(text)
+            if header is not None:
+                found.append({**header, "id": trace, "ts_ms": ts_ms})
+        return found
 
     @_told
     def events_of(
@@ -230,6 +230,14 @@ class Reader:
             cls(**{name: _value(name, cell) for name, cell in zip(names, row, strict=True)})
             for row in self._connection.execute(query, arguments)
         ]
+
+
+def _object(text: str | None) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text or "")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _value(name: str, cell: Any) -> Any:

@@ -175,6 +175,12 @@ class Writer:
         statement = f"INSERT INTO event ({', '.join(values)}) VALUES ({_marks(values)})"  # noqa: S608
         return self._or_wait(statement, [_plain(value) for value in values.values()])
 
+    def finding(self, run: int, ts_ms: int, rule: str, severity: str, data: object) -> bool:
+        """Record what a rule found, or that it finds it no more; it fails as an event does."""
+        values = (run, ts_ms, rule, severity, _plain(data))
+        statement = "INSERT INTO finding (run, ts_ms, rule, severity, data) VALUES (?, ?, ?, ?, ?)"
+        return self._or_wait(statement, values)
+
     def end_run(self, run: int, reason: str, exit_code: int | None = None) -> bool:
         """End a recording; a failure shows in ``trouble``, and the next start repairs it."""
         with self._pen.patiently():

@@ -14,6 +14,7 @@ from whyidle.monitor.traces.budgets.account import account
 from whyidle.monitor.traces.budgets.budget import Budget
 from whyidle.monitor.traces.budgets.hosts import Hosts
 from whyidle.monitor.traces.budgets.totals import Totals, totals
+from whyidle.monitor.traces.calls import Called, calls
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.kernels.summary import Kernels, summarise
 from whyidle.monitor.traces.launches import Launches
@@ -55,6 +56,7 @@ class Analysis(Breakdown):
     path: Path
     kernels: Kernels
     places: list[Place]
+    calls: list[Called]
 
 
 def analyse(path: Path, progress: Progress | None = None, step_ns: int | None = None) -> Analysis:
@@ -70,6 +72,7 @@ def understand(path: Path, trace: Trace, step_ns: int | None = None) -> Analysis
     with ThreadPoolExecutor(WORKERS) as pool:
         ran = pool.submit(summarise, trace, launched, found.steps)
         told = places(trace, budgets, launched)
+        called = calls(trace, found.steps)
     return Analysis(
         trace=trace,
         steps=found.steps,
@@ -77,6 +80,7 @@ def understand(path: Path, trace: Trace, step_ns: int | None = None) -> Analysis
         path=path,
         kernels=ran.result(),
         places=told,
+        calls=called,
     )
 
 

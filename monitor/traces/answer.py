@@ -52,6 +52,16 @@ def contract(
         "budget": budget,
         "step_budget": _step_sum(devices, len(steps.start)),
         **activity(analysis.kernels),
+        "calls": [
+            {
+                "name": call.name,
+                "count": call.count,
+                "total_ns": to_ns(call.total, trace.ticks_per_ns),
+                "per_step": call.per_step,
+                "unknown": {"per_step": steps.how} if call.per_step is None else {},
+            }
+            for call in analysis.calls
+        ],
         "where": [_place(place, trace.ticks_per_ns) for place in analysis.places],
         "unknown": _unknown(analysis, ours=ours),
     }

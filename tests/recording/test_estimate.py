@@ -13,9 +13,7 @@ from tests.render.shown import inside, snapshot
 from tests.render.told import budget
 from tests.render.training import trace
 from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import Reading
-from whyidle.monitor.recording.estimate import (
+from whyidle.monitor.estimate import (
     IT_CHANGED,
     NO_GPU_IN_IT,
     NO_WORK,
@@ -26,10 +24,11 @@ from whyidle.monitor.recording.estimate import (
     WHOLE,
     Device,
     Running,
-    of,
     running,
 )
-from whyidle.monitor.recording.figures import NO_JAX
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.reading import NO_JAX, Reading
+from whyidle.monitor.recording.estimate import of
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.window import NOT_RECORDED
 from whyidle.monitor.tracing.told import Told

@@ -9,7 +9,7 @@ from whyidle.agents import wire
 from whyidle.monitor import metrics as m
 from whyidle.monitor.link.records import Bye
 from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import FIRST
+from whyidle.monitor.reading import FIRST, NO_JAX, NO_TORCH
 from whyidle.monitor.recording import figures, step_times
 from whyidle.monitor.recording import harvest as module
 from whyidle.monitor.recording.harvest import MEASURED, Harvest
@@ -59,8 +59,8 @@ def test_what_the_agent_does_not_know_has_a_reason(harvest: Harvest) -> None:
     assert set(reading.unknown) == set(MEASURED)
     assert reading.unknown[m.PROCESS_PYTHON_THREADS] == figures.NOT_READ
     assert reading.unknown[m.PROCESS_STEPS] == figures.NO_FRAMEWORK
-    assert reading.unknown[m.PROCESS_LOADER_WAIT] == figures.NO_TORCH
-    assert reading.unknown[m.PROCESS_EXECUTABLES] == figures.NO_JAX
+    assert reading.unknown[m.PROCESS_LOADER_WAIT] == NO_TORCH
+    assert reading.unknown[m.PROCESS_EXECUTABLES] == NO_JAX
 
 
 def test_between_two_tellings_nothing_is_due_and_the_last_is_shown(harvest: Harvest) -> None:

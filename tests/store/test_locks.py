@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,3 +118,20 @@ def test_closing_twice_is_harmless(path: Path) -> None:
     store = Store(path)
     store.writer.close()
     store.writer.close()
+
+
+def test_a_viewer_in_the_recorders_own_process_leaves_its_log_to_it(store: Store) -> None:
+    other = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM run')"
+    store.watch(3, float)
+    for _ in range(2):
+        # Closed in our process, every lock on a file is gone: whoever is last then ends the log.
+        store.reader().close()
+        subprocess.run([sys.executable, "-c", other, store.path], check=True)
+        assert store.path.with_name(f"{store.path.name}-wal").exists()
+        store.watch(3, float)
+    count = "SELECT count(*) FROM gpu_sample"
+    rows = (
+        f"import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute({count!r}).fetchone()[0])"
+    )
+    told = subprocess.run([sys.executable, "-c", rows, store.path], check=True, capture_output=True)
+    assert int(told.stdout) == 9

@@ -1,0 +1,170 @@
+"""What a device does while it works: bound by memory or by arithmetic, tensor cores or none.
+
+Where nothing is idle this is the answer that is left. By the counters of the GPU where they are
+measured, else by the names of the kernels in a trace; one number says how much of the chip is used.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.signals.window import Window
+
+Bound = Literal["memory", "compute", "neither"]
+# Of the peak: a pipe that is used so much is what limits.
+LIMITING: Final = 0.6
+# A pipe used less than this does not matter.
+USED: Final = 0.05
+# Of the kernels' time: what takes this much stands for the whole.
+MOST: Final = 0.5
+# Dense peaks of 16-bit matrix products in FLOP/s, from the makers' data sheets, by the name.
+PEAKS: Final[tuple[tuple[str, float], ...]] = (
+    (r"B200|GB200", 2250e12),
+    (r"H200|H100.*(?:SXM|HBM3|80GB HBM)|GH200", 989e12),
+    (r"H100.*PCIe|H100 NVL", 756e12),
+    (r"A100|A800", 312e12),
+    (r"L40S", 362e12),
+    (r"\bA10\b|A10G", 125e12),
+    (r"\bL4\b", 121e12),
+    (r"V100", 125e12),
+    (r"\bT4\b", 65e12),
+)
+
+NO_COUNTERS: Final = "no counters of the GPU's pipes, and no names of kernels that tell"
+NO_FLOPS: Final = "the operations of a step are not known, and no counter of the tensor cores"
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """How the working time is used."""
+
+    bound: Bound | None = None
+    # Between these shares of the kernels' time, or as the counter says.
+    tensor_cores: tuple[float, float] | None = None
+    # Of the chip's peak.
+    efficiency: Measure | None = None
+    # In words, the most telling first.
+    said: tuple[str, ...] = ()
+    unknown: dict[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as programs are told."""
+        used = self.efficiency
+        return {
+            "bound": self.bound,
+            "tensor_core_share": None if self.tensor_cores is None else list(self.tensor_cores),
+            "efficiency": None if used is None else round(used.value, 4),
+            "efficiency_source": None if used is None else used.source,
+            "said": list(self.said),
+            "unknown": self.unknown,
+        }
+
+
+def busy(window: Window) -> Busy | None:
+    """Return how a GPU works; ``None`` where the job computes on none."""
+    if window.device != "gpu":
+        return None
+    bound, said = _bound(window)
+    cores = _tensor_cores(window)
+    used = _efficiency(window)
+    unknown = {} if bound else {"bound": NO_COUNTERS}
+    unknown |= {} if cores else {"tensor_core_share": NO_COUNTERS}
+    unknown |= {} if used else {"efficiency": NO_FLOPS}
+    return Busy(bound, cores, used, (*said, *_of_cores(cores)), unknown)
+
+
+def _mean(window: Window, metric: Metric) -> float | None:
+    values = [gpu.means[metric] for gpu in window.job.gpus if gpu.owned and metric in gpu.means]
+    return sum(values) / len(values) if values else None
+
+
+def _bound(window: Window) -> tuple[Bound | None, tuple[str, ...]]:
+    dram, tensor, fp32 = (
+        _mean(window, x) for x in (m.GPU_DRAM_ACTIVITY, m.GPU_TENSOR_ACTIVITY, m.GPU_FP32_ACTIVITY)
+    )
+    if dram is None:
+        return _bound_by_names(window)
+    arithmetic = max(tensor or 0.0, fp32 or 0.0)
+    if max(dram, arithmetic) < LIMITING:
+        said = f"Neither memory ({dram:.0%} of its peak) nor arithmetic ({arithmetic:.0%}) is full."
+        return "neither", (said,)
+    if dram >= arithmetic:
+        return "memory", (f"Memory is the limit: {dram:.0%} of its peak bandwidth is used.",)
+    return "compute", (f"Arithmetic is the limit: {arithmetic:.0%} of the cycles do some.",)
+
+
+def _bound_by_names(window: Window) -> tuple[Bound | None, tuple[str, ...]]:
+    kernels = None if window.gpu_trace is None else window.gpu_trace.section("kernels")
+    families = {} if kernels is None else dict(kernels["families_ns"])
+    total = sum(families.values())
+    named = total - families.get("unknown", 0)
+    # Where most names tell nothing, they tell nothing of the whole.
+    if not total or named < MOST * total:
+        return None, ()
+    work = sum(families.get(name, 0) for name in ("matmul", "convolution", "attention"))
+    if work > MOST * total:
+        return "compute", (f"{work / total:.0%} of the kernels' time is matrix products.",)
+    rest = (named - work) / total
+    said = (
+        f"{rest:.0%} of the kernels' time is elementwise work and the like, which memory limits:"
+        " fusing it (torch.compile, jax.jit) is what is left."
+    )
+    return "memory", (said,)
+
+
+def _tensor_cores(window: Window) -> tuple[float, float] | None:
+    activity = _mean(window, m.GPU_TENSOR_ACTIVITY)
+    if activity is not None:
+        return activity, activity
+    kernels = None if window.gpu_trace is None else window.gpu_trace.section("kernels")
+    share = None if kernels is None else kernels["tensor_core_share"]
+    return None if share is None else (share[0], share[1])
+
+
+def _of_cores(cores: tuple[float, float] | None) -> tuple[str, ...]:
+    if cores is None:
+        return ()
+    if cores[1] < USED:
+        return ("The tensor cores are hardly used.",)
+    low, high = cores
+    share = f"{low:.0%}" if high - low < 0.01 else f"{low:.0%} to {high:.0%}"
+    return (f"The tensor cores work in {share} of the kernels' time.",)
+
+
+def _efficiency(window: Window) -> Measure | None:
+    """Return the share of the peak: by the operations of a step, else by the tensor counter."""
+    flops, peak, step = _flops_per_step(window), _peak(window), window.step_s
+    if flops is not None and peak is not None and step is not None and step.value:
+        return Measure(flops / step.value / peak, "ratio", "cost analysis", step.age_s)
+    tensor = _mean(window, m.GPU_TENSOR_ACTIVITY)
+    return None if tensor is None else window.job.measure(tensor, "ratio", "gpm")
+
+
+def _flops_per_step(window: Window) -> float | None:
+    """Return the operations of a step; ``None`` with a loop, whose body is counted only once."""
+    programs = window.job.facts.get("jax", {}).get("largest_executables") or []
+    total = 0.0
+    for program in programs:
+        name = re.escape(str(program.get("name", "")).removeprefix("jit_"))
+        per_step = window.calls_per_step(rf"PjitFunction\({name}\)")
+        if per_step is None or not per_step.value:
+            continue
+        if program.get("loops") or program.get("flops") is None or not program.get("whole", True):
+            return None
+        total += program["flops"] * per_step.value
+    return total or None
+
+
+def _peak(window: Window) -> float | None:
+    peaks = [
+        next((peak for like, peak in PEAKS if re.search(like, gpu.name or "")), None)
+        for gpu in window.job.gpus
+        if gpu.owned
+    ]
+    known = [peak for peak in peaks if peak is not None]
+    return sum(known) if known and len(known) == len(peaks) else None

@@ -1,0 +1,271 @@
+"""From a window to what is wrong in it: all rules, causes before symptoms, the most first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from whyidle.monitor import rules
+from whyidle.monitor.busy import busy
+from whyidle.monitor.finding import (
+    LEAST_LOST,
+    Found,
+    Framework,
+    Need,
+    NotChecked,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.signals.opening import of_run
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import RunSummary
+
+# Smaller losses are not worth a person's time.
+LEAST: Final = LEAST_LOST[Severity.LOW]
+NO_GPU: Final = "no GPU computes for it, as far as is known"
+# A cause that takes less explains no symptom away.
+EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
+# Errors and risks first; then what costs time; then what is only to know.
+_ORDER: Final = {Kind.ERROR: 0, Kind.TIME: 1, Kind.MEMORY: 2, Kind.INFORMATION: 3}
+_LAST: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one rule found, and what else points at the same part of the time."""
+
+    rule: Rule
+    found: Found
+    # Rules whose findings this one explains, or that share its slice and have less of it.
+    also_seen: tuple[str, ...] = ()
+    # Another finding stands for the same slice.
+    behind: str | None = None
+    # What the lost time costs, where the power is known.
+    joules_per_step: float | None = None
+    watts_lost: float | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """How much it matters."""
+        if self.found.severity is not None:
+            return self.found.severity
+        return Severity.of_share(self.lost)
+
+    @property
+    def lost(self) -> float:
+        """The share by which it is ranked."""
+        return self.found.gain.middle if self.found.gain else 0.0
+
+    @property
+    def place(self) -> tuple[int, float, int, str]:
+        """Where it stands in the list."""
+        order = _LAST if self.severity is Severity.INFO else _ORDER[self.rule.kind]
+        return order, -self.lost, self.severity.rank, self.rule.id
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Everything that the rules have to say of a window."""
+
+    window: Window
+    findings: tuple[Finding, ...]
+    not_checked: tuple[tuple[str, NotChecked], ...]
+    # A defect of ours in one rule costs that rule alone.
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known where most of the time goes: only then can nothing be wrong."""
+        budget = self.window.budget
+        if budget is None:
+            return False
+        unknown = budget["slices"].get(Slice.IDLE_UNKNOWN, 0)
+        return bool(2 * unknown < sum(budget["slices"].values()))
+
+    @property
+    def worst(self) -> Severity | None:
+        """The most severe there is."""
+        return min((f.severity for f in self.findings), key=lambda s: s.rank, default=None)
+
+    def frameworks(self, finding: Finding) -> tuple[Framework, ...]:
+        """Return the frameworks whose fixes concern this job; all, where none is known."""
+        wanted = finding.found.frameworks or self.window.frameworks
+        mine = tuple(name for name in finding.rule.fixes if name in wanted)
+        return mine or tuple(finding.rule.fixes)
+
+
+def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
+    """Ask every rule, or some; the most important finding comes first."""
+    verdicts: dict[str, Verdict] = {}
+    failed: dict[str, str] = {}
+    loaded = rules.load()
+    for name, rule in loaded.items():
+        if rule.detect is None or (only and name not in only):
+            continue
+        try:
+            verdicts[name] = rule.detect(window)
+        except Exception as error:  # noqa: BLE001  the other rules can still judge
+            failed[name] = f"{type(error).__name__}: {error}"
+    found = [
+        Finding(loaded[name], verdict)
+        for name, verdict in verdicts.items()
+        if isinstance(verdict, Found) and _counts(verdict)
+    ]
+    return Diagnosis(
+        window,
+        tuple(_ranked(_without_symptoms(found), window)),
+        tuple((name, v) for name, v in verdicts.items() if isinstance(v, NotChecked)),
+        failed,
+    )
+
+
+def _counts(found: Found) -> bool:
+    """Leave out what gives back less than is worth a line."""
+    return found.gain is None or found.gain.middle >= LEAST_LOST[Severity.LOW]
+
+
+def _without_symptoms(found: list[Finding]) -> list[Finding]:
+    """Leave out symptoms whose cause is found too; the cause names them."""
+    causes = {each.rule.id: each for each in found if each.lost >= EXPLAINS}
+    seen: dict[str, list[str]] = {}
+    left = []
+    for each in found:
+        mine = [causes[name] for name in each.rule.symptom_of if name in causes]
+        if mine:
+            cause = max(mine, key=lambda one: one.lost)
+            seen.setdefault(cause.rule.id, []).append(each.rule.id)
+        else:
+            left.append(each)
+    return [_with(each, seen.get(each.rule.id, ())) for each in left]
+
+
+def _ranked(found: list[Finding], window: Window) -> list[Finding]:
+    """Put them in order; of those that share a slice the first is its cause."""
+    ordered = sorted(found, key=lambda each: each.place)
+    first: dict[str, str] = {}
+    for each in ordered:
+        if each.found.slice is not None and each.found.gain is not None:
+            first.setdefault(each.found.slice, each.rule.id)
+    behind = {
+        each.rule.id: first[each.found.slice]
+        for each in ordered
+        if each.found.slice in first and first[each.found.slice] != each.rule.id
+    }
+    ranked = []
+    for each in ordered:
+        others = [name for name, leader in behind.items() if leader == each.rule.id]
+        ranked.append(_priced(_with(each, others, behind.get(each.rule.id)), window))
+    return ranked
+
+
+def _with(finding: Finding, seen: Sequence[str], behind: str | None = None) -> Finding:
+    names = dict.fromkeys((*finding.also_seen, *seen))
+    return replace(finding, also_seen=tuple(names), behind=behind or finding.behind)
+
+
+def _priced(finding: Finding, window: Window) -> Finding:
+    """Say what the lost time costs in energy."""
+    watts, step = window.watts, window.step_s
+    if watts is None or finding.found.gain is None:
+        return finding
+    lost = watts.value * finding.lost
+    joules = None if step is None else lost * step.value
+    return replace(finding, watts_lost=lost, joules_per_step=joules)
+
+
+def concluded(path: Path, summary: RunSummary) -> RunSummary:
+    """Return the summary of a run with what is wrong with it: a defect here must not cost it."""
+    try:
+        found = as_json(diagnose(of_run(path, str(summary.run.id))))
+    except Exception as error:  # noqa: BLE001  the recording is worth telling without
+        return replace(summary, not_diagnosed=f"{type(error).__name__}: {error}")
+    return replace(summary, diagnosis=found)
+
+
+def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return the answer of ``monitor diagnose --json``."""
+    window = diagnosis.window
+    return {
+        "schema": 1,
+        "target": window.target,
+        "budget": window.budget,
+        "budget_source": window.budget_source,
+        "frameworks": list(window.frameworks),
+        "is_known": diagnosis.is_known,
+        "compute": None if (works := busy(window)) is None else works.as_json(),
+        "findings": [told(diagnosis, each) for each in diagnosis.findings],
+        "not_checked": [
+            {"rule": name, "needs": needs(window, verdict)}
+            for name, verdict in diagnosis.not_checked
+        ],
+        "failed": dict(diagnosis.failed),
+        "unknown": {
+            **({} if window.budget else {"budget": why_no_budget(window)}),
+            **({} if works else {"compute": NO_GPU}),
+        },
+    }
+
+
+def told(diagnosis: Diagnosis, finding: Finding) -> dict[str, Any]:
+    """Return one finding as programs are told."""
+    found, gain = finding.found, finding.found.gain
+    return {
+        "rule": finding.rule.id,
+        "severity": str(finding.severity),
+        "title": found.title or finding.rule.title,
+        "slice": None if found.slice is None else str(found.slice),
+        "lost_share": None if gain is None else [round(gain.low, 4), round(gain.high, 4)],
+        "speedup": None if gain is None else [round(s, 3) for s in gain.speedup],
+        "evidence": [
+            {
+                "name": e.name,
+                "value": e.value,
+                "unit": e.unit,
+                "source": e.source,
+                "age_s": e.age_s,
+                "window_s": e.window_s,
+            }
+            for e in found.evidence
+        ],
+        "where": [
+            {"file": p.file, "line": p.line, "function": p.function, "share": p.share}
+            for p in found.where
+        ],
+        "fixes": {
+            name: {"text": finding.rule.fixes[name].text, "code": finding.rule.fixes[name].code}
+            for name in diagnosis.frameworks(finding)
+        },
+        "documents": list(finding.rule.documents),
+        "also_seen": list(finding.also_seen),
+        "behind": finding.behind,
+        "energy": {
+            "watts_lost": finding.watts_lost,
+            "joules_per_step": finding.joules_per_step,
+            "unknown": {} if finding.watts_lost is not None else {"watts_lost": "no power is read"},
+        },
+    }
+
+
+_WAYS: Final[dict[Need, dict[str, str]]] = {
+    Need.TRACE: {"run": "monitor trace PID --run RUN", "file": "a longer trace"},
+    Need.INSIDE: {"run": "monitor attach PID, without --observe", "file": "monitor attach PID"},
+    Need.RECORDING: {"run": "monitor attach PID", "file": "monitor attach PID"},
+}
+
+
+def needs(window: Window, verdict: NotChecked) -> str:
+    """Say what would allow a rule to judge, and the command for it."""
+    way = _WAYS.get(verdict.need, {}).get(window.kind)
+    what = f" ({verdict.what})" if verdict.what else ""
+    return f"{verdict.need}{what}: {way}" if way else f"{verdict.need}{what}"
+
+
+def why_no_budget(window: Window) -> str:
+    """Say why nobody knows where the time goes."""
+    if window.traces:
+        return "the traces cover less than a step, or show no work of any device"
+    return "no trace was taken, and no counter says how busy the device was"

@@ -1,0 +1,161 @@
+"""What is found: a gain as a range, evidence, the line of code, the fix; or what is missing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Literal, Self
+
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.slices import Slice
+
+Framework = Literal["jax", "pytorch", "tensorflow", "flux"]
+FRAMEWORKS: Final[dict[Framework, str]] = {
+    "jax": "JAX",
+    "pytorch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "flux": "Flux.jl",
+}
+# The ends of a predicted speed-up lie at most so far apart: a wider range predicts nothing.
+WIDEST: Final = 2.0
+# Nothing gives back more than this share of a step: some of the time is the work itself.
+MOST_LOST: Final = 0.99
+
+
+class Severity(StrEnum):
+    """How much a finding matters, the most first."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+    INFO = "info"
+
+    @property
+    def rank(self) -> int:
+        """0 is the most severe."""
+        return list(Severity).index(self)
+
+    @classmethod
+    def of_share(cls, share: float) -> Severity:
+        """Return how much it matters that this share of the time is lost."""
+        for severity, least in LEAST_LOST.items():
+            if share >= least:
+                return severity
+        return cls.INFO
+
+
+LEAST_LOST: Final = {Severity.HIGH: 0.20, Severity.MEDIUM: 0.05, Severity.LOW: 0.01}
+
+
+class Need(StrEnum):
+    """What would bring a signal that is missing; said as what to do next."""
+
+    TRACE = "a trace"
+    LONGER_TRACE = "a trace of whole steps"
+    INSIDE = "the agent in the job"
+    RECORDING = "a recording of the running job"
+    LONGER = "a longer recording"
+    STEPS = "steps that can be told apart"
+    GPU = "the counters of a GPU"
+    GPU_TRACE = "a trace of a GPU"
+    POOL = "the allocator's own figures, of a GPU"
+    FRAMES = "a trace with the launches of the host"
+    SOURCE = "the source of the user's code on this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """The share of the time that a fix gives back, between two bounds."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def between(cls, low: float, high: float) -> Self:
+        """Return the range; one that would predict nothing is narrowed around its middle."""
+        low, high = (min(MOST_LOST, max(0.0, share)) for share in sorted((low, high)))
+        slow, fast = 1 / (1 - low), 1 / (1 - high)
+        if fast / slow > WIDEST:
+            middle = math.sqrt(slow * fast)
+            slow = max(1.0, middle / math.sqrt(WIDEST))
+            fast = slow * WIDEST
+            low, high = 1 - 1 / slow, 1 - 1 / fast
+        return cls(low, high)
+
+    @property
+    def middle(self) -> float:
+        """The share by which findings are ranked."""
+        return (self.low + self.high) / 2
+
+    @property
+    def speedup(self) -> tuple[float, float]:
+        """How many times faster a step becomes."""
+        return 1 / (1 - self.low), 1 / (1 - self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One measured number that speaks for a finding, and where it comes from."""
+
+    name: str
+    value: float | str
+    unit: str
+    source: str
+    age_s: float | None = None
+    window_s: float | None = None
+
+    @classmethod
+    def of(cls, name: str, measure: Measure) -> Self:
+        """Return it of what a window measured."""
+        return cls(
+            name, measure.value, measure.unit, measure.source, measure.age_s, measure.window_s
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of the user's own code, and the share of the time that belongs to it."""
+
+    file: str
+    line: int
+    function: str
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What to change: a sentence, and code that runs on the current release."""
+
+    text: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a rule has to say of a window where its fault is."""
+
+    # ``None``: it costs memory, or safety, and no time that could be told.
+    gain: Gain | None
+    evidence: tuple[Evidence, ...]
+    where: tuple[Place, ...] = ()
+    # The part of the time that this gain is taken from.
+    slice: Slice | None = None
+    # Where the gain does not say it.
+    severity: Severity | None = None
+    # More telling than the title of the rule.
+    title: str | None = None
+    # The frameworks whose fixes are shown; none: all of the rule's that the job uses.
+    frameworks: tuple[Framework, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotChecked:
+    """The rule could not judge: what would allow it to."""
+
+    need: Need
+    # What exactly is missing, where that helps.
+    what: str = ""
+
+
+Verdict = Found | NotChecked | None

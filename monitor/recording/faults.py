@@ -1,0 +1,103 @@
+"""The findings of a job while it runs: looked for on a thread of their own, now and then.
+
+A look reads the store, as any viewer does, and takes no part in the tick: what it costs is a few
+hundredths of a second, and it comes seldom.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final
+
+from whyidle.monitor import diagnose
+from whyidle.monitor.certain import Certain, Change, Told
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.recording.snapshot import JobEvent
+from whyidle.monitor.signals.opening import of_run
+from whyidle.monitor.store import Writer
+
+FINDING: Final = "finding"
+# A job has warmed up, and the agent has told something, when the first look is due.
+FIRST_SECONDS: Final = 12.0
+# Soon after it the second, so that what lasts is told early; then less and less often.
+AGAIN_SECONDS: Final = (5.0, 10.0, 15.0, 30.0)
+# What is looked at: so much of the past.
+WINDOW_SECONDS: Final = 120.0
+
+
+class Faults:
+    """The looks of one recording."""
+
+    def __init__(self, writer: Writer, run: int, target: ProcessKey) -> None:
+        self._writer = writer
+        self._run = run
+        self._target = target
+        self._certain = Certain()
+        self._news: list[Change] = []
+        self._answers: SimpleQueue[list[dict[str, Any]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._looks = 0
+        self._due: float | None = None
+
+    @property
+    def shown(self) -> tuple[Told, ...]:
+        """The findings that are certain."""
+        return self._certain.shown
+
+    def take_events(self) -> list[JobEvent]:
+        """Return what was found, or is gone, since the last call."""
+        news, self._news = self._news, []
+        return [self._event(change) for change in news]
+
+    def _event(self, change: Change) -> JobEvent:
+        severity = change.told["severity"] if change.news == "found" else "info"
+        return JobEvent(FINDING, self._target, sentence(change), severity, data=change.told)
+
+    def tick(self, now: float, *, new_trace: bool = False) -> None:
+        """Take in the last look, and begin another when it is due."""
+        if self._due is None:
+            self._due = now + FIRST_SECONDS
+        if new_trace:
+            # The best there is to know has just come.
+            self._due = now
+        while not self._answers.empty():
+            found = self._answers.get()
+            self._thread = None
+            for change in () if found is None else self._certain.take(found):
+                self._keep(change)
+        if self._thread is None and now >= self._due:
+            self._due = now + AGAIN_SECONDS[min(self._looks, len(AGAIN_SECONDS) - 1)]
+            self._looks += 1
+            self._thread = threading.Thread(target=self._look, name="diagnosing", daemon=True)
+            self._thread.start()
+
+    def _keep(self, change: Change) -> None:
+        self._news.append(change)
+        told, now_ms = change.told, time.time_ns() // 1_000_000
+        data = {**told, "state": change.news}
+        self._writer.finding(self._run, now_ms, told["rule"], told["severity"], data)
+
+    def _look(self) -> None:
+        try:
+            window = of_run(self._writer.path, str(self._run), WINDOW_SECONDS)
+            found = diagnose.diagnose(window)
+            told = [diagnose.told(found, each) for each in found.findings]
+        except Exception:  # noqa: BLE001  a store that is full says so itself; a recording goes on
+            self._answers.put(None)
+        else:
+            self._answers.put(told)
+
+
+def sentence(change: Change) -> str:
+    """Say in one line what was found, or that it is gone."""
+    told = change.told
+    if change.news == "gone":
+        return f"No longer found: {told['title']} [{told['rule']}]."
+    speedup = told["speedup"]
+    gain = "" if speedup is None else f", {speedup[0]:.2f}x to {speedup[1]:.2f}x to be had"
+    place = next(iter(told["where"]), None)
+    where = "" if place is None else f", {Path(place['file']).name}:{place['line']}"
+    return f"Found: {told['title']}{gain}{where} [{told['rule']}]."

@@ -1,0 +1,42 @@
+"""The list of rules, and the page of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from whyidle.monitor.finding import FRAMEWORKS
+from whyidle.monitor.render.tables import table
+from whyidle.monitor.rule import Rule
+
+
+def listing(rules: Sequence[Rule]) -> str:
+    """Return one line a rule."""
+    rows = [
+        (rule.id, "planned" if rule.is_planned else str(rule.kind), rule.title) for rule in rules
+    ]
+    then = "The page of one: monitor rules ID"
+    return f"{table(('rule', 'about', 'fault'), rows)}\n\n{then}"
+
+
+def page(rule: Rule) -> str:
+    """Return all there is to say of a rule."""
+    return "\n".join(_page(rule))
+
+
+def _page(rule: Rule) -> Iterator[str]:
+    yield f"{rule.id}: {rule.title}"
+    yield ""
+    if rule.is_planned:
+        yield "Planned: nothing looks for it yet."
+    else:
+        # The first line of the page says the title in other words.
+        yield from rule.page.splitlines()
+    for framework, fix in rule.fixes.items():
+        yield ""
+        yield f"{FRAMEWORKS[framework]}: {fix.text}"
+        if fix.code:
+            yield ""
+            yield from (f"    {line}" for line in fix.code.splitlines())
+    if rule.is_planned:
+        yield ""
+        yield f"Documents: {', '.join(rule.documents)}"

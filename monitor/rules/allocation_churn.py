@@ -1,0 +1,128 @@
+"""Memory is taken and given back in every step.
+
+## What it sees
+On a GPU the time in which the device waits for the driver to allocate or free memory, in a trace
+of whole steps. On a CPU the pages of memory that are new in each step: the kernel hands out each
+of them, 4 kB, at its first touch, and counts it as a minor fault.
+
+## Why it costs
+A tensor of more than 32 MB is given back to the system when it goes, and taken anew in the next
+step. Each of its pages is then cleared by the kernel and mapped again, which takes longer than the
+arithmetic on it. On a GPU an allocation that PyTorch's cache cannot serve goes to the driver, and
+freeing waits until all work is done.
+
+## How to fix
+Take the memory once, before the loop, and write into it: `out=`, `zero_()`, `copy_()`. On a GPU
+leave the caching allocator on (`PYTORCH_NO_CUDA_MEMORY_CACHING` is for debugging), call
+`torch.cuda.empty_cache()` never inside the loop, and keep shapes the same from step to step.
+
+## When it is wrong
+The first steps allocate whatever is done; a short recording of them says nothing. A job that keeps
+more each step has new pages too: memory_growth is what to look at then.
+
+## Documents
+D2 §3 (preallocated buffers).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# Below this nobody need care; "low" in the contract.
+LEAST: Final = 0.01
+PAGE: Final = 4096
+# Less than 16 MB anew in a step is what gradients and activations of ordinary training take.
+LEAST_PAGES: Final = 4096
+# To clear and map a page: 0.8 us on a machine of its own, 1.6 us in a virtual one (1.45 measured).
+FAULT_S: Final = (0.8e-6, 1.6e-6)
+# Of the driver's time some covers work that the device still has to do.
+BACK_LEAST, BACK_MOST = 0.7, 1.0
+_DRIVER: Final = r"(cuda|hip)(Malloc|Free|MemCreate|MemMap|MemUnmap|MallocAsync|FreeAsync)"
+
+
+def detect(window: Window) -> Verdict:
+    """Judge what is allocated in each step."""
+    if not window.uses("pytorch"):
+        return None
+    if window.device == "gpu":
+        return _on_gpu(window)
+    return _on_cpu(window)
+
+
+def _on_gpu(window: Window) -> Verdict:
+    trace = window.gpu_trace
+    if trace is None:
+        return window.lacks(Need.GPU_TRACE)
+    # While a job starts it has to allocate.
+    if trace.steps < LEAST_STEPS:
+        return window.lacks(Need.LONGER_TRACE)
+    waits = trace.share(Slice.IDLE_ALLOC)
+    if waits is None or waits.value < LEAST:
+        return None
+    return Found(
+        gain=Gain.between(waits.value * BACK_LEAST, waits.value * BACK_MOST),
+        evidence=tuple(_calls(trace, waits)),
+        where=window.where(Slice.IDLE_ALLOC),
+        slice=Slice.IDLE_ALLOC,
+    )
+
+
+def _calls(trace: Traced, waits: Measure) -> list[Evidence]:
+    found = [Evidence.of("waiting for the driver's allocator", waits)]
+    calls = trace.calls_per_step(_DRIVER)
+    return [*found, Evidence.of("allocations and frees", calls)] if calls else found
+
+
+def _on_cpu(window: Window) -> Verdict:
+    rate, cores = window.job.mean(m.JOB_MINOR_FAULTS), window.job.mean(m.JOB_CPU)
+    pages = window.per_step(m.JOB_MINOR_FAULTS)
+    if rate is None or cores is None or not cores.value:
+        return window.lacks(Need.RECORDING)
+    if pages is None:
+        return window.lacks(Need.STEPS)
+    if pages.value < LEAST_PAGES or _grows(window, rate):
+        return None
+    # Of the time in which it ran: on a busy machine a job does not have a core to itself.
+    low, high = (rate.value * each / min(1.0, cores.value) for each in FAULT_S)
+    return Found(
+        gain=Gain.between(low, high),
+        evidence=(
+            Evidence.of("new memory", pages.times(PAGE, "bytes/step")),
+            Evidence.of("pages handed out by the kernel", rate),
+        ),
+        where=window.where(),
+        slice=Slice.COMPUTE,
+    )
+
+
+def _grows(window: Window, rate: Measure) -> bool:
+    """Tell whether these pages are kept: that is another fault."""
+    trend = window.job.trends.get(m.JOB_RSS)
+    return trend is not None and trend.per_s > 0.5 * rate.value * PAGE
+
+
+rule = Rule(
+    title="Memory is taken and given back in every step",
+    documents=("D2 §3",),
+    fixes={
+        "pytorch": Fix(
+            "Take large tensors once, before the loop, and write into them.",
+            """\
+padded = torch.empty(batch_size, longest, device=device)
+for rows in batches:
+    padded.zero_()
+    for row, values in zip(padded, rows):
+        row[: len(values)] = values
+    train(padded)""",
+        ),
+    },
+    detect=detect,
+)

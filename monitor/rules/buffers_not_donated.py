@@ -1,0 +1,121 @@
+"""The state of the training is there twice: a step keeps the old one while it makes the new one.
+
+## What it sees
+A compiled program whose results are about as large as its arguments and that takes over none of
+their memory, and, in the source of the line that calls it, that the result takes the place of an
+argument: `state = step(state, batch)`. That is no fault of `q = f(p)`, where both are wanted.
+
+## Why it costs
+Parameters and the moments of the optimizer are needed once. Without donation the program must leave
+its arguments as they are, and needs as much memory again for the results. Where memory is what
+limits the batch, that is room for a larger one; and what has to be allocated each time costs a
+little time, too.
+
+## How to fix
+Tell `jax.jit` which arguments may be overwritten, with `donate_argnums`, and use them no more after
+the call: the old name must not be read again.
+
+## When it is wrong
+A state that is read after the call cannot be donated: for a comparison, for an average of the
+parameters, for going back when a loss is not finite. Where memory is plentiful it changes little.
+
+## Documents
+D4 §1 (jit with donate_argnums).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
+from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.signals.replaced import is_replaced, readable
+from whyidle.monitor.signals.window import Window
+
+# Smaller states are not worth a line, on any device.
+LEAST_BYTES: Final = 16 << 20
+# The arguments have the batch besides, the results what is told of the step.
+LEAST_SHARE: Final = 0.5
+# So much of what could be taken over is, where it was donated.
+TAKEN_OVER: Final = 0.25
+# Of the memory that there is; from here on it limits what a job can do.
+NEAR_THE_LIMIT: Final = 0.8
+MUCH: Final = 0.1
+Program = Mapping[str, Any]
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the programs that the agent has looked at."""
+    if window.frameworks and not window.uses("jax"):
+        return None
+    programs = window.fact("largest_executables")
+    if not programs:
+        return window.lacks(Need.INSIDE)
+    worst = max((p for p in programs if _is_kept_twice(p)), key=_twice, default=None)
+    if worst is None:
+        return None
+    name = str(worst["name"]).removeprefix("jit_")
+    places = window.where_compiled(name)
+    if not any(readable(place) for place in places):
+        return window.lacks(Need.SOURCE)
+    where = tuple(place for place in places if is_replaced(place))
+    return _found(window, worst, where) if where else None
+
+
+def _found(window: Window, program: Program, where: tuple[Place, ...]) -> Found:
+    told = window.job.measure
+    return Found(
+        gain=None,
+        evidence=(
+            Evidence.of("results in memory of their own", told(_twice(program), "bytes")),
+            Evidence.of("arguments", told(program["argument_bytes"], "bytes")),
+            Evidence.of("of these overwritten", told(program["aliased_bytes"], "bytes")),
+        ),
+        where=where,
+        severity=_severity(window, _twice(program)),
+        frameworks=("jax",),
+    )
+
+
+def _severity(window: Window, twice: float) -> Severity:
+    limit, peak = (window.job.mean(x) for x in (m.PROCESS_POOL_LIMIT, m.PROCESS_POOL_PEAK))
+    if limit is None or peak is None:
+        return Severity.LOW
+    near = peak.value >= NEAR_THE_LIMIT * limit.value
+    return Severity.MEDIUM if near or twice >= MUCH * limit.value else Severity.LOW
+
+
+def _is_kept_twice(program: Program) -> bool:
+    sizes = [program.get(f"{name}_bytes") for name in ("argument", "output", "aliased")]
+    if any(size is None for size in sizes):
+        return False
+    arguments, results, taken = (float(size) for size in sizes if size is not None)
+    could = min(arguments, results)
+    return (
+        could >= LEAST_BYTES
+        and could >= LEAST_SHARE * max(arguments, results)
+        and taken < TAKEN_OVER * could
+    )
+
+
+def _twice(program: Program) -> float:
+    could = min(float(program["argument_bytes"]), float(program["output_bytes"]))
+    return could - float(program["aliased_bytes"])
+
+
+rule = Rule(
+    title="The state of the training is in memory twice during a step",
+    documents=("D4 §1",),
+    fixes={
+        "jax": Fix(
+            "Let the step overwrite the state that it gets.",
+            """\
+step = jax.jit(train_step, donate_argnums=(0,))
+state, loss = step(state, batch)  # the old state is gone""",
+        ),
+    },
+    detect=detect,
+    kind=Kind.MEMORY,
+)

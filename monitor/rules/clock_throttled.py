@@ -1,0 +1,111 @@
+"""The GPU slows its clocks down.
+
+## What it sees
+The share of the time in which the driver counts a reason to hold the clocks down: heat, the power
+brake of the machine, the power cap, or the pace of a group of GPUs. The worst GPU of the job is
+told, with its temperature, its draw and its clock.
+
+## Why it costs
+Kernels that compute take longer as the clock falls; those that wait for memory hardly do. When the
+hardware itself steps in, for heat or for the power brake, it halves the clock or worse. Of GPUs
+that work in step the slowest one sets the pace of all.
+
+## How to fix
+Heat: air flow, dust, fan settings, the place in the rack, the temperature of the room. The power
+brake: the power supply, or a cable. The power cap: raise it where the machine allows it
+(`nvidia-smi -pl WATTS`); `nvidia-smi -q -d PERFORMANCE` tells which of them is at work.
+
+## When it is wrong
+A GPU at full load that touches its power cap works as it was made to: that is told as information.
+A GPU that has nothing to do holds its clocks down, too, for no reason of these.
+
+## Documents
+None of the five speaks of it: beyond the documents. NVML's own documentation says that the hardware
+slowdown divides the clock by two or more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.recorded import SeenGpu
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# Throttling for less of the time costs less than one percent.
+LEAST: Final = 0.05
+# The worse kinds first: what it is called, and how much it matters where no saving is known.
+KINDS: Final[dict[Metric, tuple[str, Severity]]] = {
+    m.GPU_THROTTLED_HARDWARE_HEAT: ("the hardware slows it down for heat", Severity.HIGH),
+    m.GPU_THROTTLED_BRAKE: ("the power brake slows it down", Severity.HIGH),
+    m.GPU_THROTTLED_HEAT: ("the driver slows it down for heat", Severity.MEDIUM),
+    m.GPU_THROTTLED_SYNC: ("it is slowed down to the pace of its group", Severity.LOW),
+    m.GPU_THROTTLED_POWER: ("its power cap slows it down", Severity.INFO),
+}
+# NVML: the hardware divides the clock by two or more; a kernel bound by memory loses little of it.
+BY_HARDWARE: Final = frozenset({m.GPU_THROTTLED_HARDWARE_HEAT, m.GPU_THROTTLED_BRAKE})
+BACK_LEAST, BACK_MOST = 0.25, 0.5
+SHOWN: Final = {
+    m.GPU_TEMPERATURE: "temperature",
+    m.GPU_POWER: "power",
+    m.GPU_POWER_LIMIT: "power cap",
+    m.GPU_SM_CLOCK: "clock of the SMs",
+}
+
+
+def detect(window: Window) -> Verdict:
+    """Find the GPU of the job that was held down the worst."""
+    gpus = [gpu for gpu in window.job.gpus if gpu.owned]
+    if not any(metric in gpu.means for gpu in gpus for metric in KINDS):
+        return window.lacks(Need.GPU)
+    for metric, (what, severity) in KINDS.items():
+        worst = max(gpus, key=lambda gpu: gpu.means.get(metric, 0.0))
+        share = worst.means.get(metric, 0.0)
+        if share >= LEAST:
+            return _found(window, worst, metric, what, severity)
+    return None
+
+
+def _found(window: Window, gpu: SeenGpu, metric: Metric, what: str, severity: Severity) -> Found:
+    held = window.job.measure(gpu.means[metric], "ratio", "nvml")
+    gain = _gain(window, gpu, held) if metric in BY_HARDWARE else None
+    evidence = [Evidence.of("clocks held down", held)]
+    for shown, name in SHOWN.items():
+        if shown in gpu.means:
+            told = window.job.measure(gpu.means[shown], shown.unit, "nvml")
+            evidence.append(Evidence.of(name, told))
+    return Found(
+        gain,
+        tuple(evidence),
+        slice=Slice.COMPUTE,
+        severity=None if gain else severity,
+        title=f"GPU {gpu.index}: {what}",
+    )
+
+
+def _gain(window: Window, gpu: SeenGpu, held: Measure) -> Gain | None:
+    """Return what full clocks would give back of the time in which the GPU computes."""
+    compute = window.share(Slice.COMPUTE)
+    share = gpu.means.get(m.GPU_UTILISATION) if compute is None else compute.value
+    if share is None:
+        return None
+    slow = held.value * share
+    return Gain.between(BACK_LEAST * slow, BACK_MOST * slow)
+
+
+_COOL: Final = Fix(
+    "See which reason it is with nvidia-smi -q -d PERFORMANCE: cool it better, look at its power "
+    "supply, or raise its cap with nvidia-smi -pl WATTS."
+)
+
+rule = Rule(
+    title="The GPU slows its clocks down",
+    documents=("beyond the documents",),
+    fixes={"pytorch": _COOL, "jax": _COOL},
+    detect=detect,
+)

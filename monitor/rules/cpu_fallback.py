@@ -1,0 +1,133 @@
+"""A GPU is there, and the job computes on the CPU.
+
+## What it sees
+The backend that the framework computes with is the CPU, while the driver or /dev shows a GPU. Also
+told, at most as information, is a job whose user chose the CPU himself, with JAX_PLATFORMS or an
+empty CUDA_VISIBLE_DEVICES.
+
+## Why it costs
+A training step takes many times as long on the CPU, and the GPU stands still. JAX falls back with
+one warning that is easily missed; PyTorch never leaves the CPU unless model and data are moved.
+
+## How to fix
+JAX: install the build with CUDA, `pip install -U "jax[cuda13]"` (or `jax[cuda12]` for an older
+driver), and make the job say what it found. PyTorch: a build with CUDA, and model and batches on
+the device. In a container the GPU must be let in (`--gpus all`). TensorFlow:
+`tf.config.list_physical_devices("GPU")` must not be empty (this code was not run).
+
+## When it is wrong
+Some work is meant for the CPU: preparing data, a small model, a GPU that belongs to somebody else.
+How much faster the GPU would be is not known from here, so no gain is named.
+
+## Documents
+D1 核心机制 and 性能验证 (`jax.devices()`, nvidia-smi). Its `PositionalSharding` is gone. D1 puts
+arrays on the GPU by hand to be sure; where JAX has a GPU backend that is its default anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from whyidle.monitor.finding import Evidence, Fix, Found, Framework, Need, Severity, Verdict
+from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.signals.window import Window
+
+CPU: Final = "cpu"
+# What a person says who wants no GPU.
+HIDDEN: Final = frozenset({"", "-1", "none", "NoDevFiles"})
+_PROBES: Final[dict[str, Framework]] = {"jax": "jax", "torch": "pytorch"}
+
+
+def detect(window: Window) -> Verdict:
+    """Compare what the job computes with to what there is."""
+    facts = {name: told for name, told in window.job.facts.items() if "backend" in told}
+    if not facts:
+        return None if window.gpu_trace is not None else window.lacks(Need.INSIDE)
+    if any(told["backend"] != CPU for told in facts.values()):
+        # Two frameworks often share the work: one that is on the GPU is enough.
+        return None
+    seen = [told.get("gpus_present") for told in facts.values()]
+    in_job = max((n for n in seen if isinstance(n, int)), default=None)
+    gpus = max(in_job or 0, len(window.job.gpus))
+    if gpus == 0:
+        return None if in_job is not None else window.lacks(Need.GPU)
+    return _found(window, facts, gpus, in_job)
+
+
+def _found(
+    window: Window, facts: Mapping[str, Mapping[str, Any]], gpus: int, in_job: int | None
+) -> Found:
+    by_nvml = len(window.job.gpus) >= gpus
+    evidence = [
+        Evidence.of("GPUs there", window.job.measure(gpus, "count", "nvml" if by_nvml else "agent"))
+    ]
+    if in_job is not None:
+        evidence.append(
+            Evidence.of("GPUs that the job could open", window.job.measure(in_job, "count"))
+        )
+    chosen = _chosen(facts)
+    for name, told in facts.items():
+        evidence.append(_said(window, f"backend of {name}", str(told["backend"])))
+    if chosen is not None:
+        evidence.append(_said(window, chosen[0], chosen[1]))
+    return Found(
+        gain=None,
+        evidence=tuple(evidence),
+        where=window.where(),
+        severity=Severity.HIGH if chosen is None else Severity.INFO,
+        title=_title(chosen, in_job),
+        frameworks=tuple(_PROBES[name] for name in facts if name in _PROBES),
+    )
+
+
+def _chosen(facts: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
+    """Return by what the user chose the CPU, and the words of it."""
+    for told in facts.values():
+        asked, visible = told.get("platforms_asked"), told.get("gpus_visible")
+        if isinstance(asked, str) and asked.split(",")[0].strip() == CPU:
+            return "JAX_PLATFORMS", asked
+        if isinstance(visible, str) and visible.strip() in HIDDEN:
+            return "CUDA_VISIBLE_DEVICES", visible
+    return None
+
+
+def _title(chosen: tuple[str, str] | None, in_job: int | None) -> str | None:
+    if chosen is not None:
+        return f"The job computes on the CPU, as {chosen[0]} says, beside a GPU"
+    if in_job == 0:
+        return "The machine has a GPU that the job cannot open, so it computes on the CPU"
+    return None
+
+
+def _said(window: Window, name: str, words: str) -> Evidence:
+    return Evidence(name, words, "", "agent", window.job.age_s, window.job.seconds)
+
+
+rule = Rule(
+    title="A GPU is there, and the job computes on the CPU",
+    documents=("D1 核心机制", "D1 性能验证"),
+    fixes={
+        "jax": Fix(
+            'Install the build with CUDA: pip install -U "jax[cuda13]". Then let the job say so.',
+            """\
+backend = jax.default_backend()
+if backend == "cpu":
+    print("JAX found no GPU:", jax.devices())""",
+        ),
+        "pytorch": Fix(
+            "Move the model, and each batch, to the GPU.",
+            """\
+device = "cuda" if torch.cuda.is_available() else "cpu"
+model = model.to(device)
+for x, y in batches:
+    loss = loss_of(model(x.to(device)), y.to(device))""",
+        ),
+        "tensorflow": Fix(
+            "See whether TensorFlow finds the GPU; if not, install tensorflow[and-cuda].",
+            'assert tf.config.list_physical_devices("GPU")',
+        ),
+    },
+    detect=detect,
+    kind=Kind.ERROR,
+)

@@ -1,0 +1,136 @@
+"""The job does not get the CPU time that it asks for.
+
+## What it sees
+The share of the time in which the main thread could run and got no core, as the kernel counts it;
+the share of scheduling periods in which the limit of the container stopped the job; the cores that
+there are, beside the workers of the loader and what the job itself takes.
+
+## Why it costs
+The main thread launches all work of the device: while it waits for a core the device soon has
+nothing to do. More processes or threads than cores take the cores from each other, and a container
+that has used up its limit stands still for the rest of each tenth of a second, all threads at once.
+
+## How to fix
+Raise the CPU limit of the container. Start no more loader workers than there are cores left beside
+the main thread, and give each library one thread: `torch.set_num_threads`, OMP_NUM_THREADS.
+Libraries count the cores of the machine and not those of the container. Where other programs take
+the cores, let one of the jobs move.
+
+## When it is wrong
+A main thread that runs ahead of a busy device loses nothing by waiting. Of JAX's threads on a CPU
+another one than the main thread computes: there the wait says little. What other programs take is
+told without a saving: they may be gone tomorrow.
+
+## Documents
+None of the five speaks of it: beyond the documents.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# Below this a wait costs nobody anything: "medium" in the contract.
+LEAST_WAIT: Final = 0.05
+# A limit that bites in one of ten periods is too low; single bursts are not.
+LEAST_THROTTLED: Final = 0.10
+# A job that takes this much of its cores waits for itself.
+OWN: Final = 0.75
+# Neighbours count where nothing is left.
+FULL: Final = 0.90
+# What else ran meanwhile was the job's own work: half of it comes later instead.
+BACK_LEAST: Final = 0.5
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the waits for a core."""
+    job = window.job
+    wait, throttled = job.mean(m.JOB_MAIN_THREAD_WAIT), job.mean(m.JOB_THROTTLED)
+    if wait is None:
+        return window.lacks(Need.RECORDING)
+    stopped = throttled is not None and throttled.value >= LEAST_THROTTLED
+    if not stopped and wait.value < LEAST_WAIT:
+        return None
+    evidence = tuple(_evidence(window, wait, throttled if stopped else None))
+    if stopped:
+        title = "The CPU limit of the container stops the job"
+    elif _takes_its_cores(window):
+        title = "The job runs more threads than it has cores"
+    elif _is_crowded(window):
+        title = "Other programs take the cores that the job waits for"
+        return Found(None, evidence, severity=Severity.MEDIUM, title=title)
+    else:
+        return None
+    gain = _gain(window, wait)
+    if gain.high < LEAST_WAIT:
+        # The loader's workers may wait where the main thread does not.
+        return Found(None, evidence, severity=Severity.LOW, title=title)
+    return Found(gain, evidence, window.where(), _slice(window), title=title)
+
+
+def _cores(window: Window) -> Measure | None:
+    """Return the cores that the job may use."""
+    known = [window.job.mean(m.JOB_CPU_LIMIT), window.job.mean(m.HOST_CORES)]
+    return min((cores for cores in known if cores), key=lambda cores: cores.value, default=None)
+
+
+def _takes_its_cores(window: Window) -> bool:
+    cores, used = _cores(window), window.job.mean(m.JOB_CPU)
+    return cores is not None and used is not None and used.value >= OWN * cores.value
+
+
+def _is_crowded(window: Window) -> bool:
+    busy = window.job.mean(m.HOST_CPU)
+    return busy is not None and busy.value >= FULL
+
+
+def _gain(window: Window, wait: Measure) -> Gain:
+    """Return the wait, as far as no device computed meanwhile."""
+    compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
+    most = 1.0 if compute is None else 1 - compute.value
+    lost = min(wait.value, most)
+    return Gain.between(BACK_LEAST * lost, lost)
+
+
+def _slice(window: Window) -> Slice | None:
+    return Slice.IDLE_DISPATCH if window.device == "gpu" else None
+
+
+def _evidence(window: Window, wait: Measure, throttled: Measure | None) -> list[Evidence]:
+    workers = sum(w for each in window.loaders if isinstance(w := each.get("workers"), int))
+    told = {
+        "main thread waits for a core": wait,
+        "periods cut by the CPU limit": throttled,
+        "cores": _cores(window),
+        "cores used by the job": window.job.mean(m.JOB_CPU),
+        "loader workers": window.job.measure(workers, "count") if workers else None,
+    }
+    return [Evidence.of(name, measure) for name, measure in told.items() if measure is not None]
+
+
+rule = Rule(
+    title="The job does not get the CPU time that it asks for",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "Raise the CPU limit, or ask for no more than it allows.",
+            """\
+cores = len(os.sched_getaffinity(0))
+torch.set_num_threads(max(1, cores // 2))
+loader = DataLoader(dataset, batch_size=64, num_workers=max(1, cores - 1))""",
+        ),
+        "jax": Fix(
+            "Raise the CPU limit, or prepare the data in fewer processes.",
+            """\
+cores = len(os.sched_getaffinity(0))
+pool = concurrent.futures.ThreadPoolExecutor(max_workers=max(1, cores - 1))""",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,125 @@
+"""The device waits for Python to launch one small operation after the other.
+
+## What it sees
+In a trace, the time in which a GPU has nothing to do because the host has not launched the next
+kernel yet, how many launches a step has, and that none of them come from a CUDA graph. On a CPU,
+how many operators a step has for the time that it takes the main thread.
+
+## Why it costs
+Each operator goes through Python, the dispatcher and autograd, some 10 us before anything runs.
+A kernel that takes 5 us is over long before the next one is there, and a faster GPU changes
+nothing.
+
+## How to fix
+`torch.compile` makes few kernels of many; on a GPU `mode="reduce-overhead"` launches all of them
+at once, as a CUDA graph. Optimizers with `fused=True` update all parameters in one kernel. A
+larger batch makes each kernel longer for the same launches.
+
+## When it is wrong
+A trace with stacks or shapes slows the host down, and shows more of this than there is. Shapes
+that change make `torch.compile` compile again and again; mark them dynamic. Collectives,
+data-dependent Python and printing break the graph at their place: what is outside of it is still
+launched one by one.
+
+## Documents
+D5 (its `tf.function` is TensorFlow's way to the same).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.operators import overhead
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# "Medium" in the contract: every eager job has a little of it.
+LEAST: Final = 0.05
+# Fewer launches in a trace are a start or an end.
+LEAST_LAUNCHES: Final = 100
+# Where graphs launch more than this part of the work it is not eager.
+MOST_OF_GRAPHS: Final = 0.5
+# What a graph cannot hold stays (collectives, data, the step around it): a third and more.
+BACK_LEAST, BACK_MOST = 0.4, 0.9
+# On a CPU a step is bound by its operators where they take nearly all of it.
+MOSTLY: Final = 0.8
+# One fused kernel replaces three to ten of them (0.67 to 0.9 of the overhead), and to call what
+# was compiled has a price of its own.
+FUSED_LEAST, FUSED_MOST = 0.55, 0.85
+# Below this more samples in a step are the better cure: tiny_work.
+SMALL_BATCH: Final = 48
+_COMPILED: Final = r"Torch-Compiled Region.*|CompiledFunction|## Call CompiledFxGraph.*"
+
+
+def detect(window: Window) -> Verdict:
+    """Judge how the work is launched."""
+    if window.frameworks and not window.uses("pytorch"):
+        return None
+    if window.trace is None:
+        return window.lacks(Need.TRACE)
+    trace = window.gpu_trace
+    return _on_cpu(window) if trace is None else _on_gpu(window, trace)
+
+
+def _on_gpu(window: Window, trace: Traced) -> Verdict:
+    launching, late = trace.section("launching"), trace.share(Slice.IDLE_DISPATCH)
+    if launching is None or late is None or not launching["calls"]:
+        return window.lacks(Need.FRAMES)
+    graphs = launching["graph_operations"] / launching["operations"]
+    if late.value < LEAST or launching["calls"] < LEAST_LAUNCHES or graphs > MOST_OF_GRAPHS:
+        return None
+    evidence = [Evidence.of("waiting for the next launch", late)]
+    if launching["calls_per_step"] is not None:
+        calls = trace.measure(launching["calls_per_step"], "1/step")
+        evidence.append(Evidence.of("launches", calls))
+    short = (trace.section("kernels") or {}).get("short")
+    if short:
+        share = trace.measure(short["count"] / trace.answer["kernels"]["count"], "ratio")
+        evidence.append(Evidence.of("kernels shorter than 10 us", share))
+    return Found(
+        gain=Gain.between(late.value * BACK_LEAST, late.value * BACK_MOST),
+        evidence=tuple(evidence),
+        where=window.where(Slice.IDLE_DISPATCH),
+        slice=Slice.IDLE_DISPATCH,
+    )
+
+
+def _on_cpu(window: Window) -> Verdict:
+    told = overhead(window)
+    if told is None:
+        return window.lacks(Need.STEPS)
+    batch = window.fact("batch_size")
+    small = isinstance(batch, int) and batch < SMALL_BATCH
+    if told.share < MOSTLY or small or _is_compiled(window):
+        return None
+    return Found(
+        gain=Gain.between(told.share * FUSED_LEAST, told.share * FUSED_MOST),
+        evidence=(
+            Evidence.of("operators", told.per_step),
+            Evidence.of("main thread's time for one", told.each),
+        ),
+        where=window.where(),
+        slice=Slice.COMPUTE,
+    )
+
+
+def _is_compiled(window: Window) -> bool:
+    return window.trace is not None and bool(window.trace.calls(_COMPILED))
+
+
+rule = Rule(
+    title="The device waits for Python to launch one small operation after the other",
+    documents=("D5",),
+    fixes={
+        "pytorch": Fix(
+            "Compile the model; on a GPU into CUDA graphs.",
+            """\
+model.compile(mode="reduce-overhead" if torch.cuda.is_available() else None)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)""",
+        ),
+    },
+    detect=detect,
+)

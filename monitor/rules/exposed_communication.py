@@ -1,0 +1,130 @@
+"""The devices wait for each other's gradients.
+
+## What it sees
+The part of the time in which a GPU does nothing but communicate (NCCL, RCCL, XLA's collectives):
+computing and communicating at once costs nothing and does not count. Only a trace knows it.
+
+## Why it costs
+Data-parallel devices exchange their gradients in each step. Where that begins only when the
+backward pass is through, or is larger than the pass can hide, every device stands still. So do many
+small messages: each pays the delay of the network, however few bytes it carries.
+
+## How to fix
+Let the exchange overlap the backward pass: DistributedDataParallel does so with its buckets,
+`fully_shard` by prefetching, XLA with its latency-hiding scheduler. Then communicate less: a larger
+batch on each device, or gradients of several small batches added up before they are exchanged
+(`no_sync`). Put the axis of the mesh that talks most on the fastest links, and see that NCCL uses
+NVLink and InfiniBand at all (`NCCL_DEBUG=INFO`). A pipeline wants more micro-batches instead.
+
+## When it is wrong
+A rank that comes late makes all others wait in the collective: this looks the same from one rank
+and is cured where that rank is slow. Messages between two devices (pipelines, experts) have other
+cures: no saving is predicted for them.
+
+## Documents
+D3 trap 3 (communication takes over 40% of the step), D4 §6 (mesh axes) and D5 (accumulation). D3's
+`dist.initialize(cluster_type=...)` raises: `jax.distributed.initialize()` finds the cluster by
+itself, and GPUs use NCCL anyway. D5's loop counts samples instead of batches, so that at batches of
+16 and 4 to a step its optimizer never steps.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# Catalogue: NCCL time that no computing covers, over 10% of the step.
+LEAST: Final = 0.10
+# Two small batches for each exchange, and still nothing hidden: half of it comes back.
+BACK_LEAST: Final = 0.5
+# A backward pass takes about two thirds of what a device computes: no more than that can hide.
+BACKWARD: Final = 2 / 3
+# What two devices send each other is no reduction.
+BETWEEN_TWO: Final = frozenset({"SendRecv", "Send", "Recv", "CollectivePermute"})
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time in which a GPU only communicates."""
+    trace = window.gpu_trace
+    if trace is None:
+        return None if _is_alone(window) else window.lacks(Need.GPU_TRACE)
+    exposed = trace.share(Slice.EXPOSED_COMM)
+    if exposed is None or exposed.value < LEAST:
+        return None
+    told = tuple(_evidence(trace, exposed))
+    where = window.where(Slice.EXPOSED_COMM)
+    if _between_two(trace) > 0.5:
+        title = "The device waits for what other devices send it"
+        return Found(None, told, where, Slice.EXPOSED_COMM, Severity.MEDIUM, title)
+    return Found(_gain(trace, exposed), told, where, Slice.EXPOSED_COMM)
+
+
+def _is_alone(window: Window) -> bool:
+    """Tell whether there is nobody to communicate with, or no GPU that would."""
+    worlds = [window.fact(name) for name in ("world_size", "devices_used")]
+    known = [world for world in worlds if isinstance(world, int)]
+    return window.device == "cpu" or (bool(known) and max(known) <= 1)
+
+
+def _gain(trace: Traced, exposed: Measure) -> Gain:
+    """Return half of it to all that the backward pass and its launches can hide."""
+    beside = [trace.share(part) for part in (Slice.COMPUTE, Slice.IDLE_DISPATCH)]
+    room = BACKWARD * sum(part.value for part in beside if part is not None)
+    return Gain.between(BACK_LEAST * exposed.value, min(exposed.value, room))
+
+
+def _between_two(trace: Traced) -> float:
+    """Return the share of the communication that is no reduction."""
+    times = {c["kind"]: c["total_ns"] for c in trace.answer.get("collectives", ())}
+    whole = sum(times.values())
+    return sum(ns for kind, ns in times.items() if kind in BETWEEN_TWO) / whole if whole else 0.0
+
+
+def _evidence(trace: Traced, exposed: Measure) -> list[Evidence]:
+    found = [Evidence.of("only communicating", exposed)]
+    whole = sum(device.get("comm_ns", 0) for device in trace.devices)
+    alone = sum(device.get("exposed_comm_ns", 0) for device in trace.devices)
+    if whole:
+        hidden = trace.measure(1 - alone / whole, "ratio")
+        found.append(Evidence.of("communication hidden behind computing", hidden))
+    collectives = trace.answer.get("collectives", ())
+    count = sum(c["count"] for c in collectives)
+    if count and trace.steps:
+        each = trace.measure(count / trace.steps, "1/step")
+        found.append(Evidence.of("collectives", each))
+        took = sum(c["total_ns"] for c in collectives) / count
+        found.append(Evidence.of("time of a collective", trace.measure(took / 1e9, "s")))
+    return found
+
+
+rule = Rule(
+    title="The devices wait for each other's gradients",
+    documents=("D3 trap 3", "D4 §6", "D5"),
+    fixes={
+        "pytorch": Fix(
+            "Let the exchange overlap the backward pass, in large buckets, and do it less often.",
+            """\
+model = DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=50)
+for number, (x, y) in enumerate(batches, start=1):
+    last = number % ACCUMULATE == 0
+    with contextlib.nullcontext() if last else model.no_sync():
+        (loss_of(model(x), y) / ACCUMULATE).backward()
+    if last:
+        optimizer.step()
+        optimizer.zero_grad()""",
+        ),
+        "jax": Fix(
+            "Let XLA put the exchange behind computing, and give each device a larger batch.",
+            """\
+options = {"xla_gpu_enable_latency_hiding_scheduler": True}
+step = jax.jit(step, donate_argnums=(0,), compiler_options=options)""",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,157 @@
+"""The loss is computed by one program, and once more by the one for its gradient.
+
+## What it sees
+Two compiled programs that each step calls equally often, on as many bytes of arguments: one has
+the products of a forward pass, the other about three times the work. The sizes and flops of both
+come from the compiled programs themselves, the calls from a trace.
+
+## Why it costs
+Backward needs the forward pass, and computes it itself. A loss that is asked for beside it, to be
+printed, or an accuracy, repeats the forward pass: a quarter of all the work of the step.
+
+## How to fix
+Ask for both at once: `jax.value_and_grad` instead of `jax.grad`. What else is wanted of the forward
+pass comes out beside the loss, with `has_aux=True`.
+
+## When it is wrong
+The loss after the update, or on other data, is not the one that the gradient was taken of, and has
+to be computed. An evaluation every so many steps is called less often, and is not meant. Programs
+with loops do not say their flops and are left alone.
+
+## Documents
+D4 §7 (value_and_grad with has_aux).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import permutations
+from typing import Any, Final
+
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# A gradient is two to three times its forward pass: less where the first layer has none, more where
+# something is computed again on purpose.
+LEAST_RATIO, MOST_RATIO = 1.8, 4.5
+# Both get the same parameters and the same batch.
+ALIKE: Final = 0.1
+# In a trace one may be cut off at an end.
+AS_OFTEN: Final = 0.2
+# Smaller programs have no forward pass of a network in them.
+LEAST_FLOPS: Final = 10_000
+# Where the device is busy the forward pass gives back its share of the work. Elementwise operations
+# and the update are no flops that count, but take time: so much of it at least is the products.
+OF_THE_WORK: Final = 0.6
+Program = Mapping[str, Any]
+
+
+def detect(window: Window) -> Verdict:
+    """Judge pairs of programs of which one repeats a part of the other."""
+    if window.frameworks and not window.uses("jax"):
+        return None
+    programs = window.fact("largest_executables")
+    if not programs:
+        return window.lacks(Need.INSIDE)
+    trace = window.trace
+    if trace is None:
+        return window.lacks(Need.TRACE)
+    pair = next(_pairs(programs, trace), None)
+    if pair is None:
+        return None
+    forward, backward = pair
+    often = _called(trace, backward, programs)
+    work = sum(_flops(p) * _called(trace, p, programs) for p in programs) / often
+    share = _flops(forward) / work
+    compute, dispatch = (trace.share(s) for s in (Slice.COMPUTE, Slice.IDLE_DISPATCH))
+    busy = sum(part.value for part in (compute, dispatch) if part is not None)
+    told = window.job.measure
+    return Found(
+        gain=Gain.between(OF_THE_WORK * share * busy, share * busy),
+        evidence=(
+            Evidence.of(
+                f"flops of the forward pass, {_name(forward)}", told(_flops(forward), "count")
+            ),
+            Evidence.of(
+                f"flops of its gradient, {_name(backward)}", told(_flops(backward), "count")
+            ),
+            Evidence.of("of the work of a step", told(share, "ratio")),
+        ),
+        where=_where(window, pair),
+        slice=Slice.COMPUTE,
+    )
+
+
+def _pairs(programs: list[Program], trace: Traced) -> Iterator[tuple[Program, Program]]:
+    """Yield a forward pass and the gradient that repeats it."""
+    known = [p for p in programs if _flops(p) >= LEAST_FLOPS and p.get("products")]
+    for one, other in permutations(known, 2):
+        often = _called(trace, one, known), _called(trace, other, known)
+        same = abs(often[0] - often[1]) <= max(1, AS_OFTEN * max(often))
+        if min(often) and same and _is_once_a_step(trace, often[1]):
+            alike = abs(_bytes(one) - _bytes(other)) <= ALIKE * _bytes(other)
+            ratio = _flops(other) / _flops(one)
+            if alike and LEAST_RATIO <= ratio <= MOST_RATIO and _products(one) < _products(other):
+                yield one, other
+
+
+def _flops(program: Program) -> float:
+    return 0.0 if program.get("loops") else float(program.get("flops") or 0)
+
+
+def _bytes(program: Program) -> float:
+    return float(program.get("argument_bytes") or 0)
+
+
+def _products(program: Program) -> int:
+    return sum(program["products"].values())
+
+
+def _name(program: Program) -> str:
+    return str(program["name"]).removeprefix("jit_")
+
+
+def _calls(trace: Traced, name: str) -> int:
+    return sum(call["count"] for call in trace.calls(re.escape(f"PjitFunction({name})")))
+
+
+def _called(trace: Traced, program: Program, programs: list[Program]) -> float:
+    """Return how often a program was called; those of one name are taken to share its calls."""
+    name = _name(program)
+    alike = sum(1 for each in programs if _name(each) == name and _flops(each) >= LEAST_FLOPS)
+    return _calls(trace, name) / max(1, alike)
+
+
+def _is_once_a_step(trace: Traced, number: float) -> bool:
+    """Tell whether something else of the step is called as often."""
+    if trace.steps:
+        return abs(number - trace.steps) <= max(1, AS_OFTEN * number)
+    others = [call["count"] for call in trace.calls(r"PjitFunction\(.*\)")]
+    return any(abs(number - other) <= max(1, AS_OFTEN * number) for other in others)
+
+
+def _where(window: Window, pair: tuple[Program, Program]) -> tuple[Place, ...]:
+    names = dict.fromkeys(_name(program) for program in pair)
+    most = 2 // len(names)
+    return tuple(place for name in names for place in window.where_compiled(name, most))
+
+
+rule = Rule(
+    title="The forward pass runs twice: for the loss, and again for its gradient",
+    documents=("D4 §7",),
+    fixes={
+        "jax": Fix(
+            "Ask for the loss and its gradient at once, and for whatever else you print beside it.",
+            """\
+@jax.jit
+def loss_and_gradient(params, x, y):
+    (value, accuracy), gradient = jax.value_and_grad(loss, has_aux=True)(params, x, y)
+    return value, accuracy, gradient""",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,85 @@
+"""Random numbers of the host are drawn once, while a function is compiled, and never again.
+
+## What it sees
+The agent hears what JAX compiles, and from which file; in the source of those functions, and of
+what they call in that file, stands a call of `random` or `numpy.random`, or of a generator that one
+of them made.
+
+## Why it costs
+A function under `jax.jit` runs in Python once, while it is traced. What it draws then becomes a
+constant of the program: the same noise, the same dropout mask, the same shuffling in each step.
+Nothing fails, and nothing is slower; the training is another one than was meant.
+
+## How to fix
+Draw with `jax.random`, from a key that comes in as an argument; split it outside of the step, so
+that each step has one of its own.
+
+## When it is wrong
+A constant may be meant: numbers for an initial value, or a projection that is to stay. Then draw it
+outside and hand it in, so that the next reader sees it. Only what the source says is known here:
+whether that line was reached is not.
+
+## Documents
+D4 summary (PRNG keys split outside).
+"""
+
+from __future__ import annotations
+
+from whyidle.monitor.finding import Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.signals.drawn import frozen, readable
+from whyidle.monitor.signals.source import line_of
+from whyidle.monitor.signals.window import Window
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the source of what was compiled."""
+    if window.frameworks and not window.uses("jax"):
+        return None
+    if not window.job.inside:
+        return window.lacks(Need.INSIDE)
+    compiled = window.job.compiled
+    if not readable(compiled):
+        return window.lacks(Need.SOURCE if compiled else Need.LONGER)
+    places = frozen(compiled)
+    if not places:
+        return None
+    age, seconds = window.job.age_s, window.job.seconds
+    lines = [(place, line_of(place.file, place.line) or "") for place in places[:3]]
+    return Found(
+        gain=None,
+        evidence=(
+            Evidence.of(
+                "lines that draw while JAX traces", window.job.measure(len(places), "count")
+            ),
+            *(
+                Evidence(f"in '{place.function}'", line, "", "source", age, seconds)
+                for place, line in lines
+            ),
+        ),
+        where=tuple(places[:3]),
+        severity=Severity.MEDIUM,
+        frameworks=("jax",),
+    )
+
+
+rule = Rule(
+    title="Random numbers are drawn once, while the step is compiled, and never again",
+    documents=("D4 summary",),
+    fixes={
+        "jax": Fix(
+            "Draw with jax.random, from a key that is split outside of the step.",
+            """\
+@jax.jit
+def step(params, x, key):
+    noise = jax.random.normal(key, x.shape)
+    return update(params, x + 0.1 * noise)
+
+for x in batches:
+    key, fresh = jax.random.split(key)
+    params = step(params, x, fresh)""",
+        ),
+    },
+    detect=detect,
+    kind=Kind.ERROR,
+)

@@ -1,0 +1,114 @@
+"""Python's garbage collector stops the job.
+
+## What it sees
+The share of time in which Python looks for objects that refer to each other and to nothing else,
+measured in the job itself at the beginning and end of each collection, and how long one takes.
+
+## Why it costs
+A full collection walks over every object there is. A process that has imported PyTorch or JAX has
+some 300,000 of them before it has done anything; lists of samples, file names and records add
+millions. All of Python stands still meanwhile, so nothing is launched.
+
+## How to fix
+Call `gc.freeze()` once, after the data and the model are there: the collector does not look at
+these objects again. Let it come less often by `gc.set_threshold`. A `gc.collect()` in the training
+loop belongs to every hundredth step, or nowhere: tensors and arrays are freed by their reference
+counts, at once, without it. In Flux.jl, where the collector does not know how full the device is,
+a young collection every few steps is the cheap one.
+
+## When it is wrong
+A job that makes many objects in circles each step (trees whose nodes know their parents) has to
+have them collected: what this costs stays. `gc.freeze()` keeps what is alive for ever, so a call
+in the middle of training would keep that step's garbage too: collect first.
+
+## Documents
+D2 §1 (GC cadence: 67% -> 3% of the time in Julia's collector). Its code for Flux.jl was not run
+here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals import source
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# Below this the collector is not worth a person's time; "low" in the contract.
+LEAST: Final = 0.01
+# A collection that begins with frozen objects still walks the young ones: 0.1 ms for 2,000 of them.
+YOUNG_S: Final = 0.0001
+# Objects in circles must be collected by somebody: of jobs that make them half came back.
+BACK_LEAST: Final = 0.5
+# Where the user asks for the collections they can be left out, nearly all of them.
+ASKED_BACK_LEAST: Final = 0.95
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time in Python's collector."""
+    pauses = window.share(Slice.IDLE_GC) if m.JOB_GC_PAUSE in window.job.means else None
+    if pauses is None:
+        return window.lacks(Need.INSIDE)
+    if pauses.value < LEAST:
+        return None
+    asked = _asked(window)
+    return Found(
+        gain=_gain(window, pauses, asked=bool(asked)),
+        evidence=tuple(_evidence(window, pauses)),
+        where=asked or window.where(Slice.IDLE_GC),
+        slice=Slice.IDLE_GC,
+        title="The job has Python collect garbage in its loop" if asked else None,
+    )
+
+
+def _asked(window: Window) -> tuple[Place, ...]:
+    """Return the user's lines that call the collector and were seen doing it."""
+    return tuple(
+        Place(line.file, line.line, line.function, line.share)
+        for line in window.job.lines
+        if "gc.collect(" in (source.line_of(line.file, line.line) or "")
+    )
+
+
+def _gain(window: Window, pauses: Measure, *, asked: bool) -> Gain:
+    rate = window.job.mean(m.PROCESS_GC_COLLECTIONS)
+    stays = 0.0 if rate is None else rate.value * YOUNG_S
+    least = ASKED_BACK_LEAST if asked else BACK_LEAST
+    return Gain.between(pauses.value * least, max(pauses.value - stays, pauses.value * least))
+
+
+def _evidence(window: Window, pauses: Measure) -> list[Evidence]:
+    found = [Evidence.of("time in the collector", pauses)]
+    rate = window.job.mean(m.PROCESS_GC_COLLECTIONS)
+    if rate is not None and rate.value:
+        found.append(Evidence.of("collections", rate))
+        each = window.job.measure(pauses.value / rate.value, "s")
+        found.append(Evidence.of("one collection on average", each))
+    return found
+
+
+_PYTHON: Final = """\
+gc.collect()
+gc.freeze()  # once, when data and model are there: not looked at again
+gc.set_threshold(50_000, 10, 10)
+for step, batch in enumerate(batches):
+    train(batch)
+    if step % 1000 == 999:
+        gc.collect()"""
+
+rule = Rule(
+    title="Python's garbage collector stops the job",
+    documents=("D2 §1",),
+    fixes={
+        "pytorch": Fix("Freeze what is alive after set-up, and collect seldom.", _PYTHON),
+        "jax": Fix("Freeze what is alive after set-up, and collect seldom.", _PYTHON),
+        "flux": Fix(
+            "Collect the young objects every few steps: GC.gc(false), and all of them seldom.",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,91 @@
+"""The main thread draws random numbers on the host in every step.
+
+## What it sees
+The looks at the main thread that found it on lines that call NumPy's, Python's or, where the job
+computes on a GPU, PyTorch's random numbers without a device. It reads these lines in the source.
+
+## Why it costs
+Noise, masks and augmentations of a whole batch are many numbers: 30 ns each with NumPy, 100 ns to
+1 µs with Python's `random`. They are drawn by the thread that launches the work, and what is drawn
+has to be copied to the device besides.
+
+## How to fix
+Draw them where they are needed: `torch.randn(.., device=device)`, `jax.random` in the compiled
+step, with a key of its own for each step that was derived outside.
+
+## When it is wrong
+Numbers that are drawn while the device has other work cost nothing. In worker processes of a loader
+they are in nobody's way. On a CPU backend the device's numbers take the same CPU; NumPy's newer
+generator is there about as fast as JAX's, and half as fast as PyTorch's.
+
+## Documents
+Beyond the documents; D4's summary has the keys that are split outside.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.doing import drawing
+from whyidle.monitor.signals.waiting import busy, idle_slice
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# Smaller shares are within what some hundred looks at the main thread miss by.
+LEAST_SHARE: Final = 0.03
+# What the device takes for the same numbers on a CPU: of NumPy's time PyTorch takes a seventh to
+# two fifths; of a loop over Python's own, JAX takes a tenth (measured).
+BACK_LEAST, BACK_MOST = 0.6, 0.95
+# A GPU draws them in no time; that they were not waited for is the question.
+BACK_LEAST_OF_GPU: Final = 0.6
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the lines that draw."""
+    doing = drawing(window.job)
+    if doing is None:
+        return window.lacks(Need.INSIDE)
+    share = doing.share.value
+    if share < LEAST_SHARE:
+        return None
+    evidence = [Evidence.of("main thread draws random numbers", doing.share)]
+    if window.device == "gpu":
+        if window.trace is None:
+            return window.lacks(Need.TRACE)
+        idle = 1.0 - busy(window.trace)
+        evidence.append(Evidence.of("device idle", window.trace.measure(idle, "ratio")))
+        gain = Gain.between(BACK_LEAST_OF_GPU * min(share, idle), min(share, idle))
+    else:
+        gain = Gain.between(BACK_LEAST * share, BACK_MOST * share)
+    if gain.high < LEAST_SHARE:
+        return None
+    # In PyTorch on a CPU what follows the numbers, as a conversion, counts as work.
+    of_cpu = window.device != "gpu" and window.uses("pytorch")
+    part = Slice.IDLE_DISPATCH if of_cpu else idle_slice(window.trace)
+    return Found(gain, tuple(evidence), doing.where, part)
+
+
+rule = Rule(
+    title="The main thread draws random numbers on the host",
+    documents=("beyond the documents", "D4 summary"),
+    fixes={
+        "pytorch": Fix(
+            "Draw them on the device.",
+            "noise = torch.randn(x.shape, device=x.device, dtype=x.dtype)",
+        ),
+        "jax": Fix(
+            "Draw them in the compiled step, with a key that was derived outside.",
+            """\
+@jax.jit
+def step(params, x, key):
+    kept = jax.random.bernoulli(key, 0.7, x.shape)
+    return params - 0.1 * jax.grad(loss)(params, x * kept)
+
+for number in range(steps):
+    params = step(params, x, jax.random.fold_in(key, number))""",
+        ),
+    },
+    detect=detect,
+)

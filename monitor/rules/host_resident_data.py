@@ -1,0 +1,144 @@
+"""Data goes from the host to the device in every step, though it could stay there.
+
+## What it sees
+Programs whose arguments are larger than all arrays on the device: the rest are NumPy arrays, that
+are copied at each call. On a GPU the trace shows the copies: their bytes, and the time in which
+nothing else runs.
+
+## Why it costs
+A compiled function takes its arguments from the device's memory. An array of the host is copied
+there at each call, whole, even if a batch is cut out of it then. The step cannot begin before.
+
+## How to fix
+Put what does not change on the device once, before the loop: the data set if it fits, tables,
+masks. Then cut the batches out there. Where the data do not fit, copy one batch at a time, and
+ahead of its use.
+
+## When it is wrong
+A batch that is new in each step has to be copied in each step: only that it is waited for can be
+helped, by putting the next one on the device in time.
+
+## Documents
+D1 §1 (`jax.device_put`): its advice holds. D1's `PositionalSharding` is gone: what a second
+argument of `device_put` says today is a device, or a `NamedSharding`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.waiting import busy, idle_slice
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# A copy for every second step at least.
+LEAST_COPIES: Final = 0.5
+# Copies that are waited for so long are worth a person's time.
+LEAST_SHARE: Final = 0.03
+# Less is a batch, or a table, that takes a fraction of a millisecond.
+LEAST_BYTES: Final = 4 << 20
+# What stays of copies that only run by themselves: the next wait.
+BACK_LEAST: Final = 0.7
+# Bytes a second that a CPU backend copies into memory that is new each time (measured: 3 GB/s).
+SLOW, FAST = 2e9, 4e9
+# What is left of the work on a CPU when nothing is copied beside it (measured, of one job: 0.55).
+SHORTER: Final = 0.55
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the copies to the device."""
+    if window.frameworks and not window.uses("jax"):
+        return None
+    trace = window.trace
+    if trace is None:
+        return window.lacks(Need.TRACE)
+    if trace.steps < LEAST_STEPS:
+        return window.lacks(Need.LONGER_TRACE)
+    if window.gpu_trace is not None:
+        return _of_gpu(window, trace)
+    return _of_cpu(window, trace)
+
+
+def _of_gpu(window: Window, trace: Traced) -> Verdict:
+    """On a GPU the part in which only a copy runs comes back whole."""
+    copies = list(trace.copies("host to device"))
+    number = sum(copy["count"] for copy in copies) / trace.steps
+    sizes = [copy["bytes"] for copy in copies if copy["bytes"] is not None]
+    exposed = _exposed(trace)
+    if exposed is None or number < LEAST_COPIES or exposed.value < LEAST_SHARE:
+        return None
+    if not window.uses("jax"):
+        return None
+    evidence = [
+        Evidence.of("copies a step", trace.measure(number, "1/step")),
+        Evidence.of("only copies run", exposed),
+    ]
+    if sizes:
+        per_step = trace.measure(sum(sizes) / trace.steps, "bytes/step")
+        evidence.append(Evidence.of("copied", per_step))
+    gain = Gain.between(BACK_LEAST * exposed.value, exposed.value)
+    return Found(gain, tuple(evidence), window.where(), Slice.EXPOSED_COPY)
+
+
+def _exposed(trace: Traced) -> Measure | None:
+    labels = ("host to device", "host to device, pageable")
+    parts = [trace.detail(Slice.EXPOSED_COPY, label) for label in labels]
+    found = [part.value for part in parts if part is not None]
+    return trace.measure(sum(found), "ratio") if found else None
+
+
+def _of_cpu(window: Window, trace: Traced) -> Verdict:
+    """Arguments of a program that lie on no device come from the host, at each call."""
+    copied, step = _not_on_device(window), trace.step_s
+    if copied is None or step is None:
+        return window.lacks(Need.INSIDE)
+    if copied.value < LEAST_BYTES:
+        return None
+    idle = 1.0 - busy(trace)
+    low = BACK_LEAST * min(idle, copied.value / FAST / step.value)
+    # Copies and work share cores and the memory's bandwidth: without them the work is shorter too.
+    high = min(1.0 - SHORTER * busy(trace), copied.value / SLOW / step.value)
+    if low < LEAST_SHARE:
+        return None
+    return Found(
+        gain=Gain.between(low, high),
+        evidence=(
+            Evidence.of("arguments that lie on no device", copied),
+            Evidence.of("device idle", trace.measure(idle, "ratio")),
+            Evidence.of("step", step),
+        ),
+        where=window.where(),
+        slice=idle_slice(trace),
+    )
+
+
+def _not_on_device(window: Window) -> Measure | None:
+    """Return the bytes of the largest arguments of a program, less all that the device holds."""
+    programs = window.job.facts.get("jax", {}).get("largest_executables")
+    alive = window.job.mean(m.PROCESS_LIVE_BYTES)
+    if not isinstance(programs, list) or alive is None:
+        return None
+    sizes = [program.get("argument_bytes") or 0 for program in programs]
+    copied = max(sizes, default=0) - alive.value
+    return window.job.measure(max(0.0, copied), "bytes/step")
+
+
+rule = Rule(
+    title="Data goes from the host to the device in every step",
+    documents=("D1 §1",),
+    fixes={
+        "jax": Fix(
+            "Put the data on the device once, before the loop, and cut the batches out there.",
+            """\
+images, labels = jax.device_put((images, labels))  # once
+for first in range(0, len(images), batch):
+    params = step(params, images, labels, first)""",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,200 @@
+"""Some of the devices do no work.
+
+## What it sees
+The devices that the process may use and those on which it keeps anything at all, as the framework
+itself tells. In a trace of several devices: those that computed hardly anything, and all of them
+where together they do less than one device could.
+
+## Why it costs
+A program of JAX or PyTorch runs on one device until somebody spreads it. Seven of eight GPUs then
+cost as much as the one that works, and the step takes as long as on a machine with one.
+
+## How to fix
+JAX: make a mesh of all devices and put the batch on it, divided, and the parameters on it, whole;
+the jitted step follows its arguments. PyTorch: start a process for each GPU with `torchrun`, and
+wrap the model in DistributedDataParallel, or in `fully_shard` where it is too large for one GPU.
+TensorFlow: build the model in the scope of a MirroredStrategy (this code was not run). Devices that
+all wait for the host do not get faster by being more: there, find what the host waits for.
+
+## When it is wrong
+Devices may be left to another program on purpose: hide them with CUDA_VISIBLE_DEVICES. Only the
+time of computing divides, and a small batch divides badly. Of a CPU that plays several devices one
+may use all cores already.
+
+## Documents
+D1 §2, D3, D4 §5-6 and D5. `PositionalSharding`, `pjit` and `Shard` are gone or never were: it is
+NamedSharding with `jax.make_mesh` now, whose axes must be Auto for ordinary code. D1 puts the data
+on one GPU and then asks for all of them, which raises; `pmap` is the old way, and it does keep a
+copy of the weights on each device.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.traces.causes import MEANING, Cause
+
+# A device that computes less than this part of what the busiest does has no share of the work.
+NO_SHARE: Final = 0.1
+# All devices together do less than one could.
+ONE: Final = 1.0
+# D3 trap 3: sharded jobs with too much communication use 60% of their devices; the best, all.
+SCALES_LEAST: Final = 0.6
+
+
+def detect(window: Window) -> Verdict:
+    """Compare the devices that there are with those that work."""
+    traced = _of_trace(window.gpu_trace)
+    there, used = traced or _of_facts(window) or (None, None)
+    if there is None or used is None:
+        return _why_not(window)
+    if used < there:
+        return _unused(window, there, used, "trace" if traced else "agent")
+    return _hardly(window.gpu_trace) if traced else None
+
+
+def _why_not(window: Window) -> Verdict:
+    """Nobody tells; a trace of one device, or a rank among many, is no such job."""
+    if window.gpu_trace is not None or window.fact("world_size"):
+        return None
+    return None if window.job.inside and window.frameworks else window.lacks(Need.INSIDE)
+
+
+def _of_trace(trace: Traced | None) -> tuple[int, int] | None:
+    """Return the devices in a trace, and those that took part."""
+    if trace is None or len(trace.devices) < 2:
+        return None
+    work = [device.get("compute_ns", 0) for device in trace.devices]
+    return len(work), sum(each > NO_SHARE * max(work) for each in work)
+
+
+def _of_facts(window: Window) -> tuple[int, int] | None:
+    """Return the devices that the process could use, and those that it does.
+
+    One of several ranks has a device of its own and sees the others'.
+    """
+    for facts in window.job.facts.values():
+        there, used = facts.get("devices"), facts.get("devices_used")
+        if (facts.get("world_size") or 1) == 1 and isinstance(there, int) and used:
+            return there, min(int(used), there)
+    return None
+
+
+def _unused(window: Window, there: int, used: int, source: str) -> Found:
+    trace = window.gpu_trace
+    measure = trace.measure if trace is not None and source == "trace" else window.job.measure
+    evidence = [
+        Evidence.of("devices there", measure(there, "count")),
+        Evidence.of("devices that work", measure(used, "count")),
+    ]
+    gain = _gain(window, there, used)
+    return Found(
+        gain,
+        tuple(evidence),
+        window.where(Slice.COMPUTE),
+        Slice.COMPUTE,
+        None if gain else Severity.HIGH,
+        f"{used} of {there} devices {'does' if used == 1 else 'do'} all the work",
+    )
+
+
+def _gain(window: Window, there: int, used: int) -> Gain | None:
+    """Return what comes back where computing divides among all devices, and nothing else does."""
+    divides = _divides(window)
+    if divides is None:
+        return None
+    faster = max(1.0, _enough(window, there, used) / used)
+    low = divides * (1 - 1 / max(1.0, faster * SCALES_LEAST))
+    return Gain.between(low, divides * (1 - 1 / faster))
+
+
+def _divides(window: Window) -> float | None:
+    """Return the share of the time that each device takes on a thread or stream of its own."""
+    compute = window.share(Slice.COMPUTE)
+    if compute is None or window.trace is None or window.device != "cpu":
+        return None if compute is None else compute.value
+    # A device that the CPU plays is a thread: the calls around its operations, and what lies
+    # between these, are its own as well.
+    labels = [MEANING[cause][1] for cause in (Cause.AROUND, Cause.HOLE)]
+    around = [window.trace.detail(Slice.IDLE_DISPATCH, label) for label in labels]
+    return compute.value + sum(each.value for each in around if each is not None)
+
+
+def _enough(window: Window, there: int, used: int) -> float:
+    """Return how many devices can work at a time: those that a CPU plays share its cores."""
+    cores, busy = window.job.mean(m.HOST_CORES), window.job.mean(m.JOB_CPU)
+    if window.device != "cpu" or cores is None:
+        return there
+    each = max(1.0, (busy.value if busy else 1.0) / used)
+    return min(there, cores.value / each)
+
+
+def _hardly(trace: Traced | None) -> Found | None:
+    """Judge devices that all took part, and all waited nearly all of the time."""
+    spans = [device["span_ns"] for device in trace.devices] if trace else []
+    if trace is None or not max(spans, default=0):
+        return None
+    work = sum(device.get("busy_ns", 0) for device in trace.devices) / max(spans)
+    if work >= ONE:
+        return None
+    evidence = [
+        Evidence.of("devices there", trace.measure(len(spans), "count")),
+        Evidence.of("work of all, in devices", trace.measure(work, "count")),
+    ]
+    unknown = trace.share(Slice.IDLE_UNKNOWN)
+    if unknown is not None and unknown.value:
+        # What is not recorded is no fault of a device: it must be said before a cause is believed.
+        evidence.append(Evidence.of("idle, and the trace does not say why", unknown))
+        labels = trace.account["details"].get(Slice.IDLE_UNKNOWN) or {"": 0}
+        mostly = max(labels, key=lambda label: labels[label])
+        if mostly:
+            evidence.append(Evidence("of that it only knows", mostly, "", trace.source))
+    return Found(
+        None,
+        tuple(evidence),
+        severity=Severity.MEDIUM,
+        title=f"{len(spans)} devices together do less than one could: they wait for the host",
+    )
+
+
+rule = Rule(
+    title="Some of the devices do no work",
+    documents=("D1 §2", "D3", "D4 §5-6", "D5"),
+    fixes={
+        "jax": Fix(
+            "Divide the batch among all devices, and keep the parameters on each. Where they all "
+            "wait for the host, cure that first.",
+            """\
+axes = (jax.sharding.AxisType.Auto,)
+mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=axes)
+divided = NamedSharding(mesh, PartitionSpec("data"))
+whole = NamedSharding(mesh, PartitionSpec())
+params = jax.device_put(params, whole)
+for batch in batches:
+    params = step(params, jax.device_put(batch, divided))""",
+        ),
+        "pytorch": Fix(
+            "One process for each GPU, started with: torchrun --nproc-per-node=gpu train.py.",
+            """\
+torch.distributed.init_process_group()
+device = torch.device("cpu")
+if torch.accelerator.is_available():
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+model = DistributedDataParallel(model.to(device))
+loader = DataLoader(dataset, batch_size=64, sampler=DistributedSampler(dataset))""",
+        ),
+        "tensorflow": Fix(
+            "Build the model in the scope of a strategy that mirrors it.",
+            """\
+with tf.distribute.MirroredStrategy().scope():
+    model = build_model()""",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,198 @@
+"""The device waits for the next batch.
+
+## What it sees
+The part of the time in which the device does nothing because the main thread is in the data loader:
+exact in a trace, measured by the agent as the waits for PyTorch's loaders. Where there is no such
+loader, the looks at the main thread count that found it reading or decoding data, as far as the
+device was idle at the time.
+
+## Why it costs
+Reading, decoding and augmenting a sample takes the CPU longer than the device needs for the step.
+With no workers this happens between the steps, in the very thread that launches the work.
+
+## How to fix
+Let others prepare batches ahead: worker processes that stay alive and keep a few batches each, or
+threads where the time goes into reading and not into Python. Put no more workers than there are
+cores. What is still waited for after that is the storage or the decoding itself: cache the samples,
+or store them smaller. Where the workers wait for storage and leave the cores idle, more of them
+than cores do help.
+
+## When it is wrong
+A job may wait for a batch that it could not have had earlier, as with data that arrives. A wait
+that stays after the fix is no failure: what counts is the time of a step. The saving is seldom the
+whole wait: the workers take cores and memory from the thread that launches, and a loader's work is
+at best divided by their number.
+
+## Documents
+D2 §4 (batch iterators) and D5 (input pipeline). D2's loader moves nothing to the device by itself;
+D5's `.map().batch().shuffle()` shuffles batches, not samples.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.doing import Doing, reading
+from whyidle.monitor.signals.traced import LEAST_STEPS
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# Below this the loader is not worth a person's time; "low" in the contract.
+LEAST: Final = 0.01
+# The same of looks at the main thread: ten a second miss by as much.
+LEAST_OF_LOOKS: Final = 0.05
+# Of five measured pairs: workers take from the launching thread 0.67 of what the host is late by.
+TAKEN_BY_WORKERS: Final = 0.67
+# What part of a wait comes back where only counters tell (measured: 60-73%).
+BACK_LEAST, BACK_MOST = 0.6, 1.0
+# To hand a batch over costs the workers some of their time (measured: 1% of threads, 11% of
+# processes).
+HANDING_OVER: Final = 0.1
+# Where a trace puts time in which the main thread did what no profiler records.
+UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the waits for the data loader, or for data that the main thread reads itself."""
+    waits = window.share(Slice.IDLE_INPUT)
+    if waits is not None and waits.value >= LEAST:
+        return _of_loader(window, waits)
+    doing = reading(window.job)
+    if doing is not None and doing.share.value >= LEAST_OF_LOOKS:
+        return _of_main_thread(window, doing)
+    if waits is None:
+        return window.lacks(Need.TRACE if window.job.inside else Need.INSIDE)
+    return None
+
+
+def _of_loader(window: Window, waits: Measure) -> Verdict:
+    workers, cores = _workers(window), window.cores
+    evidence = [Evidence.of("waiting for input", waits)]
+    if workers is not None:
+        evidence.append(Evidence.of("loader workers", workers))
+    if cores is not None and workers is not None:
+        evidence.append(Evidence.of("cores", cores))
+        if workers.value >= cores.value:
+            return _of_slow_samples(window, waits, evidence)
+    return Found(
+        gain=_gain(window, waits, 0 if workers is None else workers.value),
+        evidence=tuple(evidence),
+        where=window.where(Slice.IDLE_INPUT),
+        slice=Slice.IDLE_INPUT,
+    )
+
+
+def _of_slow_samples(window: Window, waits: Measure, evidence: list[Evidence]) -> Verdict:
+    """No more workers fit: what a cheaper sample would give back is not known."""
+    if waits.value < LEAST_OF_LOOKS:
+        return None
+    return Found(
+        gain=None,
+        evidence=tuple(evidence),
+        where=window.where(Slice.IDLE_INPUT),
+        slice=Slice.IDLE_INPUT,
+        severity=Severity.LOW,
+        title="The device waits for batches, though all cores load: cache or shrink the samples",
+    )
+
+
+def _gain(window: Window, waits: Measure, workers: float) -> Gain:
+    low, high = _of_enough_workers(window, waits)
+    cores = window.cores
+    if cores is None:
+        return Gain.between(low, high)
+    spent = window.job.mean(m.JOB_LOADER_WAIT)
+    wait = max(waits.value, 0.0 if spent is None else spent.value)
+    # A batch takes one worker so long, in steps: workers that cannot follow take all of the step.
+    load = workers or wait
+    high = min(high, wait, 1 - load / cores.value)
+    # The rest of the step needs one of the same cores.
+    low = min(low, 1 - ((1 + HANDING_OVER) * load + 1 - wait) / cores.value)
+    return Gain.between(low, high)
+
+
+def _of_enough_workers(window: Window, waits: Measure) -> tuple[float, float]:
+    trace = window.trace
+    if trace is None or waits.source != trace.source:
+        return waits.value * BACK_LEAST, waits.value * BACK_MOST
+    dispatch = trace.share(Slice.IDLE_DISPATCH)
+    late = 0.0 if dispatch is None else dispatch.value
+    return waits.value - TAKEN_BY_WORKERS * late, waits.value + late
+
+
+def _workers(window: Window) -> Measure | None:
+    for loader in window.loaders[:1]:
+        workers = loader.get("workers")
+        if isinstance(workers, int):
+            return window.job.measure(workers, "count")
+    return None
+
+
+def _of_main_thread(window: Window, doing: Doing) -> Verdict:
+    # A host that reads records nothing: a trace of it is mostly unknown, and counts all the same.
+    trace = next((each for each in window.traces if each.steps >= LEAST_STEPS), None)
+    cores = window.cores
+    if trace is None or cores is None:
+        return window.lacks(Need.TRACE)
+    shares = {part: share.value for part in UNRECORDED if (share := trace.share(part))}
+    idle = sum(shares.values())
+    read = doing.share.value
+    waits = min(read, idle)
+    if waits < LEAST_OF_LOOKS:
+        return None
+    # Threads divide the reading; then the device, or the rest of the main thread, is the slowest.
+    high = min(waits, 1 - read / cores.value)
+    # Where reading takes a core, the work of a CPU backend and of the main thread take others.
+    rest = max(1 - idle, 1 - read)
+    low = min(high, 1 - ((1 + HANDING_OVER) * read + rest) / cores.value)
+    return Found(
+        gain=Gain.between(low, high),
+        evidence=(
+            Evidence.of("main thread reads data", doing.share),
+            Evidence.of("device idle", trace.measure(idle, "ratio")),
+            Evidence.of("cores", cores),
+        ),
+        where=doing.where,
+        slice=max(shares, key=lambda part: shares[part]),
+    )
+
+
+rule = Rule(
+    title="The device waits for the next batch",
+    documents=("D2 §4", "D5"),
+    fixes={
+        "pytorch": Fix(
+            "Load batches in worker processes that stay alive.",
+            """\
+loader = DataLoader(
+    dataset,
+    batch_size=64,
+    num_workers=2,
+    persistent_workers=True,
+    prefetch_factor=4,
+    pin_memory=torch.cuda.is_available(),
+)""",
+        ),
+        "jax": Fix(
+            "Read the next batches in threads, and put them on the device ahead of their use.",
+            """\
+def ahead(read, orders, workers=2, size=4):
+    def fetch(rows):
+        return jax.device_put(read(rows))
+
+    with ThreadPoolExecutor(workers) as pool:
+        waiting = collections.deque()
+        for rows in orders:
+            waiting.append(pool.submit(fetch, rows))
+            if len(waiting) > size:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()""",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,177 @@
+"""Large arrays go from the device to the host in every step.
+
+## What it sees
+The bytes that a step reads back, and the lines that do it: with PyTorch on a CPU, where nothing is
+copied, the time of the lines that take whole tensors (`.cpu()`, `.tolist()`). On a GPU the copies
+in the trace, and the time in which nothing else runs.
+
+## Why it costs
+The host waits until the device has computed the array, then for the copy, then does its own work
+on it; the device meanwhile has nothing to do. Logits, activations or pictures of a whole batch are
+a thousand times larger than what one wants to know of them.
+
+## How to fix
+Compute on the device what is wanted of the array, and return that: a mean, a count of hits, the
+worst. Look at whole arrays every hundred steps only.
+
+## When it is wrong
+Where the arrays are the result, as in generating data, they have to come back: then copy them in
+the background, a step later, from pinned memory.
+
+## Documents
+D4 summary: never send large arrays to the host in each step. It holds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.waiting import ARRAYS, busy, idle_slice, share_of_lines
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# A tenth of a millisecond on the way, at 10 GB/s.
+LEAST_BYTES: Final = 1 << 20
+# Two hundredths of a second's work of the host, which handles a gigabyte a second.
+LEAST_RATE: Final = 20e6
+# Every second step: what is read less often is logging.
+LEAST_READS: Final = 0.5
+# Smaller shares are within what some hundred looks at the main thread miss by.
+LEAST_SHARE: Final = 0.03
+# What some hundred looks are sure of; a look now and then stays, and what the device does instead.
+BACK_LEAST: Final = 0.75
+# Reads of whole tensors; the others bring one number.
+WHOLE: Final = frozenset({"cpu", "tolist", "array"})
+_LABELS: Final = ("device to host", "device to host, pageable")
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the arrays that come back."""
+    if window.gpu_trace is not None:
+        return _of_gpu(window, window.gpu_trace)
+    if window.uses("pytorch"):
+        return _of_tensors(window)
+    return _of_arrays(window)
+
+
+def _of_gpu(window: Window, trace: Traced) -> Verdict:
+    if trace.steps < LEAST_STEPS:
+        return window.lacks(Need.LONGER_TRACE)
+    sizes = [c["bytes"] for c in trace.copies("device to host") if c["bytes"] is not None]
+    copied = trace.measure(sum(sizes) / trace.steps, "bytes/step")
+    parts = [trace.detail(Slice.EXPOSED_COPY, label) for label in _LABELS]
+    exposed = sum(part.value for part in parts if part is not None)
+    sync = trace.share(Slice.IDLE_SYNC)
+    if copied.value < LEAST_BYTES or sync is None or exposed + sync.value < LEAST_SHARE:
+        return None
+    return _found(
+        window,
+        Gain.between(exposed, exposed + sync.value),
+        (
+            Evidence.of("read back", copied),
+            Evidence.of("only such copies run", trace.measure(exposed, "ratio")),
+            Evidence.of("device idle in waits for it", sync),
+        ),
+        Slice.EXPOSED_COPY if exposed > sync.value else Slice.IDLE_SYNC,
+    )
+
+
+def _of_tensors(window: Window) -> Verdict:
+    """On a CPU PyTorch copies nothing; what is done with the tensor takes its time all the same."""
+    reads = window.syncs_per_step
+    if reads is None:
+        return window.lacks(Need.STEPS if window.job.inside else Need.INSIDE)
+    share = _handled(window)
+    if share is None:
+        return window.lacks(Need.INSIDE)
+    if reads.value < LEAST_READS or share.value < LEAST_SHARE:
+        return None
+    evidence = (
+        Evidence.of("reads a step", reads),
+        Evidence.of("main thread on lines that take whole tensors", share),
+    )
+    gain = Gain.between(BACK_LEAST * share.value, share.value)
+    return _found(window, gain, evidence, Slice.IDLE_DISPATCH)
+
+
+def _of_arrays(window: Window) -> Verdict:
+    # Without steps each read counts by itself.
+    copied = window.read_bytes_per_step or _bytes_a_read(window)
+    if copied is None:
+        return window.lacks(Need.STEPS if window.job.inside else Need.INSIDE)
+    if copied.value < LEAST_BYTES:
+        return None
+    share, trace = _handled(window), window.trace
+    if share is None or trace is None:
+        return window.lacks(Need.INSIDE if share is None else Need.TRACE)
+    # What is left: the work of the device, which these lines wait for, and the other lines; at
+    # best at once. The idle time between the operations of a CPU backend stays.
+    work, rest = busy(trace), 1.0 - share.value
+    high = 1.0 - max(work, rest)
+    if high < LEAST_SHARE:
+        return None
+    return _found(
+        window,
+        Gain.between(BACK_LEAST * max(0.0, 1.0 - work - rest), high),
+        (
+            Evidence.of("read back", copied),
+            Evidence.of("main thread on the lines that read", share),
+            Evidence.of("device works", trace.measure(work, "ratio")),
+        ),
+        idle_slice(trace),
+    )
+
+
+def _bytes_a_read(window: Window) -> Measure | None:
+    """Return the size of a read, where enough is read to be done in every step."""
+    copied = window.job.mean(m.PROCESS_READBACK)
+    if copied is None or copied.value < LEAST_RATE:
+        return None
+    return copied.per(window.job.mean(m.PROCESS_SYNCS), "bytes/read")
+
+
+def _handled(window: Window) -> Measure | None:
+    """Return the time of the lines that take whole arrays, waits for the device included."""
+    places = [(read.file, read.line) for read in window.job.reads if read.kind in WHOLE]
+    found = share_of_lines(window.job, places, ARRAYS)
+    if found is None or window.uses("pytorch"):
+        return found
+    # JAX waits in its own code; the line is the whole of it.
+    wanted = set(places)
+    share = sum(line.share for line in window.job.lines if (line.file, line.line) in wanted)
+    return window.job.measure(min(1.0, share), "ratio")
+
+
+def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Slice) -> Found:
+    return Found(gain=gain, evidence=evidence, where=window.where_read(), slice=part)
+
+
+rule = Rule(
+    title="Large arrays go from the device to the host in every step",
+    documents=("D4 summary",),
+    fixes={
+        "jax": Fix(
+            "Return what you want to know of the array, computed in the step.",
+            """\
+@jax.jit
+def step(params, x, y):
+    (loss, logits), slope = jax.value_and_grad(loss_of, has_aux=True)(params, x, y)
+    hits = jnp.mean(jnp.argmax(logits, axis=-1) == y)
+    return update(params, slope), loss, hits  # two numbers, no logits""",
+        ),
+        "pytorch": Fix(
+            "Reduce the tensor where it is, and look at whole ones now and then.",
+            """\
+hits += (logits.argmax(-1) == y).sum()  # stays on the device
+if number % 100 == 0:
+    print(f"{number}: {hits.item() / (100 * len(y)):.1%}")
+    hits.zero_()""",
+        ),
+    },
+    detect=detect,
+)

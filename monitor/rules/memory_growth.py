@@ -1,0 +1,119 @@
+"""The job holds more memory with every step.
+
+## What it sees
+The resident memory of the job, or the bytes of JAX's arrays that are alive, rise over the whole
+recording: as much in its second half as in the first, so that they do not level out.
+
+## Why it costs
+Nothing, until the memory is full; then the job is killed, after hours. Before that the system
+swaps, the garbage collector has more to walk over, and file caches go.
+
+## How to fix
+Keep numbers, not tensors. A loss that is added up still refers to the graph of its step with all
+activations: `loss.detach()`, or `loss.item()` every N steps. In JAX keep the mean instead of the
+outputs, and drop lists of arrays once they are written. In Flux.jl the memory of dropped arrays
+comes back after a collection and `CUDA.reclaim()`.
+
+## When it is wrong
+Caches and replay buffers fill up to a limit and stop; a recording that ends before that shows a
+rise. A data set that is read through a memory map is counted as resident, and is no leak.
+
+## Documents
+D2, causes (memory that grows until transfers wait). Its code for Flux.jl was not run here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.signals.recorded import Trend
+from whyidle.monitor.signals.window import Window
+
+# Slower than 1 MB/s takes a day for 86 GB.
+LEAST_PER_S: Final = 1e6
+# It has to matter beside what is there.
+LEAST_GROWN: Final = 0.1
+# The second half rose much like the first: a cache that fills up rises less and less, and loading
+# a model rises once. Steps of a busy machine come at an uneven pace.
+LEVEL, BURST = 0.25, 4.0
+# Memory that is full within a day ends the job.
+DAY_S: Final = 86_400
+SHORTEST_S: Final = 10.0
+_BY: Final = (m.PROCESS_POOL_USED, m.PROCESS_LIVE_BYTES, m.JOB_RSS)
+
+
+def detect(window: Window) -> Verdict:
+    """Judge how the memory goes."""
+    trends = {metric: window.job.trends[metric] for metric in _BY if metric in window.job.trends}
+    if not trends:
+        return window.lacks(Need.RECORDING if window.kind == "file" else Need.LONGER)
+    if window.job.seconds < SHORTEST_S:
+        return window.lacks(Need.LONGER)
+    growing = next(((k, t) for k, t in trends.items() if _grows(t)), None)
+    if growing is None:
+        return None
+    metric, trend = growing
+    left = _left_s(window, trend)
+    return Found(
+        gain=None,
+        evidence=tuple(_evidence(window, metric, trend, left)),
+        where=window.where(),
+        severity=Severity.HIGH if left is not None and left < DAY_S else Severity.MEDIUM,
+    )
+
+
+def _grows(trend: Trend) -> bool:
+    grown = trend.last - trend.first
+    return (
+        trend.per_s > LEAST_PER_S
+        and grown > LEAST_GROWN * trend.last
+        and LEVEL < trend.holding < BURST
+    )
+
+
+def _left_s(window: Window, trend: Trend) -> float | None:
+    """Return how long it can go on, by the memory of the machine or of its limit."""
+    limit = window.job.means.get(m.JOB_MEMORY_LIMIT)
+    free = window.job.means.get(m.HOST_MEMORY_AVAILABLE)
+    rooms = [room for room in (free, limit and limit - trend.last) if room is not None]
+    return min(rooms) / trend.per_s if rooms else None
+
+
+def _evidence(window: Window, metric: Metric, trend: Trend, left_s: float | None) -> list[Evidence]:
+    def told(value: float, unit: str) -> Measure:
+        return window.job.measure(value, unit, metric.source)
+
+    found = [
+        Evidence.of(f"growth of {metric.words}", told(trend.per_s, "bytes_per_second")),
+        Evidence.of("grown", told(trend.last - trend.first, "bytes")),
+    ]
+    pace = window.steps_per_s
+    if pace is not None:
+        found.append(Evidence.of("growth", told(trend.per_s / pace.value, "bytes/step")))
+    if left_s is not None:
+        found.append(Evidence.of("until the memory is full", told(left_s, "s")))
+    return found
+
+
+rule = Rule(
+    title="The job holds more memory with every step",
+    documents=("D2",),
+    fixes={
+        "pytorch": Fix(
+            "Keep numbers, not tensors that remember how they came to be.",
+            "total = total + loss.detach()",
+        ),
+        "jax": Fix(
+            "Keep what is reported, not the arrays that it comes from.",
+            "history.append(jnp.mean(outputs))",
+        ),
+        "flux": Fix("Drop the references, then GC.gc() and CUDA.reclaim()."),
+    },
+    detect=detect,
+    kind=Kind.MEMORY,
+)

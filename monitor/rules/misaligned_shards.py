@@ -1,0 +1,128 @@
+"""The batch does not divide evenly among the devices.
+
+## What it sees
+In a trace of several GPUs: one that computes for longer than the others, while these wait for it.
+In PyTorch also a batch whose size is no multiple of the GPUs that `nn.DataParallel` splits it for.
+
+## Why it costs
+Devices that share a step finish it together: the one with the largest part sets the pace. With 100
+samples on 8 devices some get 13 and others 12, or the last one 9; the smaller the batch, the more
+this is. JAX refuses such a batch where it is put on a mesh, and programs then copy it to every
+device whole, which is worse: each does all of the work.
+
+## How to fix
+Make the batch a multiple of the devices: drop the last part of an epoch, or fill it up and mask
+what was added. Shard the axis of the batch, and reshape it to the mesh where there are several.
+
+## When it is wrong
+Devices with different parts of a model (a pipeline, experts) differ by design. So do GPUs of
+different kinds, or one whose clock is held down: look at those first.
+
+## Documents
+D3 trap 1. Its `batch[:bs // n]` raises where it stands, and would drop all but one part of the
+data; `from jax.sharding import Shard` does not exist.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# Devices with the same work differ by a few percent; 13 of 100 samples on 8 devices, by 4%.
+LEAST: Final = 0.05
+# A device with less than this of the busiest one's work has none: another fault.
+NO_SHARE: Final = 0.1
+SPLITS: Final = "DataParallel"
+
+
+def detect(window: Window) -> Verdict:
+    """Compare what the devices of a trace computed; else the batch with the devices."""
+    trace = window.gpu_trace
+    if trace is not None and (work := _work(trace)):
+        return _uneven(trace, work)
+    devices, batch = window.fact("devices_used"), window.fact("batch_size")
+    if SPLITS in _around(window) and isinstance(devices, int) and isinstance(batch, int):
+        return _indivisible(window, batch, devices)
+    several = isinstance(devices, int) and devices > 1
+    return window.lacks(Need.GPU_TRACE, "of all devices together") if several else _nobody(window)
+
+
+def _nobody(window: Window) -> Verdict:
+    """A job of one device divides nothing; of another, nothing is known."""
+    is_known = window.trace is not None or window.fact("devices_used") is not None
+    return None if is_known else window.lacks(Need.INSIDE)
+
+
+def _around(window: Window) -> list[str]:
+    """Return what is around the model, by its names."""
+    told = window.fact("parallel")
+    return [told] if isinstance(told, str) else list(told or ())
+
+
+def _work(trace: Traced) -> list[int]:
+    """Return the time that each device computed; empty where there are no two with work."""
+    work = [device.get("compute_ns", 0) for device in trace.devices if device["kind"] == "gpu"]
+    work = [each for each in work if each > NO_SHARE * max(work)]
+    return work if len(work) > 1 else []
+
+
+def _uneven(trace: Traced, work: list[int]) -> Found | None:
+    """Judge the devices by what the busiest one does more than the mean."""
+    most, mean = max(work), sum(work) / len(work)
+    over, compute = 1 - mean / most, trace.share(Slice.COMPUTE)
+    span = max((device["span_ns"] for device in trace.devices), default=0)
+    if over < LEAST or compute is None or not span:
+        return None
+    evidence = (
+        Evidence.of("devices that compute", trace.measure(len(work), "count")),
+        Evidence.of("the busiest over the mean", trace.measure(most / mean, "ratio")),
+    )
+    # The pace is that of the busiest: all it does more than the mean comes back, as far as that
+    # is part of the step; half of it where the others were late for a reason of their own.
+    lost = over * min(1.0, most / span)
+    return Found(Gain.between(lost / 2, lost), evidence, slice=None)
+
+
+def _indivisible(window: Window, batch: int, devices: int) -> Found | None:
+    """Judge a batch that torch splits into parts of equal size, the last one smaller."""
+    if devices < 2 or batch % devices == 0:
+        return None
+    largest = -(-batch // devices)
+    over = 1 - batch / (largest * devices)
+    evidence = (
+        Evidence.of("batch", window.job.measure(batch, "count")),
+        Evidence.of("devices", window.job.measure(devices, "count")),
+        Evidence.of("largest part", window.job.measure(largest, "count")),
+    )
+    severity = Severity.MEDIUM if over >= LEAST else Severity.LOW
+    title = f"A batch of {batch} does not divide by {devices} devices"
+    return Found(None, evidence, severity=severity, title=title, frameworks=("pytorch",))
+
+
+rule = Rule(
+    title="The batch does not divide evenly among the devices",
+    documents=("D3 trap 1",),
+    fixes={
+        "jax": Fix(
+            "Fill the batch up to a multiple of the devices, and mask what was added.",
+            """\
+def filled(batch, devices):
+    missing = -len(batch) % devices
+    mask = jnp.arange(len(batch) + missing) < len(batch)
+    return jnp.pad(batch, [(0, missing)] + [(0, 0)] * (batch.ndim - 1)), mask""",
+        ),
+        "pytorch": Fix(
+            "Take a batch that all devices divide, and drop the rest of an epoch.",
+            """\
+batch_size = devices * (batch_size // devices)
+loader = DataLoader(dataset, batch_size, shuffle=True, drop_last=True)""",
+        ),
+    },
+    detect=detect,
+    symptom_of=("clock_throttled",),
+)

@@ -1,0 +1,150 @@
+"""The job reads values from the device in every step.
+
+## What it sees
+How often a step reads a value back outside of the optimizer (`.item()`, `float(loss)`, a tensor in
+an `if`), where, and how long the main thread is in these reads. On a GPU: the time that the device
+then is idle, because the host could launch nothing ahead.
+
+## Why it costs
+A read waits until the device has computed the value. Meanwhile the host prepares nothing, and when
+the value is there the device has nothing left to do: host and device take turns, where they could
+work side by side. What is computed only to be read costs besides.
+
+## How to fix
+Keep the values on the device, in a list or a running sum, and read them every hundred steps. Watch
+gradients now and then, not always. Where a value decides what happens next, decide on the device:
+`torch.where`, `jax.lax.cond`.
+
+## When it is wrong
+A program that must know each value before it goes on, as in some reinforcement learning, has to
+wait. Without anything to do for the host between the steps little is won by not waiting.
+
+## Documents
+D4 summary: never send large arrays to the host in each step; the same holds for the wait itself.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.waiting import idle_slice, overlapped, share_of_lines
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# Every second step: what is read less often is logging.
+LEAST_READS: Final = 0.5
+# Smaller shares are within what some hundred looks at the main thread miss by.
+LEAST_SHARE: Final = 0.03
+# Of the line's time what some hundred looks are sure of, and all but every fiftieth step's.
+LINE_LEAST, LINE_MOST = 0.75, 0.98
+_ITEM: Final = r"aten::(item|is_nonzero)"
+_REFILL: Final = "refilling after a synchronisation"
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the reads of values."""
+    reads = window.syncs_per_step
+    if reads is None and (trace := window.gpu_trace) is not None:
+        reads = trace.calls_per_step(_ITEM)
+    if reads is None:
+        return window.lacks(Need.STEPS if window.job.inside else Need.INSIDE)
+    if reads.value < LEAST_READS:
+        return None
+    if window.gpu_trace is not None:
+        return _of_gpu(window, window.gpu_trace, reads)
+    if window.uses("pytorch"):
+        return _of_lines(window, reads)
+    return _of_turns(window, reads)
+
+
+def _of_gpu(window: Window, trace: Traced, reads: Measure) -> Verdict:
+    """On real traces the idle time after a wait is what the wait costs, and the refilling."""
+    sync = trace.share(Slice.IDLE_SYNC)
+    refill = trace.detail(Slice.IDLE_DISPATCH, _REFILL)
+    if sync is None or refill is None:
+        return window.lacks(Need.LONGER_TRACE)
+    # A copy from pageable memory waits too, and has a rule of its own.
+    others = any(copy["memory"] == "pageable" for copy in trace.copies("host to device"))
+    return _found(
+        window,
+        Gain.between(0.0 if others else sync.value, sync.value + refill.value),
+        (
+            Evidence.of("reads a step", reads),
+            Evidence.of("device idle in waits for it", sync),
+            Evidence.of("device idle until there is work again", refill),
+        ),
+        Slice.IDLE_SYNC,
+    )
+
+
+def _of_lines(window: Window, reads: Measure) -> Verdict:
+    """PyTorch computes on the CPU in the thread that reads: the line is all there is to win."""
+    places = [(read.file, read.line) for read in window.job.reads]
+    share = share_of_lines(window.job, places)
+    if share is None:
+        return window.lacks(Need.INSIDE)
+    if share.value < LEAST_SHARE:
+        return None
+    return _found(
+        window,
+        Gain.between(LINE_LEAST * share.value, LINE_MOST * share.value),
+        (
+            Evidence.of("reads a step", reads),
+            Evidence.of("main thread on the lines that read", share),
+        ),
+        Slice.COMPUTE,
+    )
+
+
+def _of_turns(window: Window, reads: Measure) -> Verdict:
+    spent = window.job.mean(m.JOB_SYNC_WAIT)
+    if spent is None:
+        return window.lacks(Need.INSIDE)
+    bounds = overlapped(window, spent.value)
+    if bounds is None:
+        return window.lacks(Need.TRACE)
+    if bounds[1] < LEAST_SHARE:
+        return None
+    evidence = (Evidence.of("reads a step", reads), Evidence.of("main thread in reads", spent))
+    return _found(window, Gain.between(*bounds), evidence, idle_slice(window.trace))
+
+
+def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Slice) -> Found:
+    return Found(gain=gain, evidence=evidence, where=window.where_read(), slice=part)
+
+
+rule = Rule(
+    title="The job reads values from the device in every step",
+    documents=("D4 summary",),
+    fixes={
+        "pytorch": Fix(
+            "Add up on the device, and read every hundred steps.",
+            """\
+total = torch.zeros((), device=device)
+for number, (x, y) in enumerate(batches, 1):
+    loss = train_step(x, y)
+    total += loss.detach()
+    if number % 100 == 0:
+        print(f"{number}: loss {total.item() / 100:.3f}")
+        total.zero_()""",
+        ),
+        "jax": Fix(
+            "Add up arrays, which waits for nothing, and read the sum every hundred steps.",
+            """\
+total = 0.0
+for number, (x, y) in enumerate(batches, 1):
+    params, loss = train_step(params, x, y)
+    total += loss
+    if number % 100 == 0:
+        print(f"{number}: loss {float(total) / 100:.3f}")
+        total = 0.0""",
+        ),
+    },
+    detect=detect,
+    symptom_of=("large_readback",),
+)

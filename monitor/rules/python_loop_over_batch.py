@@ -1,0 +1,135 @@
+"""A loop of Python goes through the batch sample by sample.
+
+## What it sees
+A trace in which the same function is called many times in a step (JAX), or each parameter takes
+part many times in one backward pass (PyTorch); and, in the user's own source, a loop on the lines
+where the main thread is found, whose passes do not need one another.
+
+## Why it costs
+Each call costs microseconds before any number is multiplied, whatever its size: Python, a search
+for the program, a launch. A sample alone is too little work to be worth them, and a product of
+vectors in place of matrices leaves most of the device unused.
+
+## How to fix
+Give the whole batch to one call. In PyTorch layers take a batch dimension in front; `torch.vmap`
+adds one to a function that has none. In JAX write the function for one sample, and let `jax.vmap`
+make of it the one for the batch.
+
+## When it is wrong
+Samples of different shapes cannot be stacked before they are padded. The results of all samples at
+once need more memory than those of one. A loop in which each pass needs the one before is not
+meant: that is one for `lax.scan`.
+
+## Documents
+D4 §2 (vmap for loops).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.looping import Looping, over_samples
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# The catalogue's mark for a motif that repeats within a step.
+LEAST_TIMES: Final = 8
+# Each weight takes part once in a pass; many have a bias beside them, which counts as well.
+LEAST_USES: Final = 4
+# A loop that takes less of the main thread is not what its time goes to.
+LEAST_SHARE: Final = 0.1
+# Of the time of one operator on so little data this much at most is work (measured on the CPU: a
+# product of 1 x 256 takes about a seventh of the time of its call).
+WORK_OF_A_CALL: Final = 0.15
+# What a batch leaves of the work: a product for one sample waits for the weights to be read, one
+# for the batch reads them once. Half of it at most, since nothing is read twice any more; a tenth
+# where the weights do not fit into the cache (a fifth for 32 samples and layers of 128).
+LEFT_LEAST, LEFT_MOST = 0.1, 0.5
+
+
+def detect(window: Window) -> Verdict:
+    """Judge loops over the samples of a batch."""
+    trace = window.trace
+    if trace is None:
+        return window.lacks(Need.TRACE)
+    times = _times(window, trace)
+    if times is None or times.value < LEAST_TIMES:
+        return None
+    if not window.job.lines:
+        return window.lacks(Need.INSIDE)
+    loop = over_samples(window.job.lines)
+    if loop is None:
+        return window.lacks(Need.SOURCE)
+    if loop.share < LEAST_SHARE:
+        return None
+    return Found(
+        gain=_gain(window, trace, loop, times.value),
+        evidence=(
+            Evidence.of("calls for each that a batch would need", times),
+            Evidence.of("main thread on the loop", window.job.measure(loop.share, "ratio")),
+        ),
+        where=loop.where[:3],
+        slice=Slice.IDLE_DISPATCH,
+    )
+
+
+def _times(window: Window, trace: Traced) -> Measure | None:
+    """Return how often the same is called in a step; ``None``: that cannot be told."""
+    if window.uses("jax"):
+        counts = [call["count"] for call in trace.calls(r"PjitFunction\(.*\)")]
+        # What the step calls once: its update, for one.
+        return trace.measure(max(counts) / min(counts), "count") if counts else None
+    backward = [c["count"] for c in trace.calls(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")]
+    added = sum(c["count"] for c in trace.calls("torch::autograd::AccumulateGrad"))
+    if not backward or not added:
+        return None
+    # With a bias each layer has two parameters.
+    return trace.measure(LEAST_TIMES / LEAST_USES * sum(backward) / added, "count")
+
+
+def _gain(window: Window, trace: Traced, loop: Looping, times: float) -> Gain:
+    """Keep one call in all of the loop, and a part of its work."""
+    work = _work(window, trace)
+    least, most = loop.share - loop.error, min(1.0, loop.share + loop.error)
+    return Gain.between(
+        least * (1 - min(1.0, work[1] + 1 / times)), most * (1 - min(1.0, work[0] + 1 / times))
+    )
+
+
+def _work(window: Window, trace: Traced) -> tuple[float, float]:
+    """Return what stays of the work, as shares of the loop."""
+    compute, dispatch = (trace.share(part) for part in (Slice.COMPUTE, Slice.IDLE_DISPATCH))
+    if window.device == "cpu" and not window.uses("jax"):
+        # There an operator and the call of it are one.
+        return 0.0, WORK_OF_A_CALL
+    if compute is None or dispatch is None or not compute.value + dispatch.value:
+        return 0.0, WORK_OF_A_CALL
+    work = compute.value / (compute.value + dispatch.value)
+    return LEFT_LEAST * work, LEFT_MOST * work
+
+
+rule = Rule(
+    title="A loop of Python goes through the batch sample by sample",
+    documents=("D4 §2",),
+    fixes={
+        "jax": Fix(
+            "Let jax.vmap make the function of one sample into that of the batch.",
+            """\
+@jax.jit
+def loss_of_batch(params, xs, ys):
+    losses = jax.vmap(loss_of_one, in_axes=(None, 0, 0))(params, xs, ys)
+    return losses.mean()""",
+        ),
+        "pytorch": Fix(
+            "Call the model once with the whole batch; torch.vmap where a function takes only one.",
+            """\
+out = model(xs)  # not: torch.stack([model(x) for x in xs])
+losses = torch.vmap(loss_of_one)(out, ys)""",
+        ),
+    },
+    detect=detect,
+)

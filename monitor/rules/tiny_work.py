@@ -1,0 +1,137 @@
+"""Each step does so little work that most of its time is overhead.
+
+## What it sees
+On a CPU, how many operators a step has for the time that it takes the main thread, with a small
+batch. On a GPU, in a trace, that most kernels are over in less time than it takes to launch one,
+while most of the memory of the GPU is free.
+
+## Why it costs
+To launch an operator, and to update the parameters, takes the same for 8 samples as for 512. A
+step of few samples pays it for each few, and the device has nothing to fill itself with.
+
+## How to fix
+A larger batch, until the memory is well used or the samples a second no longer rise; scale the
+learning rate with it. In JAX `jax.vmap` over more samples does the same.
+
+## When it is wrong
+Gradient accumulation does not cure this: it runs as many small steps as before (measured: 11.2k ->
+12.8k samples/s, against 77.6k with a real batch). A larger batch changes the training: whether it
+learns as well has to be tried. Where another fault makes many small operations out of few, that
+one is to be cured first. JAX on a CPU is not judged: its operations tell nothing of their size.
+
+## Documents
+D1 §3 (larger batches).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.operators import overhead
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# Overhead is the fault where it is most of the step.
+MOSTLY: Final = 0.5
+# Kernels shorter than a launch: most of them, and most of their time.
+MOSTLY_SHORT: Final = 0.7
+# More memory than this in use leaves no room for a larger batch.
+MOST_MEMORY: Final = 0.5
+# A batch that a CPU has something to do with.
+SMALL_BATCH: Final = 48
+# With eight times the batch an eighth of the overhead stays; with a very large one nothing.
+LARGER: Final = 8
+
+
+def detect(window: Window) -> Verdict:
+    """Judge how much a step has to do."""
+    if window.trace is None:
+        return window.lacks(Need.TRACE)
+    trace = window.gpu_trace
+    return _on_cpu(window) if trace is None else _on_gpu(window, trace)
+
+
+def _on_cpu(window: Window) -> Verdict:
+    if not window.uses("pytorch"):
+        return window.lacks(Need.GPU_TRACE)
+    told, batch = overhead(window), window.fact("batch_size")
+    if told is None:
+        return window.lacks(Need.STEPS)
+    if not isinstance(batch, int):
+        return window.lacks(Need.INSIDE, "the size of a batch, of a DataLoader")
+    if told.share < MOSTLY or batch >= SMALL_BATCH:
+        return None
+    optimizer = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
+    # What an optimizer does, too, is the same for any batch.
+    rest = (1 - told.share) * (1 - (optimizer.value if optimizer else 0.0))
+    return Found(
+        gain=_gain(1 - rest),
+        evidence=(
+            Evidence.of("batch", window.job.measure(batch, "samples")),
+            Evidence.of("operators", told.per_step),
+            Evidence.of("main thread's time for one", told.each),
+        ),
+        where=window.where(),
+        slice=Slice.COMPUTE,
+    )
+
+
+def _on_gpu(window: Window, trace: Traced) -> Verdict:
+    kernels, late = trace.section("kernels"), trace.share(Slice.IDLE_DISPATCH)
+    if kernels is None or late is None:
+        return window.lacks(Need.FRAMES)
+    short = kernels["short"]
+    if short["total_ns"] < MOSTLY_SHORT * kernels["total_ns"]:
+        return None
+    used = [_used(gpu.means) for gpu in window.job.gpus if gpu.owned]
+    if not used or None in used:
+        return window.lacks(Need.GPU, "how much memory is free")
+    most = max(share for share in used if share is not None)
+    if most > MOST_MEMORY:
+        return None
+    work = trace.share(Slice.COMPUTE)
+    return Found(
+        gain=_gain(late.value + (work.value if work else 0.0) * MOSTLY_SHORT),
+        evidence=(
+            Evidence.of(
+                "kernels shorter than 10 us",
+                trace.measure(short["count"] / kernels["count"], "ratio"),
+            ),
+            Evidence.of("memory in use", window.job.measure(most, "ratio", "nvml")),
+        ),
+        where=window.where(),
+        slice=Slice.COMPUTE,
+    )
+
+
+def _gain(fixed: float) -> Gain:
+    """Return what comes back of a part of the step that is the same for any batch."""
+    return Gain.between(fixed * (1 - 1 / LARGER), fixed)
+
+
+def _used(means: object) -> float | None:
+    told: dict[m.Metric, float] = dict(means) if isinstance(means, dict) else {}
+    used, total = told.get(m.GPU_MEMORY_USED), told.get(m.GPU_MEMORY_TOTAL)
+    return None if used is None or not total else used / total
+
+
+rule = Rule(
+    title="Each step does so little work that most of its time is overhead",
+    documents=("D1 §3",),
+    fixes={
+        "pytorch": Fix(
+            "Take more samples at once; accumulating gradients does not help.",
+            "loader = DataLoader(dataset, batch_size=512, shuffle=True, drop_last=True)",
+        ),
+        "jax": Fix(
+            "Take more samples at once: one call of jax.vmap for all of them.",
+            "losses = jax.jit(jax.vmap(loss, in_axes=(None, 0)))(params, batch_of_512)",
+        ),
+    },
+    detect=detect,
+    symptom_of=("input_starved", "gc_pauses", "eager_launch_bound", "allocation_churn"),
+)

@@ -1,0 +1,95 @@
+"""What was measured is the warming up, and no training yet.
+
+## What it sees
+Fewer than ten steps since the job began, or programs that are still compiled for the first time
+while it is measured.
+
+## Why it costs
+Nothing is lost. But the first steps compile, fill caches and start the workers of the loader; they
+take up to a thousand times as long as those that follow. Figures from there, and what they seem to
+promise, say nothing of the training.
+
+## How to fix
+Measure samples a second after ten steps or more, and let the device finish before each look at the
+clock. Shares of the time that were measured before are worth a second look.
+
+## When it is wrong
+A job that has few long steps, of a minute each, is measured well by a few of them.
+
+## Documents
+D4 summary: measure after the warm-up, in samples a second. It holds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.finding import Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# As the document has it.
+LEAST_STEPS: Final = 10
+# A step so long is no warming up, even if there are few of them.
+LONG_STEP_S: Final = 30.0
+# Compiling in a trace: less is no matter for any figure.
+LEAST_COMPILE: Final = 0.05
+# A function that is compiled more often than this is compiled again and again: another fault.
+FIRST_TIMES: Final = 2
+
+
+def detect(window: Window) -> Verdict:
+    """Judge how much of the job was seen."""
+    trace, job = window.trace, window.job
+    compiling = None if trace is None else trace.share(Slice.IDLE_COMPILE)
+    again = any(each.count - each.cached > FIRST_TIMES for each in job.compiled)
+    if compiling is not None and compiling.value >= LEAST_COMPILE and not again:
+        return _found(Evidence.of("compiling in the trace", compiling))
+    if window.kind == "file":
+        # Whoever records a trace chooses how many steps are in it.
+        return None if trace is not None else window.lacks(Need.TRACE)
+    if job.steps is None:
+        return window.lacks(Need.STEPS if job.inside else Need.INSIDE)
+    long = window.step_s is not None and window.step_s.value > LONG_STEP_S
+    if job.steps >= LEAST_STEPS or long:
+        return None
+    return _found(Evidence.of("steps since the job began", job.measure(job.steps, "count")))
+
+
+def _found(evidence: Evidence) -> Found:
+    return Found(gain=None, evidence=(evidence,), severity=Severity.INFO)
+
+
+rule = Rule(
+    title="What was measured is the warming up",
+    documents=("D4 summary",),
+    fixes={
+        "jax": Fix(
+            "Begin the clock after ten steps, and stop it when the device is done.",
+            """\
+for number in range(110):
+    if number == 10:
+        jax.block_until_ready(params)
+        began = time.perf_counter()
+    params = step(params, x)
+jax.block_until_ready(params)
+print(f"{100 * len(x) / (time.perf_counter() - began):.0f} samples/s")""",
+        ),
+        "pytorch": Fix(
+            "Begin the clock after ten steps, and stop it when the device is done.",
+            """\
+for number in range(110):
+    if number == 10:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        began = time.perf_counter()
+    train_step(x)
+if torch.cuda.is_available():
+    torch.cuda.synchronize()
+print(f"{100 * len(x) / (time.perf_counter() - began):.0f} samples/s")""",
+        ),
+    },
+    detect=detect,
+    kind=Kind.INFORMATION,
+)

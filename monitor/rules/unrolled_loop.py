@@ -1,0 +1,127 @@
+"""A loop of Python within a compiled function is written out in full, pass by pass.
+
+## What it sees
+A compiled program of thousands of operations with many products and no loop of its own, that takes
+seconds to compile; and, in the source of its function or of what that calls in the same file, a
+loop of Python whose passes build on one another.
+
+## Why it costs
+Tracing runs the loop, and puts each pass into the program. The time for compiling grows faster than
+the number of passes, from seconds to many minutes, and is spent again with each change, each start
+and each new shape. The program itself is no faster: each operation is launched on its own. On a
+CPU the steps of two programs written out took 1.5 and 2.5 times as long as those with a scan.
+
+## How to fix
+Write the loop as `jax.lax.scan`: one pass, compiled once. The state goes in and comes out, what
+differs from pass to pass is stacked along the first axis, as are the results. Layers of one shape
+can be run in this way, too, with their parameters stacked.
+
+## When it is wrong
+Passes of different shapes cannot be scanned. A few passes are better written out; `scan` takes
+`unroll=` for some of that. In a job of days the time for compiling does not count, and on a GPU a
+program without the loop may even run a little faster: there the gain told is that of compiling,
+over the time that was watched. Only on a CPU some of the step itself is part of it.
+
+## Documents
+D4 §3 (scan instead of a loop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.unrolled import loops_in, readable
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+# A step of some layers has a few hundred operations, one pass of a cell with its gradient tens.
+LEAST_OPERATIONS: Final = 600
+# Of matrices: one and its two gradients for each pass of at least eight.
+LEAST_PRODUCTS: Final = 24
+# Shorter waits are not felt.
+LEAST_SECONDS: Final = 1.0
+# What is left of compiling, as measured: 1.6 s became 0.4 s for 300 passes (7,826 lines of program
+# became 165), and with few passes a scan has a fixed price of its own.
+LEFT_LEAST, LEFT_MOST = 0.05, 0.5
+# Of a step on a CPU: 5.6 ms became 2.2 ms for 300 passes, 0.5 ms (of CPU time) 0.33 ms for 16.
+STEP_ON_CPU: Final = 0.5
+Program = Mapping[str, Any]
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the largest programs."""
+    if window.frameworks and not window.uses("jax"):
+        return None
+    programs = window.fact("largest_executables")
+    if not programs:
+        return window.lacks(Need.INSIDE)
+    large = [program for program in programs if _is_large(program)]
+    if not large:
+        return None
+    worst = max(large, key=lambda program: int(program["operations"]))
+    name = str(worst["name"]).removeprefix("jit_")
+    rows = [one for one in window.job.compiled if one.function == name and one.file]
+    if not any(readable(one.file or "") for one in rows):
+        return window.lacks(Need.SOURCE)
+    where = tuple(dict.fromkeys(p for one in rows for p in loops_in(one.file or "", name)))
+    took = sum(one.ns for one in rows) / 1e9
+    if not where or took < LEAST_SECONDS:
+        return None
+    return _found(window, worst, took, where)
+
+
+def _found(window: Window, program: Program, took: float, where: tuple[Place, ...]) -> Found:
+    told = window.job.measure
+    whole = window.job.warm_s + window.job.seconds
+    share = Measure(min(1.0, took / whole), "ratio", "agent", window.job.age_s, whole)
+    return Found(
+        gain=_gain(window, share.value),
+        evidence=(
+            Evidence.of("operations of the program", told(program["operations"], "count")),
+            Evidence.of("products of matrices in it", told(_products(program), "count")),
+            Evidence.of("compiling it took", told(took, "s")),
+            Evidence.of("of all the time watched", share),
+        ),
+        where=where[:3],
+        slice=Slice.IDLE_COMPILE,
+        frameworks=("jax",),
+    )
+
+
+def _gain(window: Window, share: float) -> Gain:
+    step = STEP_ON_CPU if window.device == "cpu" else 1.0
+    return Gain.between((1 - LEFT_MOST) * share, 1 - (1 - (1 - LEFT_LEAST) * share) * step)
+
+
+def _is_large(program: Program) -> bool:
+    return (
+        int(program.get("operations") or 0) >= LEAST_OPERATIONS
+        and not program.get("loops")
+        and _products(program) >= LEAST_PRODUCTS
+    )
+
+
+def _products(program: Program) -> int:
+    return sum((program.get("products") or {}).values())
+
+
+rule = Rule(
+    title="A loop of Python is written out in the compiled program, pass by pass",
+    documents=("D4 §3",),
+    fixes={
+        "jax": Fix(
+            "Write the loop as jax.lax.scan.",
+            """\
+def pass_(hidden, x):
+    hidden = cell(params, hidden, x)
+    return hidden, hidden  # what goes on, and what is kept
+
+hidden, kept = jax.lax.scan(pass_, hidden, xs)""",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,1 @@
+"""What is known of a job: typed questions to a recording, a trace, or both."""

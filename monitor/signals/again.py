@@ -1,0 +1,42 @@
+"""What is compiled again and again: functions, and what share of the time that takes now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.signals.recorded import Recorded
+
+# The recorder's own event for so many compilations of one function, from one line, in a minute.
+STORM: Final = "retrace_storm"
+# So often is no warming up any more, also where it took longer than that minute.
+LEAST_TIMES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """One function that is compiled again and again."""
+
+    function: Compiled
+    # Of the steady time.
+    share: Measure
+
+
+def compiled_again(job: Recorded) -> list[Again]:
+    """Return them, the most costly first; none where compiling is over."""
+    share = job.mean(m.JOB_COMPILE)
+    whole = sum(one.ns for one in job.compiled)
+    if share is None or not whole:
+        return []
+    storms = {(e.get("function"), e.get("file"), e.get("line")) for e in job.events.get(STORM, ())}
+    again = [one for one in job.compiled if _is_again(one, storms)]
+    # The time of the whole recording tells who compiles, that of its steady part how much.
+    return [Again(one, share.times(one.ns / whole)) for one in again]
+
+
+def _is_again(one: Compiled, storms: set[tuple[object, object, object]]) -> bool:
+    fresh = one.count - one.cached
+    return fresh >= LEAST_TIMES or (one.function, one.file, one.line) in storms

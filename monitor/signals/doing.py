@@ -1,0 +1,121 @@
+"""What the main thread does, by the code that it was found in: reads data, draws random numbers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from whyidle.monitor.finding import Place
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.signals.source import called, calls, dotted, functions, text_of
+from whyidle.monitor.summary import Line
+
+# What a program calls to get at its data.
+_READING: Final = re.compile(
+    r"(.*\.)?(open|read|readinto|readline|readlines|read_(bytes|text|parquet|csv|table|image|file)"
+    r"|recv|recv_into|urlopen|get_object|load|loads|loadtxt|genfromtxt|fromfile|decompress"
+    r"|imread|imdecode|decode_(jpeg|png|image))"
+)
+# Libraries that read and decode, and modules of Python that do.
+_READERS: Final = re.compile(
+    r".*/(PIL|cv2|h5py|zarr|numcodecs|fsspec|s3fs|gcsfs|boto3|botocore|urllib3|requests|pyarrow"
+    r"|webdataset|soundfile|librosa|imageio|tifffile|lmdb|torchvision/io)/.*\.py"
+    r"|.*/python3\.\d+t?/(socket|ssl|gzip|zipfile|tarfile|lzma|bz2|csv|http/client|json/\w+)\.py"
+)
+# Who sleeps in such a function waits for data; who does elsewhere has reasons of his own.
+_SLEEP: Final = re.compile(r"(.*\.)?sleep")
+_FETCHES: Final = re.compile(
+    r".*(load|read|fetch|batch|sample|data|decode|download).*|__(next|iter|getitem|getitems)__",
+    re.IGNORECASE,
+)
+# The generators of the standard library and of NumPy; of PyTorch where no device is named.
+_DRAWING: Final = re.compile(
+    r"(np|numpy)\.random\.(?!default_rng|seed|RandomState|Generator|SeedSequence)\w+"
+    r"|random\.(gauss|normalvariate|random|uniform|randint|randrange|choice|choices|sample|shuffle)"
+    r"|(\w+\.)*_?(rng|prng|generator|random_state)\.\w+"
+)
+_DRAWING_OF_TORCH: Final = re.compile(
+    r"torch\.(randn|rand|randint|randperm|normal|bernoulli|multinomial)"
+)
+# There ``random`` is JAX's own module.
+_RANDOM_OF_JAX: Final = re.compile(
+    r"^\s*(from jax import .*\brandom\b|import jax\.random as random\b)", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """A share of the main thread's time, and the lines that it is spent on."""
+
+    share: Measure
+    where: tuple[Place, ...]
+
+
+def reading(job: Recorded) -> Doing | None:
+    """Return the time in which it reads or decodes data itself; ``None``: nobody looked."""
+    return _most(job, (_told(job.lines, _reads), _told(job.leaves, _is_of_reader)))
+
+
+def drawing(job: Recorded) -> Doing | None:
+    """Return the time on lines that draw random numbers on the host; ``None``: nobody looked."""
+    # Where PyTorch computes on the CPU, its own numbers are where they are needed.
+    torch = job.fact("backend") not in {None, "cpu"}
+    return _most(job, (_told(job.lines, lambda line: _draws(line, torch=torch)),))
+
+
+def _most(job: Recorded, kinds: Iterable[tuple[Line, ...]]) -> Doing | None:
+    if not job.lines:
+        return None
+    lines = max(kinds, key=_sum)
+    places = lines if set(lines) <= set(job.lines) else job.lines
+    return Doing(
+        job.measure(_sum(lines), "ratio"),
+        tuple(Place(one.file, one.line, one.function, one.share) for one in places[:3]),
+    )
+
+
+def _sum(lines: Iterable[Line]) -> float:
+    return min(1.0, sum(line.share for line in lines))
+
+
+def _told(lines: Iterable[Line], does: Callable[[Line], bool]) -> tuple[Line, ...]:
+    return tuple(line for line in lines if does(line))
+
+
+def _reads(line: Line) -> bool:
+    names = called(line.file, line.line)
+    if any(_READING.fullmatch(name) for name in names):
+        return True
+    return any(_SLEEP.fullmatch(name) for name in names) and _fetches(line)
+
+
+def _fetches(line: Line) -> bool:
+    if _FETCHES.fullmatch(line.function):
+        return True
+    return any(_yields(node) for node in functions(line.file, line.function))
+
+
+def _yields(function: ast.AST) -> bool:
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+
+
+def _is_of_reader(line: Line) -> bool:
+    return _READERS.fullmatch(line.file) is not None
+
+
+def _draws(line: Line, *, torch: bool) -> bool:
+    names = called(line.file, line.line)
+    if any(_DRAWING.fullmatch(name) for name in names):
+        return not (
+            _RANDOM_OF_JAX.search(text_of(line.file) or "")
+            and all(name.startswith("random.") for name in names if _DRAWING.fullmatch(name))
+        )
+    return torch and any(
+        _DRAWING_OF_TORCH.fullmatch(dotted(call.func))
+        and not any(keyword.arg == "device" for keyword in call.keywords)
+        for call in calls(line.file, line.line)
+    )

@@ -1,0 +1,109 @@
+"""Random numbers of the host that are drawn within a function that was compiled: drawn once."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from whyidle.monitor.finding import Place
+from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.signals.source import dotted, functions, tree_of
+
+# Functions of the same file that a compiled one calls, and those that they call.
+DEEPEST: Final = 4
+# Modules that draw on the host, and what of them makes a generator.
+_MODULES: Final = ("numpy.random", "random")
+_MAKES: Final = re.compile(r"(numpy\.random\.(default_rng|RandomState|Generator)|random\.Random)")
+# These set up, and draw nothing.
+_SETS_UP: Final = re.compile(r".*\.(seed|default_rng|RandomState|Generator|SeedSequence|Random)")
+# What is called through these runs again with each step.
+_CALLBACKS: Final = re.compile(r"(.*\.)?(pure_callback|io_callback|debug\.callback)")
+
+
+def readable(compiled: Iterable[Compiled]) -> bool:
+    """Tell whether any source of what was compiled can be read."""
+    return any(tree_of(one.file) is not None for one in compiled if one.file)
+
+
+def frozen(compiled: Iterable[Compiled]) -> list[Place]:
+    """Return the lines that draw numbers in what JAX has compiled."""
+    found: dict[Place, None] = {}
+    for one in compiled:
+        if one.file and one.framework == "jax":
+            found |= dict.fromkeys(_in_function(one.file, one.function))
+    return list(found)
+
+
+def _in_function(file: str, name: str) -> Iterator[Place]:
+    tree = tree_of(file)
+    if tree is None:
+        return
+    known, done, names = _imported(tree), set[str](), {name}
+    generators = _generators(tree, known)
+    for _ in range(DEEPEST):
+        called = set[str]()
+        for each in names:
+            for function in functions(file, each):
+                mine = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+                for call in _calls(function):
+                    if _draws(call, known, generators - mine):
+                        yield Place(file, call.lineno, each)
+                    called |= {dotted(call.func)} | {dotted(a) for a in call.args}
+        done |= names
+        names = called - done - {""}
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls within, but for those that are handed to a callback."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Call):
+            if _CALLBACKS.fullmatch(dotted(child.func)):
+                continue
+            yield child
+        yield from _calls(child)
+
+
+def _draws(call: ast.Call, known: dict[str, str], generators: set[str]) -> bool:
+    name = dotted(call.func)
+    head, dot, rest = name.partition(".")
+    if dot and head in generators:
+        return "." not in rest
+    full = _full(name, known)
+    return not _SETS_UP.fullmatch(full) and any(
+        full.startswith(f"{module}.") for module in _MODULES
+    )
+
+
+def _full(name: str, known: dict[str, str]) -> str:
+    """Return a name as its module has it; as it is where nothing of that name was imported."""
+    head, dot, rest = name.partition(".")
+    return f"{known[head]}{dot}{rest}" if head in known else ""
+
+
+def _imported(tree: ast.AST) -> dict[str, str]:
+    """Return what each imported name stands for."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                whole = alias.name if alias.asname else alias.name.partition(".")[0]
+                known[alias.asname or whole] = whole
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return known
+
+
+def _generators(tree: ast.AST, known: dict[str, str]) -> set[str]:
+    """Return the names that a generator of the host was given."""
+    return {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and _MAKES.fullmatch(_full(dotted(node.value.func), known))
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }

@@ -1,0 +1,36 @@
+"""Windows over what there is: a trace file, a recording, the last minutes of one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from whyidle.monitor.signals.estimated import estimated
+from whyidle.monitor.signals.reading import Span, recorded
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.store import Reader
+
+# The newest ones stand for the rest.
+MOST_TRACES: Final = 8
+
+
+def of_answer(answer: Mapping[str, Any], name: str) -> Window:
+    """Return the window over one trace file, by its answer."""
+    return Window(name, "file", (Traced(answer, name),))
+
+
+def of_run(store: Path, ref: str, seconds: float | None = None) -> Window:
+    """Return the window over a recording; only its last seconds if wanted."""
+    with Reader.open(store) as reader:
+        run = reader.find(ref)
+        span = Span.of(reader, run, seconds)
+        job = recorded(reader, run, span)
+        kept = reader.newest_traces(run.id, MOST_TRACES)
+    traces = tuple(
+        Traced(each["answer"], f"trace {each['id']}", max(0.0, (span.end_ms - each["ts_ms"]) / 1e3))
+        for each in kept
+        if isinstance(each.get("answer"), dict)
+    )
+    return Window(f"run {run.id}", "run", traces, job, estimated(job))

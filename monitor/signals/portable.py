@@ -1,0 +1,95 @@
+"""A window as JSON and back: what a recorded job looked like, for tests and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from whyidle.monitor.gathered import Compiled, ReadBack
+from whyidle.monitor.metrics import METRICS, Metric
+from whyidle.monitor.signals.estimated import estimated
+from whyidle.monitor.signals.recorded import Recorded, SeenGpu, Trend
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.summary import Line
+
+_BY_NAME: Final = {f"{metric.scope}.{metric.name}": metric for metric in METRICS}
+# Timelines and long lists are not needed to judge.
+_OF_A_TRACE: Final = (
+    "schema", "format", "events", "window", "devices", "steps", "budget", "step_budget", "kernels",
+    "launching", "copies", "collectives", "calls", "where", "top_kernels", "top_operators",
+    "hlo_modules",
+)  # fmt: skip
+LONGEST_LIST: Final = 60
+# The calls that are made once in a step come last in theirs.
+LONGEST_OF: Final = {"calls": 120}
+# Fields of a recording that are rows of their own.
+_ROWS: Final = {"compiled": Compiled, "reads": ReadBack, "lines": Line, "leaves": Line}
+
+_T = TypeVar("_T")
+
+
+def dump(window: Window) -> dict[str, Any]:
+    """Return everything that rules can ask of a window."""
+    told = {f.name: _plain(getattr(window.job, f.name)) for f in fields(Recorded)}
+    return {
+        "target": window.target,
+        "kind": window.kind,
+        "traces": [
+            {"answer": _short(t.answer), "source": t.source, "age_s": t.age_s}
+            for t in window.traces
+        ],
+        "job": told,
+    }
+
+
+def load(told: Mapping[str, Any]) -> Window:
+    """Return a window that was dumped; metrics that are gone since are left out."""
+    job = dict(told["job"])
+    for name, row in _ROWS.items():
+        job[name] = tuple(msgspec.convert(each, row) for each in job[name])
+    job["means"] = _metrics(job["means"], float)
+    job["unknown"] = _metrics(job["unknown"], str)
+    job["trends"] = _metrics(job["trends"], Trend)
+    job["gpus"] = tuple(
+        SeenGpu(**(gpu | {"means": _metrics(gpu["means"], float)})) for gpu in job["gpus"]
+    )
+    job["events"] = {kind: tuple(some) for kind, some in job["events"].items()}
+    recorded = Recorded(**job)
+    traces = tuple(Traced(t["answer"], t["source"], t["age_s"]) for t in told["traces"])
+    estimate = estimated(recorded) if told["kind"] == "run" else None
+    return Window(told["target"], told["kind"], traces, recorded, estimate)
+
+
+def _metrics(told: Mapping[str, Any], kind: type[_T]) -> dict[Metric, _T]:
+    return {
+        _BY_NAME[name]: msgspec.convert(value, kind)
+        for name, value in told.items()
+        if name in _BY_NAME
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return it in words and numbers; a metric by its name."""
+    if isinstance(value, Mapping):
+        return {_name(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    return round(value, 9) if isinstance(value, float) else value
+
+
+def _name(key: object) -> str:
+    return f"{key.scope}.{key.name}" if isinstance(key, Metric) else str(key)
+
+
+def _short(answer: Mapping[str, Any]) -> dict[str, Any]:
+    told = {name: answer[name] for name in _OF_A_TRACE if name in answer}
+    return {
+        k: v[: LONGEST_OF.get(k, LONGEST_LIST)] if isinstance(v, list) else v
+        for k, v in told.items()
+    }

@@ -1,0 +1,231 @@
+"""A recording into plain signals: one pass over the store, bounded however long the run was."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.gathered import compiled, reads
+from whyidle.monitor.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.signals.recorded import Facts, Recorded, SeenGpu, Trend
+from whyidle.monitor.store import Event, Point, Reader, Run
+from whyidle.monitor.summary import (
+    COMPILED,
+    COMPILES,
+    READS,
+    ROLLING,
+    STACKS,
+    Watched,
+    in_order,
+    looks,
+    subjects,
+    told,
+)
+
+# Of each series; what a roll-up holds is read whatever the length of the run.
+POINTS: Final = 200
+# After the first step has been seen a job still fills its queues.
+SETTLING_MS: Final = 2000
+# A second of which so much is spent compiling is no training.
+COMPILING: Final = 0.3
+# Looks at the main thread are kept for ten seconds and told at their end.
+HALF_OF_LOOKS_MS: Final = 5000
+# Never more of the window than this is warming up.
+MOST_WARM: Final = 0.5
+# GPUs are many, and only their means are asked for.
+GPU_POINTS: Final = 40
+MOST_EVENTS: Final = 500
+# Of looks at a thread, each of ten seconds, the newest; of facts, the last of each framework.
+MOST_STACKS: Final = 600
+MOST_FACTS: Final = 20
+FRAMEWORK: Final = "framework"
+TRENDS: Final = (m.JOB_RSS, m.PROCESS_RSS, m.PROCESS_LIVE_BYTES, m.PROCESS_POOL_USED)
+# A trend needs this many points to say whether it levels out.
+LEAST_POINTS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From when to when."""
+
+    start_ms: int
+    end_ms: int
+
+    @classmethod
+    def of(cls, reader: Reader, run: Run, seconds: float | None = None) -> Span:
+        """Return that of a run, or of its last seconds."""
+        # Not when it was ended: that may be long after its recorder died.
+        end = _newest(reader, run)
+        start = run.started_ms if seconds is None else max(run.started_ms, end - seconds * 1000)
+        return cls(int(start), max(int(start), end) + 1)
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return (self.end_ms - self.start_ms) / 1000
+
+
+def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) -> Recorded:
+    """Return the signals of a run within a span."""
+    who = _principal(reader, run)
+    steady = _steady(reader, run, span)
+    found = _Reading(reader, steady)
+    found.read(Scope.JOB, (run.id,))
+    found.read(Scope.HOST, reader.subjects(run.id, Scope.HOST))
+    found.read(Scope.PROCESS, () if who is None else subjects(reader, run, who))
+    compiles = told(reader, run, (COMPILED, COMPILES), who, span.start_ms)
+    stacks = told(reader, run, (STACKS,), who, steady.start_ms + HALF_OF_LOOKS_MS)
+    stacks = stacks or told(reader, run, (STACKS,), who, span.start_ms)
+    unknown = reader.unknown(run.id, (Scope.JOB, Scope.HOST, Scope.PROCESS))
+    return Recorded(
+        seconds=steady.seconds,
+        age_s=None if now_ms is None else max(0.0, (now_ms - span.end_ms) / 1000),
+        warm_s=(steady.start_ms - span.start_ms) / 1000,
+        means=found.means,
+        trends=found.trends,
+        unknown={key.metric: why.reason for key, why in unknown.items()},
+        gpus=_gpus(reader, run, steady),
+        facts=_facts(reader, run, who),
+        steps=_steps(who),
+        compiled=compiled(compiles),
+        reads=reads(told(reader, run, (READS,), who, span.start_ms)),
+        lines=looks(stacks, "lines"),
+        leaves=looks(stacks, "leaves"),
+        events=_events(reader, run, span),
+        inside=who is not None and who.inside,
+        command=run.command,
+    )
+
+
+def _newest(reader: Reader, run: Run) -> int:
+    values = reader.latest(run.id, (Scope.JOB, Scope.MONITOR)).values()
+    return max((value.ts_ms for value in values), default=run.started_ms)
+
+
+def _principal(reader: Reader, run: Run) -> Watched | None:
+    """Return the process that stands for the job: one that told where it was, if any did."""
+    order = in_order(run)
+    return next(
+        (w for w in order if told(reader, run, (STACKS,), w, most=1)), next(iter(order), None)
+    )
+
+
+def _steady(reader: Reader, run: Run, span: Span) -> Span:
+    """Leave out what came before the first steps; all of it counts where none are known."""
+    points = _series(reader, m.JOB_STEPS, (run.id,), span)
+    first = next((point.ts_ms for point in points if point.mean), None)
+    if first is None:
+        first = _compiled(reader, run, span)
+    if first is None:
+        return span
+    latest = span.start_ms + int((span.end_ms - span.start_ms) * MOST_WARM)
+    return Span(min(max(first + SETTLING_MS, span.start_ms), latest), span.end_ms)
+
+
+def _compiled(reader: Reader, run: Run, span: Span) -> int | None:
+    """Return when a job whose steps nobody counts had compiled what it needs."""
+    points = _series(reader, m.JOB_COMPILE, (run.id,), span)
+    busy = [point.ts_ms for point in points if (point.mean or 0.0) > COMPILING]
+    return max(
+        (ts for ts in busy if ts < span.start_ms + MOST_WARM * 1000 * span.seconds), default=None
+    )
+
+
+class _Reading:
+    """Collects means and trends of one span."""
+
+    def __init__(self, reader: Reader, span: Span) -> None:
+        self._reader = reader
+        self._span = span
+        self.means: dict[Metric, float] = {}
+        self.trends: dict[Metric, Trend] = {}
+
+    def read(self, scope: Scope, whose: Sequence[int]) -> None:
+        """Read every metric of a scope."""
+        for metric in metrics_of(scope) if whose else ():
+            points = [p for p in _series(self._reader, metric, whose, self._span) if _known(p)]
+            if not points:
+                continue
+            self.means[metric] = statistics.fmean(p.mean for p in points if p.mean is not None)
+            trend = _trend(points) if metric in TRENDS else None
+            if trend is not None:
+                self.trends[metric] = trend
+
+
+def _series(reader: Reader, metric: Metric, whose: Sequence[int], span: Span) -> list[Point]:
+    """Return one series; of a process that was seen as several subjects the parts in turn."""
+    found = reader.series(metric, list(whose), span.start_ms, span.end_ms, POINTS)
+    return sorted((p for points in found.values() for p in points), key=lambda p: p.ts_ms)
+
+
+def _known(point: Point) -> bool:
+    return point.mean is not None
+
+
+def _trend(points: Sequence[Point]) -> Trend | None:
+    # A process that is ending holds nothing for a moment.
+    points = [point for point in points if point.mean]
+    if len(points) < LEAST_POINTS:
+        return None
+    values = [point.mean or 0.0 for point in points]
+    times = [point.ts_ms / 1000 for point in points]
+    slope, _ = statistics.linear_regression(times, values)
+    middle = len(values) // 2
+    early, late = (_grown(part) for part in (values[: middle + 1], values[middle:]))
+    holding = late / early if early > 0 else 0.0
+    return Trend(values[0], values[-1], slope, holding)
+
+
+def _grown(values: Sequence[float]) -> float:
+    """Return what a noisy level grew by: the sum of its steps, without single jumps."""
+    steps = [b - a for a, b in pairwise(values)]
+    return statistics.median(steps) * len(steps) if steps else 0.0
+
+
+def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
+    owned = frozenset((run.info or {}).get("gpus", ()))
+    gpus = reader.gpus(run.id)
+    means: dict[int, dict[Metric, float]] = {gpu.id: {} for gpu in gpus}
+    for metric in metrics_of(Scope.GPU) if gpus else ():
+        found = reader.series(metric, list(means), span.start_ms, span.end_ms, GPU_POINTS)
+        for gpu, points in found.items():
+            if known := [p.mean for p in points if p.mean is not None]:
+                means[gpu][metric] = statistics.fmean(known)
+    return tuple(
+        SeenGpu(gpu.idx or "?", gpu.name, gpu.idx in owned, means[gpu.id], gpu.info or {})
+        for gpu in gpus
+    )
+
+
+def _facts(reader: Reader, run: Run, who: Watched | None) -> dict[str, Facts]:
+    """Return what each framework said last, all of it; what the head of the run kept, else."""
+    if who is None:
+        return {}
+    found: dict[str, Facts] = dict(who.frameworks)
+    for data in told(reader, run, (FRAMEWORK,), who, most=MOST_FACTS):
+        facts: Any = data.get("facts")
+        if isinstance(facts, dict):
+            # A job that ends takes things away one by one, and says less with each.
+            probe = str(data.get("probe"))
+            found[probe] = {**found.get(probe, {}), **facts}
+    return found
+
+
+def _steps(who: Watched | None) -> int | None:
+    return None if who is None or who.counted is None else who.counted.steps
+
+
+def _events(reader: Reader, run: Run, span: Span) -> dict[str, tuple[Facts, ...]]:
+    without = {*ROLLING, FRAMEWORK, COMPILED}
+    found: dict[str, list[Facts]] = {}
+    for event in reader.events(run.id, span.start_ms, without, MOST_EVENTS):
+        found.setdefault(event.kind, []).append(_told(event))
+    return {kind: tuple(some) for kind, some in found.items()}
+
+
+def _told(event: Event) -> Facts:
+    return {**(event.data or {}), "text": event.text, "severity": event.severity}

@@ -1,0 +1,78 @@
+"""What a recording knows of a job over a window of time: plain values, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from whyidle.monitor.gathered import Compiled, ReadBack
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.summary import Line
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """How a level went over the window, without its first part."""
+
+    first: float
+    last: float
+    per_s: float
+    # The growth of the second half over that of the first: near 1 it does not level out.
+    holding: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeenGpu:
+    """One GPU over the window."""
+
+    index: str
+    name: str | None
+    owned: bool
+    means: Mapping[Metric, float]
+    info: Facts = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The signals of a recording. What is not in a mapping was not measured."""
+
+    seconds: float = 0.0
+    # Since its end; ``None``: tests do not say.
+    age_s: float | None = None
+    # Steady time only: warming up is left out where that is known.
+    warm_s: float = 0.0
+    # Of the job, the host, and the process that stands for the job.
+    means: Mapping[Metric, float] = field(default_factory=dict)
+    trends: Mapping[Metric, Trend] = field(default_factory=dict)
+    unknown: Mapping[Metric, str] = field(default_factory=dict)
+    gpus: tuple[SeenGpu, ...] = ()
+    # The last that each framework said, by the name of the probe ("jax", "torch").
+    facts: Mapping[str, Facts] = field(default_factory=dict)
+    steps: int | None = None
+    compiled: tuple[Compiled, ...] = ()
+    reads: tuple[ReadBack, ...] = ()
+    # The user's own lines, and where the main thread was in anybody's code.
+    lines: tuple[Line, ...] = ()
+    leaves: tuple[Line, ...] = ()
+    events: Mapping[str, tuple[Facts, ...]] = field(default_factory=dict)
+    # Whether an agent was inside, as far as the recording says.
+    inside: bool = False
+    command: str | None = None
+
+    def mean(self, metric: Metric) -> Measure | None:
+        """Return the mean of a metric over the window."""
+        value = self.means.get(metric)
+        return None if value is None else self.measure(value, metric.unit, metric.source)
+
+    def measure(self, value: float, unit: str, source: str = "agent") -> Measure:
+        """Return a number of this recording."""
+        return Measure(value, unit, source, self.age_s, self.seconds)
+
+    def fact(self, name: str) -> Any:
+        """Return what the first framework that knows says of something; ``None``: nobody does."""
+        found = (facts[name] for facts in self.facts.values() if facts.get(name) is not None)
+        return next(found, None)

@@ -1,0 +1,46 @@
+"""Whether a call's result takes the place of one of its arguments, by the user's own source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from whyidle.monitor.finding import Place
+from whyidle.monitor.signals.source import tree_of
+
+Assigned = ast.Assign | ast.AnnAssign
+
+
+def readable(place: Place) -> bool:
+    """Tell whether the source of a line can be read."""
+    return tree_of(place.file) is not None
+
+
+def is_replaced(place: Place) -> bool:
+    """Tell whether what a line calls gives a new value to what it was called with."""
+    for statement in _assigned(place):
+        call = statement.value
+        if not isinstance(call, ast.Call):
+            continue
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        new = {ast.unparse(one) for target in targets for one in _parts(target)}
+        given = [*call.args, *(keyword.value for keyword in call.keywords)]
+        old = {ast.unparse(one) for argument in given for one in _parts(argument)}
+        if new & old:
+            return True
+    return False
+
+
+def _assigned(place: Place) -> Iterator[Assigned]:
+    tree = tree_of(place.file)
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, Assigned) and node.lineno <= place.line <= (node.end_lineno or 0):
+            yield node
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Tuple | ast.List):
+        for each in node.elts:
+            yield from _parts(each)
+    else:
+        yield node.value if isinstance(node, ast.Starred) else node

@@ -1,0 +1,82 @@
+"""The user's own source, where it can be read on this machine: text only, nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import stat
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+# A larger file is no code that a person wrote.
+LARGEST: Final = 1 << 20
+
+
+def line_of(file: str, line: int) -> str | None:
+    """Return the text of one line; ``None`` where it cannot be read."""
+    text = text_of(file)
+    lines = [] if text is None else text.splitlines()
+    return lines[line - 1].strip() if 0 < line <= len(lines) else None
+
+
+@lru_cache(maxsize=64)
+def text_of(file: str) -> str | None:
+    """Return the text of a file of source code."""
+    if not file.endswith(".py") or not Path(file).is_absolute():
+        return None
+    try:
+        # A job may name anything: a pipe would block, a device may do worse.
+        handle = os.open(Path(file), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as opened:
+            told = os.fstat(opened.fileno())
+            if not stat.S_ISREG(told.st_mode) or told.st_size > LARGEST:
+                return None
+            return opened.read(LARGEST).decode(errors="replace")
+    except (OSError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def tree_of(file: str) -> ast.Module | None:
+    """Return the syntax tree of a file of source code."""
+    text = text_of(file)
+    try:
+        return None if text is None else ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def functions(file: str, name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the functions of that name in a file."""
+    tree = tree_of(file)
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            yield node
+
+
+def dotted(node: ast.expr) -> str:
+    """Return the dotted name of what is called: ``np.random.rand``; empty for anything else."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([node.id, *reversed(parts)])
+
+
+def calls(file: str, line: int) -> tuple[ast.Call, ...]:
+    """Return the calls that begin on a line; else the shortest that goes on over it."""
+    tree = tree_of(file)
+    found = [n for n in ast.walk(tree) if isinstance(n, ast.Call)] if tree is not None else []
+    if here := [call for call in found if call.lineno == line]:
+        return tuple(here)
+    around = [call for call in found if call.lineno <= line <= (call.end_lineno or 0)]
+    return tuple(sorted(around, key=lambda call: (call.end_lineno or 0) - call.lineno)[:1])
+
+
+def called(file: str, line: int) -> tuple[str, ...]:
+    """Return the dotted names of these."""
+    return tuple(name for call in calls(file, line) if (name := dotted(call.func)))

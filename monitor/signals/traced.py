@@ -1,0 +1,115 @@
+"""Questions to one trace, by its JSON answer: a file that was read now, or one kept with a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.traces.window import is_too_short
+
+# Fewer steps have no mean worth the name.
+LEAST_STEPS = 3
+# Where so much is unknown the rest is no account of the job.
+MOSTLY = 0.9
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What one trace told."""
+
+    answer: Mapping[str, Any]
+    # As evidence names it: "trace 3", or the name of a file.
+    source: str
+    # Seconds since it was taken; ``None``: of a file.
+    age_s: float | None = None
+
+    # The account ---------------------------------------------------------------------------------
+    @cached_property
+    def account(self) -> Mapping[str, Any]:
+        """The budget of the steps where they are most of the trace, that of the whole where not."""
+        whole, steps = self.answer["budget"], self.answer.get("step_budget")
+        if steps and 2 * sum(steps["slices"].values()) > sum(whole["slices"].values()):
+            found: Mapping[str, Any] = steps
+            return found
+        return dict(whole)
+
+    @property
+    def total_ns(self) -> int:
+        """All the time that it accounts for, over all devices."""
+        return sum(self.account["slices"].values())
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether its shares mean something: some work, and not less than a step."""
+        if not self.total_ns or is_too_short(self.answer.get("window")):
+            return False
+        unknown = self.account["slices"].get(Slice.IDLE_UNKNOWN, 0)
+        return bool(unknown < MOSTLY * self.total_ns)
+
+    def share(self, part: Slice) -> Measure | None:
+        """Return the share of the time that a slice takes."""
+        return self._ratio(self.account["slices"].get(part, 0)) if self.total_ns else None
+
+    def detail(self, part: Slice, label: str) -> Measure | None:
+        """Return the share of the time that one detail of a slice takes."""
+        details = self.account["details"].get(part, {})
+        return self._ratio(details.get(label, 0)) if self.total_ns else None
+
+    # Steps ---------------------------------------------------------------------------------------
+    @property
+    def steps(self) -> int:
+        """Whole steps in it; 0 where none could be told apart."""
+        return int(self.answer["steps"]["count"])
+
+    @property
+    def step_s(self) -> Measure | None:
+        """How long a step takes."""
+        median = self.answer["steps"]["median_ns"]
+        return None if median is None else self.measure(median / 1e9, "s")
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of device in it."""
+        return frozenset(device["kind"] for device in self.answer["devices"])
+
+    @property
+    def devices(self) -> Sequence[Mapping[str, Any]]:
+        """Each device, as the answer has it."""
+        return self.answer["devices"]  # type: ignore[no-any-return]
+
+    # What ran ------------------------------------------------------------------------------------
+    def calls(self, pattern: str) -> list[Mapping[str, Any]]:
+        """Return the host's calls whose whole name matches, the most frequent first."""
+        like = re.compile(pattern)
+        return [call for call in self.answer.get("calls", ()) if like.fullmatch(call["name"])]
+
+    def calls_per_step(self, pattern: str) -> Measure | None:
+        """Return how often such calls are made in a step; ``None`` without steps."""
+        if self.steps < LEAST_STEPS or "calls" not in self.answer:
+            return None
+        count = sum(call["per_step"] or 0.0 for call in self.calls(pattern))
+        return self.measure(count, "1/step")
+
+    def section(self, name: str) -> Mapping[str, Any] | None:
+        """Return a part of the answer, such as "kernels" or "launching"; ``None``: not known."""
+        return self.answer.get(name)
+
+    def copies(self, direction: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the copies of one direction, "host to device" for one."""
+        yield from (c for c in self.answer.get("copies", ()) if c["direction"] == direction)
+
+    def places(self, part: Slice) -> list[Mapping[str, Any]]:
+        """Return the user's lines that a slice belongs to, most first."""
+        return [place for place in self.answer.get("where", ()) if place["slice"] == part]
+
+    def measure(self, value: float, unit: str) -> Measure:
+        """Return a number of this trace."""
+        return Measure(value, unit, self.source, self.age_s, self.total_ns / 1e9)
+
+    def _ratio(self, ns: int) -> Measure:
+        return self.measure(ns / self.total_ns, "ratio")

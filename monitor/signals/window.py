@@ -1,0 +1,235 @@
+"""A window over a job: typed questions, each answered by the best source that there is.
+
+What is not measured is ``None``; ``lacks`` then says what would bring it. Evidence of one finding
+may come from several sources, and each number says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.estimate import BACKENDS, Running
+from whyidle.monitor.finding import Framework, Need, NotChecked, Place
+from whyidle.monitor.measure import Measure
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.slices import Slice
+
+# The agent sees these whole; where there is no trace they stand for the slice.
+_WAITS: Final[dict[Slice, Metric]] = {
+    Slice.IDLE_GC: m.JOB_GC_PAUSE,
+    Slice.IDLE_COMPILE: m.JOB_COMPILE,
+    Slice.IDLE_INPUT: m.JOB_LOADER_WAIT,
+}
+_FRAMEWORKS: Final[dict[str, Framework]] = {"jax": "jax", "torch": "pytorch"}
+# Names of calls that only one framework makes.
+_MARKS: Final[tuple[tuple[Framework, str], ...]] = (
+    ("pytorch", r"aten::.*|Optimizer\.step#.*|.*_MultiProcessingDataLoaderIter.*|ProfilerStep#.*"),
+    ("jax", r"PjitFunction\(.*|PjRt.*|.*jax\.Array.*|ParseArguments"),
+)
+
+Target = Literal["file", "run"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """All that is known of a job over some time."""
+
+    target: str
+    kind: Target = "run"
+    # The newest first.
+    traces: Sequence[Traced] = ()
+    job: Recorded = field(default_factory=Recorded)
+    # Where the time goes by the counters alone.
+    estimate: Running | None = None
+
+    # Sources -------------------------------------------------------------------------------------
+    @cached_property
+    def trace(self) -> Traced | None:
+        """The newest trace that says something."""
+        return next((trace for trace in self.traces if trace.is_telling), None)
+
+    @cached_property
+    def gpu_trace(self) -> Traced | None:
+        """The same, where it is of a GPU."""
+        trace = self.trace
+        return trace if trace is not None and "gpu" in trace.kinds else None
+
+    def lacks(self, need: Need, what: str = "") -> NotChecked:
+        """Return the verdict of a rule that cannot judge."""
+        return NotChecked(need, what)
+
+    # The account ---------------------------------------------------------------------------------
+    @cached_property
+    def budget(self) -> Mapping[str, Any] | None:
+        """Where the time goes: by the trace, else as estimated; ``None``: nothing says so."""
+        if self.trace is not None:
+            return self.trace.account
+        if self.estimate is None or not self.estimate.slices:
+            return None
+        slices = {str(part): ns for part, ns in self.estimate.slices.items()}
+        total = sum(slices.values())
+        return {"total_ns": total, "steps": 0, "slices": slices, "details": {}}
+
+    @property
+    def budget_source(self) -> str | None:
+        """Who says where the time goes."""
+        if self.trace is not None:
+            return self.trace.source
+        return None if self.budget is None else "estimate"
+
+    def share(self, part: Slice) -> Measure | None:
+        """Return the share of the time that a slice takes.
+
+        What the agent measured the whole time counts where it saw more than a short trace did.
+        """
+        traced = None if self.trace is None else self.trace.share(part)
+        waits = self.job.mean(_WAITS[part]) if part in _WAITS else None
+        if traced is None or waits is None:
+            return traced or waits
+        return waits if waits.value > traced.value else traced
+
+    # Who it is -----------------------------------------------------------------------------------
+    @cached_property
+    def frameworks(self) -> tuple[Framework, ...]:
+        """The frameworks in use, as agent or trace tell."""
+        told = [_FRAMEWORKS[probe] for probe in self.job.facts if probe in _FRAMEWORKS]
+        if told or self.trace is None:
+            return tuple(told)
+        trace = self.trace
+        seen = tuple(name for name, like in _MARKS if trace.calls(like))
+        # A Kineto file whose names tell nothing is PyTorch's all the same.
+        return seen or (("pytorch",) if trace.answer["format"] == "kineto" else ())
+
+    def uses(self, framework: Framework) -> bool:
+        """Tell whether the job uses a framework."""
+        return framework in self.frameworks
+
+    @cached_property
+    def device(self) -> Literal["gpu", "cpu"] | None:
+        """What it computes on."""
+        if self.trace is not None:
+            return "gpu" if self.trace.kinds & {"gpu", "tpu"} else "cpu"
+        backend = self.job.fact("backend")
+        return BACKENDS.get(backend) if isinstance(backend, str) else None
+
+    def fact(self, name: str) -> Any:
+        """Return what a framework says of itself; ``None``: it does not say."""
+        return self.job.fact(name)
+
+    # Steps ---------------------------------------------------------------------------------------
+    @cached_property
+    def steps_per_s(self) -> Measure | None:
+        """Steps a second, as counted in the job."""
+        found = self.job.mean(m.JOB_STEPS)
+        return found if found is not None and found.value > 0 else None
+
+    @cached_property
+    def step_s(self) -> Measure | None:
+        """How long a step takes."""
+        counted = self.job.mean(m.JOB_STEP_P50)
+        if counted is not None:
+            return counted
+        return None if self.trace is None else self.trace.step_s
+
+    def per_step(self, metric: Metric) -> Measure | None:
+        """Return a metric of the main process, told per second, per step instead."""
+        rate, unit = self.job.mean(metric), "1/step"
+        if metric.unit == "bytes_per_second":
+            unit = "bytes/step"
+        return None if rate is None else rate.per(self.steps_per_s or self._traced_pace, unit)
+
+    @cached_property
+    def _traced_pace(self) -> Measure | None:
+        step = None if self.trace is None else self.trace.step_s
+        if self.trace is None or step is None or not step.value:
+            return None
+        return self.trace.measure(1 / step.value, "per_second")
+
+    def calls_per_step(self, pattern: str) -> Measure | None:
+        """Return how often the host makes such calls in a step."""
+        return None if self.trace is None else self.trace.calls_per_step(pattern)
+
+    @property
+    def syncs_per_step(self) -> Measure | None:
+        """Values read back from the device in a step, outside of optimizers."""
+        return self.per_step(m.PROCESS_SYNCS)
+
+    @property
+    def read_bytes_per_step(self) -> Measure | None:
+        """Bytes that these brought."""
+        return self.per_step(m.PROCESS_READBACK)
+
+    @property
+    def puts_per_step(self) -> Measure | None:
+        """Explicit copies to the device in a step."""
+        return self.per_step(m.PROCESS_DEVICE_PUTS)
+
+    @property
+    def compiles_per_step(self) -> Measure | None:
+        """Compilations in a step that no cache had, after warming up."""
+        return self.per_step(m.PROCESS_COMPILES)
+
+    @property
+    def loaders(self) -> list[Mapping[str, Any]]:
+        """The data loaders, as PyTorch's probe describes them."""
+        found = self.job.facts.get("torch", {}).get("loaders")
+        return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+    @property
+    def cores(self) -> Measure | None:
+        """The cores that the job may use: those of the machine, or fewer by its cgroup."""
+        known = [self.job.mean(metric) for metric in (m.HOST_CORES, m.JOB_CPU_LIMIT)]
+        found = [each for each in known if each is not None]
+        return min(found, key=lambda each: each.value, default=None)
+
+    # Where ---------------------------------------------------------------------------------------
+    def where(self, part: Slice | None = None, most: int = 3) -> tuple[Place, ...]:
+        """Return the user's lines: those a trace gives to a slice, else where the main thread is.
+
+        Without a slice only the latter are asked.
+        """
+        if part is not None and self.trace is not None and (told := self.trace.places(part)):
+            return tuple(
+                Place(p["file"], p["line"] or 0, p["function"], p["share"]) for p in told[:most]
+            )
+        return tuple(
+            Place(line.file, line.line, line.function, line.share) for line in self.job.lines[:most]
+        )
+
+    def where_read(self, most: int = 3) -> tuple[Place, ...]:
+        """Return the lines that read values from the device, with their share of the time."""
+        whole = sum(read.ns for read in self.job.reads) or 1
+        sync = self.job.mean(m.JOB_SYNC_WAIT)
+        return tuple(
+            Place(
+                read.file,
+                read.line,
+                read.function,
+                None if sync is None else sync.value * read.ns / whole,
+            )
+            for read in self.job.reads[:most]
+        )
+
+    def where_compiled(self, function: str | None = None, most: int = 3) -> tuple[Place, ...]:
+        """Return the lines that had something compiled, of one function if wanted."""
+        return tuple(
+            Place(c.file, c.line, c.function)
+            for c in self.job.compiled
+            if c.file and c.line and (function is None or c.function == function)
+        )[:most]
+
+    # Power ---------------------------------------------------------------------------------------
+    @cached_property
+    def watts(self) -> Measure | None:
+        """What the job's GPUs draw together."""
+        draws = [g.means.get(m.GPU_POWER) for g in self.job.gpus if g.owned]
+        known = [draw for draw in draws if draw is not None]
+        if not known or len(known) != len(draws):
+            return None
+        return self.job.measure(sum(known), "W", "nvml")

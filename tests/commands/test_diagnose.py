@@ -1,0 +1,175 @@
+"""diagnose and rules: the contract, the screen, exit codes, and what is said of bad targets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.test_trace import check_budget
+from tests.commands.tracefiles import kineto
+from tests.conftest import Monitor, lines
+from whyidle.monitor import rules
+from whyidle.monitor.errors import Exit
+from whyidle.monitor.metrics import JOB_LOADER_WAIT, JOB_STEP_P50, JOB_STEPS, Scope
+from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import NewRun, Writer
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps(kineto()))
+    return path
+
+
+@pytest.fixture
+def run(state: Path) -> int:
+    """A recording of a minute in which the job waited half of the time for its loader."""
+    with Writer.open(state / DATABASE) as writer:
+        number = writer.begin_run(NewRun(label="slow", started_ms=START_MS))
+        values = {JOB_STEPS: 10.0, JOB_STEP_P50: 0.1, JOB_LOADER_WAIT: 0.5}
+        for second in range(60):
+            ts_ms = START_MS + 1000 * second
+            writer.append(number, Tick(ts_ms, {Scope.JOB: {number: Reading(dict(values))}}))
+        writer.end_run(number, "job ended")
+    return number
+
+
+def told(monitor: Monitor, *arguments: object) -> dict[str, Any]:
+    done = monitor("diagnose", *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    (answer,) = lines(done.stdout)
+    return answer
+
+
+def check_contract(answer: dict[str, Any]) -> None:
+    """Hold an answer against the contract of the design."""
+    assert isinstance(answer["target"], str)
+    if answer["budget"] is not None:
+        check_budget(answer["budget"])
+    known = rules.load()
+    for finding in answer["findings"]:
+        assert finding["rule"] in known
+        assert finding["severity"] in {"high", "medium", "low", "info"}
+        assert (finding["lost_share"] is None) is (finding["speedup"] is None)
+        if finding["lost_share"] is not None:
+            low, high = finding["lost_share"]
+            assert 0 <= low <= high < 1
+            slow, fast = finding["speedup"]
+            assert 1 <= slow <= fast <= 2.001 * slow
+        assert finding["evidence"]
+        for evidence in finding["evidence"]:
+            assert {"name", "value", "unit", "source", "age_s"} <= evidence.keys()
+            assert evidence["source"]
+        for place in finding["where"]:
+            assert {"file", "line", "function", "share"} <= place.keys()
+        assert finding["fixes"]
+        assert all({"text", "code"} <= fix.keys() for fix in finding["fixes"].values())
+        assert finding["documents"]
+    assert all({"rule", "needs"} == each.keys() for each in answer["not_checked"])
+
+
+def test_the_contract_of_a_trace_file(monitor: Monitor, trace: Path) -> None:
+    answer = told(monitor, trace)
+    check_contract(answer)
+    assert answer["findings"][0]["rule"] == "input_starved"
+    assert answer["findings"][0]["severity"] == "high"
+    assert "pytorch" in answer["findings"][0]["fixes"]
+    assert answer["failed"] == {}
+
+
+def test_the_contract_of_a_recording(monitor: Monitor, run: int) -> None:
+    for ref in (run, "slow", "last"):
+        answer = told(monitor, ref)
+        check_contract(answer)
+        assert answer["target"] == f"run {run}"
+        assert answer["findings"][0]["rule"] == "input_starved"
+        assert answer["findings"][0]["evidence"][0]["source"] == "agent"
+        assert answer["failed"] == {}
+
+
+def test_the_screen_has_the_fix_and_the_gain(monitor: Monitor, trace: Path) -> None:
+    done = monitor("diagnose", trace)
+    assert done.returncode == 0
+    for text in ("HIGH", "[input_starved]", "x faster", "DataLoader(", "D2 §4", "Not checked"):
+        assert text in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(("level", "code"), [("high", Exit.FINDINGS), ("info", Exit.FINDINGS)])
+def test_a_script_can_fail_on_findings(
+    monitor: Monitor, trace: Path, level: str, code: int
+) -> None:
+    assert monitor("diagnose", trace, "--fail-on", level).returncode == code
+
+
+def test_a_run_in_which_nothing_is_wrong_passes(monitor: Monitor, state: Path) -> None:
+    with Writer.open(state / DATABASE) as writer:
+        number = writer.begin_run(NewRun(started_ms=START_MS))
+        writer.append(number, Tick(START_MS, {Scope.JOB: {number: Reading({})}}))
+        writer.end_run(number, "job ended")
+    done = monitor("diagnose", "--fail-on", "high")
+    assert done.returncode == 0
+    # Nothing was measured: that is no good health.
+    assert "Too little is known" in done.stdout
+    answer = told(monitor)
+    check_contract(answer)
+    assert answer["budget"] is None
+    assert answer["unknown"]["budget"]
+
+
+def test_a_summary_has_the_findings(monitor: Monitor, run: int) -> None:
+    (answer,) = lines(monitor("runs", run, "--json").stdout)
+    assert answer["findings"][0]["rule"] == "input_starved"
+    assert "finding  HIGH" in monitor("runs", run).stdout
+
+
+@pytest.mark.parametrize(
+    ("target", "code", "said"),
+    [
+        ("nosuch", Exit.USAGE, "no recording and no file 'nosuch'"),
+        ("99999999", Exit.GONE, "no process 99999999"),
+        ("/etc/hostname", Exit.USAGE, "no trace that we read"),
+    ],
+)
+def test_bad_targets(monitor: Monitor, run: int, target: str, code: int, said: str) -> None:
+    assert run
+    done = monitor("diagnose", target)
+    assert done.returncode == code
+    assert said in done.stderr
+
+
+def test_a_run_is_not_watched_again(monitor: Monitor, run: int) -> None:
+    done = monitor("diagnose", run, "--seconds", "3")
+    assert done.returncode == Exit.USAGE
+    assert "nobody records" in done.stderr
+
+
+def test_the_rules_are_listed_with_those_that_are_planned(monitor: Monitor) -> None:
+    (answer,) = lines(monitor("rules", "--json").stdout)
+    listed = {each["rule"]: each for each in answer["rules"]}
+    assert listed.keys() == rules.load().keys()
+    assert listed["input_starved"]["state"] == "built"
+    planned = [each for each in listed.values() if each["state"] == "planned"]
+    assert planned
+    assert all(each["fixes"] for each in planned)
+    assert "planned" in monitor("rules").stdout
+
+
+def test_the_page_of_a_rule(monitor: Monitor) -> None:
+    page = monitor("rules", "input_starved").stdout
+    for heading in ("What it sees", "Why it costs", "How to fix", "When it is wrong", "Documents"):
+        assert heading in page
+    assert "num_workers" in page
+
+
+def test_a_rule_that_is_spelt_wrong(monitor: Monitor) -> None:
+    done = monitor("rules", "input_starve")
+    assert done.returncode == Exit.USAGE
+    assert "monitor rules input_starved" in done.stderr

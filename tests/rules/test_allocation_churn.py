@@ -1,0 +1,80 @@
+"""The rule allocation_churn."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
+from whyidle.monitor import metrics as m
+from whyidle.monitor.signals.recorded import Trend
+from whyidle.monitor.slices import Slice
+
+NAME = "allocation_churn"
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {
+    "pytorch": (
+        """
+import torch
+batch_size, longest, device, sums = 2, 8, "cpu", []
+batches = [[torch.ones(3), torch.ones(5)], [torch.ones(1), torch.ones(2)]]
+def train(x): sums.append((x.sum().item(), x.data_ptr()))
+""",
+        "assert [s for s, _ in sums] == [8.0, 3.0] and len({at for _, at in sums}) == 1",
+    ),
+}
+TORCH = {"torch": {"backend": "cpu"}}
+
+
+def on_cpu(pages_per_step: float, **job: object):  # type: ignore[no-untyped-def]
+    means = {m.JOB_MINOR_FAULTS: pages_per_step * 20, m.JOB_STEPS: 20.0, m.JOB_CPU: 1.0}
+    return window(means=means, facts=TORCH, **job)
+
+
+def test_a_step_that_takes_much_new_memory() -> None:
+    told = found(NAME, on_cpu(16_384))
+    assert told.gain is not None
+    assert told.gain.low == pytest.approx(16_384 * 20 * 0.8e-6)
+    assert told.gain.high == pytest.approx(16_384 * 20 * 1.6e-6)
+    assert told.evidence[0].value == 16_384 * 4096
+
+
+def test_pages_of_ordinary_training() -> None:
+    assert is_silent(NAME, on_cpu(1200))
+
+
+def test_pages_that_are_kept_are_another_fault() -> None:
+    rising = Trend(1e9, 60e9, 16_384 * 20 * 4096, 1.0)
+    assert is_silent(NAME, on_cpu(16_384, trends={m.JOB_RSS: rising}))
+
+
+def test_a_gpu_that_waits_for_the_allocator() -> None:
+    told = found(NAME, traced("mi300_ddp_resnet18"))
+    assert told.gain is not None
+    assert told.slice is Slice.IDLE_ALLOC
+    assert told.gain.high > 0.8
+    assert any("allocations" in each.name for each in told.evidence)
+
+
+def test_a_job_that_has_only_started() -> None:
+    assert cannot_judge(NAME, traced("a100_alexnet"))
+
+
+@pytest.mark.parametrize("trace", ["h100_qwen05b", "v100_resnet50_workers4", "a100_nccl_small"])
+def test_traces_whose_memory_is_cached(trace: str) -> None:
+    assert is_silent(NAME, traced(trace))
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window(facts=TORCH))
+    assert cannot_judge(NAME, window(answer({Slice.COMPUTE: 1.0}), facts=TORCH))
+    without_steps = {m.JOB_MINOR_FAULTS: 1e6, m.JOB_CPU: 1.0}
+    assert cannot_judge(NAME, window(facts=TORCH, means=without_steps))
+
+
+def test_the_recorded_pair() -> None:
+    told = found(NAME, recorded(f"{NAME}/before_torch"))
+    assert told.gain is not None
+    # Measured: 2.3 times as fast.
+    assert told.gain.speedup[0] < 2.3 < told.gain.speedup[1]
+    assert told.where[0].function == "train"
+    assert is_silent(NAME, recorded(f"{NAME}/after_torch"))

@@ -1,0 +1,111 @@
+"""The rule buffers_not_donated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rules.windows import cannot_judge, found, is_silent, recorded, window
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Severity
+from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.signals.window import Window
+
+NAME = "buffers_not_donated"
+FIXES = {
+    "jax": (
+        """
+import jax
+import jax.numpy as jnp
+def train_step(state, batch):
+    return {"w": state["w"] - batch.mean()}, batch.sum()
+state, batch = {"w": jnp.ones((8, 8))}, jnp.ones(4)
+old = state["w"]
+""",
+        """
+assert old.is_deleted() and state["w"][0, 0] == 0
+""",
+    ),
+}
+MB = 1 << 20
+GB = 1 << 30
+
+
+def job(
+    folder: Path,
+    text: str = "state, loss = step(state, batch)\n",
+    means: dict[m.Metric, float] | None = None,
+    **sizes: Any,
+) -> Window:
+    """Return the window of a job that calls such a program from such a line."""
+    file = folder / "train.py"
+    file.write_text(text)
+    program = {"argument_bytes": 101 * MB, "output_bytes": 100 * MB, "aliased_bytes": 0} | sizes
+    facts = {"jax": {"largest_executables": [{"name": "jit_train_step", **program}]}}
+    row = Compiled("jax", "train_step", 1, 10**9, 0, None, str(file), 1)
+    return window(means=means, facts=facts, compiled=(row,), inside=True)
+
+
+def test_a_state_that_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    told = found(NAME, job(tmp_path))
+    assert told.gain is None
+    assert told.severity is Severity.LOW
+    assert told.evidence[0].value == 100 * MB
+    assert told.where[0].line == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "params, moments, loss = step(params, moments, batch)\n",
+        "(params, moments), loss = step((params, moments), batch)\n",
+        "self.state = step(self.state, batch)\n",
+        "state: State = step(batch, state=state)\n",
+    ],
+)
+def test_ways_to_write_it(tmp_path: Path, text: str) -> None:
+    found(NAME, job(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "text", ["q = step(p)\n", "print(step(p))\n", "new = step(state, batch)\n"]
+)
+def test_both_are_wanted(tmp_path: Path, text: str) -> None:
+    assert is_silent(NAME, job(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"aliased_bytes": 100 * MB},
+        # An evaluation, the making of a state, and one that is too small.
+        {"output_bytes": 4},
+        {"argument_bytes": 4},
+        {"argument_bytes": MB, "output_bytes": MB},
+        {"argument_bytes": None},
+    ],
+)
+def test_programs_that_are_as_they_should_be(tmp_path: Path, sizes: dict[str, Any]) -> None:
+    assert is_silent(NAME, job(tmp_path, **sizes))
+
+
+def test_memory_that_is_nearly_full(tmp_path: Path) -> None:
+    full = {m.PROCESS_POOL_LIMIT: 10.0 * GB, m.PROCESS_POOL_PEAK: 9.0 * GB}
+    assert found(NAME, job(tmp_path, means=full)).severity is Severity.MEDIUM
+    free = {m.PROCESS_POOL_LIMIT: 10.0 * GB, m.PROCESS_POOL_PEAK: 1.0 * GB}
+    assert found(NAME, job(tmp_path, means=free)).severity is Severity.LOW
+
+
+def test_what_is_missing(tmp_path: Path) -> None:
+    assert cannot_judge(NAME, window())
+    facts = job(tmp_path).job.facts
+    row = Compiled("jax", "train_step", 1, 10**9, 0, None, "/not/there.py", 1)
+    assert cannot_judge(NAME, window(facts=facts, compiled=(row,), inside=True))
+
+
+def test_the_recorded_pair() -> None:
+    told = found(NAME, recorded("buffers_not_donated/before_jax"))
+    assert told.where[0].file.endswith("buffers_not_donated/before_jax.py")
+    assert is_silent(NAME, recorded("buffers_not_donated/after_jax"))

@@ -1,0 +1,94 @@
+"""The rule cpu_starved."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.windows import answer, cannot_judge, found, judge, traced, window
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Severity
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.slices import Slice
+
+NAME = "cpu_starved"
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {
+    "pytorch": (
+        """
+import os
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+dataset = TensorDataset(torch.zeros(256, 4))
+""",
+        "assert 1 <= loader.num_workers <= cores and torch.get_num_threads() <= cores",
+    ),
+    "jax": (
+        """
+import concurrent.futures
+import os
+""",
+        "assert pool.submit(int, '3').result() == 3\npool.shutdown()",
+    ),
+}
+CALM = {
+    m.JOB_MAIN_THREAD_WAIT: 0.01,
+    m.JOB_THROTTLED: 0.0,
+    m.HOST_CORES: 8.0,
+    m.JOB_CPU: 2.0,
+    m.HOST_CPU: 0.3,
+}
+CROWD: dict[Metric, float] = {m.JOB_MAIN_THREAD_WAIT: 0.4, m.JOB_CPU: 7.5, m.HOST_CPU: 0.95}
+LIMITED: dict[Metric, float] = {
+    m.JOB_THROTTLED: 0.6,
+    m.JOB_MAIN_THREAD_WAIT: 0.3,
+    m.JOB_CPU_LIMIT: 2.0,
+}
+
+
+def test_a_container_that_is_stopped_by_its_limit() -> None:
+    told = found(NAME, window(means={**CALM, **LIMITED}))
+    assert told.title == "The CPU limit of the container stops the job"
+    assert told.gain is not None
+    assert (told.gain.low, told.gain.high) == pytest.approx((0.15, 0.3))
+    said = {each.name: each.value for each in told.evidence}
+    assert said["cores"] == 2.0
+    assert said["periods cut by the CPU limit"] == 0.6
+
+
+def test_more_workers_than_cores() -> None:
+    facts = {"torch": {"loaders": [{"workers": 16}]}}
+    told = found(NAME, window(means={**CALM, **CROWD}, facts=facts))
+    assert told.title == "The job runs more threads than it has cores"
+    said = {each.name: each.value for each in told.evidence}
+    assert (said["loader workers"], said["cores"]) == (16, 8.0)
+
+
+def test_a_device_that_computes_meanwhile_loses_nothing() -> None:
+    trace = answer({Slice.COMPUTE: 0.9, Slice.IDLE_DISPATCH: 0.1}, kind="gpu")
+    told = found(NAME, window(trace, means={**CALM, **CROWD}))
+    assert told.gain is not None
+    assert told.gain.high == pytest.approx(0.1)
+    assert told.slice is Slice.IDLE_DISPATCH
+
+
+def test_a_limit_that_stops_only_the_workers() -> None:
+    told = found(NAME, window(means={**CALM, m.JOB_THROTTLED: 0.3}))
+    assert told.gain is None
+    assert told.severity is Severity.LOW
+
+
+def test_neighbours_are_told_without_a_saving() -> None:
+    told = found(NAME, window(means={**CALM, **CROWD, m.JOB_CPU: 1.0}))
+    assert told.title == "Other programs take the cores that the job waits for"
+    assert told.gain is None
+    assert told.severity is Severity.MEDIUM
+
+
+@pytest.mark.parametrize("means", [CALM, {**CALM, m.JOB_MAIN_THREAD_WAIT: 0.2}])
+def test_a_job_with_enough_cores(means: dict[Metric, float]) -> None:
+    assert judge(NAME, window(means=means)) is None
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window())
+    assert cannot_judge(NAME, traced("h100_qwen05b"))

@@ -1,0 +1,104 @@
+"""The rule eager_launch_bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
+from whyidle.monitor import metrics as m
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+NAME = "eager_launch_bound"
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {
+    "pytorch": (
+        """
+import torch
+model = torch.nn.Linear(4, 2)
+""",
+        """
+assert model._compiled_call_impl is not None
+model._compiled_call_impl = None
+model(torch.ones(1, 4)).sum().backward()
+optimizer.step()
+""",
+    ),
+}
+
+
+def on_gpu(graphs: int) -> Window:
+    told = answer(
+        {Slice.COMPUTE: 0.5, Slice.IDLE_DISPATCH: 0.5},
+        kind="gpu",
+        calls={"aten::add": 100},
+        launching={
+            "operations": 5000, "launched": 5000, "calls": 1000,
+            "graph_operations": graphs, "calls_per_step": 100.0,
+        },
+    )  # fmt: skip
+    return window(told, kind="file")
+
+
+def on_cpu(step_ms: float, batch: int | None = None, calls: str = "aten::add") -> Window:
+    told = answer({Slice.COMPUTE: 1.0}, calls={calls: 300})
+    told["devices"][0]["kernels"] = 3000
+    means = {m.JOB_STEPS: 10.0, m.JOB_MAIN_THREAD: step_ms / 100}
+    return window(told, means=means, facts={"torch": {"backend": "cpu", "batch_size": batch}})
+
+
+def test_a_gpu_that_waits_for_launches() -> None:
+    told = found(NAME, on_gpu(graphs=0))
+    assert told.gain is not None
+    assert told.slice is Slice.IDLE_DISPATCH
+    assert 0.19 < told.gain.low < told.gain.high < 0.46
+
+
+def test_work_that_graphs_launch() -> None:
+    assert is_silent(NAME, on_gpu(graphs=4000))
+
+
+def test_many_small_operators_on_a_cpu() -> None:
+    told = found(NAME, on_cpu(step_ms=4.5))
+    assert told.gain is not None
+    assert told.evidence[0].value == 300
+    assert told.evidence[1].value == pytest.approx(15e-6)
+
+
+def test_operators_that_have_something_to_do() -> None:
+    assert is_silent(NAME, on_cpu(step_ms=20))
+
+
+def test_a_small_batch_is_another_fault() -> None:
+    assert is_silent(NAME, on_cpu(step_ms=4.5, batch=8))
+
+
+def test_a_model_that_is_compiled() -> None:
+    assert is_silent(NAME, on_cpu(step_ms=4.5, calls="Torch-Compiled Region: 0/0"))
+
+
+@pytest.mark.parametrize("trace", ["v100_2rank_nccl", "a100_nccl_small"])
+def test_traces_that_wait_for_the_host(trace: str) -> None:
+    told = found(NAME, traced(trace))
+    assert told.gain is not None
+    assert told.gain.middle > 0.15
+    assert any(each.name == "launches" for each in told.evidence)
+
+
+@pytest.mark.parametrize("trace", ["h100_qwen05b", "jax_gemm_mi300"])
+def test_traces_that_do_not(trace: str) -> None:
+    assert is_silent(NAME, traced(trace))
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window())
+    without_steps = answer({Slice.COMPUTE: 1.0}, steps=0, calls={"aten::add": 3})
+    assert cannot_judge(NAME, window(without_steps))
+
+
+def test_the_recorded_pair() -> None:
+    told = found(NAME, recorded(f"{NAME}/before_torch"))
+    assert told.gain is not None
+    # Measured by CPU time: 4.0 times as fast.
+    assert told.gain.speedup[0] < 4.0 < told.gain.speedup[1]
+    assert is_silent(NAME, recorded(f"{NAME}/after_torch"))

@@ -1,0 +1,67 @@
+"""What holds for every rule: its page, its test, its silence where nothing is measured."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.rules.windows import ROOT, judge, window
+from whyidle.monitor import rules
+from whyidle.monitor.finding import Found
+from whyidle.monitor.rule import Rule
+
+HEADINGS = (
+    "What it sees",
+    "Why it costs",
+    "How to fix",
+    "When it is wrong",
+    "Documents",
+)
+DOCUMENT = re.compile(r"D[1-5]( .+)?|beyond the documents")
+BUILT = [rule for rule in rules.load().values() if not rule.is_planned]
+RULES = pytest.mark.parametrize("rule", BUILT, ids=lambda rule: rule.id)
+
+
+@RULES
+def test_its_page_has_the_same_parts_as_the_others(rule: Rule) -> None:
+    assert tuple(re.findall(r"^## (.+)$", rule.page, re.MULTILINE)) == HEADINGS
+    parts = re.split(r"^## .+$", rule.page, flags=re.MULTILINE)
+    assert all(len(part.split()) > 3 for part in parts)
+
+
+@RULES
+def test_it_has_a_test_of_its_own(rule: Rule) -> None:
+    assert (Path(__file__).parent / f"test_{rule.id}.py").is_file()
+
+
+@RULES
+def test_it_cites_documents_and_offers_a_fix(rule: Rule) -> None:
+    assert rule.documents
+    assert all(DOCUMENT.fullmatch(each) for each in rule.documents)
+    assert rule.fixes
+    for fix in rule.fixes.values():
+        assert fix.text.endswith(".")
+        ast.parse(fix.code)
+
+
+@RULES
+def test_it_finds_nothing_where_nothing_is_measured(rule: Rule) -> None:
+    assert not isinstance(judge(rule.id, window()), Found)
+    assert not isinstance(judge(rule.id, window(kind="file")), Found)
+
+
+@RULES
+def test_symptoms_name_rules_that_there_are(rule: Rule) -> None:
+    assert set(rule.symptom_of) <= rules.load().keys() - {rule.id}
+
+
+def test_every_fault_of_the_catalogue_has_its_place() -> None:
+    catalogue = ROOT.parent / "shared" / "CATALOGUE.md"
+    if not catalogue.exists():
+        pytest.skip("the catalogue is not beside the project")
+    listed = set(re.findall(r"^\| (\w+) \| (?:D\d|beyond)", catalogue.read_text(), re.MULTILINE))
+    assert listed
+    assert listed <= rules.load().keys()

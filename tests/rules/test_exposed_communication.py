@@ -1,0 +1,109 @@
+"""The rule exposed_communication."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, traced, window
+from whyidle.monitor.finding import Severity
+from whyidle.monitor.slices import Slice
+
+NAME = "exposed_communication"
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {
+    "pytorch": (
+        """
+import contextlib
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+ACCUMULATE, steps = 2, []
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+optimizer.register_step_post_hook(lambda *told: steps.append(1))
+loss_of = torch.nn.functional.mse_loss
+batches = [(torch.ones(8, 4), torch.zeros(8, 2))] * 4
+""",
+        """
+dist.destroy_process_group()
+assert len(steps) == 2 and isinstance(model, DistributedDataParallel)
+""",
+    ),
+    "jax": (
+        """
+import jax
+import jax.numpy as jnp
+def step(state, x):
+    return state + x.sum()
+""",
+        "assert step(jnp.zeros(()), jnp.ones((8, 4))) == 32",
+    ),
+}
+
+
+def _slices(exposed: float, compute: float = 0.5) -> dict[Slice, float]:
+    return {Slice.COMPUTE: compute, Slice.EXPOSED_COMM: exposed}
+
+
+def test_a_gpu_that_only_communicates_for_a_third_of_the_time() -> None:
+    told = found(NAME, window(answer(_slices(0.3), kind="gpu"), kind="file"))
+    assert told.slice is Slice.EXPOSED_COMM
+    assert told.gain is not None
+    assert (told.gain.low, told.gain.high) == pytest.approx((0.15, 0.3))
+
+
+def test_no_more_comes_back_than_the_backward_pass_can_hide() -> None:
+    told = found(NAME, window(answer(_slices(0.5, compute=0.3), kind="gpu"), kind="file"))
+    assert told.gain is not None
+    assert told.gain.high == pytest.approx(0.25)
+    assert told.gain.low == pytest.approx(0.2)
+
+
+def test_communication_that_is_mostly_hidden() -> None:
+    assert judge(NAME, window(answer(_slices(0.05, 0.9), kind="gpu"), kind="file")) is None
+
+
+def test_without_a_trace_nobody_knows() -> None:
+    assert cannot_judge(NAME, window())
+    assert cannot_judge(NAME, window(facts={"torch": {"world_size": 8}}))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"torch": {"world_size": 1, "devices_used": 1}},
+        {"jax": {"devices": 8, "devices_used": 1}},
+        {"jax": {"backend": "cpu", "devices_used": 8}},
+    ],
+)
+def test_a_job_with_nobody_to_talk_to(facts: dict[str, dict[str, object]]) -> None:
+    assert judge(NAME, window(facts=facts)) is None
+
+
+def test_the_real_job_of_two_ranks_hides_nothing_of_it() -> None:
+    told = found(NAME, traced("v100_2rank_nccl"))
+    assert told.gain is not None
+    assert told.gain.low < 0.15 < told.gain.high
+    evidence = {each.name: each.value for each in told.evidence}
+    assert evidence["only communicating"] == pytest.approx(0.207, abs=0.01)
+    assert evidence["communication hidden behind computing"] == 0.0
+    assert evidence["collectives"] == pytest.approx(404)
+
+
+def test_messages_of_a_pipeline_are_told_and_no_saving_is_made_up() -> None:
+    told = found(NAME, traced("rank0_of_128"))
+    assert told.gain is None
+    assert told.severity is Severity.MEDIUM
+
+
+@pytest.mark.parametrize(
+    "trace",
+    ["h100_qwen05b", "mi300_ddp_resnet18", "v100_resnet50_workers0", "jax_conv_8gpu"],
+)
+def test_traces_without_communication(trace: str) -> None:
+    assert is_silent(NAME, traced(trace))
+
+
+def test_a_job_that_waits_for_its_host_most_of_the_time() -> None:
+    assert is_silent(NAME, traced("a100_nccl_small"))

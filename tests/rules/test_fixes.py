@@ -1,0 +1,77 @@
+"""The code of every fix runs on the current releases: no advice that was never tried."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import pytest
+
+from whyidle.monitor import rules
+
+# Runs pieces of code one after the other, each in a namespace of its own, and says what came of it.
+RUNNER = """
+import json, sys, traceback
+told = {}
+for name, code in json.load(open(0)).items():
+    try:
+        exec(compile(code, name, "exec"), {"__name__": name})
+        told[name] = None
+    except BaseException:
+        told[name] = traceback.format_exc()
+print("\\n" + json.dumps(told))
+"""
+CASES = [
+    (name, framework)
+    for name, rule in rules.load().items()
+    for framework, fix in rule.fixes.items()
+    if fix.code and not rule.is_planned
+]
+# Nothing of these is installed with the tests: their pages say that their code was not run.
+NOT_RUN = {"tensorflow", "flux"}
+ENVIRONMENT = {
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+    "JAX_PLATFORMS": "cpu",
+    "PATH": "/usr/bin:/bin",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+def around(name: str, framework: str) -> tuple[str, str]:
+    """Return what a rule's test puts before and after the code of its fix."""
+    fixes: dict[str, tuple[str, str]] = importlib.import_module(f"tests.rules.test_{name}").FIXES
+    return fixes[framework]
+
+
+@cache
+def ran(framework: str) -> dict[str, Any]:
+    """Run the code of all fixes of one framework in one process."""
+    pieces = {}
+    for name, kind in CASES:
+        if kind == framework:
+            before, after = around(name, framework)
+            pieces[name] = "\n".join((before, rules.load()[name].fixes[kind].code, after))
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNER],
+        input=json.dumps(pieces),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env=ENVIRONMENT,
+    )
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+@pytest.mark.parametrize(("name", "framework"), CASES)
+def test_the_code_of_a_fix_runs(name: str, framework: str) -> None:
+    if framework in NOT_RUN:
+        assert "was not run" in rules.load()[name].page
+        return
+    assert ran(framework)[name] is None, ran(framework)[name]

@@ -1,0 +1,103 @@
+"""The rule forward_run_twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, window
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+NAME = "forward_run_twice"
+FIXES = {
+    "jax": (
+        """
+import jax
+import jax.numpy as jnp
+def loss(params, x, y):
+    said = x @ params
+    return ((said - y) ** 2).mean(), (jnp.sign(said) == y).mean()
+params, x, y = jnp.ones(3), jnp.eye(3), jnp.ones(3)
+""",
+        """
+value, accuracy, gradient = loss_and_gradient(jnp.zeros(3), x, y)
+assert (value, accuracy) == (1.0, 0.0)
+assert jnp.allclose(gradient, jax.grad(loss, has_aux=True)(jnp.zeros(3), x, y)[0])
+""",
+    ),
+}
+BUSY = {Slice.COMPUTE: 0.8, Slice.IDLE_DISPATCH: 0.2}
+OFTEN = {"PjitFunction(forward)": 1.0, "PjitFunction(backward)": 1.0, "PjitFunction(descend)": 1.0}
+
+
+def program(name: str, flops: int, products: int, **more: Any) -> dict[str, Any]:
+    """Return the figures of one compiled program."""
+    return {
+        "name": f"jit_{name}", "operations": 50, "whole": True, "loops": 0, "flops": flops,
+        "products": {"f32": products}, "argument_bytes": 10**6, "output_bytes": 10**6,
+        "aliased_bytes": 0, "temporary_bytes": 0,
+    } | more  # fmt: skip
+
+
+def job(*programs: dict[str, Any], calls: dict[str, float] = OFTEN) -> Window:
+    """Return the window of a job with these programs."""
+    facts = {"jax": {"largest_executables": list(programs)}}
+    return window(answer(BUSY, fmt="xplane", calls=calls), facts=facts, inside=True)
+
+
+FORWARD, BACKWARD = program("forward", 10**8, 4), program("backward", 3 * 10**8, 11)
+
+
+def test_a_loss_and_its_gradient() -> None:
+    told = found(NAME, job(BACKWARD, FORWARD))
+    assert told.gain is not None
+    assert told.gain.high == pytest.approx(0.25)
+    assert told.gain.low == pytest.approx(0.15)
+
+
+def test_both_under_one_name() -> None:
+    both = program("loss", 10**8, 4), program("loss", 3 * 10**8, 11)
+    calls = {"PjitFunction(loss)": 2.0, "PjitFunction(descend)": 1.0}
+    found(NAME, job(*both, calls=calls))
+    # One of them was called once, at the beginning.
+    assert is_silent(NAME, job(*both, calls={"PjitFunction(loss)": 1.0}))
+
+
+@pytest.mark.parametrize(
+    "programs",
+    [
+        [BACKWARD],
+        # Of the work, the arguments, or the products of something else.
+        [program("backward", 9 * 10**8, 30), FORWARD],
+        [program("backward", 3 * 10**8, 11, argument_bytes=4 * 10**6), FORWARD],
+        [program("backward", 3 * 10**8, 4), FORWARD],
+        # What is in a loop is counted once, so that nobody knows its flops.
+        [program("backward", 3 * 10**8, 11, loops=1), FORWARD],
+        [program("backward", 3 * 10**3, 11), program("forward", 10**3, 4)],
+    ],
+)
+def test_programs_that_do_not_repeat_each_other(programs: list[dict[str, Any]]) -> None:
+    assert is_silent(NAME, job(*programs))
+
+
+def test_an_evaluation_now_and_then() -> None:
+    assert is_silent(NAME, job(BACKWARD, FORWARD, calls=OFTEN | {"PjitFunction(forward)": 0.1}))
+
+
+def test_what_is_missing() -> None:
+    assert cannot_judge(NAME, window())
+    facts = {"jax": {"largest_executables": [FORWARD, BACKWARD]}}
+    assert cannot_judge(NAME, window(facts=facts, inside=True))
+
+
+def test_the_recorded_pair() -> None:
+    told = found(NAME, recorded("forward_run_twice/before_jax"))
+    assert all(p.file.endswith("forward_run_twice/before_jax.py") for p in told.where)
+    assert len(told.where) == 2
+    assert is_silent(NAME, recorded("forward_run_twice/after_jax"))
+
+
+def test_another_fault() -> None:
+    assert is_silent(NAME, recorded("unjitted_step/before_jax"))

@@ -1,0 +1,109 @@
+"""The rule frozen_randomness."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
+from whyidle.monitor.finding import Severity
+from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.signals.window import Window
+
+NAME = "frozen_randomness"
+FIXES = {
+    "jax": (
+        """
+import jax
+import jax.numpy as jnp
+seen = []
+def update(params, x):
+    return x
+params, key, x = None, jax.random.key(0), jnp.ones(3)
+def given():
+    for _ in range(3):
+        yield x
+        seen.append(params)
+batches = given()
+""",
+        """
+assert len(seen) == 3
+assert len({float(each[0]) for each in seen}) == 3
+""",
+    ),
+}
+STEP = "@jax.jit\ndef step(x):\n    return x + {draws}\n"
+
+
+def job(folder: Path, text: str, function: str = "step") -> Window:
+    """Return the window of a job that compiled a function of such a program."""
+    file = folder / "train.py"
+    file.write_text(text)
+    row = Compiled("jax", function, 1, 10**9, 0, None, str(file), 1)
+    return window(facts={"jax": {}}, compiled=(row,), inside=True)
+
+
+@pytest.mark.parametrize(
+    ("imports", "draws"),
+    [
+        ("import numpy as np", "np.random.randn(3)"),
+        ("import numpy", "numpy.random.standard_normal(3)"),
+        ("from numpy import random as npr", "npr.rand(3)"),
+        ("from numpy.random import rand", "rand(3)"),
+        ("import random", "random.gauss(0, 1)"),
+        ("import numpy as np; rng = np.random.default_rng(0)", "rng.normal(size=3)"),
+    ],
+)
+def test_numbers_of_the_host_in_a_compiled_function(
+    tmp_path: Path, imports: str, draws: str
+) -> None:
+    told = found(NAME, job(tmp_path, f"{imports}\n{STEP.format(draws=draws)}"))
+    assert told.gain is None
+    assert told.severity is Severity.MEDIUM
+    assert (told.where[0].line, told.where[0].function) == (4, "step")
+
+
+def test_in_a_function_that_the_compiled_one_calls(tmp_path: Path) -> None:
+    text = "import random\ndef noisy(x):\n    return x + random.random()\n"
+    text += (
+        "def loss(p, x):\n    return noisy(x)\ndef step(p, x):\n    return jax.grad(loss)(p, x)\n"
+    )
+    assert found(NAME, job(tmp_path, text)).where[0].function == "noisy"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # JAX's own, under the same name; what only sets up; what runs anew with each step.
+        "from jax import random\n" + STEP.format(draws="random.normal(key, x.shape)"),
+        "import jax.random as random\n" + STEP.format(draws="random.normal(key)"),
+        "import numpy as np\n" + STEP.format(draws="f(np.random.default_rng(0))"),
+        "import numpy as np\n"
+        + STEP.format(draws="jax.pure_callback(lambda: np.random.rand(), shape)"),
+        # Outside of what was compiled; an argument of that name.
+        "import numpy as np\nx = np.random.rand(3)\n" + STEP.format(draws="1"),
+        "import numpy as np\ndef batch():\n    return np.random.rand(3)\n" + STEP.format(draws="1"),
+        "import random\n" + STEP.format(draws="1"),
+        "import numpy as np\nrng = np.random.default_rng(0)\ndef step(rng):\n    rng.normal()\n",
+    ],
+)
+def test_programs_that_draw_anew(tmp_path: Path, text: str) -> None:
+    assert judge(NAME, job(tmp_path, text)) is None
+
+
+def test_what_is_missing() -> None:
+    assert cannot_judge(NAME, window())
+    row = Compiled("jax", "step", 1, 10**9, 0, None, "/not/there.py", 1)
+    assert cannot_judge(NAME, window(facts={"jax": {}}, compiled=(row,), inside=True))
+
+
+def test_the_recorded_pair() -> None:
+    told = found(NAME, recorded("frozen_randomness/before_jax"))
+    assert told.where[0].function == "step"
+    assert is_silent(NAME, recorded("frozen_randomness/after_jax"))
+
+
+@pytest.mark.parametrize("other", ["retracing", "unjitted_step", "python_loop_over_batch"])
+def test_other_faults(other: str) -> None:
+    assert is_silent(NAME, recorded(f"{other}/before_jax"))

@@ -1,0 +1,74 @@
+"""The rule gc_pauses."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
+from whyidle.monitor import metrics as m
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
+
+NAME = "gc_pauses"
+_BEFORE = """
+import gc
+batches, seen = range(3), []
+train = seen.append
+"""
+_AFTER = """
+assert gc.get_freeze_count() > 0 and gc.get_threshold()[0] == 50_000 and seen == [0, 1, 2]
+gc.unfreeze()
+gc.set_threshold(700, 10, 10)
+"""
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {"pytorch": (_BEFORE, _AFTER), "jax": (_BEFORE, _AFTER)}
+
+
+def test_a_job_that_spends_its_time_in_the_collector() -> None:
+    told = found(NAME, window(means={m.JOB_GC_PAUSE: 0.4, m.PROCESS_GC_COLLECTIONS: 20.0}))
+    assert told.gain is not None
+    assert told.slice is Slice.IDLE_GC
+    assert 0.2 <= told.gain.low < told.gain.high <= 0.4
+    assert [round(each.value, 3) for each in told.evidence if isinstance(each.value, float)] == [
+        0.4, 20.0, 0.02,
+    ]  # fmt: skip
+
+
+def test_collections_of_young_objects_stay() -> None:
+    few = found(NAME, window(means={m.JOB_GC_PAUSE: 0.2, m.PROCESS_GC_COLLECTIONS: 10.0}))
+    many = found(NAME, window(means={m.JOB_GC_PAUSE: 0.2, m.PROCESS_GC_COLLECTIONS: 900.0}))
+    assert few.gain is not None
+    assert many.gain is not None
+    assert many.gain.high < few.gain.high
+
+
+def test_a_loop_that_asks_for_each_collection(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    script = tmp_path / "train.py"
+    script.write_text("import gc\n\n\ndef loop():\n    gc.collect()\n")
+    lines = (Line(str(script), 5, "loop", 0.7), Line(str(script), 4, "loop", 0.1))
+    told = found(NAME, window(means={m.JOB_GC_PAUSE: 0.7}, lines=lines))
+    assert [place.line for place in told.where] == [5]
+    assert told.title is not None
+    assert told.gain is not None
+    assert told.gain.low > 0.6
+
+
+def test_a_job_whose_collector_is_quiet() -> None:
+    assert is_silent(NAME, window(means={m.JOB_GC_PAUSE: 0.002, m.PROCESS_GC_COLLECTIONS: 1.0}))
+
+
+def test_nothing_measured_in_the_job() -> None:
+    assert cannot_judge(NAME, window())
+    assert cannot_judge(NAME, window(answer({Slice.COMPUTE: 1.0})))
+
+
+def test_a_trace_alone_does_not_show_the_collector() -> None:
+    assert cannot_judge(NAME, traced("h100_qwen05b"))
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_the_recorded_pair(framework: str) -> None:
+    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert told.gain is not None
+    assert told.gain.middle > 0.4
+    assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))

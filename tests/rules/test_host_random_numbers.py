@@ -1,0 +1,106 @@
+"""The rule host_random_numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    recorded,
+    traced,
+    window,
+)
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
+
+NAME = "host_random_numbers"
+FIXES = {
+    "pytorch": (
+        "import torch\nx = torch.zeros(2, 3)",
+        "assert noise.shape == x.shape and noise.dtype == x.dtype and noise.abs().sum() > 0",
+    ),
+    "jax": (
+        """
+import jax, jax.numpy as jnp
+params, x, key, steps = jnp.ones(3), jnp.ones((4, 3)), jax.random.key(0), 3
+def loss(params, x):
+    return jnp.mean(jnp.square(x @ params))
+""",
+        "assert params.shape == (3,) and jnp.all(params < 1)",
+    ),
+}
+CPU = {"torch": {"backend": "cpu"}}
+CUDA = {"torch": {"backend": "cuda"}}
+
+
+def on_line(folder: Path, text: str, facts: dict[str, object], before: str = "") -> object:
+    """Judge a job whose main thread spends half of its time on such a line."""
+    # What was read of a file is kept.
+    file = folder / f"train{len(text)}.py"
+    file.write_text(f"{before}\n{text}\n")
+    lines = (Line(str(file), 2, "train", 0.5), Line(str(file), 1, "train", 0.5))
+    taken = answer({Slice.COMPUTE: 0.4, Slice.IDLE_DISPATCH: 0.6})
+    return judge(NAME, window(taken, lines=lines, facts=facts))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = np.random.normal(size=9)",
+        "x = torch.from_numpy(numpy.random.rand(9)).to(device)",
+        "x = [random.gauss(0, 1) for _ in range(9)]",
+        "x = self.rng.standard_normal(9)",
+    ],
+)
+def test_lines_that_draw_on_the_host(tmp_path: Path, text: str) -> None:
+    assert on_line(tmp_path, text, CPU) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = jax.random.normal(key, (9,))",
+        "x = np.random.default_rng(1)",
+        "x = torch.randn(9)",
+        "x = step(params, batch)",
+    ],
+)
+def test_lines_that_draw_elsewhere_or_nothing(tmp_path: Path, text: str) -> None:
+    assert on_line(tmp_path, text, CPU) is None
+
+
+def test_a_module_of_jax_by_the_name_of_pythons(tmp_path: Path) -> None:
+    assert on_line(tmp_path, "x = random.uniform(key)", CPU, "from jax import random") is None
+
+
+def test_numbers_of_pytorch_for_a_gpu(tmp_path: Path) -> None:
+    assert on_line(tmp_path, "x = torch.randn(9).cuda()", CUDA) is not None
+    assert on_line(tmp_path, "x = torch.randn(9, device=device)", CUDA) is None
+
+
+def test_a_gpu_that_is_busy_all_the_time(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("x = np.random.normal(size=9)\n")
+    full = answer({Slice.COMPUTE: 0.99, Slice.IDLE_DISPATCH: 0.01}, kind="gpu")
+    lines = (Line(str(file), 1, "train", 0.5),)
+    assert is_silent(NAME, window(full, lines=lines, facts=CUDA))
+
+
+def test_nobody_looked_at_the_main_thread() -> None:
+    assert cannot_judge(NAME, window())
+    assert cannot_judge(NAME, traced("h100_qwen05b"))
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_the_recorded_pair(framework: str) -> None:
+    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert told.gain is not None
+    assert told.gain.middle >= 0.2
+    assert told.where[0].file.endswith(f"before_{framework}.py")
+    assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))

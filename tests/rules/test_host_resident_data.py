@@ -1,0 +1,96 @@
+"""The rule host_resident_data."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    recorded,
+    traced,
+    window,
+)
+from whyidle.monitor import metrics as m
+from whyidle.monitor.slices import Slice
+
+NAME = "host_resident_data"
+FIXES = {
+    "jax": (
+        """
+import jax
+import numpy as np
+images, labels, batch, params = np.ones((8, 2)), np.ones(8), 2, 0.0
+seen = []
+@jax.jit
+def cut(images, first):
+    return jax.lax.dynamic_slice_in_dim(images, first, 2).sum()
+def step(params, images, labels, first):
+    seen.append(images)
+    return params + cut(images, first)
+""",
+        """
+assert all(isinstance(each, jax.Array) for each in seen) and float(params) == 16
+""",
+    ),
+}
+JAX = {"jax": {"backend": "cpu", "largest_executables": [{"argument_bytes": 24 << 20}]}}
+TAKEN = answer(
+    {Slice.COMPUTE: 0.4, Slice.IDLE_DISPATCH: 0.6},
+    fmt="xplane",
+    calls={"PjitFunction(step)": 1.0},
+)
+
+
+def test_a_large_array_is_copied_in_each_step() -> None:
+    told = found(NAME, window(TAKEN, means={m.PROCESS_LIVE_BYTES: 4 << 20}, facts=JAX))
+    assert told.gain is not None
+    # The wait of 0.6 comes back for the most part, and some of the work beside it.
+    assert 0.36 < told.gain.low < 0.6 < told.gain.high < 0.78
+    assert told.evidence[0].value == 20 << 20
+
+
+def test_data_that_lie_on_the_device() -> None:
+    assert judge(NAME, window(TAKEN, means={m.PROCESS_LIVE_BYTES: 24 << 20}, facts=JAX)) is None
+
+
+def test_a_batch_is_copied_in_each_step() -> None:
+    assert judge(NAME, window(TAKEN, means={m.PROCESS_LIVE_BYTES: 23 << 20}, facts=JAX)) is None
+
+
+def test_a_gpu_that_waits_for_the_same_copy() -> None:
+    taken = answer(
+        {Slice.COMPUTE: 0.5, Slice.EXPOSED_COPY: 0.5},
+        kind="gpu",
+        fmt="xplane",
+        details={Slice.EXPOSED_COPY: {"host to device, pageable": 0.5}},
+        calls={"PjitFunction(step)": 1.0},
+        copies=[
+            {"direction": "host to device", "memory": "pageable", "count": 10, "bytes": 10 << 24}
+        ],
+    )
+    told = found(NAME, window(taken))
+    assert told.slice is Slice.EXPOSED_COPY
+    assert told.evidence[-1].value == 1 << 24
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window())
+    assert cannot_judge(NAME, window(TAKEN))
+    assert cannot_judge(NAME, window(TAKEN | {"steps": answer({}, steps=1)["steps"]}))
+
+
+def test_the_recorded_pair() -> None:
+    told = found(NAME, recorded(f"{NAME}/before_jax"))
+    assert told.gain is not None
+    assert told.gain.middle > 0.2
+    assert told.where[0].function == "train"
+    assert is_silent(NAME, recorded(f"{NAME}/after_jax"))
+
+
+@pytest.mark.parametrize("trace", ["v100_resnet50_workers4", "h100_qwen05b", "jax_gemm_mi300"])
+def test_other_traces(trace: str) -> None:
+    assert is_silent(NAME, traced(trace))

@@ -1,0 +1,141 @@
+"""The rule idle_devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    recorded,
+    traced,
+    window,
+)
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Severity
+from whyidle.monitor.slices import Slice
+
+NAME = "idle_devices"
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {
+    "pytorch": (
+        """
+import os
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+dataset = TensorDataset(torch.zeros(256, 4))
+model = torch.nn.Linear(4, 2)
+""",
+        """
+torch.distributed.destroy_process_group()
+assert len(loader) == 4 and isinstance(model, DistributedDataParallel)
+""",
+    ),
+    "jax": (
+        """
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec
+step = jax.jit(lambda params, batch: params + batch.sum())
+params, batches = jnp.zeros(()), [jnp.ones((8, 4))] * 2
+""",
+        "assert len(params.sharding.device_set) == 8 and params == 64",
+    ),
+}
+
+
+def _devices(*compute: int) -> list[dict[str, Any]]:
+    return [
+        {"kind": "gpu", "index": str(n), "span_ns": 100, "compute_ns": ns, "busy_ns": ns}
+        for n, ns in enumerate(compute)
+    ]
+
+
+def _trace(*compute: int, share: float = 0.9) -> dict[str, Any]:
+    slices = {Slice.COMPUTE: share, Slice.IDLE_DISPATCH: 1 - share}
+    return answer(slices, kind="gpu", devices=_devices(*compute))
+
+
+@pytest.mark.parametrize("probe", ["jax", "torch"])
+def test_one_of_eight_devices_does_all_the_work(probe: str) -> None:
+    bad = answer({Slice.COMPUTE: 0.9, Slice.IDLE_DISPATCH: 0.1}, kind="gpu")
+    told = found(NAME, window(bad, facts={probe: {"devices": 8, "devices_used": 1}}))
+    assert told.title == "1 of 8 devices does all the work"
+    assert told.gain is not None
+    assert told.gain.high == pytest.approx(0.9 * 7 / 8)
+    assert told.gain.low == pytest.approx(0.9 * (1 - 1 / 4.8))
+
+
+def test_without_a_trace_nothing_is_predicted() -> None:
+    told = found(NAME, window(facts={"torch": {"devices": 4, "devices_used": 1}}, inside=True))
+    assert told.gain is None
+    assert told.severity is Severity.HIGH
+
+
+def test_devices_that_a_cpu_plays_share_its_cores() -> None:
+    bad = answer({Slice.COMPUTE: 1.0})
+    facts = {"jax": {"devices": 8, "devices_used": 1, "backend": "cpu"}}
+    two = found(NAME, window(bad, facts=facts, means={m.HOST_CORES: 2.0, m.JOB_CPU: 1.0}))
+    assert two.gain is not None
+    assert two.gain.high == pytest.approx(0.5)
+    assert is_silent(NAME, window(bad, facts=facts, means={m.HOST_CORES: 2.0, m.JOB_CPU: 2.0}))
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"jax": {"devices": 8, "devices_used": 8}},
+        {"jax": {"devices": 1, "devices_used": 1}},
+        {"torch": {"devices": 8, "devices_used": 1, "world_size": 8}},
+        {"torch": {"backend": "cpu", "gpus_present": None}},
+    ],
+)
+def test_jobs_that_use_what_they_have(facts: dict[str, dict[str, Any]]) -> None:
+    assert judge(NAME, window(facts=facts, inside=True)) is None
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window())
+
+
+def test_a_trace_in_which_some_devices_hardly_compute() -> None:
+    told = found(NAME, window(_trace(90, 92, 1, 0), kind="file"))
+    assert told.title == "2 of 4 devices do all the work"
+    assert told.evidence[0].source == "trace 1"
+
+
+def test_a_trace_in_which_all_devices_compute() -> None:
+    assert judge(NAME, window(_trace(90, 92), kind="file")) is None
+
+
+def test_eight_devices_that_wait_for_a_silent_host() -> None:
+    told = found(NAME, traced("jax_conv_8gpu"))
+    assert told.gain is None
+    assert told.title is not None
+    assert "wait for the host" in told.title
+    evidence = {each.name: each.value for each in told.evidence}
+    assert evidence["devices there"] == 8
+    assert evidence["work of all, in devices"] == pytest.approx(0.2, abs=0.02)
+    assert isinstance(evidence["idle, and the trace does not say why"], float)
+    assert evidence["idle, and the trace does not say why"] > 0.5
+    assert evidence["of that it only knows"] == "Python waits"
+
+
+@pytest.mark.parametrize("trace", ["h100_qwen05b", "v100_2rank_nccl", "jax_gemm"])
+def test_traces_of_one_device(trace: str) -> None:
+    assert judge(NAME, traced(trace)) is None
+
+
+def test_the_recorded_pair() -> None:
+    told = found(NAME, recorded(f"{NAME}/before_jax"))
+    assert told.title is not None
+    assert told.title.startswith("1 of ")
+    assert "before_jax.py" in told.where[0].file
+    assert is_silent(NAME, recorded(f"{NAME}/after_jax"))

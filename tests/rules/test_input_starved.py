@@ -1,0 +1,133 @@
+"""The rule input_starved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    recorded,
+    traced,
+    window,
+)
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Found, Severity
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
+
+NAME = "input_starved"
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {
+    "pytorch": (
+        """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+dataset = TensorDataset(torch.zeros(256, 4))
+""",
+        "assert loader.num_workers == 2 and len(loader) == 4",
+    ),
+    "jax": (
+        """
+import collections
+from concurrent.futures import ThreadPoolExecutor
+import jax
+import numpy as np
+""",
+        """
+got = list(ahead(lambda rows: np.full(3, rows), range(9)))
+assert [int(g[0]) for g in got] == list(range(9))
+assert isinstance(got[0], jax.Array)
+""",
+    ),
+}
+
+
+def test_a_trace_with_waits_for_the_loader() -> None:
+    bad = answer({Slice.COMPUTE: 0.5, Slice.IDLE_INPUT: 0.4, Slice.IDLE_DISPATCH: 0.1})
+    told = found(NAME, window(bad))
+    assert told.gain is not None
+    assert told.gain.low == pytest.approx(0.4 - 0.67 * 0.1)
+    assert told.gain.high == pytest.approx(0.5)
+    assert told.slice is Slice.IDLE_INPUT
+
+
+def test_waits_that_only_the_agent_saw() -> None:
+    told = found(NAME, window(means={m.JOB_LOADER_WAIT: 0.5}, inside=True))
+    assert told.gain is not None
+    assert 0.25 < told.gain.low < told.gain.high <= 0.51
+    assert told.evidence[0].source == "agent"
+
+
+def test_a_job_that_waits_for_nothing() -> None:
+    good = answer({Slice.COMPUTE: 0.95, Slice.IDLE_DISPATCH: 0.05})
+    assert is_silent(NAME, window(good, means={m.JOB_LOADER_WAIT: 0.001}))
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window())
+
+
+# What came back when the workers were turned on, in shares of the step (notes/budget.md).
+@pytest.mark.parametrize(
+    ("trace", "realised"),
+    [("v100_resnet50_workers0", 0.282), ("resnet50_b_workers0", 0.218)],
+)
+def test_the_range_holds_what_came_back(trace: str, realised: float) -> None:
+    told = found(NAME, traced(trace))
+    assert told.gain is not None
+    assert told.gain.low <= realised <= told.gain.high
+
+
+@pytest.mark.parametrize("trace", ["h100_qwen05b", "mi300_ddp_resnet18"])
+def test_traces_that_wait_for_something_else(trace: str) -> None:
+    assert is_silent(NAME, traced(trace))
+
+
+def loader(workers: int) -> dict[str, object]:
+    """Return what PyTorch's probe says of a loader."""
+    return {"torch": {"loaders": [{"workers": workers}]}}
+
+
+def test_no_more_is_promised_than_the_cores_can_load() -> None:
+    means = {m.JOB_LOADER_WAIT: 0.8, m.HOST_CORES: 2.0}
+    told = found(NAME, window(means=means, inside=True, facts=loader(0)))
+    assert told.gain is not None
+    # Two workers at best need 0.4 of the step for what took 0.8 of it.
+    assert told.gain.high == pytest.approx(0.6)
+    assert told.gain.low == pytest.approx(0.46)
+
+
+def test_as_many_workers_as_cores() -> None:
+    means = {m.JOB_LOADER_WAIT: 0.8, m.HOST_CORES: 2.0}
+    told = found(NAME, window(means=means, inside=True, facts=loader(2)))
+    assert told.gain is None
+    assert told.severity is Severity.LOW
+
+
+def test_a_main_thread_that_reads_files_itself(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("x = np.load(path)\ny = step(x)\n")
+    lines = (Line(str(file), 1, "train", 0.8), Line(str(file), 2, "train", 0.2))
+    taken = answer({Slice.COMPUTE: 0.1, Slice.IDLE_UNKNOWN: 0.9}, fmt="xplane")
+    means = {m.HOST_CORES: 8.0}
+    told = found(NAME, window(taken, means=means, inside=True, lines=lines))
+    assert told.gain is not None
+    assert told.gain.high <= 0.8
+    assert told.where[0].line == 1
+    busy = answer({Slice.COMPUTE: 1.0}, fmt="xplane")
+    assert is_silent(NAME, window(busy, means=means, inside=True, lines=lines))
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_the_recorded_pair(framework: str) -> None:
+    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert told.gain is not None
+    assert told.gain.middle >= 0.3
+    after = judge(NAME, recorded(f"{NAME}/after_{framework}"))
+    assert not isinstance(after, Found) or after.severity is Severity.LOW

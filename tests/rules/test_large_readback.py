@@ -1,0 +1,117 @@
+"""The rule large_readback."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    recorded,
+    traced,
+    window,
+)
+from whyidle.monitor import metrics as m
+from whyidle.monitor.gathered import ReadBack
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
+
+NAME = "large_readback"
+FIXES = {
+    "jax": (
+        """
+import jax, jax.numpy as jnp
+def loss_of(params, x, y):
+    logits = x @ params
+    return jnp.mean(logits**2), logits
+def update(params, slope):
+    return params - slope
+""",
+        """
+params, loss, hits = step(jnp.eye(3), jnp.eye(3), jnp.arange(3))
+assert loss.shape == hits.shape == () and float(hits) == 1
+""",
+    ),
+    "pytorch": (
+        """
+import torch
+logits, y, number, hits = torch.eye(3), torch.arange(3), 100, torch.zeros((), dtype=torch.long)
+""",
+        "assert hits.item() == 0",
+    ),
+}
+FILE = "/job/train.py"
+LINE = Line(FILE, 30, "train", 0.6)
+STEP = Line(FILE, 29, "train", 0.4)
+JAX = {"jax": {"backend": "cpu"}}
+TORCH = {"torch": {"backend": "cpu"}}
+TAKEN = answer({Slice.COMPUTE: 0.3, Slice.IDLE_DISPATCH: 0.7}, fmt="xplane")
+
+
+def read(kind: str) -> tuple[ReadBack, ...]:
+    """Return the reads of one line."""
+    return (ReadBack(kind, FILE, 30, "train", 500, 500_000),)
+
+
+def test_a_jax_job_that_takes_arrays_back() -> None:
+    means = {m.PROCESS_READBACK: 400.0 * (1 << 20)}
+    told = found(
+        NAME, window(TAKEN, means=means, facts=JAX, reads=read("array"), lines=(LINE, STEP))
+    )
+    assert told.gain is not None
+    # The step of 10 ms brings 4 MB; at best only the other lines are left.
+    assert told.evidence[0].value == 4 << 20
+    assert told.gain.high == pytest.approx(0.6)
+
+
+def test_a_jax_job_that_reads_its_loss() -> None:
+    means = {m.PROCESS_READBACK: 400.0}
+    assert (
+        judge(NAME, window(TAKEN, means=means, facts=JAX, reads=read("array"), lines=(LINE,)))
+        is None
+    )
+
+
+@pytest.mark.parametrize(("kind", "fires"), [("cpu", True), ("tolist", True), ("item", False)])
+def test_a_pytorch_job_that_takes_tensors_back(kind: str, fires: bool) -> None:
+    means = {m.PROCESS_SYNCS: 10.0, m.JOB_STEPS: 10.0}
+    here = window(
+        means=means, facts=TORCH, reads=read(kind), lines=(LINE, STEP), leaves=(LINE, STEP)
+    )
+    assert (judge(NAME, here) is not None) == fires
+
+
+def test_a_gpu_that_waits_for_large_copies() -> None:
+    copy = {"direction": "device to host", "memory": "pageable", "count": 10, "bytes": 10 << 24}
+    taken = answer(
+        {Slice.COMPUTE: 0.6, Slice.EXPOSED_COPY: 0.3, Slice.IDLE_SYNC: 0.1},
+        kind="gpu",
+        details={Slice.EXPOSED_COPY: {"device to host, pageable": 0.3}},
+        copies=[copy],
+    )
+    told = found(NAME, window(taken))
+    assert told.gain is not None
+    assert (told.gain.low, told.gain.high) == pytest.approx((0.3, 0.4), abs=0.001)
+    assert is_silent(NAME, window(taken | {"copies": [copy | {"bytes": 10}]}))
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window())
+    assert cannot_judge(NAME, window(means={m.PROCESS_READBACK: 1e9}, inside=True))
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_the_recorded_pair(framework: str) -> None:
+    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert told.gain is not None
+    assert told.gain.middle >= 0.2
+    assert told.where[0].file.endswith(f"before_{framework}.py")
+    assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
+
+
+@pytest.mark.parametrize("trace", ["h100_qwen05b", "v100_resnet50_workers4", "mi300_ddp"])
+def test_traces_that_read_nothing_large(trace: str) -> None:
+    assert is_silent(NAME, traced(trace))

@@ -1,0 +1,75 @@
+"""The rule memory_growth."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.windows import cannot_judge, found, is_silent, recorded, traced, window
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Severity
+from whyidle.monitor.signals.recorded import Trend
+
+NAME = "memory_growth"
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {
+    "pytorch": (
+        """
+import torch
+total, loss = torch.zeros(()), (torch.ones(3, requires_grad=True) * 2).sum()
+""",
+        "assert total.item() == 6 and total.grad_fn is None",
+    ),
+    "jax": (
+        """
+import jax.numpy as jnp
+history, outputs = [], jnp.ones((4, 4))
+""",
+        "assert history[0].shape == ()",
+    ),
+}
+LEAK = Trend(1e9, 4e9, 50e6, 1.0)
+
+
+def test_memory_that_rises_to_the_end() -> None:
+    told = found(NAME, window(trends={m.JOB_RSS: LEAK}, means={m.JOB_STEPS: 10.0}))
+    assert told.gain is None
+    assert told.severity is Severity.MEDIUM
+    assert [each.value for each in told.evidence] == [50e6, 3e9, 5e6]
+
+
+def test_memory_that_is_full_within_the_day() -> None:
+    told = found(NAME, window(trends={m.JOB_RSS: LEAK}, means={m.HOST_MEMORY_AVAILABLE: 5e9}))
+    assert told.severity is Severity.HIGH
+    assert told.evidence[-1].value == pytest.approx(100)
+
+
+def test_arrays_count_before_the_rest_of_the_process() -> None:
+    trends = {m.JOB_RSS: LEAK, m.PROCESS_LIVE_BYTES: Trend(1e6, 2e9, 33e6, 1.1)}
+    told = found(NAME, window(trends=trends))
+    assert "live bytes" in told.evidence[0].name
+
+
+@pytest.mark.parametrize(
+    "trend",
+    [
+        Trend(1e9, 4e9, 50e6, 0.1),  # a cache that fills up
+        Trend(1e9, 4e9, 50e6, 30.0),  # something was loaded, once
+        Trend(40e9, 41e9, 16e6, 1.0),  # little beside what is there
+        Trend(1e9, 1.01e9, 1e5, 1.0),
+        Trend(4e9, 1e9, -50e6, 1.0),
+    ],
+)
+def test_memory_that_levels_out(trend: Trend) -> None:
+    assert is_silent(NAME, window(trends={m.JOB_RSS: trend}))
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window())
+    assert cannot_judge(NAME, traced("h100_qwen05b"))
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_the_recorded_pair(framework: str) -> None:
+    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert told.where[0].file.endswith(f"before_{framework}.py")
+    assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))

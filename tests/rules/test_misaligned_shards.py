@@ -1,0 +1,89 @@
+"""The rule misaligned_shards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, traced, window
+from whyidle.monitor.finding import Severity
+from whyidle.monitor.slices import Slice
+
+NAME = "misaligned_shards"
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {
+    "pytorch": (
+        """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+dataset = TensorDataset(torch.zeros(250, 4))
+devices, batch_size = 8, 100
+""",
+        "assert all(len(batch[0]) % devices == 0 for batch in loader) and len(loader) == 2",
+    ),
+    "jax": (
+        """
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+""",
+        """
+batch, mask = filled(jnp.ones((100, 4)), jax.device_count())
+mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+batch = jax.device_put(batch, NamedSharding(mesh, PartitionSpec("data")))
+assert batch.shape == (104, 4) and int(mask.sum()) == 100
+""",
+    ),
+}
+
+
+def _trace(*compute: int) -> dict[str, Any]:
+    devices = [
+        {"kind": "gpu", "index": str(n), "span_ns": 100, "compute_ns": ns}
+        for n, ns in enumerate(compute)
+    ]
+    return answer({Slice.COMPUTE: 0.8, Slice.IDLE_SYNC: 0.2}, kind="gpu", devices=devices)
+
+
+def _splits(batch: int, devices: int = 8) -> dict[str, dict[str, Any]]:
+    return {"torch": {"parallel": ["DataParallel"], "batch_size": batch, "devices_used": devices}}
+
+
+def test_one_device_has_twice_the_work_of_the_others() -> None:
+    told = found(NAME, window(_trace(80, 40, 40, 40), kind="file"))
+    assert told.gain is not None
+    assert told.gain.high == pytest.approx((1 - 50 / 80) * 0.8)
+    assert told.gain.low == pytest.approx(told.gain.high / 2)
+    assert told.evidence[1].value == pytest.approx(1.6)
+
+
+def test_devices_with_equal_work() -> None:
+    assert judge(NAME, window(_trace(80, 79, 78, 81), kind="file")) is None
+
+
+def test_devices_without_work_are_another_fault() -> None:
+    assert judge(NAME, window(_trace(80, 1, 0, 2), kind="file")) is None
+
+
+@pytest.mark.parametrize(("batch", "severity"), [(9, Severity.MEDIUM), (1001, Severity.LOW)])
+def test_a_batch_that_the_gpus_do_not_divide(batch: int, severity: Severity) -> None:
+    told = found(NAME, window(facts=_splits(batch)))
+    assert told.title == f"A batch of {batch} does not divide by 8 devices"
+    assert told.severity is severity
+    assert told.gain is None
+
+
+@pytest.mark.parametrize("facts", [_splits(64), _splits(9, 1), {"jax": {"devices_used": 1}}])
+def test_a_batch_that_divides_or_need_not(facts: dict[str, Any]) -> None:
+    assert judge(NAME, window(facts=facts)) is None
+
+
+def test_nothing_tells() -> None:
+    assert cannot_judge(NAME, window())
+    assert cannot_judge(NAME, window(facts={"jax": {"devices_used": 8}}))
+
+
+@pytest.mark.parametrize("trace", ["h100_qwen05b", "v100_2rank_nccl", "jax_conv_8gpu", "jax_gemm"])
+def test_healthy_traces_and_those_of_other_faults(trace: str) -> None:
+    assert is_silent(NAME, traced(trace))

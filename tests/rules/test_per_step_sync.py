@@ -1,0 +1,139 @@
+"""The rule per_step_sync."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    names,
+    recorded,
+    traced,
+    window,
+)
+from whyidle.monitor import metrics as m
+from whyidle.monitor.gathered import ReadBack
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
+
+NAME = "per_step_sync"
+FIXES = {
+    "pytorch": (
+        """
+import torch
+device = "cpu"
+batches = [(torch.ones(2, 3), torch.zeros(2))] * 200
+def train_step(x, y):
+    return (x.sum(1) - y).square().mean()
+""",
+        "assert number == 200 and total.item() == 0",
+    ),
+    "jax": (
+        """
+import jax, jax.numpy as jnp, numpy as np
+params = jnp.zeros(3)
+batches = [(np.ones(3), 1.0)] * 200
+train_step = jax.jit(lambda params, x, y: (params + x, jnp.sum(params) * y))
+""",
+        "assert number == 200 and total == 0.0 and float(params[0]) == 200",
+    ),
+}
+READ = ReadBack("item", "/job/train.py", 30, "watched", 500, 500_000)
+LINE = Line("/job/train.py", 30, "watched", 0.4)
+OTHER = Line("/job/train.py", 40, "train", 0.6)
+REFILL = {Slice.IDLE_DISPATCH: {"refilling after a synchronisation": 0.1}}
+ON_GPU = answer(
+    {Slice.COMPUTE: 0.6, Slice.IDLE_SYNC: 0.2, Slice.IDLE_DISPATCH: 0.2},
+    kind="gpu",
+    details=REFILL,
+    calls={"aten::item": 3.0},
+)
+TURNS = {
+    m.PROCESS_SYNCS: 100.0,
+    m.JOB_SYNC_WAIT: 0.5,
+    m.HOST_CORES: 2.0,
+}
+
+
+def test_a_gpu_that_waits_after_each_read() -> None:
+    told = found(NAME, window(ON_GPU))
+    assert told.gain is not None
+    assert told.gain.low == pytest.approx(0.2, abs=0.001)
+    assert told.gain.high == pytest.approx(0.3, abs=0.001)
+
+
+def test_reads_now_and_then_are_logging() -> None:
+    seldom = ON_GPU | {"calls": [{**ON_GPU["calls"][0], "per_step": 0.1}]}
+    assert judge(NAME, window(seldom)) is None
+
+
+def test_host_and_device_that_take_turns() -> None:
+    taken = answer({Slice.COMPUTE: 0.5, Slice.IDLE_DISPATCH: 0.5}, fmt="xplane")
+    jax = {"jax": {"backend": "cpu"}}
+    told = found(NAME, window(taken, means=TURNS, facts=jax, inside=True))
+    assert told.gain is not None
+    # Both work at once, or share two cores of which the device's work takes both.
+    assert (told.gain.low, told.gain.high) == pytest.approx((0.25, 0.5), abs=0.001)
+
+
+def test_a_host_without_anything_else_to_do() -> None:
+    full = answer({Slice.COMPUTE: 0.99, Slice.IDLE_DISPATCH: 0.01}, fmt="xplane")
+    jax = {"jax": {"backend": "cpu"}}
+    assert is_silent(NAME, window(full, means={**TURNS, m.JOB_SYNC_WAIT: 0.97}, facts=jax))
+
+
+def test_a_line_that_computes_only_to_read() -> None:
+    means = {m.PROCESS_SYNCS: 500.0, m.PROCESS_STEPS: 10.0, m.JOB_STEPS: 10.0}
+    told = found(
+        NAME,
+        window(
+            means=means,
+            facts={"torch": {"backend": "cpu"}},
+            reads=(READ,),
+            lines=(OTHER, LINE),
+            leaves=(OTHER, LINE),
+            inside=True,
+        ),
+    )
+    assert told.gain is not None
+    assert told.gain.low == pytest.approx(0.3)
+    assert told.gain.high == pytest.approx(0.392)
+    assert names(told.where) == ["watched"]
+
+
+def test_a_line_that_calls_the_model_too() -> None:
+    means = {m.PROCESS_SYNCS: 10.0, m.JOB_STEPS: 10.0}
+    inside = Line("/lib/torch/nn/modules/linear.py", 130, "forward", 0.4)
+    assert is_silent(
+        NAME,
+        window(
+            means=means,
+            facts={"torch": {"backend": "cpu"}},
+            reads=(READ,),
+            lines=(OTHER, LINE),
+            leaves=(OTHER, inside),
+        ),
+    )
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window())
+    assert cannot_judge(NAME, window(means={m.PROCESS_SYNCS: 10.0}, inside=True))
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_the_recorded_pair(framework: str) -> None:
+    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert told.gain is not None
+    assert told.gain.middle >= 0.05
+    assert told.where[0].file.endswith(f"before_{framework}.py")
+    assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
+
+
+@pytest.mark.parametrize("trace", ["h100_qwen05b", "v100_2rank_nccl", "mi300_ddp_resnet18"])
+def test_traces_that_do_not_read(trace: str) -> None:
+    assert is_silent(NAME, traced(trace))

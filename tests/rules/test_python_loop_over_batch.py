@@ -1,0 +1,130 @@
+"""The rule python_loop_over_batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
+from whyidle.monitor.signals.looping import over_samples
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
+
+NAME = "python_loop_over_batch"
+FIXES = {
+    "jax": (
+        """
+import jax
+import jax.numpy as jnp
+def loss_of_one(params, x, y):
+    return (x @ params - y) ** 2
+params, xs, ys = jnp.arange(3.0), jnp.ones((5, 3)), jnp.arange(5.0)
+""",
+        """
+one_by_one = sum(loss_of_one(params, x, y) for x, y in zip(xs, ys)) / 5
+assert jnp.allclose(loss_of_batch(params, xs, ys), one_by_one)
+""",
+    ),
+    "pytorch": (
+        """
+import torch
+model, xs, ys = torch.nn.Linear(3, 4), torch.randn(5, 3), torch.randn(5, 4)
+def loss_of_one(out, y):
+    return ((out - y) ** 2).sum()
+""",
+        """
+assert torch.allclose(out, torch.stack([model(x) for x in xs]), atol=1e-6)
+assert torch.allclose(losses, torch.stack([loss_of_one(o, y) for o, y in zip(out, ys)]))
+""",
+    ),
+}
+DISPATCH = {Slice.IDLE_DISPATCH: 0.8, Slice.COMPUTE: 0.2}
+JAX = {"PjitFunction(loss_of_one)": 32.0, "PjitFunction(descend)": 1.0}
+TORCH = {"AddmmBackward0": 96.0, "torch::autograd::AccumulateGrad": 6.0}
+LOOP = """\
+def step(model, x, y):
+    losses = [loss(model(x[i]), y[i]) for i in range(len(x))]
+    return torch.stack(losses).mean()
+"""
+
+
+def written(folder: Path, text: str, line: int) -> tuple[Line, ...]:
+    """Return a line of a program of the user's, where the main thread is."""
+    file = folder / "train.py"
+    file.write_text(text)
+    return (Line(str(file), line, "step", 0.9), Line(str(file), len(text.splitlines()), "x", 0.05))
+
+
+@pytest.mark.parametrize(("framework", "calls"), [("jax", JAX), ("torch", TORCH)])
+def test_a_loop_over_samples(tmp_path: Path, framework: str, calls: dict[str, float]) -> None:
+    lines = written(tmp_path, LOOP, 2)
+    trace = answer(DISPATCH, calls=calls)
+    told = found(NAME, window(trace, facts={framework: {}}, lines=lines, inside=True))
+    assert told.evidence[0].value == pytest.approx(32)
+    assert told.where[0].line == 2
+    assert told.gain is not None
+    assert 0.6 < told.gain.low < told.gain.high < 0.95
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        # Over time, over layers, over steps, over gradients that are accumulated.
+        ("for t in range(n):\n    h = cell(h, x[t])\n", 2),
+        ("for layer in stack:\n    x = layer(x)\n", 2),
+        ("for x, y in loader:\n    loss = model(x)\n", 2),
+        ("for x in parts:\n    loss = model(x)\n    loss.backward()\n", 2),
+        ("for i in range(n):\n    params, loss = step(params, x[i])\n", 2),
+        # No loop at all.
+        ("loss = model(x)\n", 1),
+    ],
+)
+def test_loops_that_have_to_be(tmp_path: Path, text: str, line: int) -> None:
+    lines = written(tmp_path, text, line)
+    job = {"facts": {"torch": {}}, "lines": lines, "inside": True}
+    assert is_silent(NAME, window(answer(DISPATCH, calls=TORCH), **job))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("for i in range(n):\n    total = add(total, gradient(params, x[i]))\n", 2),
+        ("for x, y in zip(xs, ys):\n    out.append(model(x))\n", 2),
+        ("for x in xs:\n    total += loss(params, x)\n", 2),
+    ],
+)
+def test_loops_that_only_gather(tmp_path: Path, text: str, line: int) -> None:
+    told = over_samples(written(tmp_path, text, line))
+    assert told is not None
+    assert told.share >= 0.9
+
+
+def test_each_parameter_takes_part_once(tmp_path: Path) -> None:
+    lines = written(tmp_path, LOOP, 2)
+    calls = {"AddmmBackward0": 3.0, "torch::autograd::AccumulateGrad": 6.0}
+    job = {"facts": {"torch": {}}, "lines": lines, "inside": True}
+    assert is_silent(NAME, window(answer(DISPATCH, calls=calls), **job))
+
+
+def test_what_is_missing() -> None:
+    assert cannot_judge(NAME, window())
+    trace = answer(DISPATCH, calls=TORCH)
+    assert cannot_judge(NAME, window(trace, facts={"torch": {}}))
+    gone = (Line("/not/there.py", 2, "step", 0.9),)
+    assert cannot_judge(NAME, window(trace, facts={"torch": {}}, lines=gone))
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_the_recorded_pairs(framework: str) -> None:
+    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert told.where[0].file.endswith(f"{NAME}/before_{framework}.py")
+    assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
+
+
+def test_another_fault() -> None:
+    assert is_silent(NAME, recorded("unjitted_step/before_jax"))
+
+
+def test_a_healthy_trace() -> None:
+    assert is_silent(NAME, traced("h100_qwen05b"))

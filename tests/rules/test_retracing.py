@@ -1,0 +1,123 @@
+"""The rule retracing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.rules.windows import cannot_judge, found, is_silent, recorded, traced, window
+from whyidle.monitor import metrics as m
+from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.signals.window import Window
+
+NAME = "retracing"
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {
+    "jax": (
+        """
+import jax
+import numpy as np
+times = []
+@jax.jit
+def step(x, real):
+    times.append(x.shape)
+    return ((x ** 2) * real[:, None]).sum() / real.sum()
+x = np.full((100, 4), 2.0, np.float32)
+""",
+        """
+assert loss == 16.0
+for length in (90, 70, 100):
+    short = padded(x[:length])
+    assert step(short, np.arange(len(short)) < length) == 16.0
+assert times == [(128, 4)]
+""",
+    ),
+    "pytorch": (
+        """
+import torch
+times = []
+def counting(graph, inputs):
+    times.append(1)
+    return graph
+compiled = torch.compile(lambda x: (x * 2).sum(), backend=counting)
+batch = torch.ones(6, 4)
+""",
+        """
+assert out == 48
+compiled(torch.ones(7, 4)), compiled(torch.ones(9, 4))
+assert len(times) == 1
+""",
+    ),
+    "tensorflow": ("", ""),
+}
+REASON = "at x: now f32[99,4], before f32[20,4]"
+
+
+def compiled(count: int, seconds: float, function: str = "step", cached: int = 0) -> Compiled:
+    """Return what one function was compiled."""
+    file = "/home/me/train.py"
+    return Compiled("jax", function, count, int(seconds * 1e9), cached, REASON, file, 12)
+
+
+def job(share: float, *rows: Compiled, **more: Any) -> Window:
+    """Return the window of a job that compiled these."""
+    return window(means={m.JOB_COMPILE: share}, compiled=rows, inside=True, **more)
+
+
+def test_a_function_that_is_compiled_in_each_step() -> None:
+    told = found(NAME, job(0.9, compiled(100, 50)))
+    assert told.gain is not None
+    assert told.gain.speedup == pytest.approx((1 / 0.114, 1 / 0.057))
+    assert (told.where[0].file, told.where[0].line) == ("/home/me/train.py", 12)
+    assert REASON in [evidence.value for evidence in told.evidence]
+
+
+def test_functions_that_are_compiled_once_are_no_part_of_it() -> None:
+    mixed = found(NAME, job(0.5, compiled(10, 10), compiled(1, 10, "evaluate")))
+    alone = found(NAME, job(0.5, compiled(10, 10)))
+    assert mixed.gain is not None
+    assert alone.gain is not None
+    assert mixed.gain.high < alone.gain.high
+
+
+def test_many_times_in_a_minute_is_told_by_the_recorder() -> None:
+    storm = {"function": "step", "file": "/home/me/train.py", "line": 12}
+    rows = (compiled(5, 5),)
+    assert is_silent(NAME, job(0.5, *rows))
+    found(NAME, job(0.5, *rows, events={"retrace_storm": (storm,)}))
+
+
+def test_a_job_that_only_warms_up() -> None:
+    rows = [compiled(1, 10, f"function_{i}") for i in range(20)]
+    assert is_silent(NAME, job(0.5, *rows))
+
+
+def test_functions_that_a_cache_has() -> None:
+    assert is_silent(NAME, job(0.1, compiled(30, 3, cached=30)))
+
+
+def test_compiling_that_is_over() -> None:
+    assert is_silent(NAME, job(0.0, compiled(30, 30)))
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window())
+
+
+def test_the_recorded_pair() -> None:
+    told = found(NAME, recorded("retracing/before_jax"))
+    assert told.where[0].function == "step"
+    assert told.where[0].file.endswith("retracing/before_jax.py")
+    assert is_silent(NAME, recorded("retracing/after_jax"))
+
+
+def test_a_job_whose_agent_knows_of_no_compilation() -> None:
+    quiet = recorded("retracing/after_jax")
+    assert is_silent(NAME, replace(quiet, job=replace(quiet.job, compiled=())))
+
+
+@pytest.mark.parametrize("trace", ["h100_qwen05b"])
+def test_traces_say_nothing_of_it(trace: str) -> None:
+    assert cannot_judge(NAME, traced(trace))

@@ -1,0 +1,103 @@
+"""The rule tiny_work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
+from whyidle.monitor import metrics as m
+from whyidle.monitor.signals.recorded import SeenGpu
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+NAME = "tiny_work"
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {
+    "pytorch": (
+        """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+dataset = TensorDataset(torch.zeros(1100, 4))
+""",
+        "assert len(loader) == 2",
+    ),
+    "jax": (
+        """
+import jax
+import jax.numpy as jnp
+params, batch_of_512 = jnp.ones(3), jnp.ones((512, 3))
+def loss(params, sample): return (params * sample).sum()
+""",
+        "assert losses.shape == (512,)",
+    ),
+}
+
+
+def on_cpu(step_ms: float, batch: int | None) -> Window:
+    told = answer({Slice.COMPUTE: 1.0}, calls={"aten::add": 100})
+    told["devices"][0]["kernels"] = 1000
+    means = {m.JOB_STEPS: 10.0, m.JOB_MAIN_THREAD: step_ms / 100, m.PROCESS_OPTIMIZER_TIME: 0.2}
+    return window(told, means=means, facts={"torch": {"backend": "cpu", "batch_size": batch}})
+
+
+def on_gpu(short_ns: int, used: float | None) -> Window:
+    short = {"below_ns": 10_000, "count": 900, "total_ns": short_ns}
+    told: dict[str, Any] = answer(
+        {Slice.COMPUTE: 0.3, Slice.IDLE_DISPATCH: 0.7},
+        kind="gpu",
+        kernels={"count": 1000, "total_ns": 1_000_000, "short": short},
+    )
+    means = {} if used is None else {m.GPU_MEMORY_USED: used, m.GPU_MEMORY_TOTAL: 1.0}
+    return window(told, gpus=(SeenGpu("0", "GPU", owned=True, means=means),))
+
+
+def test_a_small_batch_whose_step_is_overhead() -> None:
+    told = found(NAME, on_cpu(step_ms=2.0, batch=8))
+    assert told.gain is not None
+    # 100 operators of 13 us in 2 ms, and a fifth of the time in the optimizer.
+    assert told.gain.high == pytest.approx(1 - 0.35 * 0.8, abs=0.01)
+    assert told.evidence[0].value == 8
+
+
+def test_a_batch_that_is_large() -> None:
+    assert is_silent(NAME, on_cpu(step_ms=2.0, batch=256))
+
+
+def test_a_small_batch_of_large_samples() -> None:
+    assert is_silent(NAME, on_cpu(step_ms=20.0, batch=8))
+
+
+def test_a_batch_that_nobody_knows() -> None:
+    assert cannot_judge(NAME, on_cpu(step_ms=2.0, batch=None))
+
+
+def test_a_gpu_with_short_kernels_and_free_memory() -> None:
+    assert found(NAME, on_gpu(900_000, used=0.1)).gain is not None
+
+
+def test_a_gpu_whose_memory_is_in_use() -> None:
+    assert is_silent(NAME, on_gpu(900_000, used=0.8))
+
+
+def test_a_gpu_with_kernels_that_last() -> None:
+    assert is_silent(NAME, on_gpu(200_000, used=0.1))
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window())
+    assert cannot_judge(NAME, on_gpu(900_000, used=None))
+
+
+@pytest.mark.parametrize("trace", ["h100_qwen05b", "v100_2rank_nccl", "mi300_ddp_resnet18"])
+def test_traces_of_jobs_with_enough_to_do(trace: str) -> None:
+    assert is_silent(NAME, traced(trace))
+
+
+def test_the_recorded_pair() -> None:
+    told = found(NAME, recorded(f"{NAME}/before_torch"))
+    assert told.gain is not None
+    # Measured: 6.5 times the samples a second.
+    assert told.gain.speedup[0] < 6.5 < told.gain.speedup[1]
+    assert is_silent(NAME, recorded(f"{NAME}/after_torch"))

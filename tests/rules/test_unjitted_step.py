@@ -1,0 +1,94 @@
+"""The rule unjitted_step."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
+from whyidle.monitor.slices import Slice
+
+NAME = "unjitted_step"
+FIXES = {
+    "jax": (
+        """
+import jax
+import jax.numpy as jnp
+times = []
+def loss(params, x, y):
+    times.append(1)
+    return ((x @ params["w"] - y) ** 2).mean()
+x, y, params = jnp.ones((8, 4)), jnp.zeros((8, 2)), {"w": jnp.ones((4, 2))}
+""",
+        """
+params, first = step(params, x, y)
+params, second = step(params, x, y)
+assert second < first and len(times) == 1
+""",
+    ),
+}
+SINGLE = ("multiply", "subtract", "add", "dot_general", "transpose", "tanh", "_mean")
+DISPATCH = {Slice.IDLE_DISPATCH: 0.8, Slice.COMPUTE: 0.2}
+
+
+def calls(*names: str, times: float = 6) -> dict[str, float]:
+    """Return the calls of programs of these names, in a step."""
+    return {f"PjitFunction({name})": times for name in names}
+
+
+def test_a_step_of_single_operations() -> None:
+    told = found(NAME, window(answer(DISPATCH, fmt="xplane", calls=calls(*SINGLE))))
+    assert told.gain is not None
+    # One call as costly as four in place of 42, and the operations as they are; or less of both.
+    slow, fast = 1 / (0.2 + 0.8 * 4 / 42), 1 / (0.36 * 0.2 + 0.8 / 42)
+    assert told.gain.speedup[0] * told.gain.speedup[1] == pytest.approx(slow * fast)
+    assert told.slice is Slice.IDLE_DISPATCH
+    assert told.evidence[0].value == pytest.approx(42)
+
+
+def test_what_the_device_computes_stays() -> None:
+    busy = {Slice.IDLE_DISPATCH: 0.1, Slice.COMPUTE: 0.9}
+    mostly = found(NAME, window(answer(busy, fmt="xplane", calls=calls(*SINGLE))))
+    idle = found(NAME, window(answer(DISPATCH, fmt="xplane", calls=calls(*SINGLE))))
+    assert mostly.gain is not None
+    assert idle.gain is not None
+    assert mostly.gain.middle < idle.gain.middle
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        calls("step", times=1),
+        # A few operations around a compiled step.
+        calls("step", times=1) | calls("add", "multiply", times=1),
+        # One program again and again is another fault.
+        calls("loss_of_one", "add", times=32),
+    ],
+)
+def test_a_step_that_is_compiled(made: dict[str, float]) -> None:
+    assert is_silent(NAME, window(answer(DISPATCH, fmt="xplane", calls=made)))
+
+
+def test_nothing_measured() -> None:
+    assert cannot_judge(NAME, window())
+
+
+def test_a_job_of_pytorch_is_not_meant() -> None:
+    made = {f"aten::{name}": 6.0 for name in SINGLE}
+    assert is_silent(NAME, window(answer(DISPATCH, calls=made), facts={"torch": {}}))
+
+
+def test_the_recorded_pair() -> None:
+    told = found(NAME, recorded("unjitted_step/before_jax"))
+    assert told.where[0].file.endswith("unjitted_step/before_jax.py")
+    assert is_silent(NAME, recorded("unjitted_step/after_jax"))
+
+
+@pytest.mark.parametrize(
+    "other", ["python_loop_over_batch/before_jax", "forward_run_twice/before_jax"]
+)
+def test_other_faults(other: str) -> None:
+    assert is_silent(NAME, recorded(other))
+
+
+def test_a_trace_of_pytorch() -> None:
+    assert is_silent(NAME, traced("h100_qwen05b"))

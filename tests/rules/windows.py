@@ -1,0 +1,142 @@
+"""Windows made by hand, and those that were recorded; what rules are asked about in tests."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from whyidle.monitor import rules
+from whyidle.monitor.finding import Found, NotChecked, Verdict
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.opening import of_answer
+from whyidle.monitor.signals.portable import load
+from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.traces.analysis import analyse
+from whyidle.monitor.traces.answer import contract
+
+ROOT = Path(__file__).parent.parent.parent
+WINDOWS = ROOT / "tests" / "data" / "windows"
+SHARED = ROOT.parent / "shared" / "traces"
+MS = 1_000_000
+
+
+def rule(name: str) -> Rule:
+    """Return a rule by its id."""
+    return rules.load()[name]
+
+
+def judge(name: str, window: Window) -> Verdict:
+    """Ask one rule."""
+    detect = rule(name).detect
+    assert detect is not None
+    return detect(window)
+
+
+def found(name: str, window: Window) -> Found:
+    """Ask one rule that must find its fault."""
+    verdict = judge(name, window)
+    assert isinstance(verdict, Found), verdict
+    return verdict
+
+
+def is_silent(name: str, window: Window) -> bool:
+    """Ask one rule that must find nothing, or nothing worth a line."""
+    verdict = judge(name, window)
+    return not isinstance(verdict, Found) or (
+        verdict.gain is not None and verdict.gain.middle < 0.05
+    )
+
+
+def cannot_judge(name: str, window: Window) -> bool:
+    """Ask one rule that lacks its signals."""
+    return isinstance(judge(name, window), NotChecked)
+
+
+def answer(
+    slices: Mapping[Slice, float],
+    *,
+    steps: int = 10,
+    step_ms: float = 10.0,
+    kind: str = "cpu",
+    fmt: str = "kineto",
+    details: Mapping[Slice, Mapping[str, float]] | None = None,
+    calls: Mapping[str, float] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return the answer of a trace; slices and details are shares, calls are per step."""
+    total = int(steps * step_ms * MS)
+    parts = {str(part): int(slices.get(part, 0.0) * total) for part in Slice}
+    parts[Slice.IDLE_UNKNOWN] += total - sum(parts.values())
+    told = {
+        str(part): {label: int(share * total) for label, share in labels.items()}
+        for part, labels in (details or {}).items()
+    }
+    budget = {"total_ns": total, "steps": steps, "slices": parts, "details": told}
+    return {
+        "schema": 1,
+        "format": fmt,
+        "window": None,
+        "devices": [{"kind": kind, "index": "0", "budget": budget, "kernels": 0, "span_ns": total}],
+        "steps": {"count": steps, "median_ns": int(step_ms * MS), "source": "markers"},
+        "budget": budget,
+        "step_budget": budget,
+        "kernels": None,
+        "launching": None,
+        "copies": [],
+        "collectives": [],
+        "calls": [
+            {"name": name, "count": int(n * steps), "total_ns": 0, "per_step": n}
+            for name, n in (calls or {}).items()
+        ],
+        "where": [],
+        "top_kernels": [],
+        "top_operators": [],
+        **more,
+    }
+
+
+def window(
+    *answers: Mapping[str, Any],
+    means: Mapping[Metric, float] | None = None,
+    kind: str = "run",
+    **job: Any,
+) -> Window:
+    """Return a window over traces and a recording."""
+    traces = tuple(Traced(each, f"trace {i + 1}", 5.0) for i, each in enumerate(answers))
+    recorded = Recorded(seconds=60.0, age_s=1.0, means=means or {}, **job)
+    return Window("test", "run" if kind == "run" else "file", traces, recorded)
+
+
+@cache
+def recorded(name: str) -> Window:
+    """Return the window of a demo that was recorded: "input_starved/before_torch"."""
+    text = gzip.decompress((WINDOWS / f"{name}.json.gz").read_bytes()).decode()
+    # Rules read the source of the demos: it lies here, wherever they were recorded.
+    told = json.loads(text.replace("/job/", f"{ROOT}/"))
+    return load(told["window"])
+
+
+def pairs(name: str) -> list[str]:
+    """Return the frameworks that a rule's pair was recorded with."""
+    found = sorted((WINDOWS / name).glob("before_*.json.gz"))
+    return [path.name.removeprefix("before_").removesuffix(".json.gz") for path in found]
+
+
+@cache
+def traced(name: str) -> Window:
+    """Return the window over one of the shared traces, by the start of its name."""
+    path = next(p for p in sorted(SHARED.rglob(f"{name}*")) if "truth" not in p.parts)
+    return of_answer(contract(analyse(path)), path.name)
+
+
+def names(places: Sequence[Any]) -> list[str]:
+    """Return the functions that places name."""
+    return [place.function for place in places]

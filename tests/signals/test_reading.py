@@ -1,0 +1,130 @@
+"""A recording as rules see it: steady time only, rates per step, trends, and nothing made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from whyidle.monitor import metrics as m
+from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.signals.opening import of_run
+from whyidle.monitor.signals.portable import dump, load
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import NewRun, Writer
+
+START_MS = 1_700_000_000_000
+Values = Callable[[int], dict[Metric, float]]
+
+
+def record(
+    folder: Path,
+    seconds: int,
+    job: Values,
+    process: Values = lambda _: {},
+    last: float | None = None,
+) -> Window:
+    """Record one process at 1 Hz and return the window over it."""
+    path = folder / DATABASE
+    entry = {
+        "pid": 7, "start_ticks": 70, "rank": None, "method": "run", "inside": True,
+        "stops_ms": [], "refused": None, "next_step": None, "frameworks": {}, "counted": None,
+    }  # fmt: skip
+    with Writer.open(path) as writer:
+        run = writer.begin_run(NewRun(started_ms=START_MS, info={"processes": [entry]}))
+        own = writer.add_process(run, pid=7, start_ticks=70)
+        facts = {"probe": "torch", "facts": {"backend": "cpu", "loaders": [{"workers": 0}]}}
+        writer.event(
+            run, "framework", "-", ts_ms=START_MS, scope=Scope.PROCESS, subject=own, data=facts
+        )
+        for second in range(seconds):
+            rows = {
+                Scope.JOB: {run: Reading(job(second))},
+                Scope.PROCESS: {own: Reading(process(second))},
+            }
+            writer.append(run, Tick(START_MS + 1000 * second, rows))
+        writer.end_run(run, "job ended")
+    return of_run(path, "last", last)
+
+
+def ten_steps(second: int) -> dict[Metric, float]:
+    return {m.JOB_STEPS: 10.0 if second >= 20 else 0.0}
+
+
+def test_warming_up_does_not_count(tmp_path: Path) -> None:
+    window = record(tmp_path, 60, lambda s: {**ten_steps(s), m.JOB_COMPILE: 1.0 if s < 20 else 0.0})
+    assert window.job.warm_s >= 20
+    assert window.job.means[m.JOB_COMPILE] == 0.0
+    assert window.steps_per_s is not None
+    assert window.steps_per_s.value == 10.0
+
+
+def test_rates_are_told_per_step(tmp_path: Path) -> None:
+    window = record(tmp_path, 60, ten_steps, lambda _: {m.PROCESS_SYNCS: 30.0})
+    assert window.syncs_per_step is not None
+    assert window.syncs_per_step.value == pytest.approx(3.0)
+    assert window.syncs_per_step.unit == "1/step"
+
+
+def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
+    window = record(tmp_path, 30, lambda _: {m.JOB_CPU: 1.0})
+    assert window.syncs_per_step is None
+    assert window.step_s is None
+    assert window.watts is None
+    assert window.trace is None
+    assert window.share(Slice.IDLE_INPUT) is None
+    assert window.share(Slice.COMPUTE) is None
+
+
+def test_what_the_frameworks_said_is_known(tmp_path: Path) -> None:
+    window = record(tmp_path, 30, ten_steps)
+    assert window.frameworks == ("pytorch",)
+    assert window.device == "cpu"
+    assert window.loaders == [{"workers": 0}]
+
+
+def test_a_level_that_goes_on_rising(tmp_path: Path) -> None:
+    window = record(tmp_path, 90, lambda s: {**ten_steps(s), m.JOB_RSS: 1e9 + 1e6 * s})
+    trend = window.job.trends[m.JOB_RSS]
+    assert trend.per_s == pytest.approx(1e6, rel=0.01)
+    assert trend.holding == pytest.approx(1.0, rel=0.2)
+
+
+def test_a_level_that_settles(tmp_path: Path) -> None:
+    window = record(tmp_path, 90, lambda s: {**ten_steps(s), m.JOB_RSS: 1e9 + 1e6 * min(s, 40)})
+    assert window.job.trends[m.JOB_RSS].holding < 0.3
+
+
+def test_only_the_last_seconds(tmp_path: Path) -> None:
+    window = record(
+        tmp_path,
+        90,
+        lambda s: {m.JOB_STEPS: 10.0, m.JOB_LOADER_WAIT: 0.9 if s < 60 else 0.1},
+        last=20,
+    )
+    assert window.job.means[m.JOB_LOADER_WAIT] == pytest.approx(0.1)
+
+
+def test_what_the_agent_saw_longer_counts_for_a_wait(tmp_path: Path) -> None:
+    window = record(tmp_path, 30, lambda _: {m.JOB_STEPS: 1.0, m.JOB_GC_PAUSE: 0.2})
+    share = window.share(Slice.IDLE_GC)
+    assert share is not None
+    assert (share.value, share.source) == (pytest.approx(0.2), "agent")
+
+
+def test_a_window_survives_its_way_through_json(tmp_path: Path) -> None:
+    window = record(
+        tmp_path,
+        60,
+        lambda s: {**ten_steps(s), m.JOB_RSS: 1e9 + 1e6 * s},
+        lambda _: {m.PROCESS_SYNCS: 30.0},
+    )
+    again = load(dump(window))
+    assert dump(again) == dump(window)
+    assert again.job.means == pytest.approx(window.job.means)
+    assert again.job.trends.keys() == window.job.trends.keys()
+    assert again.syncs_per_step is not None

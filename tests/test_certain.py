@@ -1,0 +1,93 @@
+"""Findings of a running job: told once they last, and until they are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whyidle.monitor.certain import GONE, SURE, Certain
+
+
+def told(
+    rule: str,
+    share: tuple[float, float] | None = (0.3, 0.4),
+    source: str = "agent",
+    severity: str = "high",
+) -> dict[str, Any]:
+    return {
+        "rule": rule,
+        "severity": severity,
+        "lost_share": None if share is None else list(share),
+        "evidence": [{"source": source}],
+    }
+
+
+def rules(certain: Certain) -> list[str]:
+    return [each["rule"] for each in certain.shown]
+
+
+def test_what_counters_suggest_must_show_twice() -> None:
+    certain = Certain()
+    assert certain.take([told("a")]) == []
+    assert certain.take([]) == []
+    assert certain.take([told("a")]) == []
+    changes = certain.take([told("a")])
+    assert [(c.news, c.told["rule"]) for c in changes] == [("found", "a")]
+    assert certain.take([told("a")]) == []
+
+
+def test_what_a_trace_shows_is_told_at_once() -> None:
+    certain = Certain()
+    assert [c.news for c in certain.take([told("a", source="trace 3")])] == ["found"]
+
+
+def test_an_error_is_told_at_once() -> None:
+    certain = Certain()
+    assert [c.news for c in certain.take([told("gpu_error", None)])] == ["found"]
+    assert certain.take([told("memory_growth", None, severity="medium")]) == []
+
+
+def test_one_look_without_it_is_no_news() -> None:
+    certain = Certain()
+    certain.take([told("a", source="trace 1")])
+    for _ in range(GONE - 1):
+        assert certain.take([]) == []
+        assert rules(certain) == ["a"]
+    assert [c.news for c in certain.take([])] == ["gone"]
+    assert rules(certain) == []
+
+
+def test_the_latest_figures_are_shown() -> None:
+    certain = Certain()
+    certain.take([told("a", (0.1, 0.2), "trace 1")])
+    certain.take([told("a", (0.5, 0.6), "agent")])
+    assert certain.shown[0]["lost_share"] == [0.5, 0.6]
+
+
+def test_nearly_equal_losses_do_not_change_places() -> None:
+    certain = Certain()
+    certain.take([told("a", (0.3, 0.3), "trace 1"), told("b", (0.2, 0.2), "trace 1")])
+    certain.take([told("a", (0.3, 0.3)), told("b", (0.33, 0.33))])
+    assert rules(certain) == ["a", "b"]
+    certain.take([told("a", (0.3, 0.3)), told("b", (0.4, 0.4))])
+    assert rules(certain) == ["b", "a"]
+
+
+LOOKS = st.lists(st.sets(st.sampled_from("abc")), max_size=30)
+
+
+@given(LOOKS)
+def test_each_news_alternates_and_agrees_with_what_is_shown(looks: list[set[str]]) -> None:
+    certain, now = Certain(), set[str]()
+    for i, found in enumerate(looks):
+        for change in certain.take([told(rule) for rule in sorted(found)]):
+            rule = change.told["rule"]
+            assert (change.news == "found") is (rule not in now)
+            now ^= {rule}
+            if change.news == "found":
+                assert all(rule in look for look in looks[i + 1 - SURE : i + 1])
+            else:
+                assert not any(rule in look for look in looks[i + 1 - GONE : i + 1])
+        assert set(rules(certain)) == now
