@@ -11,7 +11,6 @@ Run: .venv/bin/python benchmarks/accuracy.py [--traces FOLDER]
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 import time
@@ -22,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.record_pairs import faster  # noqa: E402  found by the line above
+from benchmarks.record_pairs import faster, kept  # noqa: E402  found by the line above
 from whyidle.monitor import diagnose  # noqa: E402
 from whyidle.monitor.signals.opening import of_answer  # noqa: E402
 from whyidle.monitor.signals.portable import load  # noqa: E402
@@ -82,9 +81,7 @@ def pairs() -> Iterator[dict[str, Any]]:
             continue
         sides = {}
         for side in ("before", "after"):
-            told = json.loads(
-                gzip.decompress((before.parent / f"{side}_{framework}.json.gz").read_bytes())
-            )
+            told = kept(before.parent / f"{side}_{framework}.json.gz")
             found, _ = judged(load(told["window"]))
             printed = {name: told.get(name) for name in ("step_ms", "samples_per_s")}
             sides[side] = {**printed, "found": [_short(f) for f in found]}

@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DEMOS = ROOT / "demo_workloads"
 WINDOWS = ROOT / "tests" / "data" / "windows"
 SIDES = ("before", "after")
+# Stands in a recording for the folder of the project.
+FOLDER = "/job/"
 # The first trace comes ten seconds after the agent has gone in.
 SECONDS = 18.0
 STEP = re.compile(r"([\d.,]+) ms a step")
@@ -81,6 +83,19 @@ def _last(like: re.Pattern[str], text: str) -> float | None:
     return float(found[-1].replace(",", "")) if found else None
 
 
+def keep(path: Path, told: dict[str, Any]) -> None:
+    """Write one side of a pair, without the name of the folder that the project lies in."""
+    text = json.dumps(told).replace(f"{ROOT}/", FOLDER)
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def kept(path: Path) -> dict[str, Any]:
+    """Read it again: rules look at the source of the demos, wherever these lie now."""
+    text = gzip.decompress(path.read_bytes()).decode()
+    told: dict[str, Any] = json.loads(text.replace(FOLDER, f"{ROOT}/"))
+    return told
+
+
 def faster(before: dict[str, Any], after: dict[str, Any]) -> float | None:
     """Return the speed-up: by samples, where both told, because a fix may change the batch."""
     if before.get("samples_per_s") and after.get("samples_per_s"):
@@ -103,11 +118,11 @@ def main() -> None:
             told = ran(DEMOS / fault / f"{side}_{framework}.py", given.seconds)
             findings = told.pop("findings")
             sides.append(told)
-            kept = WINDOWS / fault / f"{side}_{framework}.json.gz"
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_bytes(gzip.compress(json.dumps(told).encode(), mtime=0))
+            path = WINDOWS / fault / f"{side}_{framework}.json.gz"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            keep(path, told)
             found = [f"{f['rule']} {f['severity']} {f['speedup']}" for f in findings[:4]]
-            size = kept.stat().st_size
+            size = path.stat().st_size
             print(f"{fault} {side} {framework}: {told['step_ms']} ms a step, {size:,} B: {found}")
         gain = faster(*sides)
         print(f"{fault} {framework}: {'not told' if gain is None else f'{gain:.2f}x'}", flush=True)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.record_pairs import faster
+from benchmarks.record_pairs import faster, kept
 from tests.rules.windows import WINDOWS, recorded
 from whyidle.monitor import diagnose, rules
 from whyidle.monitor.rule import Kind
@@ -38,9 +35,7 @@ def of(rule: str, side: str) -> dict[str, Any] | None:
 
 
 def printed(rule: str, side: str) -> dict[str, Any]:
-    path: Path = WINDOWS / rule / f"{side}.json.gz"
-    told: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
-    return told
+    return kept(WINDOWS / rule / f"{side}.json.gz")
 
 
 def test_there_are_pairs() -> None:

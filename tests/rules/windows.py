@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.record_pairs import kept
 from whyidle.monitor import rules
 from whyidle.monitor.finding import Found, NotChecked, Verdict
 from whyidle.monitor.metrics import Metric
@@ -118,9 +117,7 @@ def window(
 @cache
 def recorded(name: str) -> Window:
     """Return the window of a demo that was recorded: "input_starved/before_torch"."""
-    text = gzip.decompress((WINDOWS / f"{name}.json.gz").read_bytes()).decode()
-    # Rules read the source of the demos: it lies here, wherever they were recorded.
-    told = json.loads(text.replace("/job/", f"{ROOT}/"))
+    told = kept(WINDOWS / f"{name}.json.gz")
     return load(told["window"])
 
 
