@@ -115,8 +115,9 @@ class _Source:
 
     def _note_all(self, moments: list[int], names: list[int]) -> dict[int, list[int]]:
         took: dict[int, list[int]] = {}
-        some = set(names)
-        if len(some) > FEW or len(some.union(self._keys)) > MOST_KEYS:
+        # As they came: of two that are alike the first counts.
+        some = dict.fromkeys(names)
+        if len(some) > FEW or len({*some, *self._keys}) > MOST_KEYS:
             for moment, name in zip(moments, names):
                 self._note(moment, name, took)
             return took

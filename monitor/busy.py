@@ -24,16 +24,21 @@ USED: Final = 0.05
 MOST: Final = 0.5
 # Dense peaks of 16-bit matrix products in FLOP/s, from the makers' data sheets, by the name.
 PEAKS: Final[tuple[tuple[str, float], ...]] = (
-    (r"B200|GB200", 2250e12),
-    (r"H200|H100.*(?:SXM|HBM3|80GB HBM)|GH200", 989e12),
-    (r"H100.*PCIe|H100 NVL", 756e12),
-    (r"A100|A800", 312e12),
-    (r"L40S", 362e12),
-    (r"\bA10\b|A10G", 125e12),
+    (r"\bG?B200\b", 2250e12),
+    (r"\bH100 NVL\b", 835e12),
+    (r"\bH100 PCIe\b", 756e12),
+    (r"\bG?H[12]00\b", 989e12),
+    (r"\bMI300X?\b", 1307e12),
+    (r"\bA[18]00\b", 312e12),
+    (r"\bL40S\b", 362e12),
+    (r"\bA10G\b", 70e12),
+    (r"\bA10\b", 125e12),
     (r"\bL4\b", 121e12),
-    (r"V100", 125e12),
+    (r"\bV100\b", 125e12),
     (r"\bT4\b", 65e12),
 )
+
+_FUSING: Final[dict[str, str]] = {"pytorch": "torch.compile", "jax": "jax.jit"}
 
 NO_COUNTERS: Final = "no counters of the GPU's pipes, and no names of kernels that tell"
 NO_FLOPS: Final = "the operations of a step are not known, and no counter of the tensor cores"
@@ -108,11 +113,15 @@ def _bound_by_names(window: Window) -> tuple[Bound | None, tuple[str, ...]]:
         return None, ()
     work = sum(families.get(name, 0) for name in ("matmul", "convolution", "attention"))
     if work > MOST * total:
-        return "compute", (f"{work / total:.0%} of the kernels' time is matrix products.",)
+        return "compute", (
+            f"{work / total:.0%} of the kernels' time is matrix products and convolutions.",
+        )
     rest = (named - work) / total
+    fusing = [_FUSING[name] for name in window.frameworks if name in _FUSING]
+    left = f": fusing it ({fusing[0]}) is what is left" if fusing else ""
     said = (
-        f"{rest:.0%} of the kernels' time is elementwise work and the like, which memory limits:"
-        " fusing it (torch.compile, jax.jit) is what is left."
+        f"{rest:.0%} of the kernels' time is elementwise work and the like, which memory"
+        f" limits{left}."
     )
     return "memory", (said,)
 

@@ -63,7 +63,12 @@ class Finding:
     @property
     def place(self) -> tuple[int, float, int, str]:
         """Where it stands in the list."""
-        order = _LAST if self.severity is Severity.INFO else _ORDER[self.rule.kind]
+        order = _ORDER[self.rule.kind]
+        if self.rule.kind is Kind.MEMORY and self.severity is Severity.HIGH:
+            # A job that will end soon is a risk before all that it loses.
+            order = _ORDER[Kind.ERROR]
+        if self.severity is Severity.INFO:
+            order = _LAST
         return order, -self.lost, self.severity.rank, self.rule.id
 
 
@@ -85,6 +90,21 @@ class Diagnosis:
             return False
         unknown = budget["slices"].get(Slice.IDLE_UNKNOWN, 0)
         return bool(2 * unknown < sum(budget["slices"].values()))
+
+    @property
+    def unexplained(self) -> dict[str, float]:
+        """The slices that are no work, and that no finding is about, with their shares."""
+        budget = self.window.budget
+        total = 0 if budget is None else sum(budget["slices"].values())
+        if budget is None or not total:
+            return {}
+        told = {str(each.found.slice) for each in self.findings if each.found.gain is not None}
+        left = {
+            part: ns / total
+            for part, ns in budget["slices"].items()
+            if part != Slice.COMPUTE and part not in told and ns >= EXPLAINS * total
+        }
+        return dict(sorted(left.items(), key=lambda item: -item[1]))
 
     @property
     def worst(self) -> Severity | None:
@@ -196,6 +216,8 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "budget_source": window.budget_source,
         "frameworks": list(window.frameworks),
         "is_known": diagnosis.is_known,
+        "unexplained": {part: round(n, 4) for part, n in diagnosis.unexplained.items()},
+        "warnings": window.warnings,
         "compute": None if (works := busy(window)) is None else works.as_json(),
         "findings": [told(diagnosis, each) for each in diagnosis.findings],
         "not_checked": [
@@ -251,15 +273,25 @@ def told(diagnosis: Diagnosis, finding: Finding) -> dict[str, Any]:
 
 
 _WAYS: Final[dict[Need, dict[str, str]]] = {
-    Need.TRACE: {"run": "monitor trace PID --run RUN", "file": "a longer trace"},
-    Need.INSIDE: {"run": "monitor attach PID, without --observe", "file": "monitor attach PID"},
+    Need.TRACE: {
+        "run": "monitor trace PID --run RUN",
+        "over": "taken by itself when a job is watched for longer",
+        "file": "a longer trace",
+    },
+    Need.INSIDE: {
+        "run": "monitor attach PID, without --observe",
+        "over": "monitor run, or monitor attach PID without --observe",
+        "file": "monitor attach PID",
+    },
     Need.RECORDING: {"run": "monitor attach PID", "file": "monitor attach PID"},
 }
 
 
 def needs(window: Window, verdict: NotChecked) -> str:
     """Say what would allow a rule to judge, and the command for it."""
-    way = _WAYS.get(verdict.need, {}).get(window.kind)
+    ways = _WAYS.get(verdict.need, {})
+    way = ways.get("over") if window.is_over else None
+    way = way or ways.get(window.kind)
     what = f" ({verdict.what})" if verdict.what else ""
     return f"{verdict.need}{what}: {way}" if way else f"{verdict.need}{what}"
 

@@ -64,7 +64,8 @@ class Entered:
 
     def is_halfway(self) -> bool:
         """Tell whether the last one is just being entered: how to end it is not known yet."""
-        last = next(reversed(self._met.values()), None)
+        # In one step of C: one that goes meanwhile takes itself out.
+        last = [None, *self._met.values()][-1]
         block = None if last is None else last()
         return block is not None and attributes(block).get("record") is None
 
@@ -75,21 +76,30 @@ class Entered:
         if not blocks:
             return
         # One that has ended is ended for good, and ended again without an effect.
-        in_c(_ends([attributes(block).get("record") for block in blocks]))
+        ends, after = _ends([attributes(block).get("record") for block in blocks])
+        done = False
+        try:
+            done = in_c([*ends, *after])
+        finally:
+            if not done:
+                # Whatever failed: what the user sees of calls is as it was.
+                in_c(after)
 
 
-def in_c(calls: list[partial[Any]]) -> None:
-    """Make these calls in one step of C; one that fails there is the last, and passed over."""
+def in_c(calls: list[partial[Any]]) -> bool:
+    """Make these calls in one step of C; tells whether none failed there, which is passed over."""
     try:
         deque(map(_call, calls), 0)
     except RuntimeError as error:
         # What has a frame of Python is the job's, from a signal.
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             raise
+        return False
+    return True
 
 
-def _ends(records: list[Any]) -> list[partial[Any]]:
-    """Return what ends them, unseen by those of the user's own who see whatever is called."""
+def _ends(records: list[Any]) -> tuple[list[partial[Any]], list[partial[Any]]]:
+    """Return what ends them, unseen by those of the user's own who see calls; and what follows."""
     # As torch itself has called it before: asked for, it would be looked for in its libraries.
     found = names_of((names_of((loaded("torch") or {}).get("ops")) or {}).get("profiler")) or {}
     overload = attributes(found.get("_record_function_exit")).get("_RecordFunction")
@@ -97,13 +107,12 @@ def _ends(records: list[Any]) -> list[partial[Any]]:
     core = loaded("torch._C") or {}
     kind, guards = core.get("ScriptObject"), [core.get(name) for name in _UNSEEN]
     if end is None or kind is None or None in guards:
-        return []
+        return [], []
     unseen = [guard() for guard in guards if guard is not None]
-    return [
-        *(partial(guard.__enter__) for guard in unseen),
-        *(partial(end, record) for record in records if type(record) is kind),
-        *(partial(guard.__exit__, None, None, None) for guard in reversed(unseen)),
-    ]
+    before = [partial(guard.__enter__) for guard in unseen]
+    ends = [partial(end, record) for record in records if type(record) is kind]
+    after = [partial(guard.__exit__, None, None, None) for guard in reversed(unseen)]
+    return [*before, *ends], after
 
 
 def _entering(

@@ -135,17 +135,23 @@ def _advance(
 ) -> Callable[[Any], Any]:
     clock, ident, size_of = monotonic_ns, get_ident, sizes.get
     wanted, come = visits.wanted_of_batches, visits.come
+    # Threads that wait already: a loader below another is part of its wait.
+    inside: dict[int, None] = {}
 
     def __next__(iterator: Any) -> Any:  # noqa: N807  it takes that one's place
-        samples = -1
+        samples, me = -1, ident()
+        if me in inside:
+            return original(iterator)
         began = clock()
         try:
+            inside[me] = None
             batch = original(iterator)
             samples = size_of(id(iterator), -1)
             if samples < 0:
                 samples = meet(iterator)
         finally:
-            put((ident(), clock() - began, samples))
+            put((me, clock() - began, samples))
+            inside.pop(me, None)
         if wanted:
             come()
         return batch

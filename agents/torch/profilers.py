@@ -38,7 +38,7 @@ ROUSE_NS = 50_000_000
 SELDOM_NS = 1_000_000_000
 LOOK_SECONDS = 0.002
 # So often the end waits for a block that is just being entered.
-PATIENCE = 3
+PATIENCE = 10
 USED = "the job profiles itself with torch.profiler"
 _call = partial.__call__
 _nothing = partial(int)
@@ -108,6 +108,8 @@ class Profilers:
         self.why_not: str | None = None
         # The job's own blocks that began in ours.
         self._entered = Entered(self._open)
+        # Nothing more is wanted: who enters a block is looked at only until ours has ended.
+        self._is_leaving = False
         self._ours: dict[str, Callable[..., Any]] = {}
         self._theirs: dict[str, Callable[..., Any]] = {}
 
@@ -136,6 +138,7 @@ class Profilers:
         self.why_not = None
         self._length_ns = length_ns
         self._patience = PATIENCE
+        self._is_leaving = False
         self._entered.watch(self._visits.main)
         self._visits.forget()
         self._wish = [None]
@@ -165,6 +168,12 @@ class Profilers:
         """Have ours not begin any more."""
         self._wish.clear()
         self._visits.forget()
+        self._is_leaving = True
+        self._leave()
+
+    def forget(self) -> None:
+        """In a fork's child: nothing of it goes on there."""
+        self.cancel()
         self._entered.leave()
 
     def finish(self) -> None:
@@ -177,6 +186,7 @@ class Profilers:
         if self._open:
             self._entered.end()
         in_c([self._close])
+        self._leave()
 
     def is_open(self) -> bool:
         """Tell whether ours is on."""
@@ -214,6 +224,11 @@ class Profilers:
             return
         if self._visits.main is not None:
             self._wait_for(self._visits.main)
+
+    def _leave(self) -> None:
+        # A block that began in ours and was not seen would stay open past its end.
+        if self._is_leaving and not self._open:
+            self._entered.leave()
 
     def _come_by(self) -> None:
         """End ours where it need not be this very moment, on the main thread."""

@@ -56,7 +56,7 @@ CAPACITY = 65_536
 # Where there are more than so many in a second, one in so many tells where it was; and each that
 # takes so long.
 MANY = 100
-ONE_IN = 16
+ONE_IN = 17
 LONG_NS = 1_000_000
 # Of one record.
 MOST_PLACES = 30

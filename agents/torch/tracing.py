@@ -169,7 +169,7 @@ class TorchTracer(Tracer):
 
     def forget(self) -> None:
         """In a fork's child: want nothing more of its main thread."""
-        self._profilers.cancel()
+        self._profilers.forget()
         self._speak()
 
     def _end_somehow(self) -> None:

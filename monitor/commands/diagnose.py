@@ -65,6 +65,10 @@ def _window(target: str, seconds: float | None) -> Window:
     from whyidle.monitor.signals import opening
     from whyidle.monitor.state import database
 
+    if _looks_like_a_file(target) and not Path(target).exists():
+        raise UsageProblem(
+            f"There is no file '{target}'.", "Say where it is: monitor diagnose PATH"
+        )
     run = None if Path(target).is_file() else _recorded(target)
     is_process = run is None and not Path(target).is_file()
     if seconds is not None and not is_process:
@@ -80,6 +84,10 @@ def _window(target: str, seconds: float | None) -> Window:
     from whyidle.monitor.traces.answer import contract
 
     return opening.of_answer(contract(analysis_of(target)), Path(target).name)
+
+
+def _looks_like_a_file(target: str) -> bool:
+    return "/" in target or target.endswith((".gz", ".json", ".pb"))
 
 
 def _recorded(target: str) -> str | None:

@@ -13,10 +13,11 @@ from whyidle.monitor import diagnose
 from whyidle.monitor.diagnose import Diagnosis
 from whyidle.monitor.finding import FRAMEWORKS, Framework
 from whyidle.monitor.render.brief import STYLES
-from whyidle.monitor.render.budget import NARROWEST, bar, legend
+from whyidle.monitor.render.budget import NARROWEST, bar, legend, words
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.trace import fitted
+from whyidle.monitor.slices import Slice
 
 _INDENT: Final = "  "
 # Rules that could not judge, by what they lack: more names than these are counted.
@@ -24,6 +25,11 @@ MOST_NAMES: Final = 6
 # In words, for a person without time.
 HEALTHY: Final = "Nothing worth fixing above {least:.0%} of the time was found."
 
+NOT_EXPLAINED: Final = (
+    "No known fault was recognised, though {share:.0%} of the time is no work, mostly {mostly}."
+)
+# Where more than this is no work, nothing is well.
+NOTABLE: Final = 0.2
 NOT_KNOWN: Final = "Too little is known to judge it: see below what would tell."
 
 
@@ -36,7 +42,9 @@ def screen(diagnosis: Diagnosis, *, console: Console | None = None) -> str:
 def page(diagnosis: Diagnosis, width: int) -> Group:
     """Return the parts of the page, an empty line between them."""
     told = diagnose.as_json(diagnosis)
-    parts: list[RenderableType] = [Text(f"{told['target']}: {_verdict(told)}", style="bold")]
+    parts: list[RenderableType] = [
+        Text(f"{printable(told['target'])}: {_verdict(told)}", style="bold")
+    ]
     budget = told["budget"]
     if budget is None:
         parts.append(Text(f"Where the time goes is not known: {told['unknown']['budget']}."))
@@ -45,6 +53,8 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
     if told["compute"]:
         parts.append(Group(*_busy(told["compute"], width)))
     parts.extend(Group(*_finding(each, width)) for each in told["findings"])
+    if told["failed"] or told["warnings"]:
+        parts.append(Group(*_doubts(told, width)))
     if told["not_checked"]:
         parts.append(Group(*_not_checked(told["not_checked"], width)))
     spaced: list[RenderableType] = []
@@ -57,6 +67,9 @@ def _verdict(told: dict[str, Any]) -> str:
     worth = [f for f in told["findings"] if f["severity"] in {"high", "medium", "low"}]
     if not worth and not told["is_known"]:
         return NOT_KNOWN
+    if not worth and (unexplained := sum(told["unexplained"].values())) >= NOTABLE:
+        mostly = words(Slice(next(iter(told["unexplained"]))))
+        return NOT_EXPLAINED.format(share=unexplained, mostly=mostly)
     if not worth:
         return HEALTHY.format(least=diagnose.LEAST)
     first = printable(worth[0]["title"])
@@ -101,7 +114,7 @@ def gain(told: dict[str, Any]) -> str:
         f"Costs {low:.0%} to {high:.0%} of the time; a step gets {slow:.2f}x to {fast:.2f}x faster."
     )
     watts = told["energy"]["watts_lost"]
-    return text if watts is None else f"{text} That idles away {watts:.0f} W."
+    return text if watts is None else f"{text} At the power drawn now that is {watts:.0f} W."
 
 
 def source(evidence: dict[str, Any]) -> str:
@@ -128,6 +141,14 @@ def _busy(told: dict[str, Any], width: int) -> Iterator[Text]:
         yield _line(f"{share} of the chip's peak is used ({told['efficiency_source']}).", width)
     for text in dict.fromkeys(told["unknown"].values()):
         yield _line(f"not known: {text}", width)
+
+
+def _doubts(told: dict[str, Any], width: int) -> Iterator[Text]:
+    """Say what a reader must know besides: of the trace, and of rules that failed."""
+    for text in told["warnings"]:
+        yield _line(f"! {text}", width)
+    for rule, why in told["failed"].items():
+        yield _line(f"! {rule} failed, a defect of whyidle: {why}", width)
 
 
 def _not_checked(told: list[dict[str, str]], width: int) -> Iterator[Text]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from whyidle.monitor.finding import FRAMEWORKS
@@ -11,8 +13,15 @@ from whyidle.monitor.rule import Rule
 
 def listing(rules: Sequence[Rule]) -> str:
     """Return one line a rule."""
+    names = max(len(rule.id) for rule in rules)
+    room = max(20, shutil.get_terminal_size((100, 24)).columns - names - len("information") - 4)
     rows = [
-        (rule.id, "planned" if rule.is_planned else str(rule.kind), rule.title) for rule in rules
+        (
+            rule.id,
+            "planned" if rule.is_planned else str(rule.kind),
+            textwrap.shorten(rule.title, room, placeholder=" ..."),
+        )
+        for rule in rules
     ]
     then = "The page of one: monitor rules ID"
     return f"{table(('rule', 'about', 'fault'), rows)}\n\n{then}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -26,11 +27,12 @@ def of_run(store: Path, ref: str, seconds: float | None = None) -> Window:
     with Reader.open(store) as reader:
         run = reader.find(ref)
         span = Span.of(reader, run, seconds)
-        job = recorded(reader, run, span)
+        now_ms = time.time_ns() // 1_000_000
+        job = recorded(reader, run, span, now_ms)
         kept = reader.newest_traces(run.id, MOST_TRACES)
     traces = tuple(
-        Traced(each["answer"], f"trace {each['id']}", max(0.0, (span.end_ms - each["ts_ms"]) / 1e3))
+        Traced(each["answer"], f"trace {each['id']}", max(0.0, (now_ms - each["ts_ms"]) / 1e3))
         for each in kept
         if isinstance(each.get("answer"), dict)
     )
-    return Window(f"run {run.id}", "run", traces, job, estimated(job))
+    return Window(f"run {run.id}", "run", traces, job, estimated(job), not run.is_recording)

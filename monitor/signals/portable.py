@@ -21,7 +21,7 @@ _BY_NAME: Final = {f"{metric.scope}.{metric.name}": metric for metric in METRICS
 _OF_A_TRACE: Final = (
     "schema", "format", "events", "window", "devices", "steps", "budget", "step_budget", "kernels",
     "launching", "copies", "collectives", "calls", "where", "top_kernels", "top_operators",
-    "hlo_modules",
+    "hlo_modules", "warnings",
 )  # fmt: skip
 LONGEST_LIST: Final = 60
 # The calls that are made once in a step come last in theirs.

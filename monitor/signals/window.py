@@ -47,12 +47,25 @@ class Window:
     job: Recorded = field(default_factory=Recorded)
     # Where the time goes by the counters alone.
     estimate: Running | None = None
+    # A recording that has ended: nothing more can be asked of the job.
+    is_over: bool = False
 
     # Sources -------------------------------------------------------------------------------------
     @cached_property
     def trace(self) -> Traced | None:
         """The newest trace that says something."""
-        return next((trace for trace in self.traces if trace.is_telling), None)
+        return next((t for t in self.traces if t.is_telling and self._has_a_step(t)), None)
+
+    def _has_a_step(self, trace: Traced) -> bool:
+        """Tell whether it is as long as one of the job's steps, where the job counts them."""
+        step = self.job.mean(m.JOB_STEP_P50)
+        seconds = trace.total_ns / 1e9 / max(1, len(trace.devices))
+        return bool(trace.steps) or step is None or seconds >= step.value
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader must be told of the trace that everything stands on."""
+        return [] if self.trace is None else list(self.trace.answer.get("warnings", ()))
 
     @cached_property
     def gpu_trace(self) -> Traced | None:

@@ -1,0 +1,122 @@
+"""Ends that come at a bad moment: an agent that leaves during a trace, a loader below another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from _thread import get_ident
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import ROOT
+from whyidle.agents import wire
+from whyidle.agents.duties import Duties
+from whyidle.agents.room import Room
+from whyidle.agents.steps import Steps
+from whyidle.agents.torch.entered import Entered
+from whyidle.agents.torch.loaders import LoaderWaits
+
+torch = pytest.importorskip("torch")
+
+# Ends traces of ours from another thread while the main one goes in and out of blocks. One that was
+# still open then ends in a profile of the user's own, where it would be written to freed memory.
+ABORTED = """
+import _thread, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from torch.autograd.profiler import record_function
+from agents.steps import Steps
+from agents.torch.tracing import TorchTracer
+
+steps = Steps(_thread.get_ident())
+tick, stop = steps.listen("optimizer")
+tracer, x, blocks = TorchTracer(steps.visits), torch.ones(4), 0
+with record_function("warm"): x + 1
+for _ in range(40):
+    tracer.start(10**9)
+    tick(0)
+    assert tracer._profilers.began() is not None, tracer._profilers.why_not
+    done, left = [], []
+    _thread.start_new_thread(lambda: (tracer.abort(), done.append(1)), ())
+    while not done:
+        block = record_function(f"block {blocks}"); block.__enter__(); left.append(block)
+        blocks += 1
+        x + 1
+        if len(left) > 3: left.pop(0).__exit__(None, None, None)
+    tracer._profilers.take()
+    with torch.profiler.profile():
+        much = [torch.ones(8) + 1 for _ in range(200)]
+        for block in left: block.__exit__(None, None, None)
+        much = [torch.ones(8) + 1 for _ in range(200)]
+print("alive")
+"""
+
+
+def test_an_agent_that_leaves_during_a_trace_leaves_no_block_open() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ABORTED, str(ROOT)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr[-2000:]
+
+
+class _Fleeting(list):  # type: ignore[type-arg]
+    def __reversed__(self) -> Iterator[Any]:
+        raise RuntimeError("dictionary changed size during iteration")
+
+
+def test_a_block_that_goes_while_it_is_looked_at_raises_nothing() -> None:
+    entered = Entered({"end": None})  # type: ignore[dict-item]
+    entered.watch(get_ident())
+    try:
+        blocks = [torch.autograd.profiler.record_function("block") for _ in range(2)]
+        for block in blocks:
+            block.__enter__()
+
+        class Going(dict):  # type: ignore[type-arg]
+            """Loses one as soon as somebody goes through it in steps of Python."""
+
+            def values(self) -> Any:
+                return _Fleeting(super().values())
+
+        entered._met = Going(entered._met)
+        assert entered.is_halfway() is False
+        for block in reversed(blocks):
+            block.__exit__(None, None, None)
+    finally:
+        entered.leave()
+
+
+class _Stored(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.01)
+        return index
+
+
+class _Around(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
+    def __iter__(self) -> Iterator[object]:
+        yield from torch.utils.data.DataLoader(_Stored(), batch_size=2)
+
+
+def test_the_wait_for_a_loader_below_another_is_told_once() -> None:
+    main = get_ident()
+    part = LoaderWaits(Room(Duties(), lambda _: None, lambda _: None, main, Steps(main)))
+    part.begin()
+    try:
+        began = time.monotonic_ns()
+        batches = list(torch.utils.data.DataLoader(_Around(), batch_size=None))
+        took = time.monotonic_ns() - began
+        told = part.second(0)
+    finally:
+        part.hooks.undo()
+    assert told[wire.LOADER_BATCHES] == len(batches) == 2
+    assert 0 < (told[wire.LOADER_WAIT_NS] or 0) <= took

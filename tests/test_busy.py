@@ -1,0 +1,81 @@
+"""What a GPU does while it works: bound by what, with tensor cores or not, and how much of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rules.windows import answer, traced, window
+from whyidle.monitor import metrics as m
+from whyidle.monitor.busy import busy
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.signals.recorded import SeenGpu
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+
+def measured(
+    means: dict[Metric, float],
+    name: str = "NVIDIA H200",
+    program: dict[str, Any] | None = None,
+    calls: dict[str, float] | None = None,
+) -> Window:
+    trace = answer({Slice.COMPUTE: 1.0}, kind="gpu", step_ms=100.0, calls=calls)
+    gpus = (SeenGpu("0", name, owned=True, means=means),)
+    facts = {"jax": {"backend": "gpu", "largest_executables": [program] if program else []}}
+    return window(trace, gpus=gpus, facts=facts)
+
+
+@pytest.mark.parametrize(
+    ("dram", "tensor", "bound"),
+    [(0.8, 0.2, "memory"), (0.3, 0.7, "compute"), (0.3, 0.2, "neither")],
+)
+def test_the_fullest_pipe_is_the_bound(dram: float, tensor: float, bound: str) -> None:
+    found = busy(measured({m.GPU_DRAM_ACTIVITY: dram, m.GPU_TENSOR_ACTIVITY: tensor}))
+    assert found is not None
+    assert found.bound == bound
+    assert found.tensor_cores == (tensor, tensor)
+    assert found.efficiency is not None
+    assert found.efficiency.source == "gpm"
+
+
+PROGRAM = {"name": "jit_step", "flops": 989e12 * 0.04, "loops": 0, "whole": True}
+
+
+def test_known_operations_tell_how_much_of_the_peak_is_used() -> None:
+    found = busy(measured({}, program=PROGRAM, calls={"PjitFunction(step)": 1.0}))
+    assert found is not None
+    assert found.efficiency is not None
+    assert found.efficiency.value == pytest.approx(0.4)
+    assert found.efficiency.source == "cost analysis"
+
+
+@pytest.mark.parametrize("change", [{"loops": 1}, {"flops": None}, {"whole": False}])
+def test_operations_that_are_not_all_counted_tell_nothing(change: dict[str, Any]) -> None:
+    found = busy(measured({}, program=PROGRAM | change, calls={"PjitFunction(step)": 1.0}))
+    assert found is not None
+    assert found.efficiency is None
+    assert found.unknown["efficiency"]
+
+
+@pytest.mark.parametrize("name", ["NVIDIA RTX A1000 Laptop GPU", "Some GPU"])
+def test_a_chip_whose_peak_is_not_known_has_no_efficiency(name: str) -> None:
+    found = busy(measured({}, name, PROGRAM, {"PjitFunction(step)": 1.0}))
+    assert found is not None
+    assert found.efficiency is None
+
+
+def test_kernels_names_tell_where_no_counter_does() -> None:
+    found = busy(traced("h100_qwen05b"))
+    assert found is not None
+    assert found.bound == "memory"
+    assert found.tensor_cores is not None
+    assert 0.3 < found.tensor_cores[0] <= found.tensor_cores[1] < 0.45
+    assert any("torch.compile" in text for text in found.said)
+    assert not any("jax" in text for text in found.said)
+
+
+def test_a_job_without_a_gpu_has_no_such_answer() -> None:
+    assert busy(window(answer({Slice.COMPUTE: 1.0}))) is None
+    assert busy(window()) is None

@@ -1,0 +1,137 @@
+"""From rules to findings: order, causes before symptoms, one finding a slice, what is not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.rules.windows import answer, traced, window
+from whyidle.monitor import rules
+from whyidle.monitor.diagnose import Diagnosis, as_json, diagnose
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, NotChecked, Severity
+from whyidle.monitor.metrics import GPU_POWER, JOB_STEP_P50
+from whyidle.monitor.render.findings import screen
+from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.signals.recorded import SeenGpu
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+
+EVIDENCE = (Evidence("something", 1.0, "count", "agent"),)
+
+
+def loses(share: float, part: Slice | None = None, **more: Any) -> Found:
+    return Found(Gain.between(share, share), EVIDENCE, slice=part, **more)
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Rule]:
+    """Rules of this test's own."""
+    made: dict[str, Rule] = {}
+    monkeypatch.setattr(rules, "load", lambda: made)
+    return made
+
+
+def add(known: dict[str, Rule], name: str, verdict: Any, **more: Any) -> None:
+    def detect(_: Window) -> Any:
+        if isinstance(verdict, Exception):
+            raise verdict
+        return verdict
+
+    known[name] = Rule(f"Fault {name}", ("D1",), {"jax": Fix("Do.")}, detect, id=name, **more)
+
+
+def names(found: Diagnosis) -> list[str]:
+    return [each.rule.id for each in found.findings]
+
+
+def test_errors_and_risks_come_first_then_what_loses_most(known: dict[str, Rule]) -> None:
+    add(known, "small", loses(0.1, Slice.IDLE_GC))
+    add(known, "large", loses(0.5, Slice.IDLE_INPUT))
+    add(known, "growing", Found(None, EVIDENCE, severity=Severity.HIGH), kind=Kind.MEMORY)
+    add(known, "wasteful", Found(None, EVIDENCE, severity=Severity.LOW), kind=Kind.MEMORY)
+    add(known, "lost", Found(None, EVIDENCE, severity=Severity.HIGH), kind=Kind.ERROR)
+    add(known, "chosen", Found(None, EVIDENCE, severity=Severity.INFO), kind=Kind.ERROR)
+    found = names(diagnose(window()))
+    assert set(found[:2]) == {"lost", "growing"}
+    assert found[2:] == ["large", "small", "wasteful", "chosen"]
+
+
+def test_a_symptom_is_silent_beside_its_cause(known: dict[str, Rule]) -> None:
+    add(known, "cause", loses(0.3, Slice.IDLE_INPUT))
+    add(known, "symptom", loses(0.6, Slice.COMPUTE), symptom_of=("cause",))
+    found = diagnose(window())
+    assert names(found) == ["cause"]
+    assert found.findings[0].also_seen == ("symptom",)
+
+
+def test_a_small_cause_explains_nothing_away(known: dict[str, Rule]) -> None:
+    add(known, "cause", loses(0.02, Slice.IDLE_INPUT))
+    add(known, "symptom", loses(0.6, Slice.COMPUTE), symptom_of=("cause",))
+    assert names(diagnose(window())) == ["symptom", "cause"]
+
+
+def test_one_finding_stands_for_a_slice(known: dict[str, Rule]) -> None:
+    add(known, "first", loses(0.4, Slice.IDLE_DISPATCH))
+    add(known, "second", loses(0.2, Slice.IDLE_DISPATCH))
+    found = diagnose(window())
+    assert found.findings[0].also_seen == ("second",)
+    assert found.findings[1].behind == "first"
+
+
+def test_what_is_not_worth_a_line_is_left_out(known: dict[str, Rule]) -> None:
+    add(known, "tiny", loses(0.004, Slice.IDLE_GC))
+    assert names(diagnose(window())) == []
+
+
+def test_a_rule_that_fails_costs_no_other(known: dict[str, Rule]) -> None:
+    add(known, "broken", RuntimeError("a defect"))
+    add(known, "sound", loses(0.4, Slice.IDLE_GC))
+    found = diagnose(window())
+    assert names(found) == ["sound"]
+    assert "a defect" in found.failed["broken"]
+    assert "broken failed" in screen(found)
+
+
+def test_what_could_not_be_judged_says_what_would_help(known: dict[str, Rule]) -> None:
+    add(known, "blind", NotChecked(Need.TRACE))
+    told = as_json(diagnose(window()))
+    assert told["not_checked"] == [
+        {"rule": "blind", "needs": "a trace: monitor trace PID --run RUN"}
+    ]
+    over = Window("run 1", is_over=True)
+    assert "--run" not in as_json(diagnose(over))["not_checked"][0]["needs"]
+
+
+def test_lost_time_has_its_energy(known: dict[str, Rule]) -> None:
+    add(known, "idle", loses(0.5, Slice.IDLE_GC))
+    gpus = (SeenGpu("0", "H200", owned=True, means={GPU_POWER: 400.0}),)
+    (told,) = as_json(diagnose(window(means={JOB_STEP_P50: 0.1}, gpus=gpus)))["findings"]
+    assert told["energy"]["watts_lost"] == pytest.approx(200.0)
+    assert told["energy"]["joules_per_step"] == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.99), (0.1, 0.9), (0.5, 0.95), (0.3, 0.3)])
+def test_a_range_predicts_something(low: float, high: float) -> None:
+    slow, fast = Gain.between(low, high).speedup
+    assert 1.0 <= slow <= fast <= 2.0001 * slow
+
+
+def test_nothing_found_is_good_health_only_where_the_time_is_explained() -> None:
+    assert "Nothing worth fixing" in screen(diagnose(traced("h100_qwen05b")))
+    idle = diagnose(traced("a100_event_sync"))
+    if not idle.findings:
+        assert "No known fault was recognised" in screen(idle)
+    assert "Too little is known" in screen(diagnose(window()))
+
+
+def test_a_name_from_a_job_cannot_steer_a_terminal() -> None:
+    shown = screen(diagnose(Window("\x1b[31mevil.json", "file")))
+    assert "\x1b" not in shown
+
+
+def test_a_trace_shorter_than_a_step_is_not_the_account() -> None:
+    short = answer({Slice.COMPUTE: 1.0}, steps=1, step_ms=15.0)
+    short["steps"] = {"count": 0, "median_ns": None, "source": "none"}
+    assert window(short, means={JOB_STEP_P50: 0.02}).trace is None
+    assert window(short, means={JOB_STEP_P50: 0.01}).trace is not None
