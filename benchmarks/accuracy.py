@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.record_pairs import faster, kept  # noqa: E402  found by the line above
 from whyidle.monitor import diagnose  # noqa: E402
+from whyidle.monitor.metrics import JOB_MAIN_THREAD_WAIT  # noqa: E402
 from whyidle.monitor.signals.opening import of_answer  # noqa: E402
 from whyidle.monitor.signals.portable import load  # noqa: E402
 from whyidle.monitor.signals.window import Window  # noqa: E402
@@ -79,10 +80,13 @@ def pairs() -> Iterator[dict[str, Any]]:
         if not (before.parent / f"after_{framework}.json.gz").exists():
             print(f"{rule} {framework}: recorded by half, left out", file=sys.stderr)
             continue
-        sides = {}
+        sides: dict[str, Any] = {}
+        waits: list[float | None] = []
         for side in ("before", "after"):
             told = kept(before.parent / f"{side}_{framework}.json.gz")
-            found, _ = judged(load(told["window"]))
+            window = load(told["window"])
+            found, _ = judged(window)
+            waits.append(window.job.means.get(JOB_MAIN_THREAD_WAIT))
             printed = {name: told.get(name) for name in ("step_ms", "samples_per_s")}
             sides[side] = {**printed, "found": [_short(f) for f in found]}
         gain = faster(sides["before"], sides["after"])
@@ -90,6 +94,8 @@ def pairs() -> Iterator[dict[str, Any]]:
             "rule": rule,
             "framework": framework,
             "measured": None if gain is None else round(gain, 3),
+            # Of the worse side: how long the main thread waited for a core.
+            "waited": max((w for w in waits if w is not None), default=None),
             **sides,
         }
 

@@ -105,7 +105,7 @@ def _bound(window: Window) -> tuple[Bound | None, tuple[str, ...]]:
 
 def _bound_by_names(window: Window) -> tuple[Bound | None, tuple[str, ...]]:
     kernels = None if window.gpu_trace is None else window.gpu_trace.section("kernels")
-    families = {} if kernels is None else dict(kernels["families_ns"])
+    families = {} if kernels is None else dict(kernels.get("families_ns", {}))
     total = sum(families.values())
     named = total - families.get("unknown", 0)
     # Where most names tell nothing, they tell nothing of the whole.

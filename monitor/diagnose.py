@@ -11,6 +11,7 @@ from whyidle.monitor import rules
 from whyidle.monitor.busy import busy
 from whyidle.monitor.finding import (
     LEAST_LOST,
+    Fix,
     Found,
     Framework,
     Need,
@@ -111,11 +112,11 @@ class Diagnosis:
         """The most severe there is."""
         return min((f.severity for f in self.findings), key=lambda s: s.rank, default=None)
 
-    def frameworks(self, finding: Finding) -> tuple[Framework, ...]:
-        """Return the frameworks whose fixes concern this job; all, where none is known."""
+    def fixes(self, finding: Finding) -> dict[Framework, Fix]:
+        """Return the fixes that concern this job; all, where its framework is not known."""
+        fixes = finding.rule.fixes if finding.found.fixes is None else finding.found.fixes
         wanted = finding.found.frameworks or self.window.frameworks
-        mine = tuple(name for name in finding.rule.fixes if name in wanted)
-        return mine or tuple(finding.rule.fixes)
+        return {name: fix for name, fix in fixes.items() if name in wanted or not wanted}
 
 
 def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
@@ -241,6 +242,7 @@ def told(diagnosis: Diagnosis, finding: Finding) -> dict[str, Any]:
         "title": found.title or finding.rule.title,
         "slice": None if found.slice is None else str(found.slice),
         "lost_share": None if gain is None else [round(gain.low, 4), round(gain.high, 4)],
+        "paced_by": finding.rule.paced_by,
         "speedup": None if gain is None else [round(s, 3) for s in gain.speedup],
         "evidence": [
             {
@@ -258,8 +260,8 @@ def told(diagnosis: Diagnosis, finding: Finding) -> dict[str, Any]:
             for p in found.where
         ],
         "fixes": {
-            name: {"text": finding.rule.fixes[name].text, "code": finding.rule.fixes[name].code}
-            for name in diagnosis.frameworks(finding)
+            name: {"text": fix.text, "code": fix.code}
+            for name, fix in diagnosis.fixes(finding).items()
         },
         "documents": list(finding.rule.documents),
         "also_seen": list(finding.also_seen),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, Self
@@ -59,6 +60,7 @@ class Need(StrEnum):
     STEPS = "steps that can be told apart"
     GPU = "the counters of a GPU"
     GPU_TRACE = "a trace of a GPU"
+    GPU_NAME = "the name of the GPU"
     POOL = "the allocator's own figures, of a GPU"
     FRAMES = "a trace with the launches of the host"
     SOURCE = "the source of the user's code on this machine"
@@ -147,6 +149,8 @@ class Found:
     title: str | None = None
     # The frameworks whose fixes are shown; none: all of the rule's that the job uses.
     frameworks: tuple[Framework, ...] = ()
+    # Other fixes than the rule's, where those would not fit what was found.
+    fixes: Mapping[Framework, Fix] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 from whyidle.monitor.finding import Fix, Framework, Verdict
 from whyidle.monitor.signals.window import Window
@@ -35,6 +36,8 @@ class Rule:
     # ``None``: planned, and never fires.
     detect: Detect | None = None
     kind: Kind = Kind.TIME
+    # What gets faster: where the fix makes a step larger, only the samples tell.
+    paced_by: Literal["steps", "samples"] = "steps"
     # Rules whose finding explains this one away: a symptom is silent beside its cause.
     symptom_of: tuple[str, ...] = ()
     # Filled in by ``rules.load``.

@@ -110,9 +110,8 @@ def gain(told: dict[str, Any]) -> str:
     """Say what the fix gives back."""
     low, high = told["lost_share"]
     slow, fast = told["speedup"]
-    text = (
-        f"Costs {low:.0%} to {high:.0%} of the time; a step gets {slow:.2f}x to {fast:.2f}x faster."
-    )
+    what = {"steps": "a step gets", "samples": "samples come"}[told["paced_by"]]
+    text = f"Costs {low:.0%} to {high:.0%} of the time; {what} {slow:.2f}x to {fast:.2f}x faster."
     watts = told["energy"]["watts_lost"]
     return text if watts is None else f"{text} At the power drawn now that is {watts:.0f} W."
 

@@ -26,15 +26,19 @@ D2 §3 (preallocated buffers).
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import of_slice, seen
+from whyidle.monitor.signals.source import called
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
 
 # Below this nobody need care; "low" in the contract.
 LEAST: Final = 0.01
@@ -45,6 +49,19 @@ LEAST_PAGES: Final = 4096
 FAULT_S: Final = (0.8e-6, 1.6e-6)
 # Of the driver's time some covers work that the device still has to do.
 BACK_LEAST, BACK_MOST = 0.7, 1.0
+# What makes a tensor of its own.
+_MAKES: Final = re.compile(
+    r"(.*\.)?(zeros|ones|empty|full|rand|randn|new_(zeros|ones|empty|full))(_like)?"
+    r"|(.*\.)?(cat|concat|stack|pad|pad_sequence|clone|repeat|tile|tensor|contiguous)"
+)
+ON_GPU: Final = Fix(
+    "Leave the caching allocator on (unset PYTORCH_NO_CUDA_MEMORY_CACHING), give nothing back to "
+    "the driver inside the loop, and keep shapes the same from step to step.",
+    """\
+for batch in batches:
+    train(batch)  # no torch.cuda.empty_cache() in here
+torch.cuda.empty_cache()  # once, after the training, if at all""",
+)
 _DRIVER: Final = r"(cuda|hip)(Malloc|Free|MemCreate|MemMap|MemUnmap|MallocAsync|FreeAsync)"
 
 
@@ -70,8 +87,9 @@ def _on_gpu(window: Window) -> Verdict:
     return Found(
         gain=Gain.between(waits.value * BACK_LEAST, waits.value * BACK_MOST),
         evidence=tuple(_calls(trace, waits)),
-        where=window.where(Slice.IDLE_ALLOC),
+        where=of_slice(window, Slice.IDLE_ALLOC),
         slice=Slice.IDLE_ALLOC,
+        fixes={"pytorch": ON_GPU},
     )
 
 
@@ -98,9 +116,13 @@ def _on_cpu(window: Window) -> Verdict:
             Evidence.of("new memory", pages.times(PAGE, "bytes/step")),
             Evidence.of("pages handed out by the kernel", rate),
         ),
-        where=window.where(),
+        where=seen(window.job, _allocates),
         slice=Slice.COMPUTE,
     )
+
+
+def _allocates(line: Line) -> bool:
+    return any(_MAKES.fullmatch(name) for name in called(line.file, line.line))
 
 
 def _grows(window: Window, rate: Measure) -> bool:

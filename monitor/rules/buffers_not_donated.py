@@ -110,7 +110,8 @@ rule = Rule(
     documents=("D4 §1",),
     fixes={
         "jax": Fix(
-            "Let the step overwrite the state that it gets.",
+            "Let the step overwrite what it replaces, and name every such argument: (0, 1) where "
+            "parameters and state of the optimizer come as two.",
             """\
 step = jax.jit(train_step, donate_argnums=(0,))
 state, loss = step(state, batch)  # the old state is gone""",

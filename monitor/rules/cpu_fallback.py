@@ -74,7 +74,6 @@ def _found(
     return Found(
         gain=None,
         evidence=tuple(evidence),
-        where=window.where(),
         severity=Severity.HIGH if chosen is None else Severity.INFO,
         title=_title(chosen, in_job),
         frameworks=tuple(_PROBES[name] for name in facts if name in _PROBES),

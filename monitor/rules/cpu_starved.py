@@ -30,7 +30,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.finding import Evidence, Fix, Found, Framework, Gain, Need, Severity, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.window import Window
@@ -46,6 +46,21 @@ OWN: Final = 0.75
 FULL: Final = 0.90
 # What else ran meanwhile was the job's own work: half of it comes later instead.
 BACK_LEAST: Final = 0.5
+BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
+OWN_CORES: Final = Fix(
+    "Give the job cores of its own: taskset -c 0-7 for a start, cpuset.cpus of its cgroup, "
+    "--cpus-per-task under SLURM; or let one of the jobs move. Fewer threads would not help.",
+)
+# Where no loader with workers is known, it is no cure to have fewer of them.
+WITHOUT_WORKERS: Final[dict[Framework, Fix]] = {
+    "pytorch": Fix(
+        "Raise the CPU limit, or start no more threads than it allows.",
+        """\
+cores = len(os.sched_getaffinity(0))
+torch.set_num_threads(max(1, cores // 2))""",
+    ),
+    "jax": Fix("Raise the CPU limit, or run fewer threads and processes beside the main thread."),
+}
 
 
 def detect(window: Window) -> Verdict:
@@ -64,14 +79,22 @@ def detect(window: Window) -> Verdict:
         title = "The job runs more threads than it has cores"
     elif _is_crowded(window):
         title = "Other programs take the cores that the job waits for"
-        return Found(None, evidence, severity=Severity.MEDIUM, title=title)
+        return Found(
+            None,
+            evidence,
+            severity=Severity.MEDIUM,
+            title=title,
+            fixes=dict.fromkeys(BOTH, OWN_CORES),
+        )
     else:
         return None
     gain = _gain(window, wait)
+    # The rule's own fix speaks of workers.
+    cures = None if _workers(window) else WITHOUT_WORKERS
     if gain.high < LEAST_WAIT:
         # The loader's workers may wait where the main thread does not.
-        return Found(None, evidence, severity=Severity.LOW, title=title)
-    return Found(gain, evidence, window.where(), _slice(window), title=title)
+        return Found(None, evidence, severity=Severity.LOW, title=title, fixes=cures)
+    return Found(gain, evidence, slice=_slice(window), title=title, fixes=cures)
 
 
 def _cores(window: Window) -> Measure | None:
@@ -102,8 +125,12 @@ def _slice(window: Window) -> Slice | None:
     return Slice.IDLE_DISPATCH if window.device == "gpu" else None
 
 
+def _workers(window: Window) -> int:
+    return sum(w for each in window.loaders if isinstance(w := each.get("workers"), int))
+
+
 def _evidence(window: Window, wait: Measure, throttled: Measure | None) -> list[Evidence]:
-    workers = sum(w for each in window.loaders if isinstance(w := each.get("workers"), int))
+    workers = _workers(window)
     told = {
         "main thread waits for a core": wait,
         "periods cut by the CPU limit": throttled,

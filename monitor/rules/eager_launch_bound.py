@@ -31,6 +31,7 @@ from typing import Final
 
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.operators import overhead
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
@@ -56,10 +57,12 @@ _COMPILED: Final = r"Torch-Compiled Region.*|CompiledFunction|## Call CompiledFx
 
 def detect(window: Window) -> Verdict:
     """Judge how the work is launched."""
-    if window.frameworks and not window.uses("pytorch"):
-        return None
     if window.trace is None:
-        return window.lacks(Need.TRACE)
+        is_other = window.frameworks and not window.uses("pytorch")
+        return None if is_other else window.lacks(Need.TRACE)
+    if not window.uses("pytorch"):
+        # Neither agent nor trace knows it, as with TensorFlow: the fix would not fit.
+        return None
     trace = window.gpu_trace
     return _on_cpu(window) if trace is None else _on_gpu(window, trace)
 
@@ -82,7 +85,7 @@ def _on_gpu(window: Window, trace: Traced) -> Verdict:
     return Found(
         gain=Gain.between(late.value * BACK_LEAST, late.value * BACK_MOST),
         evidence=tuple(evidence),
-        where=window.where(Slice.IDLE_DISPATCH),
+        where=of_slice(window, Slice.IDLE_DISPATCH),
         slice=Slice.IDLE_DISPATCH,
     )
 
@@ -99,9 +102,9 @@ def _on_cpu(window: Window) -> Verdict:
         gain=Gain.between(told.share * FUSED_LEAST, told.share * FUSED_MOST),
         evidence=(
             Evidence.of("operators", told.per_step),
-            Evidence.of("main thread's time for one", told.each),
+            Evidence.of("main thread's time for one", told.each.times(1e6, "us")),
         ),
-        where=window.where(),
+        where=of_slice(window, Slice.COMPUTE),
         slice=Slice.COMPUTE,
     )
 

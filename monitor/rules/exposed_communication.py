@@ -32,9 +32,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.finding import Evidence, Fix, Found, Framework, Gain, Need, Severity, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
@@ -47,6 +48,18 @@ BACK_LEAST: Final = 0.5
 BACKWARD: Final = 2 / 3
 # What two devices send each other is no reduction.
 BETWEEN_TWO: Final = frozenset({"SendRecv", "Send", "Recv", "CollectivePermute"})
+# Gradients are not what such devices wait for: larger buckets would change nothing.
+_MORE: Final = (
+    "Of a pipeline: cut each batch into more parts, four for each stage or more, and give the "
+    "stages equal work. Of experts: put those that talk most on the fastest links."
+)
+OF_PIPELINES: Final[dict[Framework, Fix]] = {
+    "pytorch": Fix(
+        _MORE,
+        "schedule = torch.distributed.pipelining.Schedule1F1B(stage, 4 * stages, loss_fn=loss_of)",
+    ),
+    "jax": Fix(_MORE),
+}
 
 
 def detect(window: Window) -> Verdict:
@@ -58,10 +71,11 @@ def detect(window: Window) -> Verdict:
     if exposed is None or exposed.value < LEAST:
         return None
     told = tuple(_evidence(trace, exposed))
-    where = window.where(Slice.EXPOSED_COMM)
+    where = of_slice(window, Slice.EXPOSED_COMM)
     if _between_two(trace) > 0.5:
         title = "The device waits for what other devices send it"
-        return Found(None, told, where, Slice.EXPOSED_COMM, Severity.MEDIUM, title)
+        part = Slice.EXPOSED_COMM
+        return Found(None, told, where, part, Severity.MEDIUM, title, fixes=OF_PIPELINES)
     return Found(_gain(trace, exposed), told, where, Slice.EXPOSED_COMM)
 
 

@@ -31,6 +31,7 @@ from typing import Any, Final
 
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
@@ -137,7 +138,7 @@ def _is_once_a_step(trace: Traced, number: float) -> bool:
 def _where(window: Window, pair: tuple[Program, Program]) -> tuple[Place, ...]:
     names = dict.fromkeys(_name(program) for program in pair)
     most = 2 // len(names)
-    return tuple(place for name in names for place in window.where_compiled(name, most))
+    return own(place for name in names for place in window.where_compiled(name, most))
 
 
 rule = Rule(

@@ -17,7 +17,7 @@ that each step has one of its own.
 ## When it is wrong
 A constant may be meant: numbers for an initial value, or a projection that is to stay. Then draw it
 outside and hand it in, so that the next reader sees it. Only what the source says is known here:
-whether that line was reached is not.
+whether that line was reached is not. The source of a lambda is not looked for.
 
 ## Documents
 D4 summary (PRNG keys split outside).
@@ -27,7 +27,8 @@ from __future__ import annotations
 
 from whyidle.monitor.finding import Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rule import Kind, Rule
-from whyidle.monitor.signals.drawn import frozen, readable
+from whyidle.monitor.signals.belonging import own
+from whyidle.monitor.signals.drawn import frozen, lambdas, readable
 from whyidle.monitor.signals.source import line_of
 from whyidle.monitor.signals.window import Window
 
@@ -42,6 +43,8 @@ def detect(window: Window) -> Verdict:
     if not readable(compiled):
         return window.lacks(Need.SOURCE if compiled else Need.LONGER)
     places = frozen(compiled)
+    if not places and lambdas(compiled):
+        return window.lacks(Need.SOURCE, "a lambda was compiled, which cannot be found there")
     if not places:
         return None
     age, seconds = window.job.age_s, window.job.seconds
@@ -57,7 +60,7 @@ def detect(window: Window) -> Verdict:
                 for place, line in lines
             ),
         ),
-        where=tuple(places[:3]),
+        where=own(places),
         severity=Severity.MEDIUM,
         frameworks=("jax",),
     )

@@ -6,8 +6,9 @@ part of the time of its kernels goes to products of matrices and convolutions in
 by the names of the kernels.
 
 ## Why it costs
-A tensor core multiplies bfloat16 8 to 16 times as fast as the float32 units of the same chip, and
-twice as fast as TF32. Half the bytes to read and write make the rest of the kernels faster, too.
+A tensor core multiplies bfloat16 16 times as fast as the float32 units of a data center's chip do,
+4 times on smaller cards, twice on those for games; and twice as fast as TF32. Half the bytes to
+read and write make the rest of the kernels faster, too.
 
 ## How to fix
 Let the products run in bfloat16 and keep the parameters in float32: in PyTorch by `torch.autocast`
@@ -33,8 +34,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
@@ -43,16 +45,31 @@ from whyidle.monitor.slices import Slice
 LEAST: Final = 0.05
 PRODUCTS: Final = ("matmul", "convolution", "attention")
 # Tensor cores for bfloat16: compute capability 8 and more, CDNA 2 and 3.
-ABLE: Final = re.compile(
-    r"\b(A100|A800|A10G?|A16|A2|A30|A40|H100|H200|H800|H20|GH200|B100|B200|B300|GB200|L4|L20|L40S?"
-    r"|RTX [345]0\d\d|RTX (PRO )?(A?[2-6]\d{3})|MI2\d\d|MI3\d\d)|capability (8|9|1[0-2])\.",
+# Turing (T4, Quadro RTX 4000 to 8000, RTX 20x0) has none. By their data sheets such a product is 15
+# times as fast as one in float32 in data centers, 4 times on smaller cards and workstations, twice
+# on those for games. What comes back is less, since a product also reads and writes: of the first
+# four times as fast is easily had, more than seven times seldom.
+FROM_F32: Final[tuple[tuple[re.Pattern[str], tuple[float, float]], ...]] = (
+    (
+        re.compile(
+            r"\b(A100|A800|A30|H100|H200|H800|GH200|B100|B200|B300|GB200|MI2\d\d|MI3\d\d)"
+            r"|capability (8\.0|9\.|10\.)"
+        ),
+        (0.6, 0.85),
+    ),
+    (
+        re.compile(
+            r"\b(A10G?|A16|A2|A40|L4|L40S|H20|RTX A[2-6]\d{3}|RTX [2-6]\d{3} Ada|RTX PRO \d{4})\b"
+        ),
+        (0.4, 0.75),
+    ),
+    (re.compile(r"\b(L20|L40|RTX [345]0[5-9]0)\b|capability (8\.|1[12]\.)"), (0.2, 0.5)),
 )
-# Of a product in float32: four times as fast is easily had, more than seven times seldom.
-FROM_F32: Final = (0.6, 0.85)
 # From TF32 it is twice at most, and some wait for memory either way.
 FROM_TF32: Final = (0.2, 0.5)
 # Kernels that read and write float32: half the bytes, where autocast reaches them at all.
 OTHERS: Final = (0.0, 0.4)
+_MULTIPLIES: Final = re.compile(r"(?i)matmul|linear|conv\dd|convolution|attention|\b(add|b|)mm\b")
 
 
 def detect(window: Window) -> Verdict:
@@ -63,14 +80,15 @@ def detect(window: Window) -> Verdict:
     ran, work = trace.section("kernels"), trace.share(Slice.COMPUTE)
     if not ran or not ran["total_ns"] or work is None:
         return window.lacks(Need.GPU_TRACE)
-    models = [device["model"] for device in trace.devices]
+    models = _models(window, trace)
     if not all(models):
-        return window.lacks(Need.GPU, "which GPU it is")
+        return window.lacks(Need.GPU_NAME)
     full, tf32 = _share(trace, ("f32", "f64")), _share(trace, ("tf32",))
-    if full + tf32 < LEAST or not all(ABLE.search(model) for model in models):
+    backs = [back for model in models if (back := _from_f32(model)) is not None]
+    if full + tf32 < LEAST or len(backs) < len(models):
         return None
     other = _share(trace, ("f32",), products=False)
-    parts = ((full, FROM_F32), (tf32, FROM_TF32), (other, OTHERS))
+    parts = ((full, min(backs)), (tf32, FROM_TF32), (other, OTHERS))
     low, high = (work.value * sum(part * back[i] for part, back in parts) for i in (0, 1))
     cores = ran["tensor_core_share"]
     evidence = [
@@ -82,8 +100,29 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain=Gain.between(low, high),
         evidence=tuple(evidence),
-        where=window.where(),
+        where=_where(trace),
         slice=Slice.COMPUTE,
+    )
+
+
+def _models(window: Window, trace: Traced) -> list[str]:
+    """Return the names of the GPUs, by the trace or by the driver."""
+    by_driver = [gpu.name or "" for gpu in window.job.gpus if gpu.owned] or [""]
+    named = [device["model"] for device in trace.devices]
+    return named if all(named) else by_driver
+
+
+def _from_f32(model: str) -> tuple[float, float] | None:
+    """Return what part of a product comes back; ``None``: no such tensor cores, as far as known."""
+    return next((back for like, back in FROM_F32 if like.search(model)), None)
+
+
+def _where(trace: Traced) -> tuple[Place, ...]:
+    """Return the lines whose computing is said to be products."""
+    return own(
+        Place(p["file"], p["line"] or 0, p["function"], p["share"])
+        for p in trace.places(Slice.COMPUTE)
+        if any(_MULTIPLIES.search(call["name"]) for call in p.get("calls", ()))
     )
 
 

@@ -5,9 +5,10 @@ The share of time in which Python looks for objects that refer to each other and
 measured in the job itself at the beginning and end of each collection, and how long one takes.
 
 ## Why it costs
-A full collection walks over every object there is. A process that has imported PyTorch or JAX has
-some 300,000 of them before it has done anything; lists of samples, file names and records add
-millions. All of Python stands still meanwhile, so nothing is launched.
+A full collection walks over every object there is. `len(gc.get_objects())` right after
+`import torch` says 171,000, after `import jax` 95,000 (PyTorch 2.13, JAX 0.10, Python 3.11); lists
+of samples, file names and records add millions. All of Python stands still meanwhile, so nothing is
+launched.
 
 ## How to fix
 Call `gc.freeze()` once, after the data and the model are there: the collector does not look at
@@ -35,6 +36,7 @@ from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Ver
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals import source
+from whyidle.monitor.signals.belonging import of_slice, seen
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
 
@@ -59,7 +61,7 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain=_gain(window, pauses, asked=bool(asked)),
         evidence=tuple(_evidence(window, pauses)),
-        where=asked or window.where(Slice.IDLE_GC),
+        where=asked or of_slice(window, Slice.IDLE_GC),
         slice=Slice.IDLE_GC,
         title="The job has Python collect garbage in its loop" if asked else None,
     )
@@ -67,10 +69,8 @@ def detect(window: Window) -> Verdict:
 
 def _asked(window: Window) -> tuple[Place, ...]:
     """Return the user's lines that call the collector and were seen doing it."""
-    return tuple(
-        Place(line.file, line.line, line.function, line.share)
-        for line in window.job.lines
-        if "gc.collect(" in (source.line_of(line.file, line.line) or "")
+    return seen(
+        window.job, lambda line: "gc.collect(" in (source.line_of(line.file, line.line) or "")
     )
 
 

@@ -69,6 +69,8 @@ UNKNOWN: Final = (
     "the driver reported an error",
     "Look it up in NVIDIA's XID catalogue, and in dmesg.",
 )
+# Without a code the driver does not reach it; by this one it says why.
+GONE: Final = frozenset({None, 79})
 # These follow another error.
 FOLLOWING: Final = frozenset({43, 45})
 _GPU = re.compile(r"GPU (\d+(?::\d+)?)")
@@ -76,11 +78,10 @@ _GPU = re.compile(r"GPU (\d+(?::\d+)?)")
 
 def detect(window: Window) -> Verdict:
     """Look for errors that the driver told of."""
-    errors = [*window.job.events.get(XID, ()), *window.job.events.get(LOST, ())]
+    errors = [*window.job.events.get(LOST, ()), *window.job.events.get(XID, ())]
     if not errors:
         return None if window.job.gpus else window.lacks(Need.GPU)
-    # A lost GPU first, then the error that is no consequence of another.
-    worst = min(errors, key=_order)
+    worst = min(errors, key=lambda error: _order(window, error))
     code = worst.get("code")
     meaning, then = _meaning(code)
     told = f" (XID {code})" if isinstance(code, int) else ""
@@ -92,9 +93,13 @@ def detect(window: Window) -> Verdict:
     )
 
 
-def _order(error: Mapping[str, Any]) -> tuple[bool, bool]:
+def _order(window: Window, error: Mapping[str, Any]) -> tuple[bool, ...]:
+    """A lost GPU first, by the words of the driver where it has any, one's own before others'.
+
+    Then the errors that are no consequence of another.
+    """
     code = error.get("code")
-    return code is None, code in FOLLOWING
+    return code not in GONE, not _is_mine(window, error), code is None, code in FOLLOWING
 
 
 def _meaning(code: object) -> tuple[str, str]:

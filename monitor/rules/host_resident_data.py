@@ -1,9 +1,9 @@
 """Data goes from the host to the device in every step, though it could stay there.
 
 ## What it sees
-Programs whose arguments are larger than all arrays on the device: the rest are NumPy arrays, that
-are copied at each call. On a GPU the trace shows the copies: their bytes, and the time in which
-nothing else runs.
+Programs that each step of a trace calls and whose arguments are larger than all arrays on the
+device: the rest are NumPy arrays, that are copied at each call. On a GPU the trace shows the
+copies: their bytes, and the time in which nothing else runs.
 
 ## Why it costs
 A compiled function takes its arguments from the device's memory. An array of the host is copied
@@ -25,12 +25,15 @@ argument of `device_put` says today is a device, or a `NamedSharding`.
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from collections.abc import Mapping
+from typing import Any, Final
 
 from whyidle.monitor import metrics as m
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import at, of_slice
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
@@ -48,6 +51,9 @@ BACK_LEAST: Final = 0.7
 SLOW, FAST = 2e9, 4e9
 # What is left of the work on a CPU when nothing is copied beside it (measured, of one job: 0.55).
 SHORTER: Final = 0.55
+# In a trace one call may be cut off at an end.
+AS_OFTEN: Final = 0.2
+Program = Mapping[str, Any]
 
 
 def detect(window: Window) -> Verdict:
@@ -82,7 +88,7 @@ def _of_gpu(window: Window, trace: Traced) -> Verdict:
         per_step = trace.measure(sum(sizes) / trace.steps, "bytes/step")
         evidence.append(Evidence.of("copied", per_step))
     gain = Gain.between(BACK_LEAST * exposed.value, exposed.value)
-    return Found(gain, tuple(evidence), window.where(), Slice.EXPOSED_COPY)
+    return Found(gain, tuple(evidence), of_slice(window, Slice.EXPOSED_COPY), Slice.EXPOSED_COPY)
 
 
 def _exposed(trace: Traced) -> Measure | None:
@@ -94,9 +100,16 @@ def _exposed(trace: Traced) -> Measure | None:
 
 def _of_cpu(window: Window, trace: Traced) -> Verdict:
     """Arguments of a program that lie on no device come from the host, at each call."""
-    copied, step = _not_on_device(window), trace.step_s
-    if copied is None or step is None:
+    programs, alive = window.fact("largest_executables"), window.job.mean(m.PROCESS_LIVE_BYTES)
+    step = trace.step_s
+    if not isinstance(programs, list) or alive is None or step is None:
         return window.lacks(Need.INSIDE)
+    if not trace.calls(r"PjitFunction\(.*\)"):
+        return window.lacks(Need.FRAMES)
+    program = _largest(trace, programs)
+    if program is None:
+        return None
+    copied = window.job.measure(max(0.0, _bytes(program) - alive.value), "bytes/step")
     if copied.value < LEAST_BYTES:
         return None
     idle = 1.0 - busy(trace)
@@ -112,20 +125,34 @@ def _of_cpu(window: Window, trace: Traced) -> Verdict:
             Evidence.of("device idle", trace.measure(idle, "ratio")),
             Evidence.of("step", step),
         ),
-        where=window.where(),
+        where=at(window.job, window.where_compiled(_name(program))),
         slice=idle_slice(trace),
     )
 
 
-def _not_on_device(window: Window) -> Measure | None:
-    """Return the bytes of the largest arguments of a program, less all that the device holds."""
-    programs = window.job.facts.get("jax", {}).get("largest_executables")
-    alive = window.job.mean(m.PROCESS_LIVE_BYTES)
-    if not isinstance(programs, list) or alive is None:
-        return None
-    sizes = [program.get("argument_bytes") or 0 for program in programs]
-    copied = max(sizes, default=0) - alive.value
-    return window.job.measure(max(0.0, copied), "bytes/step")
+def _largest(trace: Traced, programs: list[Program]) -> Program | None:
+    """Return the program with the largest arguments among those that each step calls.
+
+    Of several that share a name nobody knows which one it is: the smallest is surely called.
+    """
+    each: dict[str, Program] = {}
+    for program in sorted(programs, key=_bytes, reverse=True):
+        each[_name(program)] = program
+    called = [p for p in each.values() if _is_called_in_each_step(trace, _name(p))]
+    return max(called, key=_bytes, default=None)
+
+
+def _is_called_in_each_step(trace: Traced, name: str) -> bool:
+    count = sum(call["count"] for call in trace.calls(re.escape(f"PjitFunction({name})")))
+    return bool(count >= min(trace.steps - 1, (1 - AS_OFTEN) * trace.steps))
+
+
+def _bytes(program: Program) -> float:
+    return float(program.get("argument_bytes") or 0)
+
+
+def _name(program: Program) -> str:
+    return str(program.get("name", "")).removeprefix("jit_")
 
 
 rule = Rule(

@@ -35,6 +35,7 @@ from typing import Final
 from whyidle.monitor import metrics as m
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
@@ -46,6 +47,11 @@ NO_SHARE: Final = 0.1
 ONE: Final = 1.0
 # D3 trap 3: sharded jobs with too much communication use 60% of their devices; the best, all.
 SCALES_LEAST: Final = 0.6
+# All take part already: there is no batch to divide.
+HOST_FIRST: Final = Fix(
+    "Find what the host does meanwhile, and cure that: trace it with Python's frames, and give "
+    "each launch more to do. Dividing the batch further helps nothing.",
+)
 
 
 def detect(window: Window) -> Verdict:
@@ -97,7 +103,7 @@ def _unused(window: Window, there: int, used: int, source: str) -> Found:
     return Found(
         gain,
         tuple(evidence),
-        window.where(Slice.COMPUTE),
+        of_slice(window, Slice.COMPUTE),
         Slice.COMPUTE,
         None if gain else Severity.HIGH,
         f"{used} of {there} devices {'does' if used == 1 else 'do'} all the work",
@@ -160,6 +166,7 @@ def _hardly(trace: Traced | None) -> Found | None:
         tuple(evidence),
         severity=Severity.MEDIUM,
         title=f"{len(spans)} devices together do less than one could: they wait for the host",
+        fixes=dict.fromkeys(("jax", "pytorch", "tensorflow"), HOST_FIRST),
     )
 
 
@@ -168,8 +175,7 @@ rule = Rule(
     documents=("D1 §2", "D3", "D4 §5-6", "D5"),
     fixes={
         "jax": Fix(
-            "Divide the batch among all devices, and keep the parameters on each. Where they all "
-            "wait for the host, cure that first.",
+            "Divide the batch among all devices, and keep the parameters on each.",
             """\
 axes = (jax.sharding.AxisType.Auto,)
 mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=axes)

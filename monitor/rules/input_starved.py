@@ -4,7 +4,8 @@
 The part of the time in which the device does nothing because the main thread is in the data loader:
 exact in a trace, measured by the agent as the waits for PyTorch's loaders. Where there is no such
 loader, the looks at the main thread count that found it reading or decoding data, as far as the
-device was idle at the time.
+device was idle at the time. On a GPU also those that found it preparing batches in the user's own
+functions (augment, collate, ...) or in NumPy, while no framework's call was under way.
 
 ## Why it costs
 Reading, decoding and augmenting a sample takes the CPU longer than the device needs for the step.
@@ -33,21 +34,24 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Severity, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
-from whyidle.monitor.signals.doing import Doing, reading
-from whyidle.monitor.signals.traced import LEAST_STEPS
+from whyidle.monitor.signals.belonging import fetches, of_slice, own, seen
+from whyidle.monitor.signals.doing import Doing, preparing, reading
+from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
 
 # Below this the loader is not worth a person's time; "low" in the contract.
 LEAST: Final = 0.01
-# The same of looks at the main thread: ten a second miss by as much.
+# The same of looks at the main thread: five a second miss by as much.
 LEAST_OF_LOOKS: Final = 0.05
+# Nobody measured what comes back of it: less than this is not told.
+LEAST_OF_PREPARING: Final = 0.15
 # Of five measured pairs: workers take from the launching thread 0.67 of what the host is late by.
 TAKEN_BY_WORKERS: Final = 0.67
-# What part of a wait comes back where only counters tell (measured: 60-73%).
+# What part of a wait comes back at least, on a GPU and where only counters tell (measured: 60-73%).
 BACK_LEAST, BACK_MOST = 0.6, 1.0
 # To hand a batch over costs the workers some of their time (measured: 1% of threads, 11% of
 # processes).
@@ -64,6 +68,8 @@ def detect(window: Window) -> Verdict:
     doing = reading(window.job)
     if doing is not None and doing.share.value >= LEAST_OF_LOOKS:
         return _of_main_thread(window, doing)
+    if window.gpu_trace is not None and (told := _of_preparing(window, window.gpu_trace)):
+        return told
     if waits is None:
         return window.lacks(Need.TRACE if window.job.inside else Need.INSIDE)
     return None
@@ -81,9 +87,14 @@ def _of_loader(window: Window, waits: Measure) -> Verdict:
     return Found(
         gain=_gain(window, waits, 0 if workers is None else workers.value),
         evidence=tuple(evidence),
-        where=window.where(Slice.IDLE_INPUT),
+        where=_where(window),
         slice=Slice.IDLE_INPUT,
     )
+
+
+def _where(window: Window) -> tuple[Place, ...]:
+    """Return the lines by the trace, else those at the loader: the others only come after it."""
+    return of_slice(window, Slice.IDLE_INPUT) or seen(window.job, fetches)
 
 
 def _of_slow_samples(window: Window, waits: Measure, evidence: list[Evidence]) -> Verdict:
@@ -93,7 +104,7 @@ def _of_slow_samples(window: Window, waits: Measure, evidence: list[Evidence]) -
     return Found(
         gain=None,
         evidence=tuple(evidence),
-        where=window.where(Slice.IDLE_INPUT),
+        where=_where(window),
         slice=Slice.IDLE_INPUT,
         severity=Severity.LOW,
         title="The device waits for batches, though all cores load: cache or shrink the samples",
@@ -121,7 +132,11 @@ def _of_enough_workers(window: Window, waits: Measure) -> tuple[float, float]:
         return waits.value * BACK_LEAST, waits.value * BACK_MOST
     dispatch = trace.share(Slice.IDLE_DISPATCH)
     late = 0.0 if dispatch is None else dispatch.value
-    return waits.value - TAKEN_BY_WORKERS * late, waits.value + late
+    low = waits.value - TAKEN_BY_WORKERS * late
+    if window.device == "gpu":
+        # However little the host is late by: what the workers decode, the GPU still has to get.
+        low = min(low, waits.value * BACK_LEAST)
+    return low, waits.value + late
 
 
 def _workers(window: Window) -> Measure | None:
@@ -156,8 +171,30 @@ def _of_main_thread(window: Window, doing: Doing) -> Verdict:
             Evidence.of("device idle", trace.measure(idle, "ratio")),
             Evidence.of("cores", cores),
         ),
-        where=doing.where,
+        where=own(doing.where),
         slice=max(shares, key=lambda part: shares[part]),
+    )
+
+
+def _of_preparing(window: Window, trace: Traced) -> Found | None:
+    """Judge a main thread that makes batches while a GPU has nothing to do."""
+    doing, unknown = preparing(window.job), trace.share(Slice.IDLE_UNKNOWN)
+    if doing is None or unknown is None:
+        return None
+    # What no profiler recorded on the host: a framework's calls would have been.
+    works, idle = doing.share.value, unknown.value
+    if min(works, idle) < LEAST_OF_PREPARING:
+        return None
+    # That both were at the same time is sure only as far as they do not fit one after the other.
+    return Found(
+        gain=Gain.between(works + idle - 1, min(works, idle)),
+        evidence=(
+            Evidence.of("main thread prepares data", doing.share),
+            Evidence.of("device idle, and the host records nothing", unknown),
+        ),
+        where=own(doing.where),
+        slice=Slice.IDLE_UNKNOWN,
+        title="The device waits for batches that the main thread prepares",
     )
 
 
@@ -166,12 +203,12 @@ rule = Rule(
     documents=("D2 §4", "D5"),
     fixes={
         "pytorch": Fix(
-            "Load batches in worker processes that stay alive.",
+            "Load batches in worker processes that stay alive, one for each core.",
             """\
 loader = DataLoader(
     dataset,
-    batch_size=64,
-    num_workers=2,
+    batch_size=batch_size,
+    num_workers=len(os.sched_getaffinity(0)),
     persistent_workers=True,
     prefetch_factor=4,
     pin_memory=torch.cuda.is_available(),

@@ -30,6 +30,7 @@ from whyidle.monitor import metrics as m
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.waiting import ARRAYS, busy, idle_slice, share_of_lines
 from whyidle.monitor.signals.window import Window
@@ -48,6 +49,9 @@ BACK_LEAST: Final = 0.75
 # Reads of whole tensors; the others bring one number.
 WHOLE: Final = frozenset({"cpu", "tolist", "array"})
 _LABELS: Final = ("device to host", "device to host, pageable")
+
+# Of these some lie in the framework's own files and are left out.
+MOST_PLACES: Final = 20
 
 
 def detect(window: Window) -> Verdict:
@@ -148,7 +152,9 @@ def _handled(window: Window) -> Measure | None:
 
 
 def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Slice) -> Found:
-    return Found(gain=gain, evidence=evidence, where=window.where_read(), slice=part)
+    return Found(
+        gain=gain, evidence=evidence, where=own(window.where_read(MOST_PLACES)), slice=part
+    )
 
 
 rule = Rule(

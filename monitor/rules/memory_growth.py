@@ -31,6 +31,7 @@ from whyidle.monitor.finding import Evidence, Fix, Found, Need, Severity, Verdic
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.signals.belonging import kept
 from whyidle.monitor.signals.recorded import Trend
 from whyidle.monitor.signals.window import Window
 
@@ -41,6 +42,8 @@ LEAST_GROWN: Final = 0.1
 # The second half rose much like the first: a cache that fills up rises less and less, and loading
 # a model rises once. Steps of a busy machine come at an uneven pace.
 LEVEL, BURST = 0.25, 4.0
+# What was seen for a second tells of a minute: pools and caches still fill up for some time.
+FORESEEN: Final = 60
 # Memory that is full within a day ends the job.
 DAY_S: Final = 86_400
 SHORTEST_S: Final = 10.0
@@ -59,10 +62,12 @@ def detect(window: Window) -> Verdict:
         return None
     metric, trend = growing
     left = _left_s(window, trend)
+    if left is not None and left > FORESEEN * window.job.seconds:
+        return None
     return Found(
         gain=None,
         evidence=tuple(_evidence(window, metric, trend, left)),
-        where=window.where(),
+        where=kept(window.job),
         severity=Severity.HIGH if left is not None and left < DAY_S else Severity.MEDIUM,
     )
 

@@ -32,6 +32,7 @@ from typing import Any, Final
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
@@ -48,6 +49,8 @@ _LABEL: Final = "host to device, pageable"
 
 def detect(window: Window) -> Verdict:
     """Judge the copies to the device."""
+    if window.frameworks and not window.uses("pytorch") and not window.uses("jax"):
+        return None
     trace = window.gpu_trace
     if trace is None:
         return window.lacks(Need.GPU_TRACE)
@@ -61,7 +64,7 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain=_gain(trace, exposed),
         evidence=tuple(_evidence(window, trace, exposed, copies, size)),
-        where=window.where(Slice.EXPOSED_COPY),
+        where=of_slice(window, Slice.EXPOSED_COPY),
         slice=Slice.EXPOSED_COPY,
     )
 

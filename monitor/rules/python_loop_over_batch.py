@@ -31,6 +31,7 @@ from typing import Final
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.looping import Looping, over_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
@@ -56,9 +57,10 @@ def detect(window: Window) -> Verdict:
     trace = window.trace
     if trace is None:
         return window.lacks(Need.TRACE)
-    times = _times(window, trace)
-    if times is None or times.value < LEAST_TIMES:
+    repeated = _times(window, trace)
+    if repeated is None or repeated[1].value < LEAST_TIMES:
         return None
+    what, times = repeated
     if not window.job.lines:
         return window.lacks(Need.INSIDE)
     loop = over_samples(window.job.lines)
@@ -69,26 +71,37 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain=_gain(window, trace, loop, times.value),
         evidence=(
-            Evidence.of("calls for each that a batch would need", times),
+            Evidence.of(what, times),
             Evidence.of("main thread on the loop", window.job.measure(loop.share, "ratio")),
         ),
-        where=loop.where[:3],
+        where=own(loop.where),
         slice=Slice.IDLE_DISPATCH,
     )
 
 
-def _times(window: Window, trace: Traced) -> Measure | None:
-    """Return how often the same is called in a step; ``None``: that cannot be told."""
+def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
+    """Return what is called how often in a step; ``None``: that cannot be told."""
     if window.uses("jax"):
-        counts = [call["count"] for call in trace.calls(r"PjitFunction\(.*\)")]
-        # What the step calls once: its update, for one.
-        return trace.measure(max(counts) / min(counts), "count") if counts else None
+        return _of_functions(trace)
     backward = [c["count"] for c in trace.calls(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")]
     added = sum(c["count"] for c in trace.calls("torch::autograd::AccumulateGrad"))
     if not backward or not added:
         return None
     # With a bias each layer has two parameters.
-    return trace.measure(LEAST_TIMES / LEAST_USES * sum(backward) / added, "count")
+    times = trace.measure(LEAST_TIMES / LEAST_USES * sum(backward) / added, "count")
+    return "calls of each layer in a step", times
+
+
+def _of_functions(trace: Traced) -> tuple[str, Measure] | None:
+    calls = trace.calls(r"PjitFunction\(.*\)")
+    if not calls:
+        return None
+    most = max(calls, key=lambda call: int(call["count"]))
+    # Without steps the function with the most time stands for them: never one that is called now
+    # and then, beside which every step would look like a loop.
+    steps = trace.steps or max(calls, key=lambda call: int(call["total_ns"]))["count"]
+    name = str(most["name"]).removeprefix("PjitFunction(").removesuffix(")")
+    return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
 
 
 def _gain(window: Window, trace: Traced, loop: Looping, times: float) -> Gain:

@@ -3,7 +3,7 @@
 ## What it sees
 The agent hears of each compilation: the function, the line that called it, and what differed from
 the times before. The fault is there when one function was compiled ten times or more within a
-minute from the same line, and goes on to take time.
+minute from the same line, and it goes on after the job has warmed up.
 
 ## Why it costs
 A compiled program fits arguments of one shape and one type. A batch of another length, a Python
@@ -31,18 +31,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from whyidle.monitor import metrics as m
 from whyidle.monitor.finding import Evidence, Fix, Found, Framework, Gain, Need, Place, Verdict
 from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.again import Again, compiled_again
+from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
 
-# Below this it is not worth a person's time; "low" in the contract.
-LEAST: Final = 0.01
-# What is left of a step shrinks: of 12 shapes of one step on a CPU the first run took 1.5 times as
+# Less is what a program now and then costs: "low" in the contract begins at half of it.
+LEAST: Final = 0.02
+# One compilation in the steady part is a new evaluation, two are the first that go on.
+LEAST_NOW: Final = 2
+# The first run of what was compiled takes longer: of 12 shapes of one step on a CPU 1.5 times as
 # long as the second (new pages, a program that is in no cache), and the search for a program and
-# the way into it a tenth of what is left. And it grows by padding: by nothing where lengths lie
+# the way into it a tenth of what is left. All runs grow by padding: by nothing where lengths lie
 # close below the next one of the few, by at most all where powers of two are used.
 AFTER_THE_FIRST: Final = 0.57
 GROWN_BY_PADDING: Final = 2.0
@@ -54,21 +58,38 @@ def detect(window: Window) -> Verdict:
     if not window.job.inside:
         return window.lacks(Need.INSIDE)
     again = compiled_again(window.job)
-    if not again or (lost := again[0].share.value) < LEAST:
+    if not again or not _goes_on(window) or (lost := again[0].share.value) < LEAST:
         return None
     worst = again[0].function
     return Found(
-        gain=_gain(lost),
+        gain=_gain(lost, _first_runs(window)),
         evidence=tuple(_evidence(window, again)),
-        where=tuple(_place(one.function) for one in again if one.function.file)[:3],
+        where=own(_place(one.function) for one in again if one.function.file),
         slice=Slice.IDLE_COMPILE,
         title=f"'{worst.function}' is compiled again and again",
         frameworks=tuple(dict.fromkeys(_FRAMEWORKS[one.function.framework] for one in again[:3])),
     )
 
 
-def _gain(lost: float) -> Gain:
-    left = AFTER_THE_FIRST * (1 - lost)
+def _goes_on(window: Window) -> bool:
+    """Tell whether something is compiled in the steady part; what warms up ends by itself."""
+    rate = window.job.mean(m.PROCESS_COMPILES)
+    return rate is None or rate.value * window.job.seconds >= LEAST_NOW
+
+
+def _first_runs(window: Window) -> float:
+    """Return what part of the steps at most is the first run of a program."""
+    each = window.compiles_per_step
+    return 1.0 if each is None else min(1.0, each.value)
+
+
+def _gain(lost: float, first: float) -> Gain:
+    """Return the compiling, and what comes back of the first runs.
+
+    A run is no longer than its compilation, so that all first runs take no more than that does.
+    """
+    runs = min(lost, first * (1 - lost))
+    left = 1 - lost - (1 - AFTER_THE_FIRST) * runs
     return Gain.between(1 - min(1.0, GROWN_BY_PADDING * left), 1 - left)
 
 

@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.rule import Rule
-from whyidle.monitor.signals.eager import Eager, eager
+from whyidle.monitor.signals.belonging import at
+from whyidle.monitor.signals.eager import OWN, Eager, eager
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
@@ -45,6 +46,9 @@ LEAST_SHARE: Final = 0.5
 CALL_LEAST, CALL_MOST = 1, 4
 # The compiler joins operations: of their own time it leaves all at most, and there a third.
 JOINED: Final = 0.36
+
+# As many functions as a recording tells of.
+MOST_COMPILED: Final = 20
 
 
 def detect(window: Window) -> Verdict:
@@ -62,9 +66,15 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain=_gain(trace, found),
         evidence=tuple(_evidence(window, trace, found)),
-        where=window.where(),
+        where=_where(window),
         slice=Slice.IDLE_DISPATCH,
     )
+
+
+def _where(window: Window) -> tuple[Place, ...]:
+    """Return the lines that had single operations compiled, those the job is at most first."""
+    told = window.where_compiled(most=MOST_COMPILED)
+    return at(window.job, (place for place in told if place.function in OWN))
 
 
 def _gain(trace: Traced, found: Eager) -> Gain:

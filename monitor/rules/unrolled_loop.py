@@ -19,8 +19,8 @@ can be run in this way, too, with their parameters stacked.
 ## When it is wrong
 Passes of different shapes cannot be scanned. A few passes are better written out; `scan` takes
 `unroll=` for some of that. In a job of days the time for compiling does not count, and on a GPU a
-program without the loop may even run a little faster: there the gain told is that of compiling,
-over the time that was watched. Only on a CPU some of the step itself is part of it.
+program without the loop may even run a little faster. Compiling is no part of a step: it is told in
+seconds, and how much it matters goes by them. Only on a CPU a gain is told, of the step itself.
 
 ## Documents
 D4 §3 (scan instead of a loop).
@@ -31,9 +31,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Severity, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.unrolled import loops_in, readable
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
@@ -44,11 +45,11 @@ LEAST_OPERATIONS: Final = 600
 LEAST_PRODUCTS: Final = 24
 # Shorter waits are not felt.
 LEAST_SECONDS: Final = 1.0
-# What is left of compiling, as measured: 1.6 s became 0.4 s for 300 passes (7,826 lines of program
-# became 165), and with few passes a scan has a fixed price of its own.
-LEFT_LEAST, LEFT_MOST = 0.05, 0.5
-# Of a step on a CPU: 5.6 ms became 2.2 ms for 300 passes, 0.5 ms (of CPU time) 0.33 ms for 16.
-STEP_ON_CPU: Final = 0.5
+# Of a step on a CPU: 5.6 ms became 2.2 ms for 300 passes, 0.5 ms (of CPU time) 0.33 ms for 16; less
+# comes back where a pass has more to compute. On a GPU nothing was measured.
+STEP_ON_CPU: Final = (0.2, 0.6)
+# Seconds of waiting at each start and each change.
+LEAST_WAIT: Final = {Severity.HIGH: 120.0, Severity.MEDIUM: 10.0}
 Program = Mapping[str, Any]
 
 
@@ -78,23 +79,25 @@ def _found(window: Window, program: Program, took: float, where: tuple[Place, ..
     told = window.job.measure
     whole = window.job.warm_s + window.job.seconds
     share = Measure(min(1.0, took / whole), "ratio", "agent", window.job.age_s, whole)
+    is_cpu = window.device == "cpu"
     return Found(
-        gain=_gain(window, share.value),
+        gain=Gain.between(*STEP_ON_CPU) if is_cpu else None,
         evidence=(
             Evidence.of("operations of the program", told(program["operations"], "count")),
             Evidence.of("products of matrices in it", told(_products(program), "count")),
             Evidence.of("compiling it took", told(took, "s")),
             Evidence.of("of all the time watched", share),
         ),
-        where=where[:3],
-        slice=Slice.IDLE_COMPILE,
+        where=own(where),
+        slice=Slice.IDLE_DISPATCH if is_cpu else Slice.IDLE_COMPILE,
+        severity=None if is_cpu else _severity(took),
         frameworks=("jax",),
     )
 
 
-def _gain(window: Window, share: float) -> Gain:
-    step = STEP_ON_CPU if window.device == "cpu" else 1.0
-    return Gain.between((1 - LEFT_MOST) * share, 1 - (1 - (1 - LEFT_LEAST) * share) * step)
+def _severity(took: float) -> Severity:
+    """Return how much a wait for the compiler matters."""
+    return next((each for each, least in LEAST_WAIT.items() if took >= least), Severity.LOW)
 
 
 def _is_large(program: Program) -> bool:

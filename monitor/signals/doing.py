@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.finding import Place
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.signals.recorded import Recorded
-from whyidle.monitor.signals.source import called, calls, dotted, functions, text_of
+from whyidle.monitor.signals.source import called, calls, dotted, functions, text_of, tree_of
 from whyidle.monitor.summary import Line
 
 # What a program calls to get at its data.
@@ -45,6 +45,13 @@ _DRAWING_OF_TORCH: Final = re.compile(
 _RANDOM_OF_JAX: Final = re.compile(
     r"^\s*(from jax import .*\brandom\b|import jax\.random as random\b)", re.MULTILINE
 )
+# Functions that make batches out of what was read, and what works in them.
+_PREPARES: Final = re.compile(
+    r".*(prepare|preprocess|augment|collate|transform|tokeni[sz]e|crop|resize|normali[sz]e|encode).*",
+    re.IGNORECASE,
+)
+_ON_THE_HOST: Final = re.compile(r".*/(numpy|PIL|cv2|scipy|pandas|skimage|albumentations)/.*\.py")
+_FRAMEWORKS: Final = frozenset({"torch", "jax", "jaxlib", "flax", "tensorflow", "keras"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,24 @@ def reading(job: Recorded) -> Doing | None:
     return _most(job, (_told(job.lines, _reads), _told(job.leaves, _is_of_reader)))
 
 
+def preparing(job: Recorded) -> Doing | None:
+    """Return the time in which it prepares batches, in no framework's code; ``None``: no looks.
+
+    A look counts where the line itself was found at work, or a library of the host was.
+    """
+    if not job.lines:
+        return None
+    lines = _told(job.lines, _prepares)
+    mine = {(line.file, line.line) for line in lines}
+    working = _told(
+        job.leaves,
+        lambda leaf: (leaf.file, leaf.line) in mine or bool(_ON_THE_HOST.fullmatch(leaf.file)),
+    )
+    share = min(_sum(lines), _sum(working))
+    places = tuple(Place(one.file, one.line, one.function, one.share) for one in lines[:3])
+    return Doing(job.measure(share, "ratio"), places)
+
+
 def drawing(job: Recorded) -> Doing | None:
     """Return the time on lines that draw random numbers on the host; ``None``: nobody looked."""
     # Where PyTorch computes on the CPU, its own numbers are where they are needed.
@@ -71,7 +96,10 @@ def _most(job: Recorded, kinds: Iterable[tuple[Line, ...]]) -> Doing | None:
     if not job.lines:
         return None
     lines = max(kinds, key=_sum)
-    places = lines if set(lines) <= set(job.lines) else job.lines
+    places = lines
+    if not set(lines) <= set(job.lines):
+        # A library was found reading: who called it is known only where the code says so.
+        places = _told(job.lines, lambda line: _reads(line) or _fetches(line))
     return Doing(
         job.measure(_sum(lines), "ratio"),
         tuple(Place(one.file, one.line, one.function, one.share) for one in places[:3]),
@@ -101,6 +129,31 @@ def _fetches(line: Line) -> bool:
 
 def _yields(function: ast.AST) -> bool:
     return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+
+
+def _prepares(line: Line) -> bool:
+    tree = tree_of(line.file)
+    if tree is None or not _PREPARES.fullmatch(line.function):
+        return False
+    theirs = set(_imported_from_frameworks(tree))
+    return not any(
+        isinstance(node, ast.Name) and node.lineno == line.line and node.id in theirs
+        for node in ast.walk(tree)
+    )
+
+
+def _imported_from_frameworks(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if _head(alias.name) in _FRAMEWORKS:
+                    yield alias.asname or _head(alias.name)
+        elif isinstance(node, ast.ImportFrom) and _head(node.module or "") in _FRAMEWORKS:
+            yield from (alias.asname or alias.name for alias in node.names)
+
+
+def _head(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _is_of_reader(line: Line) -> bool:

@@ -36,6 +36,11 @@ def frozen(compiled: Iterable[Compiled]) -> list[Place]:
     return list(found)
 
 
+def lambdas(compiled: Iterable[Compiled]) -> int:
+    """Return how many functions without a name were compiled: their source is not looked for."""
+    return sum(1 for one in compiled if one.framework == "jax" and "lambda" in one.function)
+
+
 def _in_function(file: str, name: str) -> Iterator[Place]:
     tree = tree_of(file)
     if tree is None:
@@ -66,6 +71,9 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def _draws(call: ast.Call, known: dict[str, str], generators: set[str]) -> bool:
+    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
+        # ``np.random.default_rng(0).normal()``: made and used at once.
+        return _MAKES.fullmatch(_full(dotted(call.func.value.func), known)) is not None
     name = dotted(call.func)
     head, dot, rest = name.partition(".")
     if dot and head in generators:

@@ -30,6 +30,7 @@ _FRAMEWORKS: Final[dict[str, Framework]] = {"jax": "jax", "torch": "pytorch"}
 # Names of calls that only one framework makes.
 _MARKS: Final[tuple[tuple[Framework, str], ...]] = (
     ("pytorch", r"aten::.*|Optimizer\.step#.*|.*_MultiProcessingDataLoaderIter.*|ProfilerStep#.*"),
+    ("tensorflow", r"ExecutorState::Process|EagerLocalExecute.*|tensorflow::.*"),
     ("jax", r"PjitFunction\(.*|PjRt.*|.*jax\.Array.*|ParseArguments"),
 )
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import torch
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
 from whyidle.monitor import metrics as m
 from whyidle.monitor.signals.recorded import Trend
 from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
 
 NAME = "allocation_churn"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -78,3 +82,18 @@ def test_the_recorded_pair() -> None:
     assert told.gain.speedup[0] < 2.3 < told.gain.speedup[1]
     assert told.where[0].function == "train"
     assert is_silent(NAME, recorded(f"{NAME}/after_torch"))
+
+
+def test_on_a_gpu_the_advice_is_of_the_caching_allocator() -> None:
+    told = found(NAME, traced("mi300_ddp_resnet18"))
+    assert told.fixes is not None
+    fix = told.fixes["pytorch"]
+    assert "PYTORCH_NO_CUDA_MEMORY_CACHING" in fix.text
+    exec(fix.code, {"torch": torch, "batches": [1], "train": print})
+
+
+def test_only_lines_that_make_tensors_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("x = torch.zeros(9)\nloss.backward()\n")
+    lines = (Line(str(file), 2, "train", 0.9), Line(str(file), 1, "train", 0.1))
+    assert [place.line for place in found(NAME, on_cpu(16_384, lines=lines)).where] == [1]

@@ -9,6 +9,7 @@ from whyidle.monitor import metrics as m
 from whyidle.monitor.finding import Severity
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
 
 NAME = "cpu_starved"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -92,3 +93,22 @@ def test_a_job_with_enough_cores(means: dict[Metric, float]) -> None:
 def test_nothing_measured() -> None:
     assert cannot_judge(NAME, window())
     assert cannot_judge(NAME, traced("h100_qwen05b"))
+
+
+def test_neighbours_are_no_matter_of_threads() -> None:
+    told = found(NAME, window(means={**CALM, **CROWD, m.JOB_CPU: 1.0}))
+    assert told.fixes is not None
+    assert all("taskset" in fix.text and not fix.code for fix in told.fixes.values())
+
+
+def test_workers_are_spoken_of_only_where_there_are_some() -> None:
+    without = found(NAME, window(means={**CALM, **LIMITED}))
+    assert without.fixes is not None
+    assert not any("num_workers" in fix.code for fix in without.fixes.values())
+    facts = {"torch": {"loaders": [{"workers": 4}]}}
+    assert found(NAME, window(means={**CALM, **LIMITED}, facts=facts)).fixes is None
+
+
+def test_a_wait_has_no_line() -> None:
+    lines = (Line("/me/train.py", 5, "train", 0.9),)
+    assert found(NAME, window(means={**CALM, **LIMITED}, lines=lines)).where == ()

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    recorded,
+    traced,
+    window,
+)
 from whyidle.monitor import metrics as m
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
@@ -62,7 +71,8 @@ def test_many_small_operators_on_a_cpu() -> None:
     told = found(NAME, on_cpu(step_ms=4.5))
     assert told.gain is not None
     assert told.evidence[0].value == 300
-    assert told.evidence[1].value == pytest.approx(15e-6)
+    assert (told.evidence[1].value, told.evidence[1].unit) == (pytest.approx(15), "us")
+    assert told.where == ()
 
 
 def test_operators_that_have_something_to_do() -> None:
@@ -102,3 +112,10 @@ def test_the_recorded_pair() -> None:
     # Measured by CPU time: 4.0 times as fast.
     assert told.gain.speedup[0] < 4.0 < told.gain.speedup[1]
     assert is_silent(NAME, recorded(f"{NAME}/after_torch"))
+
+
+def test_a_trace_of_tensorflow_or_of_nobody_known() -> None:
+    assert traced("tf_3gpu").frameworks == ("tensorflow",)
+    assert judge(NAME, traced("tf_3gpu")) is None
+    gpu = on_gpu(graphs=0).traces[0].answer
+    assert judge(NAME, window({**gpu, "format": "xplane", "calls": []}, kind="file")) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.windows import ROOT, judge, window
+from tests.rules.windows import ROOT, judge, pairs, recorded, traced, window
 from whyidle.monitor import rules
 from whyidle.monitor.finding import Found
 from whyidle.monitor.rule import Rule
@@ -51,6 +51,20 @@ def test_it_cites_documents_and_offers_a_fix(rule: Rule) -> None:
 def test_it_finds_nothing_where_nothing_is_measured(rule: Rule) -> None:
     assert not isinstance(judge(rule.id, window()), Found)
     assert not isinstance(judge(rule.id, window(kind="file")), Found)
+
+
+@RULES
+def test_it_is_silent_on_a_healthy_job(rule: Rule) -> None:
+    # Its GPU works 92% of the time, and nothing about it is worth a change.
+    assert not isinstance(judge(rule.id, traced("h100_qwen05b")), Found)
+
+
+@RULES
+def test_it_names_no_line_that_is_not_the_users(rule: Rule) -> None:
+    for name in pairs(rule.id):
+        verdict = judge(rule.id, recorded(f"{rule.id}/before_{name}"))
+        assert isinstance(verdict, Found)
+        assert all(f"demo_workloads/{rule.id}/" in place.file for place in verdict.where)
 
 
 @RULES

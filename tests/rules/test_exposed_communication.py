@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
+import torch.distributed.pipelining
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, traced, window
 from whyidle.monitor.finding import Severity
@@ -107,3 +110,13 @@ def test_traces_without_communication(trace: str) -> None:
 
 def test_a_job_that_waits_for_its_host_most_of_the_time() -> None:
     assert is_silent(NAME, traced("a100_nccl_small"))
+
+
+def test_a_pipeline_is_not_told_of_buckets() -> None:
+    told = found(NAME, traced("rank0_of_128"))
+    assert told.fixes is not None
+    fix = told.fixes["pytorch"]
+    assert "gradient_as_bucket_view" not in fix.code
+    assert "four for each stage" in fix.text
+    made = inspect.signature(torch.distributed.pipelining.Schedule1F1B)
+    assert list(made.parameters)[:3] == ["stage", "n_microbatches", "loss_fn"]

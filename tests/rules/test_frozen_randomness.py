@@ -52,6 +52,8 @@ def job(folder: Path, text: str, function: str = "step") -> Window:
         ("from numpy import random as npr", "npr.rand(3)"),
         ("from numpy.random import rand", "rand(3)"),
         ("import random", "random.gauss(0, 1)"),
+        ("import numpy as np", "np.random.default_rng(0).normal()"),
+        ("import random", "random.Random(0).random()"),
         ("import numpy as np; rng = np.random.default_rng(0)", "rng.normal(size=3)"),
     ],
 )
@@ -107,3 +109,9 @@ def test_the_recorded_pair() -> None:
 @pytest.mark.parametrize("other", ["retracing", "unjitted_step", "python_loop_over_batch"])
 def test_other_faults(other: str) -> None:
     assert is_silent(NAME, recorded(f"{other}/before_jax"))
+
+
+def test_a_lambda_is_not_judged(tmp_path: Path) -> None:
+    clean = STEP.format(draws="1")
+    assert cannot_judge(NAME, job(tmp_path, clean, function="<lambda>"))
+    assert judge(NAME, job(tmp_path, clean)) is None

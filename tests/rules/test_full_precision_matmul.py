@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.rules.windows import answer, cannot_judge, found, is_silent, traced, window
+from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, traced, window
+from whyidle.monitor.finding import NotChecked
+from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
 
@@ -38,7 +41,12 @@ def on_gpu(dtype: str, model: str | None = "NVIDIA H100 80GB HBM3") -> Window:
     told: dict[str, Any] = answer(
         {Slice.COMPUTE: 0.9, Slice.IDLE_DISPATCH: 0.1},
         kind="gpu",
-        kernels={"count": 30, "total_ns": 1000, "tensor_core_share": [0.0, 0.0]},
+        kernels={
+            "count": 30,
+            "total_ns": 1000,
+            "tensor_core_share": [0.0, 0.0],
+            "families_ns": {"matmul": 700, "other": 300},
+        },
         top_kernels=[
             kernel("matmul", dtype, 700),
             kernel("other", dtype, 300),
@@ -90,3 +98,50 @@ def test_a_trace_in_tf32() -> None:
 def test_nothing_measured() -> None:
     assert cannot_judge(NAME, window())
     assert cannot_judge(NAME, window(answer({Slice.COMPUTE: 1.0})))
+
+
+@pytest.mark.parametrize("model", ["Quadro RTX 6000", "Quadro RTX 4000", "Tesla T4", "RTX 2080 Ti"])
+def test_turing_has_no_such_units(model: str) -> None:
+    assert judge(NAME, on_gpu("f32", model=model)) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "back"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 0.6),
+        ("AMD Instinct MI300X", 0.6),
+        ("NVIDIA A10G", 0.4),
+        ("NVIDIA L40S", 0.4),
+        ("NVIDIA RTX A6000", 0.4),
+        ("NVIDIA RTX 6000 Ada Generation", 0.4),
+        ("NVIDIA GeForce RTX 3090", 0.2),
+        ("NVIDIA GeForce RTX 4090", 0.2),
+    ],
+)
+def test_smaller_cards_gain_less(model: str, back: float) -> None:
+    gain = found(NAME, on_gpu("f32", model=model)).gain
+    assert gain is not None
+    assert gain.low == pytest.approx(0.9 * 0.7 * back, abs=0.08)
+
+
+def test_the_name_of_the_gpu_is_asked_for() -> None:
+    verdict = judge(NAME, on_gpu("f32", model=None))
+    assert isinstance(verdict, NotChecked)
+    assert verdict.need == "the name of the GPU"
+
+
+def test_the_driver_may_name_the_gpu() -> None:
+    nameless = on_gpu("f32", model=None)
+    gpus = (SeenGpu("0", "NVIDIA H100", owned=True, means={}),)
+    found(NAME, replace(nameless, job=replace(nameless.job, gpus=gpus)))
+
+
+def test_only_lines_with_products_are_named() -> None:
+    taken = on_gpu("f32").traces[0].answer
+    where = [
+        {"slice": Slice.COMPUTE, "file": "t.py", "line": n, "function": "f", "share": 0.5,
+         "calls": [{"name": name, "ns": 1}]}
+        for n, name in enumerate(("nn.Module: Linear_0", "aten::add", "aten::addmm"))
+    ]  # fmt: skip
+    told = found(NAME, window({**taken, "where": where}, kind="file"))
+    assert [place.line for place in told.where] == [0, 2]

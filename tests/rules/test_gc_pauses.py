@@ -72,3 +72,8 @@ def test_the_recorded_pair(framework: str) -> None:
     assert told.gain is not None
     assert told.gain.middle > 0.4
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
+
+
+def test_a_collection_that_nobody_asked_for_has_no_line() -> None:
+    lines = (Line("/me/train.py", 5, "train", 0.9),)
+    assert found(NAME, window(means={m.JOB_GC_PAUSE: 0.3}, lines=lines)).where == ()

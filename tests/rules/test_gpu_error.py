@@ -69,3 +69,11 @@ def test_a_gpu_without_errors() -> None:
 
 def test_a_job_whose_gpus_nobody_read() -> None:
     assert cannot_judge(NAME, window())
+
+
+@pytest.mark.parametrize("code", [31, 48])
+def test_a_lost_gpu_comes_before_any_error(code: int) -> None:
+    told = found(NAME, _window(xid=[_xid(code)], gpu_lost=[GONE]))
+    assert told.title == "GPU 1: it is lost, the driver no longer reaches it"
+    said = {each.name: each.value for each in told.evidence}
+    assert "Restart the machine" in str(said["what to do first"])

@@ -15,7 +15,9 @@ from tests.rules.windows import (
     window,
 )
 from whyidle.monitor import metrics as m
+from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
 
 NAME = "host_resident_data"
 FIXES = {
@@ -37,7 +39,8 @@ assert all(isinstance(each, jax.Array) for each in seen) and float(params) == 16
 """,
     ),
 }
-JAX = {"jax": {"backend": "cpu", "largest_executables": [{"argument_bytes": 24 << 20}]}}
+PROGRAM = {"name": "jit_step", "argument_bytes": 24 << 20}
+JAX = {"jax": {"backend": "cpu", "largest_executables": [PROGRAM]}}
 TAKEN = answer(
     {Slice.COMPUTE: 0.4, Slice.IDLE_DISPATCH: 0.6},
     fmt="xplane",
@@ -94,3 +97,26 @@ def test_the_recorded_pair() -> None:
 @pytest.mark.parametrize("trace", ["v100_resnet50_workers4", "h100_qwen05b", "jax_gemm_mi300"])
 def test_other_traces(trace: str) -> None:
     assert is_silent(NAME, traced(trace))
+
+
+@pytest.mark.parametrize("once", ["prepare", "step"])
+def test_a_large_program_that_is_called_once(once: str) -> None:
+    # Also a first call of the step with a larger batch: which of the two goes on, nobody knows.
+    programs = [PROGRAM | {"name": f"jit_{once}"}, PROGRAM | {"argument_bytes": 4 << 20}]
+    facts = {"jax": {"backend": "cpu", "largest_executables": programs}}
+    calls = {"PjitFunction(step)": 1.0, "PjitFunction(prepare)": 0.1}
+    taken = answer({Slice.COMPUTE: 0.4, Slice.IDLE_DISPATCH: 0.6}, fmt="xplane", calls=calls)
+    assert judge(NAME, window(taken, means={m.PROCESS_LIVE_BYTES: 4 << 20}, facts=facts)) is None
+
+
+def test_a_trace_that_does_not_show_the_calls() -> None:
+    silent = TAKEN | {"calls": []}
+    assert cannot_judge(NAME, window(silent, means={m.PROCESS_LIVE_BYTES: 4 << 20}, facts=JAX))
+
+
+def test_the_line_that_calls_the_program_is_named() -> None:
+    lines = (Line("/me/train.py", 3, "load", 0.6), Line("/me/train.py", 9, "train", 0.4))
+    row = Compiled("jax", "step", 1, 10**9, 0, None, "/me/train.py", 9)
+    means = {m.PROCESS_LIVE_BYTES: 4 << 20}
+    told = found(NAME, window(TAKEN, means=means, facts=JAX, lines=lines, compiled=(row,)))
+    assert [(place.line, place.share) for place in told.where] == [(9, 0.4)]

@@ -139,3 +139,9 @@ def test_the_recorded_pair() -> None:
     assert told.title.startswith("1 of ")
     assert "before_jax.py" in told.where[0].file
     assert is_silent(NAME, recorded(f"{NAME}/after_jax"))
+
+
+def test_devices_that_all_take_part_have_no_batch_to_divide() -> None:
+    told = found(NAME, traced("jax_conv_8gpu"))
+    assert told.fixes is not None
+    assert all("host" in fix.text and not fix.code for fix in told.fixes.values())

@@ -26,11 +26,12 @@ NAME = "input_starved"
 FIXES = {
     "pytorch": (
         """
+import os
 import torch
 from torch.utils.data import DataLoader, TensorDataset
-dataset = TensorDataset(torch.zeros(256, 4))
+dataset, batch_size = TensorDataset(torch.zeros(256, 4)), 32
 """,
-        "assert loader.num_workers == 2 and len(loader) == 4",
+        "assert loader.num_workers >= 1 and len(loader) == 8",
     ),
     "jax": (
         """
@@ -131,3 +132,75 @@ def test_the_recorded_pair(framework: str) -> None:
     assert told.gain.middle >= 0.3
     after = judge(NAME, recorded(f"{NAME}/after_{framework}"))
     assert not isinstance(after, Found) or after.severity is Severity.LOW
+
+
+def test_a_gpu_gets_no_whole_wait_back() -> None:
+    gain = found(NAME, traced("h100_owlv2")).gain
+    assert gain is not None
+    # Measured of others: 60-73% of the wait comes back.
+    assert gain.low <= 0.6 * 0.511 + 0.001
+    assert gain.high >= 0.511
+
+
+def test_only_lines_at_the_loader_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "for x in loader:\n    loss.backward()\nx = next(it)\nfor i in range(9):\n    z\n"
+    )
+    lines = tuple(Line(str(file), line, "train", 0.2) for line in (2, 4, 5, 1, 3))
+    generated = Line("/tmp/torchinductor_me/ab/cab.py", 9, "__next__", 0.1)
+    theirs = Line("/v/lib/python3.11/site-packages/torch/utils/data/x.py", 9, "__next__", 0.1)
+    means = {m.JOB_LOADER_WAIT: 0.5}
+    told = found(NAME, window(means=means, inside=True, lines=(generated, theirs, *lines)))
+    assert [place.line for place in told.where] == [1, 3]
+
+
+PREPARES = """\
+import jax.numpy as jnp
+def augment(images):
+    images = images[:, ::-1] * 0.5
+    return jnp.asarray(images)
+def train(images):
+    step(augment(images))
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "leaf", "unknown", "fires"),
+    [
+        (3, "train.py", 0.6, True),
+        (3, "/v/lib/python3.11/site-packages/numpy/lib/stride_tricks.py", 0.6, True),
+        (4, "train.py", 0.6, False),  # a call of JAX
+        (6, "train.py", 0.6, False),  # not a function that prepares
+        (3, "/v/lib/python3.11/site-packages/torch/_tensor.py", 0.6, False),
+        (3, "train.py", 0.1, False),  # the device is busy meanwhile
+    ],
+)
+def test_batches_that_the_main_thread_prepares(
+    tmp_path: Path, line: int, leaf: str, unknown: float, *, fires: bool
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(PREPARES)
+    taken = answer({Slice.COMPUTE: 1 - unknown, Slice.IDLE_UNKNOWN: unknown}, kind="gpu")
+    function = "augment" if line < 5 else "train"
+    lines = (Line(str(file), line, function, 0.5),)
+    at = str(file) if leaf == "train.py" else leaf
+    told = judge(
+        NAME, window(taken, inside=True, lines=lines, leaves=(Line(at, line, function, 0.5),))
+    )
+    assert isinstance(told, Found) is fires
+    if isinstance(told, Found):
+        assert told.where[0].line == 3
+        assert told.gain is not None
+        assert told.gain.high <= 0.5
+
+
+def test_a_library_that_reads_puts_no_other_line_to_blame(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("def images():\n    return decoded(path)\n\nloss.backward()\n")
+    pil = Line("/v/lib/python3.11/site-packages/PIL/Image.py", 9, "load", 0.6)
+    lines = (Line(str(file), 4, "train", 0.3), Line(str(file), 2, "load_images", 0.6))
+    taken = answer({Slice.COMPUTE: 0.4, Slice.IDLE_UNKNOWN: 0.6}, fmt="xplane")
+    means = {m.HOST_CORES: 8.0}
+    told = found(NAME, window(taken, means=means, inside=True, lines=lines, leaves=(pil,)))
+    assert [place.line for place in told.where] == [2]

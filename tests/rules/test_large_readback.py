@@ -115,3 +115,11 @@ def test_the_recorded_pair(framework: str) -> None:
 @pytest.mark.parametrize("trace", ["h100_qwen05b", "v100_resnet50_workers4", "mi300_ddp"])
 def test_traces_that_read_nothing_large(trace: str) -> None:
     assert is_silent(NAME, traced(trace))
+
+
+def test_lines_of_the_framework_are_left_out() -> None:
+    means = {m.PROCESS_READBACK: 400.0 * (1 << 20)}
+    numpy = "/venv/lib/python3.11/site-packages/numpy/lib/format.py"
+    reads = (ReadBack("array", numpy, 7, "asarray", 900, 10**9), *read("array"))
+    told = found(NAME, window(TAKEN, means=means, facts=JAX, reads=reads, lines=(LINE, STEP)))
+    assert [place.file for place in told.where] == [FILE]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, recorded, traced, window
 from whyidle.monitor import metrics as m
 from whyidle.monitor.finding import Severity
 from whyidle.monitor.signals.recorded import Trend
+from whyidle.monitor.summary import Line
 
 NAME = "memory_growth"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -73,3 +76,34 @@ def test_the_recorded_pair(framework: str) -> None:
     told = found(NAME, recorded(f"{NAME}/before_{framework}"))
     assert told.where[0].file.endswith(f"before_{framework}.py")
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
+
+
+GROWS = """\
+def train(model, batches):
+    history, numbers, total = [], [], 0
+    for x in batches:
+        parts = []
+        parts.append(x)
+        out = model(x)
+        numbers.append(out.mean().item())
+        count += 1
+        {keeps}
+"""
+
+
+@pytest.mark.parametrize(
+    "keeps", ["history.append(out)", "total += out", "total = total + out", "history.extend([out])"]
+)
+def test_the_line_that_keeps_something_is_named(tmp_path: Path, keeps: str) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(GROWS.format(keeps=keeps))
+    lines = (Line(str(file), 6, "train", 0.9),)
+    told = found(NAME, window(trends={m.JOB_RSS: LEAK}, lines=lines))
+    assert [place.line for place in told.where] == [9]
+
+
+def test_the_line_that_computes_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(GROWS.format(keeps="show(out)"))
+    lines = (Line(str(file), 6, "train", 0.9),)
+    assert found(NAME, window(trends={m.JOB_RSS: LEAK}, lines=lines)).where == ()

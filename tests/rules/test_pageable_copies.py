@@ -80,3 +80,8 @@ def test_real_jobs_with_pageable_batches(trace: str) -> None:
 @pytest.mark.parametrize("trace", ["h100_qwen05b", "v100_2rank_nccl", "mi300_ddp_resnet18"])
 def test_real_jobs_without_them(trace: str) -> None:
     assert is_silent(NAME, traced(trace))
+
+
+def test_tensorflow_copies_in_its_own_way() -> None:
+    called = answer({}, calls={"ExecutorState::Process": 5})["calls"]
+    assert judge(NAME, window(PAGEABLE | {"format": "xplane", "calls": called})) is None

@@ -137,3 +137,21 @@ def test_the_recorded_pair(framework: str) -> None:
 @pytest.mark.parametrize("trace", ["h100_qwen05b", "v100_2rank_nccl", "mi300_ddp_resnet18"])
 def test_traces_that_do_not_read(trace: str) -> None:
     assert is_silent(NAME, traced(trace))
+
+
+def test_lines_of_the_framework_are_left_out() -> None:
+    means = {m.PROCESS_SYNCS: 500.0, m.PROCESS_STEPS: 10.0, m.JOB_STEPS: 10.0}
+    torch = "/venv/lib/python3.11/site-packages/torch/optim/adamw.py"
+    theirs = ReadBack("item", torch, 60, "step", 9000, 10**9)
+    told = found(
+        NAME,
+        window(
+            means=means,
+            facts={"torch": {"backend": "cpu"}},
+            reads=(theirs, READ),
+            lines=(OTHER, LINE),
+            leaves=(OTHER, LINE),
+            inside=True,
+        ),
+    )
+    assert names(told.where) == ["watched"]

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    recorded,
+    traced,
+    window,
+)
 from whyidle.monitor.signals.looping import over_samples
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.summary import Line
@@ -128,3 +137,22 @@ def test_another_fault() -> None:
 
 def test_a_healthy_trace() -> None:
     assert is_silent(NAME, traced("h100_qwen05b"))
+
+
+def test_a_function_that_is_called_now_and_then(tmp_path: Path) -> None:
+    # An accuracy in one of ten steps makes no loop of the others.
+    lines = written(tmp_path, LOOP, 2)
+    rare = {"PjitFunction(step)": 1.0, "PjitFunction(accuracy)": 0.1}
+    job = {"facts": {"jax": {}}, "lines": lines, "inside": True}
+    for steps in (10, 0):
+        trace = answer(DISPATCH, calls=rare)
+        trace["calls"][0]["total_ns"] = 10**9
+        trace["steps"] = trace["steps"] | {"count": steps}
+        assert judge(NAME, window(trace, **job)) is None
+
+
+def test_the_evidence_names_what_is_called(tmp_path: Path) -> None:
+    lines = written(tmp_path, LOOP, 2)
+    trace = answer(DISPATCH, calls=JAX)
+    told = found(NAME, window(trace, facts={"jax": {}}, lines=lines, inside=True))
+    assert told.evidence[0].name == "calls of 'loss_of_one' in a step"

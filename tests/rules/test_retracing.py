@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.rules.windows import cannot_judge, found, is_silent, recorded, traced, window
+from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, traced, window
 from whyidle.monitor import metrics as m
 from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.signals.window import Window
@@ -121,3 +121,31 @@ def test_a_job_whose_agent_knows_of_no_compilation() -> None:
 @pytest.mark.parametrize("trace", ["h100_qwen05b"])
 def test_traces_say_nothing_of_it(trace: str) -> None:
     assert cannot_judge(NAME, traced(trace))
+
+
+def test_little_compiling_promises_little() -> None:
+    told = found(NAME, job(0.03, compiled(30, 2)))
+    assert told.gain is not None
+    assert told.gain.low == 0.0
+    # The compiling, and no more than as much again of first runs.
+    assert 0.03 <= told.gain.high < 0.03 * 1.5
+
+
+def test_compiling_that_takes_next_to_nothing() -> None:
+    assert is_silent(NAME, job(0.015, compiled(30, 2)))
+    assert judge(NAME, job(0.015, compiled(30, 2))) is None
+
+
+def test_first_runs_are_no_more_than_the_compilations() -> None:
+    means = {m.JOB_COMPILE: 0.3, m.PROCESS_COMPILES: 1.0, m.JOB_STEPS: 100.0}
+    told = found(NAME, window(means=means, compiled=(compiled(60, 20),), inside=True))
+    assert told.gain is not None
+    # One step in a hundred is a first run.
+    assert told.gain.high == pytest.approx(0.3 + 0.43 * 0.01 * 0.7)
+
+
+def test_compiling_that_only_warmed_up() -> None:
+    means = {m.JOB_COMPILE: 0.05, m.PROCESS_COMPILES: 1 / 60}
+    assert judge(NAME, window(means=means, compiled=(compiled(30, 9),), inside=True)) is None
+    means[m.PROCESS_COMPILES] = 0.5
+    found(NAME, window(means=means, compiled=(compiled(30, 9),), inside=True))

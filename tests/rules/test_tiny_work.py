@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from whyidle.monitor import metrics as m
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
 
 NAME = "tiny_work"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -101,3 +103,18 @@ def test_the_recorded_pair() -> None:
     # Measured: 6.5 times the samples a second.
     assert told.gain.speedup[0] < 6.5 < told.gain.speedup[1]
     assert is_silent(NAME, recorded(f"{NAME}/after_torch"))
+
+
+def test_the_gain_is_said_to_be_of_samples() -> None:
+    told = found(NAME, on_cpu(step_ms=2.0, batch=8))
+    assert told.title is not None
+    assert "samples a second" in told.title
+    said = {each.name: (each.value, each.unit) for each in told.evidence}
+    assert said["trained now (the gain is of this)"] == (80, "samples/s")
+    assert said["main thread's time for one"] == (pytest.approx(20), "us")
+
+
+def test_no_line_is_blamed() -> None:
+    quiet = on_cpu(step_ms=2.0, batch=8)
+    job = replace(quiet.job, lines=(Line("/me/train.py", 5, "train", 0.9),))
+    assert found(NAME, replace(quiet, job=job)).where == ()

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    names,
+    recorded,
+    traced,
+    window,
+)
+from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
 
 NAME = "unjitted_step"
 FIXES = {
@@ -30,9 +41,9 @@ SINGLE = ("multiply", "subtract", "add", "dot_general", "transpose", "tanh", "_m
 DISPATCH = {Slice.IDLE_DISPATCH: 0.8, Slice.COMPUTE: 0.2}
 
 
-def calls(*names: str, times: float = 6) -> dict[str, float]:
+def calls(*named: str, times: float = 6) -> dict[str, float]:
     """Return the calls of programs of these names, in a step."""
-    return {f"PjitFunction({name})": times for name in names}
+    return {f"PjitFunction({name})": times for name in named}
 
 
 def test_a_step_of_single_operations() -> None:
@@ -92,3 +103,14 @@ def test_other_faults(other: str) -> None:
 
 def test_a_trace_of_pytorch() -> None:
     assert is_silent(NAME, traced("h100_qwen05b"))
+
+
+def test_the_lines_that_call_single_operations_are_named() -> None:
+    file = "/me/train.py"
+    lines = (Line(file, 3, "load", 0.6), Line(file, 8, "loss", 0.3))
+    rows = tuple(
+        Compiled("jax", name, 1, 10**6, 0, None, file, line)
+        for name, line in (("evaluate", 3), ("tanh", 8))
+    )
+    taken = answer(DISPATCH, fmt="xplane", calls=calls(*SINGLE))
+    assert names(found(NAME, window(taken, lines=lines, compiled=rows)).where) == ["loss"]

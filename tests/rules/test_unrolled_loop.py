@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +60,24 @@ def job(folder: Path, text: str = UNROLLED, seconds: float = 30, **program: Any)
 def test_a_loop_that_is_written_out(tmp_path: Path) -> None:
     told = found(NAME, job(tmp_path))
     assert (told.where[0].line, told.where[0].function) == (3, "network")
-    # Half of 60 seconds went into compiling.
-    assert told.gain is not None
-    assert told.gain.low == pytest.approx(0.25)
-    assert told.gain.high == pytest.approx(0.475)
+    # Compiling is no part of a step.
+    assert told.gain is None
+    assert 30 in [each.value for each in told.evidence]
 
 
-def test_a_long_job_hardly_gains(tmp_path: Path) -> None:
-    assert is_silent(NAME, job(tmp_path, seconds=2))
+@pytest.mark.parametrize(("seconds", "severity"), [(300, "high"), (30, "medium"), (2, "low")])
+def test_it_matters_by_the_wait(tmp_path: Path, seconds: float, severity: str) -> None:
+    assert found(NAME, job(tmp_path, seconds=seconds)).severity == severity
+
+
+def test_on_a_cpu_the_step_gains_whatever_compiling_took(tmp_path: Path) -> None:
+    gains = []
+    for seconds in (2, 30):
+        whole = job(tmp_path, seconds=seconds)
+        facts = {"jax": {**whole.job.facts["jax"], "backend": "cpu"}}
+        gains.append(found(NAME, replace(whole, job=replace(whole.job, facts=facts))).gain)
+    assert gains[0] is not None
+    assert gains[0] == gains[1]
 
 
 def test_a_scan_is_no_such_loop(tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""Lines of code that belong to a fault: the user's own, and only where something ties them to it.
+
+Where the main thread was found says what a job does, and not what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from whyidle.monitor.finding import Place
+from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.signals.source import called, dotted, functions, tree_of
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
+from whyidle.monitor.traces.where.usercode import is_users
+
+MOST: Final = 3
+# Methods of a data set or a loader, and what makes a batch of samples.
+_LOADS: Final = re.compile(r"__(next|iter|getitem|getitems)__|.*collate.*")
+# Such a loop does not fetch anything.
+_COUNTS: Final = re.compile(r"(itertools\.)?(range|count)")
+# What is kept of these is a number of Python's.
+_NUMBERS: Final = re.compile(r"(.*\.)?(item|float|int|len|perf_counter|time|str|round)")
+
+
+def own(places: Iterable[Place], most: int = MOST) -> tuple[Place, ...]:
+    """Leave out the lines of frameworks, of installed packages, and of generated code."""
+    return tuple(place for place in places if is_users(place.file))[:most]
+
+
+def of_slice(window: Window, part: Slice) -> tuple[Place, ...]:
+    """Return the user's lines that a trace gives to a slice; none where it gives none."""
+    if window.trace is None:
+        return ()
+    told = window.trace.places(part)
+    return own(Place(p["file"], p["line"] or 0, p["function"], p["share"]) for p in told)
+
+
+def seen(job: Recorded, does: Callable[[Line], bool]) -> tuple[Place, ...]:
+    """Return the lines that the main thread was found at, of those that do something."""
+    return own(Place(x.file, x.line, x.function, x.share) for x in job.lines if does(x))
+
+
+def at(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
+    """Return places as the main thread was found there; as they are where it was not."""
+    places = tuple(places)
+    wanted = {(place.file, place.line) for place in places}
+    return seen(job, lambda line: (line.file, line.line) in wanted) or own(places)
+
+
+def fetches(line: Line) -> bool:
+    """Tell whether a line is a loader's, asks one for a batch, or goes through one."""
+    if _LOADS.fullmatch(line.function) or "next" in called(line.file, line.line):
+        return True
+    tree = tree_of(line.file)
+    heads = (node for node in ast.walk(tree) if isinstance(node, ast.For)) if tree else ()
+    return any(_COUNTS.fullmatch(_head(node)) is None for node in heads if node.lineno == line.line)
+
+
+def _head(loop: ast.For) -> str:
+    return dotted(loop.iter.func) if isinstance(loop.iter, ast.Call) else ""
+
+
+def kept(job: Recorded) -> tuple[Place, ...]:
+    """Return the lines that add to what was there before a loop, where the main thread is in it."""
+    found: dict[Place, None] = {}
+    for file, name in dict.fromkeys((line.file, line.function) for line in job.lines):
+        for function in functions(file, name):
+            found |= dict.fromkeys(Place(file, number, name) for number in _adding(function))
+    return own(found)
+
+
+def _adding(function: ast.AST) -> Iterator[int]:
+    for loop in ast.walk(function):
+        if isinstance(loop, ast.For | ast.While):
+            made = {name for each in loop.body for name in _set(each)}
+            for node in (n for each in loop.body for n in ast.walk(each)):
+                if _keeps(node, made):
+                    yield node.lineno  # type: ignore[attr-defined]
+
+
+def _set(statement: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement makes anew: a list of this pass keeps nothing."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name) and target.id not in _read(node.value):
+                    yield target.id
+
+
+def _keeps(node: ast.AST, made: set[str]) -> bool:
+    """Tell whether something of a pass, and more than a number, is added to what was there."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        to = dotted(node.func.value).partition(".")[0]
+        return node.func.attr in {"append", "extend"} and to not in made and _is_much(node.args)
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return isinstance(node.op, ast.Add) and _is_much([node.value])
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
+        names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+        is_sum = isinstance(node.value.op, ast.Add)
+        return is_sum and bool(names & _read(node.value)) and _is_much([node.value])
+    return False
+
+
+def _is_much(values: Iterable[ast.expr]) -> bool:
+    """Tell whether it may be an array, by what it is made with."""
+    nodes = [node for value in values for node in ast.walk(value)]
+    numbers = any(
+        isinstance(node, ast.Call) and _NUMBERS.fullmatch(_last(node)) is not None for node in nodes
+    )
+    return any(isinstance(node, ast.Name) for node in nodes) and not numbers
+
+
+def _last(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func)
+
+
+def _read(node: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}

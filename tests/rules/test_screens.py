@@ -1,0 +1,87 @@
+"""Each rule's finding as a person reads it: compared with a screen that was looked at.
+
+``WHYIDLE_UPDATE=1`` writes the screens anew, after a change of words or of recordings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+from rich.console import Console
+
+from tests.rules import (
+    test_clock_throttled,
+    test_cpu_fallback,
+    test_cpu_starved,
+    test_exposed_communication,
+    test_full_precision_matmul,
+    test_gpu_error,
+    test_misaligned_shards,
+    test_pageable_copies,
+)
+from tests.rules.windows import ROOT, answer, pairs, recorded, window
+from whyidle.monitor import rules
+from whyidle.monitor.diagnose import Finding, diagnose
+from whyidle.monitor.render.findings import screen
+from whyidle.monitor.signals.window import Window
+
+SCREENS: Final = ROOT / "tests" / "data" / "findings"
+WIDTH: Final = 100
+BUILT = [name for name, rule in rules.load().items() if not rule.is_planned]
+# Faults that need what a demo on a CPU does not have.
+BY_HAND: Final[dict[str, Callable[[], Window]]] = {
+    "clock_throttled": lambda: window(
+        gpus=(test_clock_throttled._gpu(GPU_THROTTLED_BRAKE=0.8, GPU_UTILISATION=1.0),)
+    ),
+    "cpu_fallback": lambda: window(
+        facts=test_cpu_fallback._jax(), gpus=(test_cpu_fallback.GPU,), inside=True
+    ),
+    "cpu_starved": lambda: window(
+        means={**test_cpu_starved.CALM, **test_cpu_starved.LIMITED},
+        facts={"torch": {"loaders": [{"workers": 8}]}},
+    ),
+    "exposed_communication": lambda: window(
+        answer(test_exposed_communication._slices(0.3), kind="gpu"), kind="file"
+    ),
+    "full_precision_matmul": lambda: test_full_precision_matmul.on_gpu("f32"),
+    "gpu_error": lambda: test_gpu_error._window(
+        xid=[test_gpu_error._xid(79)], gpu_lost=[test_gpu_error.GONE]
+    ),
+    "misaligned_shards": lambda: window(test_misaligned_shards._trace(80, 40, 40, 40), kind="file"),
+    "pageable_copies": lambda: window(test_pageable_copies.PAGEABLE, kind="file"),
+}
+
+
+def drawn(name: str) -> str:
+    """Return the page about one rule's first finding, alone."""
+    recordings = pairs(name)
+    faulty = recorded(f"{name}/before_{recordings[0]}") if recordings else BY_HAND[name]()
+    told = diagnose(faulty, only=(name,))
+    told = replace(told, findings=tuple(_anywhere(each) for each in told.findings))
+    return screen(told, console=Console(width=WIDTH, highlight=False, color_system=None))
+
+
+def _anywhere(finding: Finding) -> Finding:
+    """Leave the folder out of each place: lines break by it."""
+    where = tuple(replace(p, file=Path(p.file).name) for p in finding.found.where)
+    return replace(finding, found=replace(finding.found, where=where))
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_a_finding_looks_as_it_did(name: str) -> None:
+    file, told = SCREENS / f"{name}.txt", drawn(name)
+    assert f"[{name}]" in told
+    told = "\n".join(line.rstrip() for line in told.splitlines()) + "\n"
+    if os.environ.get("WHYIDLE_UPDATE") == "1":
+        SCREENS.mkdir(exist_ok=True)
+        file.write_text(told)
+    assert told == file.read_text()
+
+
+def test_no_screen_is_left_of_a_rule_that_is_gone() -> None:
+    assert {path.stem for path in SCREENS.iterdir()} == set(BUILT)
