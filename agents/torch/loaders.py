@@ -135,23 +135,17 @@ def _advance(
 ) -> Callable[[Any], Any]:
     clock, ident, size_of = monotonic_ns, get_ident, sizes.get
     wanted, come = visits.wanted_of_batches, visits.come
-    # Threads that wait already: a loader below another is part of its wait.
-    inside: dict[int, None] = {}
 
     def __next__(iterator: Any) -> Any:  # noqa: N807  it takes that one's place
-        samples, me = -1, ident()
-        if me in inside:
-            return original(iterator)
+        samples = -1
         began = clock()
         try:
-            inside[me] = None
             batch = original(iterator)
             samples = size_of(id(iterator), -1)
             if samples < 0:
                 samples = meet(iterator)
         finally:
-            put((me, clock() - began, samples))
-            inside.pop(me, None)
+            put((ident(), clock() - began, samples))
         if wanted:
             come()
         return batch

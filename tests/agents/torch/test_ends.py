@@ -1,10 +1,9 @@
-"""Ends that come at a bad moment: an agent that leaves during a trace, a loader below another."""
+"""Ends that come at a bad moment: an agent that leaves during a trace, a block that goes."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from _thread import get_ident
 from collections.abc import Iterator
 from typing import Any
@@ -12,12 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from whyidle.agents import wire
-from whyidle.agents.duties import Duties
-from whyidle.agents.room import Room
-from whyidle.agents.steps import Steps
 from whyidle.agents.torch.entered import Entered
-from whyidle.agents.torch.loaders import LoaderWaits
 
 torch = pytest.importorskip("torch")
 
@@ -91,32 +85,3 @@ def test_a_block_that_goes_while_it_is_looked_at_raises_nothing() -> None:
             block.__exit__(None, None, None)
     finally:
         entered.leave()
-
-
-class _Stored(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, index: int) -> int:
-        time.sleep(0.01)
-        return index
-
-
-class _Around(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
-    def __iter__(self) -> Iterator[object]:
-        yield from torch.utils.data.DataLoader(_Stored(), batch_size=2)
-
-
-def test_the_wait_for_a_loader_below_another_is_told_once() -> None:
-    main = get_ident()
-    part = LoaderWaits(Room(Duties(), lambda _: None, lambda _: None, main, Steps(main)))
-    part.begin()
-    try:
-        began = time.monotonic_ns()
-        batches = list(torch.utils.data.DataLoader(_Around(), batch_size=None))
-        took = time.monotonic_ns() - began
-        told = part.second(0)
-    finally:
-        part.hooks.undo()
-    assert told[wire.LOADER_BATCHES] == len(batches) == 2
-    assert 0 < (told[wire.LOADER_WAIT_NS] or 0) <= took
