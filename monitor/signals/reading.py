@@ -36,6 +36,25 @@ COMPILING: Final = 0.3
 HALF_OF_LOOKS_MS: Final = 5000
 # Never more of the window than this is warming up.
 MOST_WARM: Final = 0.5
+# What rules ask of a GPU: a live look is paid for in each recording.
+OF_GPUS: Final = (
+    m.GPU_UTILISATION,
+    m.GPU_SM_ACTIVITY,
+    m.GPU_TENSOR_ACTIVITY,
+    m.GPU_DRAM_ACTIVITY,
+    m.GPU_FP32_ACTIVITY,
+    m.GPU_MEMORY_USED,
+    m.GPU_MEMORY_TOTAL,
+    m.GPU_POWER,
+    m.GPU_POWER_LIMIT,
+    m.GPU_TEMPERATURE,
+    m.GPU_SM_CLOCK,
+    m.GPU_THROTTLED_POWER,
+    m.GPU_THROTTLED_SYNC,
+    m.GPU_THROTTLED_HEAT,
+    m.GPU_THROTTLED_HARDWARE_HEAT,
+    m.GPU_THROTTLED_BRAKE,
+)
 # GPUs are many, and only their means are asked for.
 GPU_POINTS: Final = 40
 MOST_EVENTS: Final = 500
@@ -77,9 +96,11 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
     found.read(Scope.JOB, (run.id,))
     found.read(Scope.HOST, reader.subjects(run.id, Scope.HOST))
     found.read(Scope.PROCESS, () if who is None else subjects(reader, run, who))
-    compiles = told(reader, run, (COMPILED, COMPILES), who, span.start_ms)
-    stacks = told(reader, run, (STACKS,), who, steady.start_ms + HALF_OF_LOOKS_MS)
-    stacks = stacks or told(reader, run, (STACKS,), who, span.start_ms)
+    # Such events come every ten seconds: of a short span no more are read.
+    most = min(MOST_STACKS, 20 + int(span.seconds / 5))
+    compiles = told(reader, run, (COMPILED, COMPILES), who, span.start_ms, most=most)
+    stacks = told(reader, run, (STACKS,), who, steady.start_ms + HALF_OF_LOOKS_MS, most=most)
+    stacks = stacks or told(reader, run, (STACKS,), who, span.start_ms, most=most)
     unknown = reader.unknown(run.id, (Scope.JOB, Scope.HOST, Scope.PROCESS))
     return Recorded(
         seconds=steady.seconds,
@@ -92,7 +113,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         facts=_facts(reader, run, who),
         steps=_steps(who),
         compiled=compiled(compiles),
-        reads=reads(told(reader, run, (READS,), who, span.start_ms)),
+        reads=reads(told(reader, run, (READS,), who, span.start_ms, most=most)),
         lines=looks(stacks, "lines"),
         leaves=looks(stacks, "leaves"),
         events=_events(reader, run, span),
@@ -190,7 +211,7 @@ def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
     owned = frozenset((run.info or {}).get("gpus", ()))
     gpus = reader.gpus(run.id)
     means: dict[int, dict[Metric, float]] = {gpu.id: {} for gpu in gpus}
-    for metric in metrics_of(Scope.GPU) if gpus else ():
+    for metric in OF_GPUS if gpus else ():
         found = reader.series(metric, list(means), span.start_ms, span.end_ms, GPU_POINTS)
         for gpu, points in found.items():
             if known := [p.mean for p in points if p.mean is not None]:
