@@ -10,6 +10,7 @@ from typing import Final, Literal, Self
 
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
 
 Framework = Literal["jax", "pytorch", "tensorflow", "flux"]
 FRAMEWORKS: Final[dict[Framework, str]] = {
@@ -61,7 +62,6 @@ class Need(StrEnum):
     GPU = "the counters of a GPU"
     GPU_TRACE = "a trace of a GPU"
     GPU_NAME = "the name of the GPU"
-    POOL = "the allocator's own figures, of a GPU"
     FRAMES = "a trace with the launches of the host"
     SOURCE = "the source of the user's code on this machine"
 
@@ -123,6 +123,11 @@ class Place:
     line: int
     function: str
     share: float | None = None
+
+    @classmethod
+    def at(cls, line: Line) -> Self:
+        """Return where a main thread was found."""
+        return cls(line.file, line.line, line.function, line.share)
 
 
 @dataclass(frozen=True, slots=True)

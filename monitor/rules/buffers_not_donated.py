@@ -31,7 +31,8 @@ from typing import Any, Final
 from whyidle.monitor import metrics as m
 from whyidle.monitor.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
 from whyidle.monitor.rule import Kind, Rule
-from whyidle.monitor.signals.replaced import is_replaced, readable
+from whyidle.monitor.signals.replaced import is_replaced
+from whyidle.monitor.signals.source import readable
 from whyidle.monitor.signals.window import Window
 
 # Smaller states are not worth a line, on any device.
@@ -58,7 +59,7 @@ def detect(window: Window) -> Verdict:
         return None
     name = str(worst["name"]).removeprefix("jit_")
     places = window.where_compiled(name)
-    if not any(readable(place) for place in places):
+    if not any(readable(place.file) for place in places):
         return window.lacks(Need.SOURCE)
     where = tuple(place for place in places if is_replaced(place))
     return _found(window, worst, where) if where else None

@@ -28,8 +28,8 @@ from __future__ import annotations
 from whyidle.monitor.finding import Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rule import Kind, Rule
 from whyidle.monitor.signals.belonging import own
-from whyidle.monitor.signals.drawn import frozen, lambdas, readable
-from whyidle.monitor.signals.source import line_of
+from whyidle.monitor.signals.drawn import frozen, lambdas
+from whyidle.monitor.signals.source import line_of, readable
 from whyidle.monitor.signals.window import Window
 
 
@@ -40,7 +40,7 @@ def detect(window: Window) -> Verdict:
     if not window.job.inside:
         return window.lacks(Need.INSIDE)
     compiled = window.job.compiled
-    if not readable(compiled):
+    if not any(readable(one.file) for one in compiled):
         return window.lacks(Need.SOURCE if compiled else Need.LONGER)
     places = frozen(compiled)
     if not places and lambdas(compiled):

@@ -35,7 +35,8 @@ from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Sev
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import own
-from whyidle.monitor.signals.unrolled import loops_in, readable
+from whyidle.monitor.signals.source import readable
+from whyidle.monitor.signals.unrolled import loops_in
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
 
@@ -66,7 +67,7 @@ def detect(window: Window) -> Verdict:
     worst = max(large, key=lambda program: int(program["operations"]))
     name = str(worst["name"]).removeprefix("jit_")
     rows = [one for one in window.job.compiled if one.function == name and one.file]
-    if not any(readable(one.file or "") for one in rows):
+    if not any(readable(one.file) for one in rows):
         return window.lacks(Need.SOURCE)
     where = tuple(dict.fromkeys(p for one in rows for p in loops_in(one.file or "", name)))
     took = sum(one.ns for one in rows) / 1e9

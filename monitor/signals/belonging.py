@@ -42,7 +42,7 @@ def of_slice(window: Window, part: Slice) -> tuple[Place, ...]:
 
 def seen(job: Recorded, does: Callable[[Line], bool]) -> tuple[Place, ...]:
     """Return the lines that the main thread was found at, of those that do something."""
-    return own(Place(x.file, x.line, x.function, x.share) for x in job.lines if does(x))
+    return own(Place.at(x) for x in job.lines if does(x))
 
 
 def at(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:

@@ -81,7 +81,7 @@ def preparing(job: Recorded) -> Doing | None:
         lambda leaf: (leaf.file, leaf.line) in mine or bool(_ON_THE_HOST.fullmatch(leaf.file)),
     )
     share = min(_sum(lines), _sum(working))
-    places = tuple(Place(one.file, one.line, one.function, one.share) for one in lines[:3])
+    places = tuple(Place.at(one) for one in lines[:3])
     return Doing(job.measure(share, "ratio"), places)
 
 
@@ -102,7 +102,7 @@ def _most(job: Recorded, kinds: Iterable[tuple[Line, ...]]) -> Doing | None:
         places = _told(job.lines, lambda line: _reads(line) or _fetches(line))
     return Doing(
         job.measure(_sum(lines), "ratio"),
-        tuple(Place(one.file, one.line, one.function, one.share) for one in places[:3]),
+        tuple(Place.at(one) for one in places[:3]),
     )
 
 

@@ -22,11 +22,6 @@ _SETS_UP: Final = re.compile(r".*\.(seed|default_rng|RandomState|Generator|SeedS
 _CALLBACKS: Final = re.compile(r"(.*\.)?(pure_callback|io_callback|debug\.callback)")
 
 
-def readable(compiled: Iterable[Compiled]) -> bool:
-    """Tell whether any source of what was compiled can be read."""
-    return any(tree_of(one.file) is not None for one in compiled if one.file)
-
-
 def frozen(compiled: Iterable[Compiled]) -> list[Place]:
     """Return the lines that draw numbers in what JAX has compiled."""
     found: dict[Place, None] = {}

@@ -65,7 +65,7 @@ def over_samples(lines: Iterable[Line]) -> Looping | None:
     around = [line for line in lines if line not in inside and _calls(line, names)]
     share = min(1.0, sum(line.share for line in (*inside, *around)))
     look = min(line.share for line in lines)
-    places = tuple(Place(a.file, a.line, a.function, a.share) for a, _ in own)
+    places = tuple(Place.at(a) for a, _ in own)
     return Looping(share, places, math.sqrt(share * (1 - share) * look))
 
 

@@ -11,11 +11,6 @@ from whyidle.monitor.signals.source import tree_of
 Assigned = ast.Assign | ast.AnnAssign
 
 
-def readable(place: Place) -> bool:
-    """Tell whether the source of a line can be read."""
-    return tree_of(place.file) is not None
-
-
 def is_replaced(place: Place) -> bool:
     """Tell whether what a line calls gives a new value to what it was called with."""
     for statement in _assigned(place):

@@ -48,6 +48,11 @@ def tree_of(file: str) -> ast.Module | None:
         return None
 
 
+def readable(file: str | None) -> bool:
+    """Tell whether a source can be read."""
+    return file is not None and tree_of(file) is not None
+
+
 def functions(file: str, name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Yield the functions of that name in a file."""
     tree = tree_of(file)

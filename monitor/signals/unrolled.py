@@ -7,15 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from whyidle.monitor.finding import Place
-from whyidle.monitor.signals.source import dotted, functions, tree_of
+from whyidle.monitor.signals.source import dotted, functions
 
 # Functions of the same file that a compiled one calls, and those that they call.
 DEEPEST: Final = 4
-
-
-def readable(file: str) -> bool:
-    """Tell whether a source can be read."""
-    return tree_of(file) is not None
 
 
 def loops_in(file: str, name: str) -> Iterator[Place]:

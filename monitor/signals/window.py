@@ -180,11 +180,6 @@ class Window:
         return self.per_step(m.PROCESS_READBACK)
 
     @property
-    def puts_per_step(self) -> Measure | None:
-        """Explicit copies to the device in a step."""
-        return self.per_step(m.PROCESS_DEVICE_PUTS)
-
-    @property
     def compiles_per_step(self) -> Measure | None:
         """Compilations in a step that no cache had, after warming up."""
         return self.per_step(m.PROCESS_COMPILES)
@@ -203,19 +198,6 @@ class Window:
         return min(found, key=lambda each: each.value, default=None)
 
     # Where ---------------------------------------------------------------------------------------
-    def where(self, part: Slice | None = None, most: int = 3) -> tuple[Place, ...]:
-        """Return the user's lines: those a trace gives to a slice, else where the main thread is.
-
-        Without a slice only the latter are asked.
-        """
-        if part is not None and self.trace is not None and (told := self.trace.places(part)):
-            return tuple(
-                Place(p["file"], p["line"] or 0, p["function"], p["share"]) for p in told[:most]
-            )
-        return tuple(
-            Place(line.file, line.line, line.function, line.share) for line in self.job.lines[:most]
-        )
-
     def where_read(self, most: int = 3) -> tuple[Place, ...]:
         """Return the lines that read values from the device, with their share of the time."""
         whole = sum(read.ns for read in self.job.reads) or 1
