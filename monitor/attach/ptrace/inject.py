@@ -24,9 +24,10 @@ _WAYS = {
     "pending": ("Py_AddPendingCall", stubs.PENDING),
 }
 _POLL_SECONDS = 0.0002
-# A thousand times as long as the lock is held; and how long we wait for that.
+# A thousand times as long as the lock is held; and how long we wait for that: a
+# visit under way needs the lock of Python a few times, at 5 ms and more each.
 _SETTLE_NS = 1_000_000
-_SETTLE_SECONDS = 0.1
+_SETTLE_SECONDS = 0.5
 # How far below the libraries the new memory lies, in bytes.
 _NEAR, _FAR = 1 << 20, 16 << 20
 # A thread that has been sent off maps memory at once, unless it gets no CPU.
@@ -48,15 +49,15 @@ class Visit:
     # Whether the thread that was met starts the new one, or the main thread does.
     mode: str = ""
     # Whether the main thread may be met anywhere; see ``_settle``.
-    _settled: bool = False
+    is_settled: bool = False
 
     def run(self, source: bytes) -> bool:
         """Have the job run a text; tell whether it has done so by the deadline."""
         memory_map = self.job.maps()
         interpreter = find(memory_map, self.job.exe(), self.memory.read)
         found = list(left(memory_map, self.memory))
-        self._settled = self._settle([block for _, block in found])
-        fits = (r for r, block in found if block.is_free and r.fits(source))
+        self.is_settled = self._settle(found)
+        fits = (r for r in found if r.fits(source) and r.read(self.memory).is_free)
         region = next(fits, None) or self._map(interpreter, room_for(source))
         block = _block(region, interpreter)
         self.memory.write(region.block + SOURCE, source + b"\0")
@@ -64,16 +65,19 @@ class Visit:
         self._launch(place, lambda stop: self._start(stop, region, block, place))
         return self._await_end(region)
 
-    def _settle(self, blocks: list[stubs.Block]) -> bool:
+    def _settle(self, found: list[Region]) -> bool:
         """Wait until the main thread is surely through with the pending calls of earlier visits.
 
         Around such a call it holds a lock, for a few instructions each time. Once the call has run
-        and the thread has had a core for longer than those take, it is out of them.
+        and the thread has had a core for longer than those take, it is out of them. A visit whose
+        injector was killed may be under way yet: it has as long to end.
         """
-        if not all(block.is_free for block in blocks):
-            return False
-        began = self.job.main_thread_ns() if blocks else None
         deadline = time.monotonic() + _SETTLE_SECONDS
+        while not all(region.read(self.memory).is_free for region in found):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        began = self.job.main_thread_ns() if found else None
         while began is not None and self.job.main_thread_ns() - began < _SETTLE_NS:
             if time.monotonic() > deadline:
                 return False
@@ -126,7 +130,7 @@ class Visit:
 
     def _start(self, stop: Stop, region: Region, block: stubs.Block, place: Place) -> None:
         """Have a stopped thread start the one that runs the text, or ask the main one to do so."""
-        allocates = place.may_allocate(stop.registers, anywhere=self._settled)
+        allocates = place.may_allocate(stop.registers, anywhere=self.is_settled)
         self.mode = "thread" if allocates else "pending"
         name, routine = _WAYS[self.mode]
         block.function = place.interpreter.functions[name]

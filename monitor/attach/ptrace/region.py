@@ -94,8 +94,8 @@ def room_for(source: bytes) -> int:
     return (SOURCE + max(len(source) + 1, SOURCE_ROOM) + PAGE - 1) & -PAGE
 
 
-def left(maps: tuple[Mapping, ...], memory: Memory) -> Iterator[tuple[Region, Block]]:
-    """Find what earlier visits left, with what the block says now."""
+def left(maps: tuple[Mapping, ...], memory: Memory) -> Iterator[Region]:
+    """Find what earlier visits left."""
     for code, data in pairwise(maps):
         alike = (
             (code.rights, data.rights, code.path, data.path) == ("r-xp", "rw-p", "", "")
@@ -107,7 +107,7 @@ def left(maps: tuple[Mapping, ...], memory: Memory) -> Iterator[tuple[Region, Bl
             continue
         block = unpack(memory.read(data.start, BLOCK_BYTES))
         if block.magic == MAGIC and block.size <= data.size:
-            yield Region(code.start, block.size), block
+            yield Region(code.start, block.size)
 
 
 @dataclass(frozen=True, slots=True)
