@@ -15,13 +15,16 @@ from whyidle.monitor.attach.ptrace import calls, maps, stubs
 from whyidle.monitor.attach.ptrace.calls import Comfort, comfort, resumed
 from whyidle.monitor.attach.ptrace.elf import NotElf, gnu_hash, image, old_hash
 from whyidle.monitor.attach.ptrace.frame import Call, State, stacked
+from whyidle.monitor.attach.ptrace.inject import Visit
 from whyidle.monitor.attach.ptrace.interpreter import find
+from whyidle.monitor.attach.ptrace.job import Job
 from whyidle.monitor.attach.ptrace.memory import Memory
 from whyidle.monitor.attach.ptrace.place import stack_suits
 from whyidle.monitor.attach.ptrace.refused import Refused
 from whyidle.monitor.attach.ptrace.region import Region, borrowed, room_for
 from whyidle.monitor.attach.ptrace.registers import MAX, Registers
 from whyidle.monitor.attach.ptrace.xstate import components, sealed
+from whyidle.monitor.processes.procfs import ProcFs
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="x86-64 only")
 MAPS = """\
@@ -312,3 +315,24 @@ def test_the_c_library_has_what_the_first_step_needs() -> None:
         assert ours.read(found.restorer, 9) == stubs.RESTORER_CODE
         with pytest.raises(Refused):
             borrowed(memory, "/nowhere", ours)
+
+
+def test_a_visit_under_way_is_awaited_one_that_never_ends_is_not() -> None:
+    stat = ProcFs().stat(os.getpid())
+    assert stat is not None
+    under_way = stubs.Block(state=stubs.ARMED, called=stubs.CALLED)
+    over = stubs.Block(state=stubs.ARMED, called=stubs.CALLED, done=1)
+
+    class Told(Memory):
+        """Says that the visit is under way three times, and then what it is told."""
+
+        def __init__(self, last: stubs.Block) -> None:
+            self.reads = iter([under_way] * 3)
+            self.last = last
+
+        def read(self, start: int, size: int) -> bytes:
+            return next(self.reads, self.last).packed()[:size]
+
+    for last, settled in ((over, True), (under_way, False)):
+        visit = Visit(Job(os.getpid(), stat.start_ticks), Told(last), 0.0)
+        assert visit.settle([Region(0x10000, 4096)]) is settled

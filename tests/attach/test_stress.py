@@ -14,8 +14,6 @@ import pytest
 
 from tests.attach import victims
 from tests.attach.victims import running
-from whyidle.monitor.attach.ptrace.inject import Visit
-from whyidle.monitor.attach.ptrace.job import Job
 from whyidle.monitor.attach.ptrace.refused import Refused
 
 pytestmark = [
@@ -69,16 +67,4 @@ def test_a_tracer_killed_at_any_moment_harms_nothing(name: str) -> None:
         # then be met at fewer places, where one like this seldom is.
         with contextlib.suppress(Refused):
             assert victim.enter().done
-        assert victim.end()["wrong"] == 0
-
-
-def test_a_visit_under_way_is_awaited() -> None:
-    with running(victims.BUSY) as victim:
-        slow = b"import time; time.sleep(0.03)"
-        assert not victim.enter(slow, timeout=0.01).done
-        job = Job(*victim.key)
-        with job.memory() as memory:
-            second = Visit(job, memory, time.monotonic() + 20.0)
-            assert second.run(victims.COUNT)
-        assert second.is_settled
         assert victim.end()["wrong"] == 0

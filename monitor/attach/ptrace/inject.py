@@ -48,7 +48,7 @@ class Visit:
     stops: list[float] = field(default_factory=list)
     # Whether the thread that was met starts the new one, or the main thread does.
     mode: str = ""
-    # Whether the main thread may be met anywhere; see ``_settle``.
+    # Whether the main thread may be met anywhere; see ``settle``.
     is_settled: bool = False
 
     def run(self, source: bytes) -> bool:
@@ -56,7 +56,7 @@ class Visit:
         memory_map = self.job.maps()
         interpreter = find(memory_map, self.job.exe(), self.memory.read)
         found = list(left(memory_map, self.memory))
-        self.is_settled = self._settle(found)
+        self.is_settled = self.settle(found)
         fits = (r for r in found if r.fits(source) and r.read(self.memory).is_free)
         region = next(fits, None) or self._map(interpreter, room_for(source))
         block = _block(region, interpreter)
@@ -65,7 +65,7 @@ class Visit:
         self._launch(place, lambda stop: self._start(stop, region, block, place))
         return self._await_end(region)
 
-    def _settle(self, found: list[Region]) -> bool:
+    def settle(self, found: list[Region]) -> bool:
         """Wait until the main thread is surely through with the pending calls of earlier visits.
 
         Around such a call it holds a lock, for a few instructions each time. Once the call has run
