@@ -53,6 +53,7 @@ class Pauses:
         self.total_ns = 0
         self.collections = 0
         self.lost = 0
+        self._is_new = True
         self._starts: deque[int] = deque(maxlen=CAPACITY)
         self._stops: deque[int] = deque(maxlen=CAPACITY)
         self._infos: deque[dict[str, int]] = _Infos(maxlen=CAPACITY)
@@ -80,6 +81,7 @@ class Pauses:
         if len(spans) < number or len(infos) < number or min(spans) < 0:
             self._begin_anew()
             return []
+        self._is_new = False
         self.total_ns += sum(spans)
         self.collections += number
         if max(spans) < LONG_GC_NS:
@@ -91,8 +93,10 @@ class Pauses:
         ]
 
     def _begin_anew(self) -> None:
-        # We came, or somebody else changed the list, in the middle of a collection.
-        self.lost += 1
+        # Somebody else changed the list in the middle of a collection; or we came in one, and have
+        # lost nothing yet.
+        self.lost += not self._is_new
+        self._is_new = False
         self._starts.clear()
         self._stops.clear()
         self._infos.clear()

@@ -157,6 +157,8 @@ def pairs(step: Step, steps: int, agent: Agent) -> list[tuple[Any, Any]]:
         for on in random.sample((True, False), 2):
             agent.turn(on=on)
             warm(step)
+            agent.look()
+            warm(step)
             made[on] = block(step, steps)
         found.append((made[False], made[True]))
     agent.turn(on=True)

@@ -1,7 +1,8 @@
 """The part ``loader waits``: how long the job waits for its batches, and how its loaders are set.
 
 Where the main thread takes batches, the others' waits do not count: a thread that fetches ahead
-waits in its own time.
+waits in its own time. Where batches come very fast, the wait is timed for some of them only, and
+for the first of each iterator, which waits for its workers to begin.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from _thread import get_ident
 from collections import deque
 from functools import partial
 from itertools import compress
+from operator import not_
 from time import monotonic_ns
 from weakref import ref
 
 from ..framework import Part
 from ..modules import need
 from ..takings import take
+from ..thinning import ROUND, Thinning
 from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_NAME, SAMPLES
 from .looking import attributes, class_name, definer, members
 from .patch import hide, look_alike, replace
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..visits import Visits
 
 MODULE = "torch.utils.data.dataloader"
 # Batches between two looks.
@@ -41,6 +43,8 @@ SETTINGS = {
     "prefetch_factor": "_prefetch_factor",
 }
 KINDS = {0: "map", 1: "iterable"}
+# What stands for a first batch of no samples; one less for each that it has.
+FIRST = -2
 
 
 class LoaderWaits(Part):
@@ -51,7 +55,7 @@ class LoaderWaits(Part):
     def __init__(self, room: Any) -> None:
         super().__init__(room)
         # By turns the thread, how long it waited, and how many samples it got: 0 for unknown,
-        # -1 for the end of the data.
+        # -1 for the end of the data, from -2 downwards for those of an iterator's first batch.
         self._taken: deque[int] = deque(maxlen=4 * 3 * CAPACITY)
         # The samples in a batch of each iterator; both go with the iterator.
         self._sizes: dict[int, int] = {}
@@ -61,17 +65,18 @@ class LoaderWaits(Part):
         self._batches = self._wait = self._samples = self._missed = 0
         self._sizes_known = True
         self._on_main = False
+        self._thinning = Thinning(monotonic_ns())
 
     def begin(self) -> None:
         """Take the place of ``__next__``."""
         iterator = need(MODULE, "_BaseDataLoaderIter")
         original = need(MODULE, "_BaseDataLoaderIter", "__next__")
         meet = _meeting(self._sizes, self._known, self._new.append)
-        ours = _advance(original, self._taken.extend, self._sizes, meet, self.room.steps.visits)
+        ours = self._advance(original, meet)
         hide(ours, meet, _plain, attributes, class_name, definer, members)
         replace(self.hooks, iterator, "__next__", ours)
 
-    def second(self, _now: int) -> dict[str, int | None]:
+    def second(self, now: int) -> dict[str, int | None]:
         """Add up the waits."""
         number = len(self._taken) // 3
         if number > CAPACITY:
@@ -79,7 +84,10 @@ class LoaderWaits(Part):
             self._taken.clear()
             number = 0
         taken = take(self._taken, 3 * number)
-        self._add(taken[::3], taken[1::3], taken[2::3])
+        samples = taken[2::3]
+        firsts = sum(map(FIRST.__ge__, samples))
+        weight = self._thinning.second(now, number - firsts, firsts)
+        self._add(taken[::3], taken[1::3], samples, weight)
         while self._new:
             self._note(self._new.popleft())
         return {
@@ -92,7 +100,7 @@ class LoaderWaits(Part):
         """Say how the loaders are set, the latest first."""
         if not self._loaders:
             return {}
-        found: dict[str, Any] = {"loaders": self._loaders}
+        found: dict[str, Any] = {"loaders": self._loaders, **self._thinning.facts("batches")}
         # The one that trains is seen first; those of validation come later.
         size = self._loaders[-1]["batch_size"]
         if size is not None:
@@ -103,10 +111,58 @@ class LoaderWaits(Part):
         """Return how often it was too much."""
         return self._missed
 
-    def _add(self, threads: list[int], waits: list[int], samples: list[int]) -> None:
+    def _advance(
+        self, original: Callable[[Any], Any], meet: Callable[[Any], int]
+    ) -> Callable[[Any], Any]:
+        clock, ident, put = monotonic_ns, get_ident, self._taken.extend
+        sizes, size_of = self._sizes, self._sizes.get
+        visits = self.room.steps.visits
+        wanted, come = visits.wanted_of_batches, visits.come
+        number, until = self._thinning.number, self._thinning.until
+
+        def __next__(iterator: Any) -> Any:  # noqa: N807  it takes that one's place
+            if number() % ROUND >= until[0] and id(iterator) in sizes:
+                batch = original(iterator)
+                if wanted:
+                    come()
+                return batch
+            samples = -1
+            began = clock()
+            try:
+                batch = original(iterator)
+                samples = size_of(id(iterator), -1)
+                if samples < 0:
+                    samples = meet(iterator)
+            finally:
+                put((ident(), clock() - began, samples))
+            if wanted:
+                come()
+            return batch
+
+        look_alike(__next__, original)
+        return __next__
+
+    def _add(self, threads: list[int], waits: list[int], samples: list[int], weight: float) -> None:
+        firsts = list(map(FIRST.__ge__, samples))
+        if any(firsts):
+            self._count(
+                list(compress(threads, firsts)),
+                list(compress(waits, firsts)),
+                [FIRST - each for each in compress(samples, firsts)],
+                1,
+            )
+            others = list(map(not_, firsts))
+            threads, waits, samples = (
+                list(compress(each, others)) for each in (threads, waits, samples)
+            )
+        self._count(threads, waits, samples, weight)
+
+    def _count(
+        self, threads: list[int], waits: list[int], samples: list[int], weight: float
+    ) -> None:
         ends = samples.count(-1)
-        self._batches += len(samples) - ends
-        self._samples += sum(samples) + ends
+        self._batches += round(weight * (len(samples) - ends))
+        self._samples += round(weight * (sum(samples) + ends))
         if 0 in samples:
             self._sizes_known = False
         main = self.room.main
@@ -114,44 +170,15 @@ class LoaderWaits(Part):
             # Until then the others' waits were all that was known.
             self._on_main = True
             first = threads.index(main)
-            self._wait += sum(waits[:first])
+            self._wait += round(weight * sum(waits[:first]))
             threads, waits = threads[first:], waits[first:]
         if self._on_main:
-            self._wait += sum(compress(waits, map(main.__eq__, threads)))
-        else:
-            self._wait += sum(waits)
+            waits = list(compress(waits, map(main.__eq__, threads)))
+        self._wait += round(weight * sum(waits))
 
     def _note(self, settings: dict[str, Any]) -> None:
         if settings not in self._loaders:
             self._loaders = [settings, *self._loaders][:MOST_LOADERS]
-
-
-def _advance(
-    original: Callable[[Any], Any],
-    put: Callable[[tuple[int, int, int]], None],
-    sizes: dict[int, int],
-    meet: Callable[[Any], int],
-    visits: Visits,
-) -> Callable[[Any], Any]:
-    clock, ident, size_of = monotonic_ns, get_ident, sizes.get
-    wanted, come = visits.wanted_of_batches, visits.come
-
-    def __next__(iterator: Any) -> Any:  # noqa: N807  it takes that one's place
-        samples = -1
-        began = clock()
-        try:
-            batch = original(iterator)
-            samples = size_of(id(iterator), -1)
-            if samples < 0:
-                samples = meet(iterator)
-        finally:
-            put((ident(), clock() - began, samples))
-        if wanted:
-            come()
-        return batch
-
-    look_alike(__next__, original)
-    return __next__
 
 
 def _meeting(
@@ -174,7 +201,7 @@ def _meeting(
             known[key] = tuple(ref(iterator, partial(each.pop, key)) for each in (sizes, known))
             sizes[key] = size or 0
             tell(settings)
-        return size or 0
+        return FIRST - (size or 0)
 
     return meet
 

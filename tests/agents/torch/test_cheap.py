@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from _thread import get_ident
 
 import pytest
 
 from tests.agents.torch.inside import probe
-from whyidle.agents import wire
+from whyidle.agents import thinning, wire
 from whyidle.agents.duties import Duties
 from whyidle.agents.room import Room
 from whyidle.agents.torch import steps as steps_module
-from whyidle.agents.torch.loaders import LoaderWaits
-from whyidle.agents.torch.reads import MANY, ONE_IN
+from whyidle.agents.torch.loaders import FIRST, LoaderWaits
+from whyidle.agents.torch.read_hooks import MANY, ONE_IN
+from whyidle.agents.torch.reads import Reads
 
 torch = pytest.importorskip("torch")
 
@@ -62,3 +64,69 @@ def test_waits_of_other_threads_count_until_the_main_one_waits() -> None:
     assert part.second(0) == {
         wire.LOADER_BATCHES: 7, wire.LOADER_WAIT_NS: 1122, wire.SAMPLES: None
     }  # fmt: skip
+
+
+def test_of_very_many_reads_some_are_looked_at_and_stand_for_all() -> None:
+    one = torch.tensor(1.5)
+    assert Reads(Room(Duties(), lambda _: None, lambda _: None, None)).facts() == {}
+    with probe() as told:
+        number = 20 * thinning.ROUND
+        for _ in range(number):
+            one.item()
+        # All of those were looked at: nobody knew that there would be so many.
+        assert told.second()[wire.SYNCS] == number
+        for _ in range(number):
+            one.item()
+        found = told.second()
+        assert abs((found[wire.SYNCS] or 0) - 2 * number) <= 2
+        assert (found[wire.SYNC_NS] or 0) > 0
+        while not (told_of := [record for record in told.records if record[0] == "reads"]):
+            found = told.second()
+        assert found[wire.SYNCS] == pytest.approx(2 * number, abs=2)
+        counted = sum(row[0] for record in told_of for row in record[3])
+        assert counted == pytest.approx(2 * number, rel=0.1)
+        shares = {record[3].get("timed_reads") for record in told.records if record[0] == "state"}
+        assert round(thinning.SOME / thinning.ROUND, 3) in shares
+        assert all(type(each) is int for record in told_of for row in record[3] for each in row[:2])
+
+
+def test_of_very_many_batches_some_are_looked_at_and_the_first_of_each_iterator() -> None:
+    length = 4 * thinning.ROUND
+    loader = torch.utils.data.DataLoader(range(length), batch_size=None)
+    with probe() as told:
+        assert len(list(loader)) == length
+        first = told.second()
+        assert first[wire.LOADER_BATCHES] == length
+        for _ in range(5):
+            assert len(list(loader)) == length
+        found = told.second()
+        assert found[wire.LOADER_BATCHES] == pytest.approx(6 * length, rel=0.02)
+        assert found[wire.LOADER_WAIT_NS] == pytest.approx(
+            6 * (first[wire.LOADER_WAIT_NS] or 0), rel=0.9
+        )
+
+
+def test_a_long_wait_for_the_first_batch_counts_once_however_many_come_after() -> None:
+    part = LoaderWaits(Room(Duties(), lambda _: None, lambda _: None, get_ident()))
+    part._taken.extend((get_ident(), 5_000, FIRST - 4))
+    for _ in range(2 * thinning.MANY):
+        part._taken.extend((get_ident(), 10, 4))
+        part._thinning.number()
+    assert part._thinning.number() == 2 * thinning.MANY
+    found = part.second(time.monotonic_ns())
+    assert part._thinning.is_on
+    assert found[wire.LOADER_WAIT_NS] == 5_000 + 20 * thinning.MANY
+    # Of the next second one first batch and a tenth of the others are seen.
+    part._taken.extend((get_ident(), 7_000, FIRST - 4))
+    for number in range(2 * thinning.MANY):
+        part._thinning.number()
+        if not number % 10:
+            part._taken.extend((get_ident(), 10, 4))
+    part._thinning.number()
+    before, found = found, part.second(time.monotonic_ns())
+    added = {name: (found[name] or 0) - (before[name] or 0) for name in found}
+    assert added == {
+        wire.LOADER_BATCHES: 1 + 2 * thinning.MANY,
+        wire.LOADER_WAIT_NS: 7_000 + 20 * thinning.MANY,
+        wire.SAMPLES: 4 * (1 + 2 * thinning.MANY),
+    }

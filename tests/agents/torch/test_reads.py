@@ -17,7 +17,8 @@ import pytest
 from tests.agents.torch.inside import Told, probe
 from whyidle.agents import wire
 from whyidle.agents.torch import reads as reads_module
-from whyidle.agents.torch.reads import IMPLICIT, METHODS
+from whyidle.agents.torch.read_hooks import IMPLICIT
+from whyidle.agents.torch.reads import METHODS
 
 torch = pytest.importorskip("torch")
 NAMES = list(METHODS)
