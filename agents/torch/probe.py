@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from ..framework import FrameworkProbe, Part
 from ..modules import loaded
+from .compilations import Compilations
 from .loaders import LoaderWaits
 from .memory import CudaMemory
 from .model import Model
@@ -66,6 +67,7 @@ class TorchProbe(FrameworkProbe):
         ProfilerSteps,
         LoaderWaits,
         Reads,
+        Compilations,
         Autocasts,
         Switches,
         CudaMemory,

@@ -1,9 +1,10 @@
 """The same function is compiled again and again.
 
 ## What it sees
-The agent hears of each compilation: the function, the line that called it, and what differed from
-the times before. The fault is there when one function was compiled ten times or more within a
-minute from the same line, and it goes on after the job has warmed up.
+The agent hears of each compilation of JAX and of `torch.compile`: the function, the line that
+called it (of PyTorch: where it begins), and what differed from the times before. The fault is there
+when one function was compiled ten times or more from the same line, of PyTorch five times, and it
+goes on after the job has warmed up.
 
 ## Why it costs
 A compiled program fits arguments of one shape and one type. A batch of another length, a Python
@@ -14,7 +15,8 @@ compiled from the start: a second of waiting in place of a step of milliseconds.
 Bring the arguments to a few shapes: pad to the next of some lengths, and mask what was added. Make
 the last batch as large as the others, or drop it. Define the function once, outside of the loop;
 name arguments that are settings as static only where they take few values. Keep types as they are:
-a Python float beside an array of float32 counts as another type.
+a Python float beside an array of float32 counts as another type. PyTorch's compiler leaves a
+function to Python for good after its eighth program (`torch._dynamo.config.recompile_limit`).
 
 ## When it is wrong
 A job that warms up compiles many functions once, and that ends by itself. Where lengths repeat,
@@ -49,7 +51,8 @@ LEAST_NOW: Final = 2
 # the way into it a tenth of what is left. All runs grow by padding: by nothing where lengths lie
 # close below the next one of the few, by at most all where powers of two are used.
 AFTER_THE_FIRST: Final = 0.57
-GROWN_BY_PADDING: Final = 2.0
+# PyTorch makes one program that fits all lengths, and pads nothing.
+GROWN: Final = {"jax": 2.0, "torch": 1.0}
 _FRAMEWORKS: Final[dict[str, Framework]] = {"jax": "jax", "torch": "pytorch"}
 
 
@@ -62,7 +65,7 @@ def detect(window: Window) -> Verdict:
         return None
     worst = again[0].function
     return Found(
-        gain=_gain(lost, _first_runs(window)),
+        gain=_gain(lost, _first_runs(window), GROWN[worst.framework]),
         evidence=tuple(_evidence(window, again)),
         where=own(_place(one.function) for one in again if one.function.file),
         slice=Slice.IDLE_COMPILE,
@@ -83,14 +86,16 @@ def _first_runs(window: Window) -> float:
     return 1.0 if each is None else min(1.0, each.value)
 
 
-def _gain(lost: float, first: float) -> Gain:
+def _gain(lost: float, first: float, grown: float) -> Gain:
     """Return the compiling, and what comes back of the first runs.
 
     A run is no longer than its compilation, so that all first runs take no more than that does.
+    What is left may grow.
     """
     runs = min(lost, first * (1 - lost))
     left = 1 - lost - (1 - AFTER_THE_FIRST) * runs
-    return Gain.between(1 - min(1.0, GROWN_BY_PADDING * left), 1 - left)
+    least = 1 - min(1.0, grown * left) if grown > 1 else lost
+    return Gain.between(least, 1 - left)
 
 
 def _evidence(window: Window, again: list[Again]) -> list[Evidence]:

@@ -12,8 +12,11 @@ from whyidle.monitor.signals.recorded import Recorded
 
 # The recorder's own event for so many compilations of one function, from one line, in a minute.
 STORM: Final = "retrace_storm"
-# So often is no warming up any more, also where it took longer than that minute.
+# So often is no warming up any more, also where it took longer than that minute. The compiler of
+# PyTorch makes a dimension that changed a variable with its second program, and after the eighth of
+# one function leaves it to Python for good (`recompile_limit`).
 LEAST_TIMES: Final = 10
+LEAST_TIMES_OF: Final = {"torch": 5}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,4 +42,7 @@ def compiled_again(job: Recorded) -> list[Again]:
 
 def _is_again(one: Compiled, storms: set[tuple[object, object, object]]) -> bool:
     fresh = one.count - one.cached
-    return fresh >= LEAST_TIMES or (one.function, one.file, one.line) in storms
+    return (
+        fresh >= LEAST_TIMES_OF.get(one.framework, LEAST_TIMES)
+        or (one.function, one.file, one.line) in storms
+    )

@@ -89,6 +89,12 @@ def test_many_times_in_a_minute_is_told_by_the_recorder() -> None:
     found(NAME, job(0.5, *rows, events={"retrace_storm": (storm,)}))
 
 
+def test_pytorch_gives_up_sooner_and_so_fewer_are_many() -> None:
+    told = found(NAME, job(0.5, replace(compiled(5, 5), framework="torch")))
+    assert told.frameworks == ("pytorch",)
+    assert is_silent(NAME, job(0.5, replace(compiled(4, 5), framework="torch")))
+
+
 def test_a_job_that_only_warms_up() -> None:
     rows = [compiled(1, 10, f"function_{i}") for i in range(20)]
     assert is_silent(NAME, job(0.5, *rows))

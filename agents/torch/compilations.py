@@ -1,0 +1,104 @@
+"""The part ``compilations``: what ``torch.compile`` compiles, for how long, and why again.
+
+The compiler keeps a few words about each of its last compilations, for whoever asks. They are read
+once a second; nothing is put into the job. What it compiled before we came is not told again.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..framework import Part
+from ..modules import loaded, need
+from ..wire import COMPILE_HITS, COMPILE_NS, COMPILES, LONGEST_FILE, LONGEST_NAME, LONGEST_REASON
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MODULE = "torch._dynamo.utils"
+KEPT = "_compilation_metrics"
+# A compilation that takes longer than this is a clock that was set meanwhile.
+LONGEST_NS = 24 * 3600 * 1_000_000_000
+
+
+class Compilations(Part):
+    """Totals, and each compilation as a record."""
+
+    name = "compilations"
+
+    def __init__(self, room: Any) -> None:
+        super().__init__(room)
+        self._last: Any = None
+        self._totals = dict.fromkeys((COMPILES, COMPILE_NS, COMPILE_HITS), 0)
+        self._missed = 0
+
+    def begin(self) -> None:
+        """Leave out what is there already."""
+        if loaded(MODULE) is not None:
+            self._fresh()
+
+    def second(self, now: int) -> dict[str, int | None]:
+        """Tell what was compiled since the last look."""
+        # Most jobs compile nothing, and then nobody has imported the compiler.
+        if loaded(MODULE) is None:
+            return {}
+        for one in self._fresh():
+            self._tell(one, now)
+        # A program that uses both frameworks is asked for its compilations by JAX's own events.
+        return {} if loaded("jax") is not None else dict(self._totals)
+
+    def lost(self) -> int:
+        """Return how often more were compiled than the compiler remembers."""
+        return self._missed
+
+    def _fresh(self) -> list[Any]:
+        kept = list(need(MODULE, KEPT))
+        last, self._last = self._last, kept[-1] if kept else self._last
+        known = next((n for n in reversed(range(len(kept))) if kept[n] is last), None)
+        if known is None and last is not None and kept:
+            self._missed += 1
+        return kept if known is None else kept[known + 1 :]
+
+    def _tell(self, one: Any, now: int) -> None:
+        took = _nanoseconds(one)
+        self._totals[COMPILE_NS] += took
+        name, file = getattr(one, "co_name", None), getattr(one, "co_filename", None)
+        # Of a backward pass, or of one that was given up, only the time is told.
+        if type(name) is not str or type(file) is not str:
+            return
+        self._totals[COMPILES] += 1
+        line = getattr(one, "co_firstlineno", None)
+        where = [file[-LONGEST_FILE:], line if type(line) is int else 0, name[:LONGEST_NAME]]
+        why = _reason(getattr(one, "recompile_reason", None))
+        end = _ended(one, now)
+        self.room.put(["compile", end, "torch", name[:LONGEST_NAME], took, why, where, False])
+
+
+def _nanoseconds(one: Any) -> int:
+    """Return how long it took; the field of older versions is in seconds."""
+    micros = getattr(one, "duration_us", None)
+    if type(micros) is int:
+        return min(max(micros * 1000, 0), LONGEST_NS)
+    seconds = getattr(one, "entire_frame_compile_time_s", None)
+    return min(max(int(seconds * 1e9), 0), LONGEST_NS) if type(seconds) is float else 0
+
+
+def _ended(one: Any, now: int) -> int:
+    """Return when, on our clock: the compiler notes it on the one that people read."""
+    micros = getattr(one, "end_time_us", None)
+    if type(micros) is not int:
+        return now
+    ago = time.time_ns() - micros * 1000
+    # At most some seconds ago, or that clock was set.
+    return now - ago if 0 <= ago <= LONGEST_NS else now
+
+
+def _reason(told: Any) -> str | None:
+    """Return what no longer held: the first line, without its number and the source beside it."""
+    if type(told) is not str or not told:
+        return None
+    first = told.split("\n", 1)[0].partition(" # ")[0]
+    number, colon, rest = first.partition(": ")
+    bare = rest if colon and number.replace("/", "").isdigit() else first
+    return f"no longer true: {bare.strip()}"[:LONGEST_REASON]

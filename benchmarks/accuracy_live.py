@@ -1,0 +1,147 @@
+"""How the rules do live: every demo pair run several times, watched as a user would watch it.
+
+In the first round the program with the fault runs alone for a few seconds before ``monitor attach``
+goes in as anybody would call it: what counts is when the right finding is told first. In the others
+both sides run under ``monitor run`` as ``monitor demo`` runs them. Pairs come in random order in
+each round, the two sides of a pair next to each other in random order, so that both meet the same
+machine. The healthy programs run too. The gain is measured by what the programs print themselves.
+
+The result goes into ``benchmarks/accuracy_live.json``, from which ``docs/accuracy.md`` is made.
+
+Run: .venv/bin/python benchmarks/accuracy_live.py [FAULT ...] [--rounds N] [--seconds S]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from whyidle.monitor import compare, diagnose
+from whyidle.monitor.demo import pairs
+from whyidle.monitor.demo.outcome import of_runs
+from whyidle.monitor.demo.pairs import Pair
+from whyidle.monitor.demo.watched import PACE, STEP, Watched, last, watch
+from whyidle.monitor.state import database
+from whyidle.monitor.store.reader import Reader
+
+RESULT = Path(__file__).with_name("accuracy_live.json")
+# The job is warm when somebody comes to look.
+ALONE_SECONDS = 3.0
+# The first look of an attached monitor comes after 12 s, and what lasts is told with the next one.
+ATTACHED_SECONDS = 20.0
+SECONDS = 7.0
+ROUNDS = 2
+LOUD = ("high", "medium")
+
+
+def attached(script: Path, label: str) -> tuple[Watched, float]:
+    """Run a program, attach to it while it runs, and return that run and when it was attached."""
+    seconds = ALONE_SECONDS + ATTACHED_SECONDS
+    job = [sys.executable, str(script), "--seconds", f"{seconds:g}"]
+    with subprocess.Popen(job, stdout=subprocess.PIPE, text=True) as program:
+        time.sleep(ALONE_SECONDS)
+        began = time.time()
+        line = ["attach", str(program.pid), "--json", "--label", label]
+        watching = [sys.executable, "-m", "whyidle.monitor", *line]
+        done = subprocess.run(watching, capture_output=True, text=True, check=False)
+        out, _ = program.communicate()
+    if done.returncode or program.returncode:
+        sys.exit(f"{script} could not be watched:\n{done.stderr}")
+    run = int(json.loads(done.stdout.splitlines()[-1])["run"])
+    return Watched(run, script, last(STEP, out), last(PACE, out)), began
+
+
+def first_told(store: Path, run: int, rules: tuple[str, ...], began: float) -> float | None:
+    """Return after how many seconds the right finding was told."""
+    reader = Reader.open(store)
+    told = [event for event in reader.events(run) if event.kind == "finding"]
+    right = [e for e in told if e.data and e.data["rule"] in rules and e.severity != "info"]
+    return min((event.ts_ms / 1000 - began for event in right), default=None)
+
+
+def once(pair: Pair, store: Path, seconds: float, *, attach: bool) -> dict[str, Any]:
+    """Run both sides of a pair, and return what was found and measured."""
+    seen: dict[str, Watched] = {}
+    waited = None
+    for side in random.sample(pairs.SIDES, 2):
+        script = pair.script(side)
+        if attach and side == "before":
+            seen[side], began = attached(script, pair.name)
+            waited = first_told(store, seen[side].run, pair.faults, began)
+        else:
+            seen[side] = watch(script, seconds, pair.name)
+    told = of_runs(store, pair, seen["before"], seen["after"])
+    timed = [f["rule"] for f in told.before.findings if f["speedup"]]
+    left = [told.after.of(rule) for rule in pair.faults]
+    return {
+        "attached": attach,
+        "told_after_s": None if waited is None else round(waited, 1),
+        "found": [f["rule"] for f in told.before.findings if f["severity"] in LOUD],
+        "timed": timed,
+        "left": [f and f["severity"] for f in left],
+        "predicted": told.predicted,
+        "measured": told.speedup,
+        "as_predicted": told.is_as_predicted,
+    }
+
+
+def rounds(
+    chosen: list[Pair], store: Path, number: int, seconds: float
+) -> Iterator[dict[str, Any]]:
+    """Yield each time that a pair was run."""
+    for each in range(number):
+        for pair in random.sample(chosen, len(chosen)):
+            found = once(pair, store, seconds, attach=each == 0)
+            row = {"pair": pair.name, "framework": pair.framework, "faults": pair.faults, **found}
+            print(json.dumps({**row, "round": each + 1}), file=sys.stderr, flush=True)
+            yield row
+
+
+def healthy(store: Path, seconds: float) -> Iterator[dict[str, Any]]:
+    """Yield what was found in the programs with which nothing is wrong."""
+    for name, script in pairs.healthy().items():
+        side = compare.of_run(store, str(watch(script, seconds, name).run))
+        found = diagnose.as_json(diagnose.diagnose(side.window))["findings"]
+        loud = [f["rule"] for f in found if f["severity"] in LOUD]
+        yield {"program": name, "found": loud}
+
+
+def main() -> None:
+    """Run what was asked for and keep the result."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    asked.add_argument("fault", nargs="*")
+    asked.add_argument("--rounds", type=int, default=ROUNDS)
+    asked.add_argument("--seconds", type=float, default=SECONDS)
+    given = asked.parse_args()
+    random.seed(1)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="whyidle-live-") as state:
+        os.environ["WHYIDLE_STATE_DIR"] = state
+        chosen = [p for p in pairs.all_pairs() if not given.fault or p.name in given.fault]
+        ran = list(rounds(chosen, database(), given.rounds, given.seconds))
+        told = {
+            "schema": 1,
+            "date": time.strftime("%Y-%m-%d"),
+            "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+            "pairs": ran,
+            "healthy": [] if given.fault else list(healthy(database(), given.seconds)),
+            "minutes": round((time.monotonic() - began) / 60, 1),
+        }
+    if given.fault:
+        print(json.dumps(told, indent=1))
+    else:
+        RESULT.write_text(json.dumps(told, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
