@@ -1,22 +1,17 @@
 # `make demo` and `make test` do all set-up themselves, also on a fresh machine.
 SHELL := /bin/bash
 BIN := .venv/bin
-FIRST_LOOK := demo_workloads/first_look
-HAS_TORCH := $(BIN)/python -c 'from importlib.util import find_spec; exit(find_spec("torch") is None)'
 
 # Two files at a time, each in one process: most tests wait for a job. After a hang it ends at once.
 TWO_AT_A_TIME := -n 2 --dist loadfile --max-worker-restart=0
 
 .PHONY: demo test lint help clean
 
-demo: ## set up, then watch a small training job that waits for its data
+demo: ## set up, then three faults in small training jobs: found, mended, measured
 	@.ci/setup demo
-	@echo "== demo: a training job of 12 seconds, watched from inside and outside"
-	@$(HAS_TORCH) && job=torch || job=numpy; \
-	$(BIN)/monitor run -- $(BIN)/python $(FIRST_LOOK)/train_$$job.py
-	@echo "== next: a job of your own. List what runs here, then watch one:"
-	@echo "   $(BIN)/monitor ps"
-	@echo "   $(BIN)/monitor attach PID"
+	@echo "== demo: three small training jobs, each before and after its fix: a minute and a half"
+	@$(BIN)/monitor demo
+	@echo "== in a shell of your own these commands are in $(BIN)/"
 
 test: lint ## set up, then every check and every test
 	@echo "== tests: pytest"

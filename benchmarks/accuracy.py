@@ -1,7 +1,8 @@
 """How the rules do: on real traces with a known fault, and on the demo pairs that were recorded.
 
 For each case: what stands first, what should, what is found though nothing is wrong, and for the
-pairs the predicted speed-up beside the measured one. The windows of the pairs are recordings
+pairs the predicted speed-up beside the measured one; and how the constants that several pairs share
+do when they are chosen without the pair that is judged. The windows of the pairs are recordings
 (``benchmarks/record_pairs.py``); nothing is run here but the rules. The result goes into
 ``benchmarks/accuracy.json``, from which ``docs/accuracy.md`` is made.
 
@@ -21,7 +22,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.record_pairs import faster, kept  # noqa: E402  found by the line above
+from benchmarks.left_out import left_out  # noqa: E402  found by the line above
+from benchmarks.record_pairs import faster, kept  # noqa: E402
 from whyidle.monitor import diagnose  # noqa: E402
 from whyidle.monitor.metrics import JOB_MAIN_THREAD_WAIT  # noqa: E402
 from whyidle.monitor.signals.opening import of_answer  # noqa: E402
@@ -109,8 +111,15 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("--traces", type=Path, default=TRACES)
     given = asked.parse_args()
-    told = {"schema": 1, "traces": list(traces(given.traces)), "pairs": list(pairs())}
+    told = {
+        "schema": 1,
+        "traces": list(traces(given.traces)),
+        "pairs": list(pairs()),
+        "left_out": list(left_out(WINDOWS)),
+    }
     RESULT.write_text(json.dumps(told, indent=1) + "\n")
+    for constant in told["left_out"]:
+        print(constant)
     for case in told["traces"]:
         print(case["case"], case["known"], [(f["rule"], f["severity"]) for f in case["found"]])
     for pair in told["pairs"]:

@@ -2,7 +2,8 @@
 
 Each side of a pair runs once, long enough for a trace. Its whole window goes, as JSON, to
 ``tests/data/windows/<fault>/<side>_<framework>.json.gz``, with the time of a step as the program
-itself printed it ("12.3 ms a step"). The rules are tested against these without running anything.
+itself printed it ("12.3 ms a step") when both sides ran alone, in turns: what else the machine does
+then slows both alike. The rules are tested against these without running anything.
 
 Run: .venv/bin/python benchmarks/record_pairs.py [FAULT ...] [--framework NAME] [--seconds S]
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import math
 import os
 import re
 import subprocess
@@ -28,8 +30,11 @@ SIDES = ("before", "after")
 FOLDER = "/job/"
 # The first trace comes ten seconds after the agent has gone in.
 SECONDS = 18.0
+# How often each side runs alone, and for how long.
+TURNS, TURN_S = 3, 5.0
 STEP = re.compile(r"([\d.,]+) ms a step")
 PACE = re.compile(r"([\d.,]+) samples/s")
+Printed = dict[str, float | None]
 _PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -52,7 +57,8 @@ def ran(script: Path, seconds: float) -> dict[str, Any]:
     """Run one program watched, and return its window and the time of its step."""
     with tempfile.TemporaryDirectory(prefix="whyidle-pair-") as state:
         environment = {**os.environ, "WHYIDLE_STATE_DIR": state}
-        program = [sys.executable, str(script.relative_to(ROOT)), "--seconds", str(seconds)]
+        named = script.relative_to(ROOT) if script.is_relative_to(ROOT) else script
+        program = [sys.executable, str(named), "--seconds", str(seconds)]
         done = subprocess.run(
             [sys.executable, "-m", "whyidle.monitor", "run", "-q", "--", *program],
             env=environment,
@@ -73,8 +79,37 @@ def ran(script: Path, seconds: float) -> dict[str, Any]:
     if told.returncode:
         sys.exit(f"{script} could not be diagnosed:\n{told.stderr}")
     found: dict[str, Any] = json.loads(told.stdout)
-    printed = {"step_ms": _last(STEP, done.stdout), "samples_per_s": _last(PACE, done.stdout)}
-    return {**found, **printed}
+    return {**found, **_printed(done.stdout)}
+
+
+def in_turns(before: Path, after: Path, turns: int = TURNS) -> tuple[Printed, Printed]:
+    """Run two programs alone, one after the other and again; return what they printed, as means."""
+    told: dict[Path, list[Printed]] = {before: [], after: []}
+    for script in (before, after) * turns:
+        done = subprocess.run(
+            [sys.executable, str(script), "--seconds", str(TURN_S)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            sys.exit(f"{script} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        told[script].append(_printed(done.stdout))
+    return _mean(told[before]), _mean(told[after])
+
+
+def _printed(text: str) -> Printed:
+    return {"step_ms": _last(STEP, text), "samples_per_s": _last(PACE, text)}
+
+
+def _mean(some: list[Printed]) -> Printed:
+    """Return the geometric means: what is asked for is a ratio."""
+    means: Printed = {}
+    for name in some[0]:
+        known = [value for each in some if (value := each[name])]
+        means[name] = math.exp(sum(map(math.log, known)) / len(known)) if known else None
+    return means
 
 
 def _last(like: re.Pattern[str], text: str) -> float | None:
@@ -114,8 +149,10 @@ def main() -> None:
     given = asked.parse_args()
     for fault, framework in pairs(given.fault, given.framework):
         sides = []
-        for side in SIDES:
-            told = ran(DEMOS / fault / f"{side}_{framework}.py", given.seconds)
+        scripts = [DEMOS / fault / f"{side}_{framework}.py" for side in SIDES]
+        alone = in_turns(scripts[0], scripts[1])
+        for side, script, printed in zip(SIDES, scripts, alone, strict=True):
+            told = ran(script, given.seconds) | printed
             findings = told.pop("findings")
             sides.append(told)
             path = WINDOWS / fault / f"{side}_{framework}.json.gz"

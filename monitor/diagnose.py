@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from whyidle.monitor import rules
 from whyidle.monitor.busy import busy
+from whyidle.monitor.errors import NotJudged
 from whyidle.monitor.finding import (
     LEAST_LOST,
     Fix,
@@ -93,6 +94,11 @@ class Diagnosis:
         return bool(2 * unknown < sum(budget["slices"].values()))
 
     @property
+    def is_judged(self) -> bool:
+        """Whether it says something that nothing is found: not where rules could see nothing."""
+        return bool(self.findings) or self.window.budget is not None
+
+    @property
     def unexplained(self) -> dict[str, float]:
         """The slices that are no work, and that no finding is about, with their shares."""
         budget = self.window.budget
@@ -122,7 +128,8 @@ class Diagnosis:
 def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
     """Ask every rule, or some; the most important finding comes first."""
     verdicts: dict[str, Verdict] = {}
-    failed: dict[str, str] = {}
+    broken = rules.loaded().broken
+    failed = {name: why for name, why in broken.items() if not only or name in only}
     loaded = rules.load()
     for name, rule in loaded.items():
         if rule.detect is None or (only and name not in only):
@@ -296,6 +303,12 @@ def needs(window: Window, verdict: NotChecked) -> str:
     way = way or ways.get(window.kind)
     what = f" ({verdict.what})" if verdict.what else ""
     return f"{verdict.need}{what}: {way}" if way else f"{verdict.need}{what}"
+
+
+def not_judged(window: Window) -> NotJudged:
+    """Say why it says nothing that nothing is found, and what would tell more."""
+    what = f"Too little is known to judge it: {why_no_budget(window)}."
+    return NotJudged(what, f"It needs {needs(window, NotChecked(Need.TRACE))}.")
 
 
 def why_no_budget(window: Window) -> str:

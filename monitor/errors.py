@@ -15,6 +15,7 @@ class Exit(IntEnum):
     PERMISSION = 4
     NO_GPU = 5
     STORAGE = 6
+    NOT_JUDGED = 7
     INTERRUPTED = 130
 
 
@@ -63,3 +64,9 @@ class StorageProblem(Problem):
     """The store cannot be read or written."""
 
     code: int = Exit.STORAGE
+
+
+class NotJudged(Problem):
+    """Too little is known of a job: that nothing was found is no news (`diagnose --fail-on`)."""
+
+    code: int = Exit.NOT_JUDGED

@@ -39,6 +39,8 @@ class Counted:
     step_p95_ns: int | None = None
     # By the name of the gauge: what it grew by, and in how many seconds.
     totals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    # In their order: the steps of a stretch, its ns, and the middle duration of its steps.
+    stretches: tuple[tuple[int, int, int], ...] = ()
 
     def grown(self, name: str) -> float | None:
         """Return what a total grew by."""

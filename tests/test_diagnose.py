@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from tests.rules.windows import answer, traced, window
 from whyidle.monitor import rules
 from whyidle.monitor.diagnose import Diagnosis, as_json, diagnose
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, NotChecked, Severity
-from whyidle.monitor.metrics import GPU_POWER, JOB_STEP_P50
+from whyidle.monitor.metrics import GPU_POWER, JOB_LOADER_WAIT, JOB_STEP_P50, JOB_STEPS
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.rule import Kind, Rule
 from whyidle.monitor.signals.recorded import SeenGpu
@@ -30,6 +32,16 @@ def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, Rule]:
     made: dict[str, Rule] = {}
     monkeypatch.setattr(rules, "load", lambda: made)
     return made
+
+
+@pytest.fixture
+def broken_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a rule whose file cannot be imported."""
+    (tmp_path / "broken.py").write_text("import no_such_module\n")
+    monkeypatch.setattr(rules, "__path__", [*rules.__path__, str(tmp_path)])
+    rules.loaded.cache_clear()
+    yield "broken"
+    rules.loaded.cache_clear()
 
 
 def add(known: dict[str, Rule], name: str, verdict: Any, **more: Any) -> None:
@@ -91,6 +103,21 @@ def test_a_rule_that_fails_costs_no_other(known: dict[str, Rule]) -> None:
     assert names(found) == ["sound"]
     assert "a defect" in found.failed["broken"]
     assert "broken failed" in screen(found)
+
+
+def test_a_rule_that_cannot_be_loaded_costs_no_other(broken_rule: str) -> None:
+    found = diagnose(window(means={JOB_STEPS: 10.0, JOB_STEP_P50: 0.1, JOB_LOADER_WAIT: 0.5}))
+    assert "input_starved" in names(found)
+    assert "no_such_module" in found.failed[broken_rule]
+    assert f"{broken_rule} failed" in screen(found)
+
+
+def test_nothing_found_says_nothing_where_nothing_was_measured(known: dict[str, Rule]) -> None:
+    add(known, "silent", None)
+    assert not diagnose(window()).is_judged
+    assert diagnose(window(answer({Slice.COMPUTE: 1.0}))).is_judged
+    add(known, "sees", loses(0.4, Slice.IDLE_GC))
+    assert diagnose(window()).is_judged
 
 
 def test_what_could_not_be_judged_says_what_would_help(known: dict[str, Rule]) -> None:

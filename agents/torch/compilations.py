@@ -10,7 +10,7 @@ import time
 
 from ..framework import Part
 from ..modules import loaded, need
-from ..wire import COMPILE_HITS, COMPILE_NS, COMPILES, LONGEST_FILE, LONGEST_NAME, LONGEST_REASON
+from ..wire import COMPILE_NS, COMPILES, LONGEST_FILE, LONGEST_NAME, LONGEST_REASON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Compilations(Part):
     def __init__(self, room: Any) -> None:
         super().__init__(room)
         self._last: Any = None
-        self._totals = dict.fromkeys((COMPILES, COMPILE_NS, COMPILE_HITS), 0)
+        self._totals = dict.fromkeys((COMPILES, COMPILE_NS), 0)
         self._missed = 0
 
     def begin(self) -> None:
@@ -40,10 +40,8 @@ class Compilations(Part):
 
     def second(self, now: int) -> dict[str, int | None]:
         """Tell what was compiled since the last look."""
-        # Most jobs compile nothing, and then nobody has imported the compiler.
-        if loaded(MODULE) is None:
-            return {}
-        for one in self._fresh():
+        # Before somebody imports the compiler nothing is compiled.
+        for one in self._fresh() if loaded(MODULE) is not None else ():
             self._tell(one, now)
         # A program that uses both frameworks is asked for its compilations by JAX's own events.
         return {} if loaded("jax") is not None else dict(self._totals)

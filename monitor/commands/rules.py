@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from whyidle.monitor.commands import _options as options
+from whyidle.monitor.commands._output import say
 from whyidle.monitor.errors import UsageProblem
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ def command(*, rule: str | None, as_json: bool) -> None:
     from whyidle.monitor import rules
     from whyidle.monitor.render import jsonl, page
 
-    known = rules.load()
+    known, broken = rules.loaded()
+    for name, why in broken.items():
+        say(f"The rule '{name}' cannot be loaded, a defect of whyidle: {why}.")
     if rule is not None and rule not in known:
         import difflib
 
@@ -33,7 +36,8 @@ def command(*, rule: str | None, as_json: bool) -> None:
         raise UsageProblem(f"There is no rule '{rule}'.", then)
     wanted = list(known.values()) if rule is None else [known[rule]]
     if as_json:
-        click.echo(jsonl.listing("rules", [_told(each) for each in wanted]))
+        told = [_told(each) for each in wanted]
+        click.echo(jsonl.line({"rules": told, "failed": dict(broken)}))
     elif rule is None:
         click.echo(page.listing(wanted))
     else:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 @options.require_gpu
 @click.option("-q", "--quiet", is_flag=True, help="Show nothing of ours, no summary either.")
 @options.traces
+@click.option("--first-trace", type=options.Finite(min=0.0), metavar="S",
+              help="Take the first trace so many seconds after the agent has come (default: 10),"
+              " for a job that is soon over.")  # fmt: skip
 @options.as_json
 @click.option("--observe", is_flag=True, help="Start it as it is: put nothing into the job.")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
@@ -38,6 +41,7 @@ def command(
     quiet: bool,
     trace_share: float | None,
     no_trace: bool,
+    first_trace: float | None,
     as_json: bool,
     observe: bool,
 ) -> None:
@@ -66,7 +70,9 @@ def command(
     session = _session(probe)
     told = None
     if session is not None:
-        told = _watch(session, launch, hz, label, observe=observe, trace_share=share)
+        told = _watch(
+            session, launch, hz, label, observe=observe, trace_share=share, first_trace=first_trace
+        )
     code = launch.wait()
     try:
         if told is not None and (as_json or not quiet):
@@ -114,9 +120,11 @@ def _watch(
     *,
     observe: bool,
     trace_share: float,
+    first_trace: float | None,
 ) -> RunSummary | None:
     try:
         from whyidle.monitor.recording.recorder import Wanted
+        from whyidle.monitor.tracing.policy import SETTLED_SECONDS
 
         session.open_gpus()
         wanted = Wanted(
@@ -126,6 +134,7 @@ def _watch(
             observe=observe,
             brought=not observe,
             trace_share=trace_share,
+            settled=SETTLED_SECONDS if first_trace is None else first_trace,
         )
         return session.record(wanted, child=launch)
     except Exception as error:  # noqa: BLE001  whatever happens to us, the job goes on

@@ -11,6 +11,7 @@ from typing import Any
 from whyidle.agents import wire
 from whyidle.monitor.link.records import Gauges, Steps
 from whyidle.monitor.recording.spread import Spread
+from whyidle.monitor.recording.stretches import Stretches
 
 TOTALS = (
     wire.SAMPLES,
@@ -35,6 +36,7 @@ class Counted:
         # Who told of the last of them.
         self.source: str | None = None
         self._spread = Spread()
+        self._stretches = Stretches()
         # Of each total: what it grew by, and in how long.
         self._grown: dict[str, tuple[float, float]] = {}
         self._last: dict[str, tuple[float, float]] = {}
@@ -42,15 +44,17 @@ class Counted:
     def begin(self) -> None:
         """Another agent tells from now on, and counts from its own start."""
         self._last.clear()
+        self._stretches.begin()
 
     def take_steps(self, steps: Steps) -> None:
         """Count steps; of more than one kind of step the last kind counts."""
         if steps.source != self.source:
-            self.steps, self._spread = 0, Spread()
+            self.steps, self._spread, self._stretches = 0, Spread(), Stretches()
         self.source = steps.source
         self.steps += steps.count
         if steps.durations:
             self._spread.add(steps.durations, steps.count / len(steps.durations))
+        self._stretches.take(steps.t, steps.count, steps.durations)
 
     def take_gauges(self, gauges: Gauges) -> None:
         """Take in totals; they count from the first time that we saw them."""
@@ -74,6 +78,7 @@ class Counted:
             "source": self.source,
             "step_p50_ns": _whole(self._spread.quantile(0.5)),
             "step_p95_ns": _whole(self._spread.quantile(0.95)),
+            "stretches": self._stretches.told(),
             "totals": {
                 name: [_whole(min(grown, 2.0**62)), round(seconds, 3)]
                 for name, (grown, seconds) in self._grown.items()

@@ -31,7 +31,7 @@ from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.host import HostProbe
 from whyidle.monitor.sources.news import GpuEvent
 from whyidle.monitor.store import NewRun, Writer
-from whyidle.monitor.tracing.policy import SHARE
+from whyidle.monitor.tracing.policy import SETTLED_SECONDS, SHARE
 
 # A tick may wait for NVML this share of its period, then it goes on without.
 NVML_SHARE = 0.7
@@ -57,6 +57,8 @@ class Wanted:
     brought: bool = False
     # Of the job's time, at most, for traces that nobody asked for; none are taken at 0.
     trace_share: float = SHARE
+    # So long after the agent has come a job is taken to have settled: then a trace may be taken.
+    settled: float = SETTLED_SECONDS
 
 
 class Recorder:
@@ -126,6 +128,7 @@ class Recorder:
             self.run,
             share=share,
             named_ms=self._clock.ms,
+            settled=self.wanted.settled,
         )
         self._faults = Faults(self.writer, self.run, self.wanted.target)
         return self.run

@@ -22,6 +22,7 @@ from whyidle.monitor.tracing.policy import (
     LOW_UTILISATION,
     SELDOM_SECONDS,
     SETTLED_SECONDS,
+    STARVED_SECONDS,
     Policy,
     Sign,
 )
@@ -31,6 +32,8 @@ from whyidle.monitor.tracing.told import News, Told
 
 # Two of the longest pauses between traces: an older one says nothing of now.
 FRESH_SECONDS = 2 * SELDOM_SECONDS
+# So often in a row nothing was compiled: one long compilation is told only when it ends.
+CALM_TICKS = 2
 # Fewer steps have no median worth the name.
 LEAST_STEPS = 3
 # Of a step's time: who says so, where nobody counts steps.
@@ -40,7 +43,7 @@ SOURCE = "trace"
 class Traces:
     """Those of one recording."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  whose, where to, and when
         self,
         target: ProcessKey,
         store: Path,
@@ -48,13 +51,17 @@ class Traces:
         *,
         share: float,
         named_ms: Callable[[float], int],
+        settled: float = SETTLED_SECONDS,
     ) -> None:
         self._taking = Taking(store, run, Policy(share), named_ms)
         self._target = target
         self._is_off = False
         self._owner = of_run(run)
         self._share = share
-        self._sign = Sign()
+        self._settled = settled
+        # Of each process: the share of its time that went into compiling, and how often it fell.
+        self._compiling: dict[ProcessKey, tuple[float, int]] = {}
+        self._sign = Sign(min(STARVED_SECONDS, settled))
         self._news: list[News] = []
 
     @property
@@ -74,14 +81,42 @@ class Traces:
         if self._is_off:
             return
         starved = self._sign.look(now, low=_low(gpus, owned))
-        candidates = [self._candidate(seat) for seat in in_order(seats, now)]
+        calm = [seat for seat in seats if self._is_calm(seat, now)]
+        candidates = [self._candidate(seat) for seat in in_order(calm, now, self._settled)]
         try:
             self._news += self._taking.tick(now, candidates, starved=starved)
+            if self._taking.is_new:
+                self._look_again(now, seats)
         except Exception as error:  # noqa: BLE001  counters come also without traces
             self._is_off = True
             self._taking.close()
             text = f"Traces are off from now on ({type(error).__name__}: {error})."
             self._news.append(News(FAILED, self._target, text, "medium"))
+
+    def _look_again(self, now: float, seats: Sequence[Seat]) -> None:
+        """Have another trace where the one that was to be early came before the first step."""
+        told = self.last
+        if told is None or told.steps["count"]:
+            return
+        if any(seat.key == told.key and self._is_young(seat, now) for seat in seats):
+            self._taking.policy.too_early(now, told.seconds)
+
+    def _is_young(self, seat: Seat, now: float) -> bool:
+        """Tell whether a trace of it is an early one, as was asked for."""
+        return self._settled < SETTLED_SECONDS and now - seat.entered < SETTLED_SECONDS
+
+    def _is_calm(self, seat: Seat, now: float) -> bool:
+        """Tell whether a job that is to be traced early has ceased to compile.
+
+        Its share of the last seconds falls from tick to tick as soon as nothing is compiled.
+        """
+        if not self._is_young(seat, now):
+            return True
+        share = seat.harvest.latest.get(m.PROCESS_COMPILE) or 0.0
+        before, falls = self._compiling.get(seat.key, (0.0, 0))
+        falls = falls + 1 if share < before or not share else 0
+        self._compiling[seat.key] = share, falls
+        return falls >= CALM_TICKS
 
     def take_events(self) -> list[JobEvent]:
         """Return what happened since the last call."""
@@ -148,7 +183,7 @@ def _put(reading: Reading, metric: Metric, counted: Metric, seconds: float) -> b
     return True
 
 
-def in_order(seats: Sequence[Seat], now: float) -> list[Seat]:
+def in_order(seats: Sequence[Seat], now: float, settled_s: float = SETTLED_SECONDS) -> list[Seat]:
     """Return the processes that have been entered for a while, those that stand for all first."""
 
     def place(seat: Seat) -> tuple[float, bool, int, int]:
@@ -164,7 +199,7 @@ def in_order(seats: Sequence[Seat], now: float) -> list[Seat]:
         and seat.has_framework
         and not seat.is_young
         and not seat.is_stopped
-        and now - seat.entered >= SETTLED_SECONDS
+        and now - seat.entered >= settled_s
     )
     return sorted(settled, key=place)
 

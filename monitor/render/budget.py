@@ -110,7 +110,7 @@ def legend(
     total = sum(budget["slices"].values())
     shown = _visible(budget)
     columns = [
-        Column("", [_named(s) for s in shown], right=False),
+        Column("", [named(s) for s in shown], right=False),
         Column("share", [share(ns, total) for ns in shown.values()]),
         Column("time", [clock(ns) for ns in shown.values()], spare=1),
     ]
@@ -132,7 +132,7 @@ def owners(budget: Budget, where: Sequence[Mapping[str, Any]], width: int) -> li
             most[part] = place
     shown = [s for s in _visible(budget) if s in most]
     columns = [
-        Column("", [_named(s) for s in shown], right=False),
+        Column("", [named(s) for s in shown], right=False),
         Column("share", [_owned(most[s]) for s in shown], spare=1),
         Column("your code", [place_words(most[s]) for s in shown]),
     ]
@@ -143,7 +143,8 @@ def _owned(place: Mapping[str, Any]) -> str:
     return DASH if place.get("share") is None else share(place["share"], 1)
 
 
-def _named(part: Slice) -> Text:
+def named(part: Slice) -> Text:
+    """Return a slice as a legend names it."""
     return Text.assemble(swatch(part), f" {LOOKS[part].words}")
 
 

@@ -4,22 +4,42 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.rules._planned import PLANNED
 
 
-@cache
+class Loaded(NamedTuple):
+    """The rules that there are, and why others cannot be loaded."""
+
+    rules: dict[str, Rule]
+    broken: Mapping[str, str]
+
+
 def load() -> dict[str, Rule]:
     """Return every rule by its id, in their order; those that are planned come last."""
+    return loaded().rules
+
+
+@cache
+def loaded() -> Loaded:
+    """Load every rule: a defect of ours in the file of one costs that rule alone."""
     names = sorted(
         found.name for found in pkgutil.iter_modules(__path__) if not found.name.startswith("_")
     )
-    built = {name: _rule(name) for name in names}
-    planned = {name: replace(rule, id=name) for name, rule in PLANNED.items() if name not in built}
-    return built | dict(sorted(planned.items()))
+    built: dict[str, Rule] = {}
+    broken: dict[str, str] = {}
+    for name in names:
+        try:
+            built[name] = _rule(name)
+        except Exception as error:  # noqa: BLE001  the other rules can still judge
+            broken[name] = f"{type(error).__name__}: {error}"
+    planned = {name: replace(rule, id=name) for name, rule in PLANNED.items() if name not in names}
+    return Loaded(built | dict(sorted(planned.items())), broken)
 
 
 def _rule(name: str) -> Rule:

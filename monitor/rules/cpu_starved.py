@@ -18,8 +18,8 @@ the cores, let one of the jobs move.
 
 ## When it is wrong
 A main thread that runs ahead of a busy device loses nothing by waiting. Of JAX's threads on a CPU
-another one than the main thread computes: there the wait says little. What other programs take is
-told without a saving: they may be gone tomorrow.
+another one than the main thread computes: there only counts what the main thread waits longer than
+it sleeps. What other programs take is told without a saving: they may be gone tomorrow.
 
 ## Documents
 None of the five speaks of it: beyond the documents.
@@ -88,7 +88,8 @@ def detect(window: Window) -> Verdict:
         )
     else:
         return None
-    gain = _gain(window, wait)
+    # A limit stops all threads at once: none of them has time to spare.
+    gain = _gain(window, wait, 0.0 if stopped else _spare(window, wait))
     # The rule's own fix speaks of workers.
     cures = None if _workers(window) else WITHOUT_WORKERS
     if gain.high < LEAST_WAIT:
@@ -113,12 +114,20 @@ def _is_crowded(window: Window) -> bool:
     return busy is not None and busy.value >= FULL
 
 
-def _gain(window: Window, wait: Measure) -> Gain:
+def _gain(window: Window, wait: Measure, spare: float) -> Gain:
     """Return the wait, as far as no device computed meanwhile."""
     compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
     most = 1.0 if compute is None else 1 - compute.value
-    lost = min(wait.value, most)
+    lost = max(0.0, min(wait.value, most) - spare)
     return Gain.between(BACK_LEAST * lost, lost)
+
+
+def _spare(window: Window, wait: Measure) -> float:
+    """Return how long a main thread sleeps beside which others compute: it can catch up then."""
+    runs = window.job.mean(m.JOB_MAIN_THREAD)
+    if runs is None or window.device != "cpu" or not window.uses("jax"):
+        return 0.0
+    return max(0.0, 1 - runs.value - wait.value)
 
 
 def _slice(window: Window) -> Slice | None:

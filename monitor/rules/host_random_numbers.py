@@ -28,16 +28,21 @@ from typing import Final
 
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.rule import Rule
-from whyidle.monitor.signals.doing import drawing
+from whyidle.monitor.signals.doing import Doing, drawing, one_by_one
+from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
 
 # Smaller shares are within what some hundred looks at the main thread miss by.
 LEAST_SHARE: Final = 0.03
-# What the device takes for the same numbers on a CPU: of NumPy's time PyTorch takes a seventh to
-# two fifths; of a loop over Python's own, JAX takes a tenth (measured).
-BACK_LEAST, BACK_MOST = 0.6, 0.95
+# What comes back on a CPU, by what one number takes (``benchmarks/unit_costs.py``): NumPy 9 to 21
+# ns, PyTorch 3 to 5, so that a seventh to a half of NumPy's time stays, and what copies go with it;
+BACK_LEAST, BACK_MOST = 0.5, 0.95
+# JAX 10 to 19 ns: as much as NumPy's newer generator, at best half as much as its older one;
+OF_JAX_LEAST, OF_JAX_MOST = 0.0, 0.5
+# Python's own with the loop around it 60 to 450 ns: of these a fifth stays at most.
+ONE_BY_ONE_LEAST, ONE_BY_ONE_MOST = 0.8, 0.99
 # A GPU draws them in no time; that they were not waited for is the question.
 BACK_LEAST_OF_GPU: Final = 0.6
 
@@ -58,13 +63,24 @@ def detect(window: Window) -> Verdict:
         evidence.append(Evidence.of("device idle", window.trace.measure(idle, "ratio")))
         gain = Gain.between(BACK_LEAST_OF_GPU * min(share, idle), min(share, idle))
     else:
-        gain = Gain.between(BACK_LEAST * share, BACK_MOST * share)
+        least, most = _back(window, doing)
+        error = looks(window.job).error(share)
+        gain = Gain.between(least * (share - error), most * min(1.0, share + error))
     if gain.high < LEAST_SHARE:
         return None
     # In PyTorch on a CPU what follows the numbers, as a conversion, counts as work.
     of_cpu = window.device != "gpu" and window.uses("pytorch")
     part = Slice.IDLE_DISPATCH if of_cpu else idle_slice(window.trace)
     return Found(gain, tuple(evidence), doing.where, part)
+
+
+def _back(window: Window, doing: Doing) -> tuple[float, float]:
+    """Return what part of the drawing comes back where the device draws with the same cores."""
+    if one_by_one(doing):
+        return ONE_BY_ONE_LEAST, ONE_BY_ONE_MOST
+    if window.uses("jax"):
+        return OF_JAX_LEAST, OF_JAX_MOST
+    return BACK_LEAST, BACK_MOST
 
 
 rule = Rule(

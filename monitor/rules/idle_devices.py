@@ -19,7 +19,7 @@ all wait for the host do not get faster by being more: there, find what the host
 ## When it is wrong
 Devices may be left to another program on purpose: hide them with CUDA_VISIBLE_DEVICES. Only the
 time of computing divides, and a small batch divides badly. Of a CPU that plays several devices one
-may use all cores already.
+may use all cores already: then it is told for what it means on GPUs, and no time with it.
 
 ## Documents
 D1 §2, D3, D4 §5-6 and D5. `PositionalSharding`, `pjit` and `Shard` are gone or never were: it is
@@ -99,15 +99,14 @@ def _unused(window: Window, there: int, used: int, source: str) -> Found:
         Evidence.of("devices there", measure(there, "count")),
         Evidence.of("devices that work", measure(used, "count")),
     ]
-    gain = _gain(window, there, used)
-    return Found(
-        gain,
-        tuple(evidence),
-        of_slice(window, Slice.COMPUTE),
-        Slice.COMPUTE,
-        None if gain else Severity.HIGH,
-        f"{used} of {there} devices {'does' if used == 1 else 'do'} all the work",
-    )
+    title = f"{used} of {there} devices {'does' if used == 1 else 'do'} all the work"
+    gain, severity = _gain(window, there, used), Severity.HIGH
+    if window.device == "cpu" and _enough(window, there, used) / used * SCALES_LEAST < 1:
+        # More devices on the same cores may well be slower: the program is only not made for more.
+        gain, severity = None, Severity.INFO
+        title += ", and takes the cores that play them"
+    where = of_slice(window, Slice.COMPUTE)
+    return Found(gain, tuple(evidence), where, Slice.COMPUTE, None if gain else severity, title)
 
 
 def _gain(window: Window, there: int, used: int) -> Gain | None:

@@ -39,6 +39,7 @@ from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import fetches, of_slice, own, seen
 from whyidle.monitor.signals.doing import Doing, preparing, reading
+from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
@@ -159,11 +160,12 @@ def _of_main_thread(window: Window, doing: Doing) -> Verdict:
     waits = min(read, idle)
     if waits < LEAST_OF_LOOKS:
         return None
+    error = looks(window.job).error(read)
     # Threads divide the reading; then the device, or the rest of the main thread, is the slowest.
-    high = min(waits, 1 - read / cores.value)
+    high = min(read + error, idle, 1 - (read - error) / cores.value)
     # Where reading takes a core, the work of a CPU backend and of the main thread take others.
     rest = max(1 - idle, 1 - read)
-    low = min(high, 1 - ((1 + HANDING_OVER) * read + rest) / cores.value)
+    low = min(high, 1 - ((1 + HANDING_OVER) * (read + error) + rest) / cores.value)
     return Found(
         gain=Gain.between(low, high),
         evidence=(

@@ -31,6 +31,7 @@ from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import own
+from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.waiting import ARRAYS, busy, idle_slice, share_of_lines
 from whyidle.monitor.signals.window import Window
@@ -44,8 +45,8 @@ LEAST_RATE: Final = 20e6
 LEAST_READS: Final = 0.5
 # Smaller shares are within what some hundred looks at the main thread miss by.
 LEAST_SHARE: Final = 0.03
-# What some hundred looks are sure of; a look now and then stays, and what the device does instead.
-BACK_LEAST: Final = 0.75
+# A look now and then stays, and what the device does instead: a tenth of it is much.
+BACK_LEAST: Final = 0.9
 # Reads of whole tensors; the others bring one number.
 WHOLE: Final = frozenset({"cpu", "tolist", "array"})
 _LABELS: Final = ("device to host", "device to host, pageable")
@@ -99,7 +100,8 @@ def _of_tensors(window: Window) -> Verdict:
         Evidence.of("reads a step", reads),
         Evidence.of("main thread on lines that take whole tensors", share),
     )
-    gain = Gain.between(BACK_LEAST * share.value, share.value)
+    error = looks(window.job).error(share.value)
+    gain = Gain.between(BACK_LEAST * (share.value - error), share.value + error)
     return _found(window, gain, evidence, Slice.IDLE_DISPATCH)
 
 
@@ -116,12 +118,13 @@ def _of_arrays(window: Window) -> Verdict:
     # What is left: the work of the device, which these lines wait for, and the other lines; at
     # best at once. The idle time between the operations of a CPU backend stays.
     work, rest = busy(trace), 1.0 - share.value
-    high = 1.0 - max(work, rest)
+    error = looks(window.job).error(share.value)
+    high = 1.0 - max(work, rest - error)
     if high < LEAST_SHARE:
         return None
     return _found(
         window,
-        Gain.between(BACK_LEAST * max(0.0, 1.0 - work - rest), high),
+        Gain.between(BACK_LEAST * max(0.0, 1.0 - work - rest - error), high),
         (
             Evidence.of("read back", copied),
             Evidence.of("main thread on the lines that read", share),
@@ -147,7 +150,7 @@ def _handled(window: Window) -> Measure | None:
         return found
     # JAX waits in its own code; the line is the whole of it.
     wanted = set(places)
-    share = sum(line.share for line in window.job.lines if (line.file, line.line) in wanted)
+    share = sum(x.share for x in looks(window.job).lines if (x.file, x.line) in wanted)
     return window.job.measure(min(1.0, share), "ratio")
 
 

@@ -32,6 +32,7 @@ from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import own
+from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.waiting import idle_slice, overlapped, share_of_lines
 from whyidle.monitor.signals.window import Window
@@ -41,8 +42,8 @@ from whyidle.monitor.slices import Slice
 LEAST_READS: Final = 0.5
 # Smaller shares are within what some hundred looks at the main thread miss by.
 LEAST_SHARE: Final = 0.03
-# Of the line's time what some hundred looks are sure of, and all but every fiftieth step's.
-LINE_LEAST, LINE_MOST = 0.75, 0.98
+# Of the line's time: a tenth may be other work, that stays, and every fiftieth step still reads.
+LINE_LEAST, LINE_MOST = 0.9, 0.98
 _ITEM: Final = r"aten::(item|is_nonzero)"
 _REFILL: Final = "refilling after a synchronisation"
 
@@ -94,9 +95,10 @@ def _of_lines(window: Window, reads: Measure) -> Verdict:
         return window.lacks(Need.INSIDE)
     if share.value < LEAST_SHARE:
         return None
+    error = looks(window.job).error(share.value)
     return _found(
         window,
-        Gain.between(LINE_LEAST * share.value, LINE_MOST * share.value),
+        Gain.between(LINE_LEAST * (share.value - error), LINE_MOST * (share.value + error)),
         (
             Evidence.of("reads a step", reads),
             Evidence.of("main thread on the lines that read", share),

@@ -32,7 +32,8 @@ from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import own
-from whyidle.monitor.signals.looping import Looping, over_samples
+from whyidle.monitor.signals.looking import looks
+from whyidle.monitor.signals.looping import over_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
@@ -63,13 +64,14 @@ def detect(window: Window) -> Verdict:
     what, times = repeated
     if not window.job.lines:
         return window.lacks(Need.INSIDE)
-    loop = over_samples(window.job.lines)
+    seen = looks(window.job)
+    loop = over_samples(seen.lines)
     if loop is None:
         return window.lacks(Need.SOURCE)
     if loop.share < LEAST_SHARE:
         return None
     return Found(
-        gain=_gain(window, trace, loop, times.value),
+        gain=_gain(window, trace, loop.share, seen.error(loop.share), times.value),
         evidence=(
             Evidence.of(what, times),
             Evidence.of("main thread on the loop", window.job.measure(loop.share, "ratio")),
@@ -104,10 +106,10 @@ def _of_functions(trace: Traced) -> tuple[str, Measure] | None:
     return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
 
 
-def _gain(window: Window, trace: Traced, loop: Looping, times: float) -> Gain:
+def _gain(window: Window, trace: Traced, share: float, error: float, times: float) -> Gain:
     """Keep one call in all of the loop, and a part of its work."""
     work = _work(window, trace)
-    least, most = loop.share - loop.error, min(1.0, loop.share + loop.error)
+    least, most = share - error, min(1.0, share + error)
     return Gain.between(
         least * (1 - min(1.0, work[1] + 1 / times)), most * (1 - min(1.0, work[0] + 1 / times))
     )

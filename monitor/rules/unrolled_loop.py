@@ -8,8 +8,8 @@ loop of Python whose passes build on one another.
 ## Why it costs
 Tracing runs the loop, and puts each pass into the program. The time for compiling grows faster than
 the number of passes, from seconds to many minutes, and is spent again with each change, each start
-and each new shape. The program itself is no faster: each operation is launched on its own. On a
-CPU the steps of two programs written out took 1.5 and 2.5 times as long as those with a scan.
+and each new shape. The program itself is no faster: each operation is launched on its own. On a CPU
+the steps of such programs were as often longer as shorter than those with a scan.
 
 ## How to fix
 Write the loop as `jax.lax.scan`: one pass, compiled once. The state goes in and comes out, what
@@ -20,7 +20,7 @@ can be run in this way, too, with their parameters stacked.
 Passes of different shapes cannot be scanned. A few passes are better written out; `scan` takes
 `unroll=` for some of that. In a job of days the time for compiling does not count, and on a GPU a
 program without the loop may even run a little faster. Compiling is no part of a step: it is told in
-seconds, and how much it matters goes by them. Only on a CPU a gain is told, of the step itself.
+seconds, and how much it matters goes by them.
 
 ## Documents
 D4 §3 (scan instead of a loop).
@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Severity, Verdict
+from whyidle.monitor.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import own
@@ -46,9 +46,6 @@ LEAST_OPERATIONS: Final = 600
 LEAST_PRODUCTS: Final = 24
 # Shorter waits are not felt.
 LEAST_SECONDS: Final = 1.0
-# Of a step on a CPU: 5.6 ms became 2.2 ms for 300 passes, 0.5 ms (of CPU time) 0.33 ms for 16; less
-# comes back where a pass has more to compute. On a GPU nothing was measured.
-STEP_ON_CPU: Final = (0.2, 0.6)
 # Seconds of waiting at each start and each change.
 LEAST_WAIT: Final = {Severity.HIGH: 120.0, Severity.MEDIUM: 10.0}
 Program = Mapping[str, Any]
@@ -80,9 +77,8 @@ def _found(window: Window, program: Program, took: float, where: tuple[Place, ..
     told = window.job.measure
     whole = window.job.warm_s + window.job.seconds
     share = Measure(min(1.0, took / whole), "ratio", "agent", window.job.age_s, whole)
-    is_cpu = window.device == "cpu"
     return Found(
-        gain=Gain.between(*STEP_ON_CPU) if is_cpu else None,
+        gain=None,
         evidence=(
             Evidence.of("operations of the program", told(program["operations"], "count")),
             Evidence.of("products of matrices in it", told(_products(program), "count")),
@@ -90,8 +86,8 @@ def _found(window: Window, program: Program, took: float, where: tuple[Place, ..
             Evidence.of("of all the time watched", share),
         ),
         where=own(where),
-        slice=Slice.IDLE_DISPATCH if is_cpu else Slice.IDLE_COMPILE,
-        severity=None if is_cpu else _severity(took),
+        slice=Slice.IDLE_COMPILE,
+        severity=_severity(took),
         frameworks=("jax",),
     )
 

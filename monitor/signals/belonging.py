@@ -16,7 +16,7 @@ from whyidle.monitor.signals.source import called, dotted, functions, tree_of
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.summary import Line
-from whyidle.monitor.traces.where.usercode import is_users
+from whyidle.monitor.traces.where.files import is_users
 
 MOST: Final = 3
 # Methods of a data set or a loader, and what makes a batch of samples.

@@ -10,6 +10,7 @@ from typing import Final
 
 from whyidle.monitor.finding import Place
 from whyidle.monitor.measure import Measure
+from whyidle.monitor.signals.looking import Looks, looks
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.source import called, calls, dotted, functions, text_of, tree_of
 from whyidle.monitor.summary import Line
@@ -38,6 +39,10 @@ _DRAWING: Final = re.compile(
     r"|random\.(gauss|normalvariate|random|uniform|randint|randrange|choice|choices|sample|shuffle)"
     r"|(\w+\.)*_?(rng|prng|generator|random_state)\.\w+"
 )
+# Those that give one number for each call of Python's.
+_ONE_BY_ONE: Final = re.compile(
+    r"random\.(gauss|normalvariate|random|uniform|randint|randrange|choice)"
+)
 _DRAWING_OF_TORCH: Final = re.compile(
     r"torch\.(randn|rand|randint|randperm|normal|bernoulli|multinomial)"
 )
@@ -64,7 +69,8 @@ class Doing:
 
 def reading(job: Recorded) -> Doing | None:
     """Return the time in which it reads or decodes data itself; ``None``: nobody looked."""
-    return _most(job, (_told(job.lines, _reads), _told(job.leaves, _is_of_reader)))
+    seen = looks(job)
+    return _most(job, seen, (_told(seen.lines, _reads), _told(seen.leaves, _is_of_reader)))
 
 
 def preparing(job: Recorded) -> Doing | None:
@@ -74,10 +80,11 @@ def preparing(job: Recorded) -> Doing | None:
     """
     if not job.lines:
         return None
-    lines = _told(job.lines, _prepares)
+    seen = looks(job)
+    lines = _told(seen.lines, _prepares)
     mine = {(line.file, line.line) for line in lines}
     working = _told(
-        job.leaves,
+        seen.leaves,
         lambda leaf: (leaf.file, leaf.line) in mine or bool(_ON_THE_HOST.fullmatch(leaf.file)),
     )
     share = min(_sum(lines), _sum(working))
@@ -89,17 +96,24 @@ def drawing(job: Recorded) -> Doing | None:
     """Return the time on lines that draw random numbers on the host; ``None``: nobody looked."""
     # Where PyTorch computes on the CPU, its own numbers are where they are needed.
     torch = job.fact("backend") not in {None, "cpu"}
-    return _most(job, (_told(job.lines, lambda line: _draws(line, torch=torch)),))
+    seen = looks(job)
+    return _most(job, seen, (_told(seen.lines, lambda line: _draws(line, torch=torch)),))
 
 
-def _most(job: Recorded, kinds: Iterable[tuple[Line, ...]]) -> Doing | None:
+def one_by_one(drawn: Doing) -> bool:
+    """Tell whether a function of Python's makes each number by itself, on all of these lines."""
+    names = [called(place.file, place.line) for place in drawn.where]
+    return bool(names) and all(any(_ONE_BY_ONE.fullmatch(n) for n in some) for some in names)
+
+
+def _most(job: Recorded, seen: Looks, kinds: Iterable[tuple[Line, ...]]) -> Doing | None:
     if not job.lines:
         return None
     lines = max(kinds, key=_sum)
     places = lines
-    if not set(lines) <= set(job.lines):
+    if not set(lines) <= set(seen.lines):
         # A library was found reading: who called it is known only where the code says so.
-        places = _told(job.lines, lambda line: _reads(line) or _fetches(line))
+        places = _told(seen.lines, lambda line: _reads(line) or _fetches(line))
     return Doing(
         job.measure(_sum(lines), "ratio"),
         tuple(Place.at(one) for one in places[:3]),

@@ -7,7 +7,6 @@ a loop, and is none of these; a sum that grows, or a list, does not make it one.
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -46,8 +45,6 @@ class Looping:
 
     share: float
     where: tuple[Place, ...]
-    # Of the share, by chance: one look at the thread is as much as the rarest line.
-    error: float = 0.0
 
 
 def over_samples(lines: Iterable[Line]) -> Looping | None:
@@ -64,9 +61,7 @@ def over_samples(lines: Iterable[Line]) -> Looping | None:
     inside = {line for line, _ in own}
     around = [line for line in lines if line not in inside and _calls(line, names)]
     share = min(1.0, sum(line.share for line in (*inside, *around)))
-    look = min(line.share for line in lines)
-    places = tuple(Place.at(a) for a, _ in own)
-    return Looping(share, places, math.sqrt(share * (1 - share) * look))
+    return Looping(share, tuple(Place.at(a) for a, _ in own))
 
 
 def _calls(line: Line, names: set[str]) -> bool:

@@ -116,6 +116,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         reads=reads(told(reader, run, (READS,), who, span.start_ms, most=most)),
         lines=looks(stacks, "lines"),
         leaves=looks(stacks, "leaves"),
+        looks=sum(data.get("samples", 0) for data in stacks) or None,
         events=_events(reader, run, span),
         inside=who is not None and who.inside,
         command=run.command,
@@ -150,10 +151,13 @@ def _steady(reader: Reader, run: Run, span: Span) -> Span:
 def _compiled(reader: Reader, run: Run, span: Span) -> int | None:
     """Return when a job whose steps nobody counts had compiled what it needs."""
     points = _series(reader, m.JOB_COMPILE, (run.id,), span)
-    busy = [point.ts_ms for point in points if (point.mean or 0.0) > COMPILING]
-    return max(
-        (ts for ts in busy if ts < span.start_ms + MOST_WARM * 1000 * span.seconds), default=None
-    )
+    early = [p for p in points if p.ts_ms < span.start_ms + MOST_WARM * 1000 * span.seconds]
+    busy = [point.ts_ms for point in early if (point.mean or 0.0) > COMPILING]
+    known = [point.ts_ms for point in early if point.mean is not None]
+    if not busy and known and early[0].mean is None:
+        # Small programs compile in no time, and start all the same: until then nobody told of it.
+        return known[0]
+    return max(busy, default=None)
 
 
 class _Reading:
@@ -167,12 +171,12 @@ class _Reading:
 
     def read(self, scope: Scope, whose: Sequence[int]) -> None:
         """Read every metric of a scope."""
-        for metric in metrics_of(scope) if whose else ():
-            points = [p for p in _series(self._reader, metric, whose, self._span) if _known(p)]
-            if not points:
-                continue
-            self.means[metric] = statistics.fmean(p.mean for p in points if p.mean is not None)
-            trend = _trend(points) if metric in TRENDS else None
+        if not whose:
+            return
+        start, end = self._span.start_ms, self._span.end_ms
+        self.means |= self._reader.means(metrics_of(scope), list(whose), start, end, POINTS)
+        for metric in (t for t in TRENDS if t.scope is scope and t in self.means):
+            trend = _trend(_series(self._reader, metric, whose, self._span))
             if trend is not None:
                 self.trends[metric] = trend
 
@@ -181,10 +185,6 @@ def _series(reader: Reader, metric: Metric, whose: Sequence[int], span: Span) ->
     """Return one series; of a process that was seen as several subjects the parts in turn."""
     found = reader.series(metric, list(whose), span.start_ms, span.end_ms, POINTS)
     return sorted((p for points in found.values() for p in points), key=lambda p: p.ts_ms)
-
-
-def _known(point: Point) -> bool:
-    return point.mean is not None
 
 
 def _trend(points: Sequence[Point]) -> Trend | None:
@@ -210,12 +210,10 @@ def _grown(values: Sequence[float]) -> float:
 def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
     owned = frozenset((run.info or {}).get("gpus", ()))
     gpus = reader.gpus(run.id)
-    means: dict[int, dict[Metric, float]] = {gpu.id: {} for gpu in gpus}
-    for metric in OF_GPUS if gpus else ():
-        found = reader.series(metric, list(means), span.start_ms, span.end_ms, GPU_POINTS)
-        for gpu, points in found.items():
-            if known := [p.mean for p in points if p.mean is not None]:
-                means[gpu][metric] = statistics.fmean(known)
+    means = {
+        gpu.id: reader.means(OF_GPUS, [gpu.id], span.start_ms, span.end_ms, GPU_POINTS)
+        for gpu in gpus
+    }
     return tuple(
         SeenGpu(gpu.idx or "?", gpu.name, gpu.idx in owned, means[gpu.id], gpu.info or {})
         for gpu in gpus

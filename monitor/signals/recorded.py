@@ -58,6 +58,8 @@ class Recorded:
     # The user's own lines, and where the main thread was in anybody's code.
     lines: tuple[Line, ...] = ()
     leaves: tuple[Line, ...] = ()
+    # How often it was looked at; ``None``: recordings of before do not say.
+    looks: int | None = None
     events: Mapping[str, tuple[Facts, ...]] = field(default_factory=dict)
     # Whether an agent was inside, as far as the recording says.
     inside: bool = False

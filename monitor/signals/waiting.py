@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from whyidle.monitor.measure import Measure
+from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
@@ -44,10 +45,12 @@ def overlapped(window: Window, waiting: float) -> tuple[float, float] | None:
     if window.device == "gpu" or cores is None:
         high = max(0.0, 1.0 - max(work, host))
         return high / 2, high
-    # Who waits for a CPU backend waits for work, also between two operations of it.
+    # At best its operations are all that is left of the wait. What lies between them is the way to
+    # a thread that has gone to sleep, and one with work ahead of it does not.
+    high = max(0.0, 1.0 - max(work, host))
+    # Or who waits for a CPU backend waits for work, also between two operations of it.
     sync = trace.share(Slice.IDLE_SYNC)
     work = max(work + (sync.value if sync else 0.0), min(waiting, 1.0))
-    high = max(0.0, 1.0 - max(work, host))
     # A CPU backend of JAX computes in the calling thread where it has nothing else in hand, as
     # it has not when the host is the slower one.
     if host > work:
@@ -66,8 +69,8 @@ def share_of_lines(
     """
     if not job.lines:
         return None
-    wanted = set(places)
-    own = sum(line.share for line in job.lines if (line.file, line.line) in wanted)
-    at = sum(leaf.share for leaf in job.leaves if (leaf.file, leaf.line) in wanted)
-    helping = sum(leaf.share for leaf in job.leaves if helpers.fullmatch(leaf.file))
+    seen, wanted = looks(job), set(places)
+    own = sum(line.share for line in seen.lines if (line.file, line.line) in wanted)
+    at = sum(leaf.share for leaf in seen.leaves if (leaf.file, leaf.line) in wanted)
+    helping = sum(leaf.share for leaf in seen.leaves if helpers.fullmatch(leaf.file))
     return job.measure(min(own, at + helping), "ratio")

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from whyidle.monitor.errors import UsageProblem
 from whyidle.monitor.metrics import Metric, Scope
-from whyidle.monitor.store import connect, schema, series, subjects, summary
+from whyidle.monitor.store import connect, schema, series, subjects, summary, totals
 from whyidle.monitor.store.records import (
     LAST,
     Event,
@@ -189,6 +189,22 @@ class Reader:
         """Return at most so many buckets of a metric per subject, in ``[start, end)``."""
         asked = series.Question(metric, subjects, start_ms, end_ms, points)
         return series.read(self._connection, self._columns, asked)
+
+    @_told
+    def means(
+        self,
+        metrics: Sequence[Metric],
+        subjects: Sequence[int],
+        start_ms: int,
+        end_ms: int,
+        points: int,
+    ) -> dict[Metric, float]:
+        """Return the means of metrics of one scope in ``[start, end)``, over all subjects.
+
+        As fine as ``series`` would read it; what was never known is left out.
+        """
+        asked = series.Question(metrics[0], subjects, start_ms, end_ms, points)
+        return totals.means(self._connection, self._columns, metrics, asked)
 
     @_told
     def latest(self, run: int, scopes: Collection[Scope] = _ALL) -> dict[Key, Value]:

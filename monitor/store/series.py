@@ -63,7 +63,7 @@ def read(
     """Return the series of each subject."""
     if asked.end_ms <= asked.start_ms or not asked.subjects:
         return {subject: [] for subject in asked.subjects}
-    level, width = _resolution(connection, asked)
+    level, width = resolution(connection, asked)
     if level is RAW:
         return _raw(connection, columns, asked, width)
     return {
@@ -93,7 +93,7 @@ def pieces(
     return found
 
 
-def _resolution(connection: sqlite3.Connection, asked: Question) -> tuple[Level, int]:
+def resolution(connection: sqlite3.Connection, asked: Question) -> tuple[Level, int]:
     """Return the level to read and the width of a bucket."""
     span = asked.end_ms - asked.start_ms
     level, width = RAW, 1

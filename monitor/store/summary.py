@@ -9,9 +9,10 @@ from typing import Final
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.store.records import Key, Summary, Unknown, Value
 from whyidle.monitor.store.rows import BY_COLUMN
-from whyidle.monitor.store.schema import END_MS, R3600, RAW
-from whyidle.monitor.store.series import Columns, pieces
+from whyidle.monitor.store.schema import END_MS, RAW
+from whyidle.monitor.store.series import Columns
 from whyidle.monitor.store.subjects import among, of_run
+from whyidle.monitor.store.totals import totals
 
 # Some metrics are read only every so many ticks: their newest value is a few rows back. What is
 # older than this, such as a process that has ended, has no value now.
@@ -40,15 +41,8 @@ def summary(
     """Return every metric that was ever known, over the whole run."""
     found: dict[Key, Summary] = {}
     for scope in scopes:
-        metrics = metrics_of(scope)
         known = {
-            subject: {
-                metric: totals
-                for metric, totals in zip(
-                    metrics, _totals(connection, columns, scope, subject), strict=True
-                )
-                if totals[0]
-            }
+            subject: totals(connection, columns, scope, subject)
             for subject in of_run(connection, run, scope)
         }
         wanted = {subject: list(some) for subject, some in known.items()}
@@ -120,26 +114,3 @@ def _span(connection: sqlite3.Connection, run: int) -> dict[str, int]:
     started, ended = connection.execute(query, (run,)).fetchone() or (0, None)
     # A tick may bear a time a little before its run, where the clock was set meanwhile.
     return {"start": max(0, started - _CLOCK_MS), "end": END_MS if ended is None else ended + 1}
-
-
-def _totals(
-    connection: sqlite3.Connection, columns: Columns, scope: Scope, subject: int
-) -> list[tuple[float, float, float, float]]:
-    metrics = metrics_of(scope)
-    names = [f"{part}{i}" for i in range(len(metrics)) for part in "ntab"]
-    queries, arguments = [], {"subject": subject}
-    found = pieces(connection, scope, R3600, subject, (0, END_MS))
-    for i, (level, start, end) in enumerate(found):
-        parts = ", ".join(columns.parts(metric, level) for metric in metrics)
-        where = level.span.replace(":start", f":start{i}").replace(":end", f":end{i}")
-        arguments |= {f"start{i}": start, f"end{i}": end}
-        queries.append(
-            f"SELECT {parts} FROM {level.table(scope)} WHERE {where} AND subject = :subject"  # noqa: S608
-        )
-    totals = ", ".join(f"sum(n{i}), sum(t{i}), min(a{i}), max(b{i})" for i in range(len(metrics)))
-    row = connection.execute(
-        f"WITH part({', '.join(names)}) AS ({' UNION ALL '.join(queries)})"  # noqa: S608
-        f" SELECT {totals} FROM part",
-        arguments,
-    ).fetchone()
-    return [tuple(row[i : i + 4]) for i in range(0, len(row), 4)]

@@ -50,7 +50,8 @@ _FIGURES: Final = re.compile(r"\d+")
 class Sign:
     """Whether the job's GPUs have been waiting for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, held: float = STARVED_SECONDS) -> None:
+        self._held = held
         self._looks: deque[tuple[float, bool]] = deque()
 
     def look(self, now: float, *, low: bool | None) -> bool | None:
@@ -62,9 +63,9 @@ class Sign:
             self._looks.clear()
             return None
         self._looks.append((now, low))
-        while len(self._looks) > 1 and now - self._looks[1][0] >= STARVED_SECONDS:
+        while len(self._looks) > 1 and now - self._looks[1][0] >= self._held:
             self._looks.popleft()
-        if now - self._looks[0][0] < STARVED_SECONDS:
+        if now - self._looks[0][0] < self._held:
             return False
         return 2 * sum(low for _, low in self._looks) > len(self._looks)
 
@@ -116,6 +117,11 @@ class Policy:
     def later(self, now: float) -> None:
         """Take note that it was too early."""
         self._due = now + LEAST_SECONDS
+
+    def too_early(self, now: float, cost: float) -> None:
+        """Take note that the last trace came before the first step: another one is worth it."""
+        self._wait = LEAST_SECONDS
+        self._due = now + self._pause(cost)
 
     def keep_only(self, known: Collection[object]) -> None:
         """Forget what others have refused, where they are many."""

@@ -12,9 +12,11 @@ from tests.commands.test_trace import check_budget
 from tests.commands.tracefiles import kineto
 from tests.conftest import Monitor, lines
 from whyidle.monitor import rules
+from whyidle.monitor.commands.rules import command as listing
 from whyidle.monitor.errors import Exit
 from whyidle.monitor.metrics import JOB_LOADER_WAIT, JOB_STEP_P50, JOB_STEPS, Scope
 from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.rules import Loaded
 from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import NewRun, Writer
 
@@ -25,6 +27,19 @@ START_MS = 1_700_000_000_000
 def trace(tmp_path: Path) -> Path:
     path = tmp_path / "train.json"
     path.write_text(json.dumps(kineto()))
+    return path
+
+
+@pytest.fixture
+def healthy(tmp_path: Path) -> Path:
+    """A trace whose GPU works all the time: in half precision, nothing loaded or read back."""
+    told = kineto()
+    steps = [e for e in told["traceEvents"] if e["name"].startswith("ProfilerStep")]
+    kernels = [e for e in told["traceEvents"] if e["cat"] == "kernel"]
+    busy = {"name": "ampere_fp16_s16816gemm_fp16_128x128_tn", "dur": 990}
+    works = [{**e, **busy, "ts": step["ts"]} for step, e in zip(steps, kernels, strict=True)]
+    path = tmp_path / "healthy.json"
+    path.write_text(json.dumps({**told, "traceEvents": steps + works}))
     return path
 
 
@@ -109,15 +124,25 @@ def test_a_script_can_fail_on_findings(
     assert monitor("diagnose", trace, "--fail-on", level).returncode == code
 
 
-def test_a_run_in_which_nothing_is_wrong_passes(monitor: Monitor, state: Path) -> None:
+def test_a_run_in_which_nothing_is_that_wrong_passes(monitor: Monitor, healthy: Path) -> None:
+    done = monitor("diagnose", healthy, "--fail-on", "high")
+    assert done.returncode == 0, done.stderr
+    assert "Nothing worth fixing" in done.stdout
+
+
+def test_a_script_fails_where_nothing_could_be_judged(monitor: Monitor, state: Path) -> None:
     with Writer.open(state / DATABASE) as writer:
         number = writer.begin_run(NewRun(started_ms=START_MS))
         writer.append(number, Tick(START_MS, {Scope.JOB: {number: Reading({})}}))
         writer.end_run(number, "job ended")
     done = monitor("diagnose", "--fail-on", "high")
-    assert done.returncode == 0
+    assert done.returncode == Exit.NOT_JUDGED
     # Nothing was measured: that is no good health.
     assert "Too little is known" in done.stdout
+    assert "no trace was taken" in done.stderr
+    assert "It needs a trace" in done.stderr
+    # Who does not ask to fail gets the page alone.
+    assert monitor("diagnose").returncode == 0
     answer = told(monitor)
     check_contract(answer)
     assert answer["budget"] is None
@@ -160,6 +185,20 @@ def test_the_rules_are_listed_with_those_that_are_planned(monitor: Monitor) -> N
     assert planned
     assert all(each["fixes"] for each in planned)
     assert "planned" in monitor("rules").stdout
+
+
+def test_a_rule_that_cannot_be_loaded_is_told_beside_the_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = Loaded(rules.load(), {"broken": "ModuleNotFoundError: no_such_module"})
+    monkeypatch.setattr(rules, "loaded", lambda: broken)
+    assert listing.callback is not None
+    listing.callback(rule=None, as_json=True)
+    told = capsys.readouterr()
+    (answer,) = lines(told.out)
+    assert answer["failed"] == broken.broken
+    assert {each["rule"] for each in answer["rules"]} == set(broken.rules)
+    assert "'broken' cannot be loaded" in told.err
 
 
 def test_the_page_of_a_rule(monitor: Monitor) -> None:

@@ -35,11 +35,20 @@ def on_cpu(pages_per_step: float, **job: object):  # type: ignore[no-untyped-def
 
 
 def test_a_step_that_takes_much_new_memory() -> None:
-    told = found(NAME, on_cpu(16_384))
+    told = found(NAME, on_cpu(8_192))
     assert told.gain is not None
-    assert told.gain.low == pytest.approx(16_384 * 20 * 0.8e-6)
-    assert told.gain.high == pytest.approx(16_384 * 20 * 1.6e-6)
-    assert told.evidence[0].value == 16_384 * 4096
+    assert told.gain.low == pytest.approx(8_192 * 20 * 0.8e-6)
+    assert told.gain.high == pytest.approx(8_192 * 20 * 2.0e-6)
+    assert told.evidence[0].value == 8_192 * 4096
+
+
+def test_it_is_no_more_than_the_lines_that_make_tensors_take(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("x = torch.zeros(9)\nloss.backward()\n")
+    lines = (Line(str(file), 2, "train", 0.8), Line(str(file), 1, "train", 0.2))
+    told = found(NAME, on_cpu(8_192, lines=lines, looks=10**9))
+    assert told.gain is not None
+    assert told.gain.high == pytest.approx(0.2, abs=0.001)
 
 
 def test_pages_of_ordinary_training() -> None:
@@ -78,8 +87,10 @@ def test_nothing_measured() -> None:
 def test_the_recorded_pair() -> None:
     told = found(NAME, recorded(f"{NAME}/before_torch"))
     assert told.gain is not None
-    # Measured: 2.3 times as fast.
-    assert told.gain.speedup[0] < 2.3 < told.gain.speedup[1]
+    # Measured: 2.3 times as fast once, 3.9 times when this was recorded.
+    low, high = told.gain.speedup
+    assert low < 2.3
+    assert high > 3.9
     assert told.where[0].function == "train"
     assert is_silent(NAME, recorded(f"{NAME}/after_torch"))
 

@@ -72,6 +72,15 @@ def test_a_device_that_computes_meanwhile_loses_nothing() -> None:
     assert told.slice is Slice.IDLE_DISPATCH
 
 
+@pytest.mark.parametrize(("runs", "is_lost"), [(0.1, False), (0.55, True)])
+def test_a_main_thread_that_sleeps_beside_others_catches_up(runs: float, is_lost: bool) -> None:
+    trace = answer({Slice.COMPUTE: 0.9, Slice.IDLE_DISPATCH: 0.1}, fmt="xplane")
+    jax = {"jax": {"backend": "cpu"}}
+    told = found(NAME, window(trace, means={**CALM, **CROWD, m.JOB_MAIN_THREAD: runs}, facts=jax))
+    assert (told.gain is not None) == is_lost
+    assert (told.severity is Severity.LOW) != is_lost
+
+
 def test_a_limit_that_stops_only_the_workers() -> None:
     told = found(NAME, window(means={**CALM, m.JOB_THROTTLED: 0.3}))
     assert told.gain is None

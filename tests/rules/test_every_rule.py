@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,20 @@ def test_it_names_no_line_that_is_not_the_users(rule: Rule) -> None:
 @RULES
 def test_symptoms_name_rules_that_there_are(rule: Rule) -> None:
     assert set(rule.symptom_of) <= rules.load().keys() - {rule.id}
+
+
+def test_the_rules_need_nothing_heavy() -> None:
+    # They are loaded in every recorder, whose memory and start-up a job pays for.
+    source = (
+        "import sys\n"
+        "import whyidle.monitor.recording.faults\n"
+        "from whyidle.monitor import rules\n"
+        "assert rules.load()\n"
+        "heavy = {'numpy', 'rich', 'pynvml'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_every_fault_of_the_catalogue_has_its_place() -> None:

@@ -75,6 +75,16 @@ def test_lines_that_draw_elsewhere_or_nothing(tmp_path: Path, text: str) -> None
     assert on_line(tmp_path, text, CPU) is None
 
 
+def test_what_comes_back_depends_on_who_draws(tmp_path: Path) -> None:
+    jax = {"jax": {"backend": "cpu"}}
+    by_python = on_line(tmp_path, "x = [random.gauss(0, 1) for _ in range(9)]", CPU)
+    by_numpy = on_line(tmp_path, "x = np.random.normal(size=(9, 9))", CPU)
+    for_jax = on_line(tmp_path, "x = np.random.normal(size=(9, 9, 9))", jax)
+    gains = [each.gain.middle for each in (by_python, by_numpy, for_jax)]  # type: ignore[attr-defined]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[-1] < 0.25
+
+
 def test_a_module_of_jax_by_the_name_of_pythons(tmp_path: Path) -> None:
     assert on_line(tmp_path, "x = random.uniform(key)", CPU, "from jax import random") is None
 

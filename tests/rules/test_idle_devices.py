@@ -85,7 +85,14 @@ def test_devices_that_a_cpu_plays_share_its_cores() -> None:
     two = found(NAME, window(bad, facts=facts, means={m.HOST_CORES: 2.0, m.JOB_CPU: 1.0}))
     assert two.gain is not None
     assert two.gain.high == pytest.approx(0.5)
-    assert is_silent(NAME, window(bad, facts=facts, means={m.HOST_CORES: 2.0, m.JOB_CPU: 2.0}))
+
+
+def test_devices_whose_cores_are_all_taken_are_told_without_a_gain() -> None:
+    facts = {"jax": {"devices": 8, "devices_used": 1, "backend": "cpu"}}
+    full = {m.HOST_CORES: 2.0, m.JOB_CPU: 2.0}
+    told = found(NAME, window(answer({Slice.COMPUTE: 1.0}), facts=facts, means=full))
+    assert told.gain is None
+    assert told.severity is Severity.INFO
 
 
 @pytest.mark.parametrize(

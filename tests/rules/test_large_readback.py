@@ -51,6 +51,10 @@ TORCH = {"torch": {"backend": "cpu"}}
 TAKEN = answer({Slice.COMPUTE: 0.3, Slice.IDLE_DISPATCH: 0.7}, fmt="xplane")
 
 
+# So many looks that chance plays no part.
+MANY = 10**9
+
+
 def read(kind: str) -> tuple[ReadBack, ...]:
     """Return the reads of one line."""
     return (ReadBack(kind, FILE, 30, "train", 500, 500_000),)
@@ -59,12 +63,13 @@ def read(kind: str) -> tuple[ReadBack, ...]:
 def test_a_jax_job_that_takes_arrays_back() -> None:
     means = {m.PROCESS_READBACK: 400.0 * (1 << 20)}
     told = found(
-        NAME, window(TAKEN, means=means, facts=JAX, reads=read("array"), lines=(LINE, STEP))
+        NAME,
+        window(TAKEN, means=means, facts=JAX, reads=read("array"), lines=(LINE, STEP), looks=MANY),
     )
     assert told.gain is not None
     # The step of 10 ms brings 4 MB; at best only the other lines are left.
     assert told.evidence[0].value == 4 << 20
-    assert told.gain.high == pytest.approx(0.6)
+    assert told.gain.high == pytest.approx(0.6, abs=0.001)
 
 
 def test_a_jax_job_that_reads_its_loss() -> None:
@@ -82,6 +87,17 @@ def test_a_pytorch_job_that_takes_tensors_back(kind: str, fires: bool) -> None:
         means=means, facts=TORCH, reads=read(kind), lines=(LINE, STEP), leaves=(LINE, STEP)
     )
     assert (judge(NAME, here) is not None) == fires
+
+
+@pytest.mark.parametrize("looks", [100, 500])
+def test_few_looks_are_less_sure(looks: int) -> None:
+    means = {m.PROCESS_SYNCS: 10.0, m.JOB_STEPS: 10.0}
+    job = {"means": means, "facts": TORCH, "lines": (LINE, STEP), "leaves": (LINE, STEP)}
+    told = found(NAME, window(reads=read("cpu"), looks=looks, **job))
+    assert told.gain is not None
+    error = 2 * (0.6 * 0.4 / looks) ** 0.5
+    assert told.gain.low == pytest.approx(0.9 * (0.6 - error))
+    assert told.gain.high == pytest.approx(0.6 + error)
 
 
 def test_a_gpu_that_waits_for_large_copies() -> None:

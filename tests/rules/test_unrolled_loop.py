@@ -70,14 +70,12 @@ def test_it_matters_by_the_wait(tmp_path: Path, seconds: float, severity: str) -
     assert found(NAME, job(tmp_path, seconds=seconds)).severity == severity
 
 
-def test_on_a_cpu_the_step_gains_whatever_compiling_took(tmp_path: Path) -> None:
-    gains = []
-    for seconds in (2, 30):
-        whole = job(tmp_path, seconds=seconds)
-        facts = {"jax": {**whole.job.facts["jax"], "backend": "cpu"}}
-        gains.append(found(NAME, replace(whole, job=replace(whole.job, facts=facts))).gain)
-    assert gains[0] is not None
-    assert gains[0] == gains[1]
+def test_on_a_cpu_too_nothing_is_foreseen_of_the_step(tmp_path: Path) -> None:
+    whole = job(tmp_path, seconds=30)
+    facts = {"jax": {**whole.job.facts["jax"], "backend": "cpu"}}
+    told = found(NAME, replace(whole, job=replace(whole.job, facts=facts)))
+    assert told.gain is None
+    assert told.severity == "medium"
 
 
 def test_a_scan_is_no_such_loop(tmp_path: Path) -> None:

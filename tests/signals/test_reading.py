@@ -128,3 +128,10 @@ def test_a_window_survives_its_way_through_json(tmp_path: Path) -> None:
     assert again.job.means == pytest.approx(window.job.means)
     assert again.job.trends.keys() == window.job.trends.keys()
     assert again.syncs_per_step is not None
+
+
+def test_a_job_that_compiles_in_no_time_starts_when_it_is_first_heard_of(tmp_path: Path) -> None:
+    def job(second: int) -> dict[Metric, float]:
+        return {m.JOB_CPU: 1.0} | ({m.JOB_COMPILE: 0.0} if second >= 5 else {})
+
+    assert record(tmp_path, 60, job).job.warm_s == pytest.approx(7.0)

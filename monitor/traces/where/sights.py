@@ -12,8 +12,9 @@ from whyidle.monitor.traces.budgets.hosts import threads_of
 from whyidle.monitor.traces.grouping import numbered, present
 from whyidle.monitor.traces.intervals import union
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Site, Trace
+from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.where.frames import NONE, Labels, nest, never
-from whyidle.monitor.traces.where.usercode import is_frame, is_users, site_in, site_of
+from whyidle.monitor.traces.where.usercode import is_frame, site_in, site_of
 
 Source = Literal["frames", "call stack", "hlo"]
 

@@ -1,4 +1,4 @@
-"""Which frames are the user's own code: neither Python's, nor a framework's, nor generated.
+"""Which frames are the user's own code, by how profilers name them.
 
 Kineto names a frame ``train.py(45): main`` and cuts off the folder of ``sys.path`` that the file
 is in, so a package reads ``torch/nn/functional.py``, as does a package of the user's. JAX keeps
@@ -10,27 +10,15 @@ as time of the user's frame around it.
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from typing import Final
 
 from whyidle.monitor.traces.model import Site
-from whyidle.monitor.traces.where.frameworks import (
-    FRAMEWORK_FILES,
-    FRAMEWORK_MODULES,
-    FRAMEWORKS,
-    STDLIB_FILES,
-    STDLIB_FOLDERS,
-    SURELY,
-)
+from whyidle.monitor.traces.where.files import is_users
+from whyidle.monitor.traces.where.frameworks import FRAMEWORK_FILES, FRAMEWORKS, STDLIB_FILES
 
 _KINETO = re.compile(r"^(.+?)\((\d{1,9})\): (.+)$", re.DOTALL)
 _JAX = re.compile(r"^\$(.+?):(\d{1,9}) (.+)$", re.DOTALL)
 _NO_FILE: Final = ("$", "<built-in ", "nn.Module: ")
-
-_INSTALLED = re.compile(
-    r"(^|/)(site|dist)-packages/|/lib(32|64)?/(python|pypy)\d[\d.]*/|/python\d+\.zip/"
-    r"|(^|/)torchinductor_[^/]*/"
-)
 # Wrappers say nothing: what they call is what the user's code called.
 _WRAPPER = re.compile(
     r"^\$traceback_util\.py:\d+ "
@@ -38,7 +26,6 @@ _WRAPPER = re.compile(
     r"|^torch/_dynamo/eval_frame\.py\(\d+\): _fn$"
     r"|^torch/optim/optimizer\.py\(\d+\): (wrapper|_use_grad)$"
 )
-_NOTEBOOK: Final = "<ipython-input"
 
 
 def is_frame(name: str) -> bool:
@@ -62,29 +49,6 @@ def site_of(name: str) -> Site | None:
 def site_in(stack: str) -> Site | None:
     """Return the innermost user's frame of a call stack, which begins with the innermost one."""
     return next((site for frame in stack.split(";") if (site := site_of(frame.strip()))), None)
-
-
-def is_users(path: str) -> bool:
-    """Tell whether this file, whole or cut by Kineto, is the user's."""
-    if path.startswith(_NOTEBOOK):
-        return True
-    if not path.endswith(".py"):  # generated code, and what pip puts into bin/
-        return False
-    path = path.replace("\\", "/").removeprefix("./")
-    if _INSTALLED.search(path) or path.startswith(SURELY):
-        return False
-    folders = path.split("/")
-    if folders[0] in ("", "..") or folders[0].endswith(":"):
-        return not _is_checkout(folders)
-    if len(folders) == 1:
-        stem = path.removesuffix(".py")
-        return stem not in STDLIB_FILES and stem not in FRAMEWORK_MODULES
-    return folders[0] not in FRAMEWORKS and folders[0] not in STDLIB_FOLDERS
-
-
-def _is_checkout(folders: list[str]) -> bool:
-    """Tell a framework's own repository: the package lies in a folder of its name."""
-    return any(b in FRAMEWORKS and a in (b, f"py{b}") for a, b in pairwise(folders))
 
 
 def _is_users_file(file: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 from whyidle.monitor.traces.model import Site
 from whyidle.monitor.traces.stream import Stream
-from whyidle.monitor.traces.where.usercode import is_users
+from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.xplane.planes import Proto
 from whyidle.monitor.traces.xplane.wire import BYTES, VARINT, Damaged, fields, text, varint
 

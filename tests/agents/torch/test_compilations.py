@@ -50,6 +50,8 @@ class Compiler:
         module = ModuleType(MODULE)
         setattr(module, KEPT, self.kept)
         patch.setitem(sys.modules, MODULE, module)
+        # Other tests may have imported it.
+        patch.delitem(sys.modules, "jax", raising=False)
 
     def compiles(self, name: str | None = "step", **more: Any) -> None:
         facts = {"co_name": name, "co_filename": name and "/job/train.py", "co_firstlineno": 12}
@@ -120,3 +122,12 @@ def test_a_compiler_that_remembers_nothing_turns_the_part_off(
     with probe() as told:
         assert told.said == [f"no compilations: no {MODULE}.{KEPT}"]
         assert wire.COMPILES not in told.second()
+
+
+def test_where_jax_is_too_the_totals_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = Compiler(monkeypatch)
+    monkeypatch.setitem(sys.modules, "jax", ModuleType("jax"))
+    with probe() as told:
+        compiler.compiles()
+        assert wire.COMPILES not in told.second()
+    assert len(records(told)) == 1

@@ -1,0 +1,119 @@
+"""What the constants of some rules stand on: costs of single things, apart from the demo pairs.
+
+A page of memory that is new, a random number by who draws it, and a step after a full collection
+of Python's garbage beside one without. Each is the middle of several tries, in CPU time: that is
+what other programs on the machine lengthen least.
+
+Run: .venv/bin/python benchmarks/unit_costs.py [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import torch
+from torch import nn
+
+PAGE = 4096
+NUMBERS = 400_000
+TRIES = 9
+# Records of samples, as many data sets keep them, and the width of the network.
+COLLECTED = ((20_000, 1024), (20_000, 256), (100_000, 512))
+ROWS, FEATURES = 256, 256
+
+
+def seconds(work: Callable[[], object], tries: int = TRIES) -> float:
+    """Return the CPU time that it takes, the first time left out."""
+    work()
+    taken = []
+    for _ in range(tries):
+        began = time.process_time()
+        work()
+        taken.append(time.process_time() - began)
+    return statistics.median(taken)
+
+
+def page_us(mib: int) -> float:
+    """Return what a page takes that is new, beyond writing to one that is there."""
+    count = mib * 2**20 // 4
+    kept = torch.empty(count)
+    new = seconds(lambda: torch.zeros(count))
+    return 1e6 * (new - seconds(kept.zero_)) / (mib * 2**20 / PAGE)
+
+
+def numbers_ns() -> dict[str, float]:
+    """Return what one random number takes, by who draws it."""
+    generator, key = np.random.default_rng(1), jax.random.key(1)
+    drawn = jax.jit(lambda key: jax.random.normal(key, (NUMBERS,)))
+    masks = jax.jit(lambda key: jax.random.bernoulli(key, 0.7, (NUMBERS,)))
+    ways: dict[str, Callable[[], object]] = {
+        "random.random in a list": lambda: [random.random() < 0.5 for _ in range(NUMBERS)],
+        "random.gauss in a list": lambda: [random.gauss(0, 1) for _ in range(NUMBERS)],
+        "np.random.normal": lambda: np.random.normal(size=NUMBERS),
+        "default_rng().standard_normal": lambda: generator.standard_normal(NUMBERS, np.float32),
+        "torch.randn": lambda: torch.randn(NUMBERS),
+        "jax.random.normal": lambda: drawn(key).block_until_ready(),
+        "jax.random.bernoulli": lambda: masks(key).block_until_ready(),
+    }
+    return {name: 1e9 * seconds(draw) / NUMBERS for name, draw in ways.items()}
+
+
+def after_collecting(samples: int, width: int) -> dict[str, float]:
+    """Return how much longer a step takes right after a full collection."""
+    records = [{"path": f"{i}.jpg", "label": i % 10, "box": [0, 0, i, 480]} for i in range(samples)]
+    model = nn.Sequential(nn.Linear(FEATURES, width), nn.GELU(), nn.Linear(width, width))
+    optimizer, x = torch.optim.AdamW(model.parameters()), torch.randn(ROWS, FEATURES)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    taken: dict[bool, list[float]] = {True: [], False: []}
+    pauses: list[float] = []
+    for number in range(16 * TRIES):
+        collects = number // 8 % 2 == 0
+        if collects:
+            began = time.process_time()
+            gc.collect()
+            pauses.append(time.process_time() - began)
+        began = time.process_time()
+        step()
+        taken[collects].append(time.process_time() - began)
+    assert len(records) == samples
+    cold, warm, pause = (statistics.median(some) for some in (taken[True], taken[False], pauses))
+    return {"times": round(cold / warm, 2), "of_the_collection": round((cold - warm) / pause, 3)}
+
+
+def main() -> None:
+    """Print them."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    asked.add_argument("--json", action="store_true")
+    torch.set_num_threads(1)
+    told = {
+        "new_page_us": {f"{mib} MiB": round(page_us(mib), 2) for mib in (48, 64, 128)},
+        "random_number_ns": {name: round(ns, 1) for name, ns in numbers_ns().items()},
+        "step_after_collecting": {
+            f"{samples} records, {width} wide": after_collecting(samples, width)
+            for samples, width in COLLECTED
+        },
+    }
+    if asked.parse_args().json:
+        print(json.dumps(told))
+        return
+    for name, figures in told.items():
+        print(name)
+        for what, value in figures.items():
+            print(f"  {what}: {value}")
+
+
+if __name__ == "__main__":
+    main()

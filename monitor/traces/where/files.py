@@ -1,0 +1,47 @@
+"""Which files are the user's own code: neither Python's, nor a framework's, nor generated.
+
+Light, so that a diagnosis of counters alone needs nothing of what reads traces.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Final
+
+from whyidle.monitor.traces.where.frameworks import (
+    FRAMEWORK_MODULES,
+    FRAMEWORKS,
+    STDLIB_FILES,
+    STDLIB_FOLDERS,
+    SURELY,
+)
+
+_INSTALLED = re.compile(
+    r"(^|/)(site|dist)-packages/|/lib(32|64)?/(python|pypy)\d[\d.]*/|/python\d+\.zip/"
+    r"|(^|/)torchinductor_[^/]*/"
+)
+_NOTEBOOK: Final = "<ipython-input"
+
+
+def is_users(path: str) -> bool:
+    """Tell whether this file, whole or cut by Kineto, is the user's."""
+    if path.startswith(_NOTEBOOK):
+        return True
+    if not path.endswith(".py"):  # generated code, and what pip puts into bin/
+        return False
+    path = path.replace("\\", "/").removeprefix("./")
+    if _INSTALLED.search(path) or path.startswith(SURELY):
+        return False
+    folders = path.split("/")
+    if folders[0] in ("", "..") or folders[0].endswith(":"):
+        return not _is_checkout(folders)
+    if len(folders) == 1:
+        stem = path.removesuffix(".py")
+        return stem not in STDLIB_FILES and stem not in FRAMEWORK_MODULES
+    return folders[0] not in FRAMEWORKS and folders[0] not in STDLIB_FOLDERS
+
+
+def _is_checkout(folders: list[str]) -> bool:
+    """Tell a framework's own repository: the package lies in a folder of its name."""
+    return any(b in FRAMEWORKS and a in (b, f"py{b}") for a, b in pairwise(folders))

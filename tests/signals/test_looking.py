@@ -1,0 +1,91 @@
+"""Looks at the main thread: what belongs to the steps, and how sure a share of them is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whyidle.monitor.signals.looking import looks, start_up
+from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.summary import Line
+
+SCRIPT = """\
+import torch
+
+
+def batch():
+    return torch.zeros(9)
+
+
+def train():
+    model = build()
+    for _ in range(9):
+        step(model, batch())
+
+
+if __name__ == "__main__":
+    train()
+"""
+IMPORT, MADE, BUILT, STEP, CALLED = 1, 5, 9, 11, 15
+
+
+def seen(folder: Path, text: str, shares: dict[int, float]) -> tuple[Line, ...]:
+    """Return looks at the lines of a program."""
+    file = folder / "train.py"
+    file.write_text(text)
+    return tuple(Line(str(file), line, "", share) for line, share in shares.items())
+
+
+def numbers(lines: frozenset[Line]) -> set[int]:
+    return {each.line for each in lines}
+
+
+def test_imports_and_what_is_built_before_the_loop_are_no_step(tmp_path: Path) -> None:
+    lines = seen(tmp_path, SCRIPT, {IMPORT: 0.1, BUILT: 0.1, MADE: 0.3, STEP: 0.5})
+    assert numbers(start_up(lines)) == {IMPORT, BUILT}
+
+
+def test_a_line_that_holds_the_whole_training_stays(tmp_path: Path) -> None:
+    text = "import torch\nfor part in parts:\n    add(part)\ntrainer.fit(model)\n"
+    lines = seen(tmp_path, text, {1: 0.1, 3: 0.1, 4: 0.8})
+    assert numbers(start_up(lines)) == {1}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "for _ in range(9):\n    train()\n",
+        "train()\ntrain()\n",
+        "run(train)\nagain(train)\n",
+        "class Runner:\n    def go(self):\n        train()\n",
+    ],
+)
+def test_a_function_that_may_run_often_is_no_start_up(tmp_path: Path, call: str) -> None:
+    text = "def train():\n    build()\n    for x in xs:\n        step(x)\n\n\n" + call
+    assert not start_up(seen(tmp_path, text, {2: 0.1, 4: 0.9}))
+
+
+def test_shares_are_told_of_the_steps(tmp_path: Path) -> None:
+    lines = seen(tmp_path, SCRIPT, {IMPORT: 0.15, BUILT: 0.05, MADE: 0.2, STEP: 0.6})
+    told = looks(Recorded(lines=lines, leaves=lines[2:], looks=100))
+    assert {each.line: each.share for each in told.lines} == pytest.approx({MADE: 0.25, STEP: 0.75})
+    assert [each.share for each in told.leaves] == pytest.approx([0.25, 0.75])
+    assert told.one == pytest.approx(1 / 80)
+
+
+def test_without_the_source_all_looks_count() -> None:
+    lines = (Line("/gone/train.py", 1, "<module>", 0.5), Line("/gone/train.py", 9, "train", 0.5))
+    assert looks(Recorded(lines=lines)).lines == lines
+
+
+def test_few_looks_are_less_sure_than_many() -> None:
+    few, many = (looks(Recorded(looks=number)).error(0.5) for number in (50, 5000))
+    assert few == pytest.approx(10 * many)
+    assert few == pytest.approx(2 * (0.25 / 50) ** 0.5)
+    assert looks(Recorded(looks=50)).error(1.0) == 0.0
+
+
+def test_the_rarest_line_is_at_least_one_look() -> None:
+    lines = (Line("/a.py", 1, "", 0.99), Line("/a.py", 2, "", 0.01))
+    assert looks(Recorded(lines=lines)).one == 0.01
