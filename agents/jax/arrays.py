@@ -39,6 +39,8 @@ class Arrays(Part):
         self._found: dict[str, int | None] = {}
         self._bytes: dict[str, int] = {}
         self._devices = 0
+        # Of arrays on several devices: those that are whole on each, and those in parts.
+        self._whole = self._divided = 0
 
     def second(self, now: int) -> dict[str, int | None]:
         """Look again when it is time; returns the figures of the last look."""
@@ -62,10 +64,13 @@ class Arrays(Part):
         return {
             "dtypes": {name: rounded(self._bytes[name]) for name in largest},
             "devices_used": self._devices,
+            "replicated_bytes": rounded(self._whole),
+            "divided_bytes": rounded(self._divided),
         }
 
     def _look(self, known: list[Any]) -> None:
         number, self._bytes, places = 0, {}, set()
+        self._whole = self._divided = 0
         for client in known:
             arrays = client.live_arrays()
             step = -(-len(arrays) // MOST_ARRAYS) or 1
@@ -88,8 +93,14 @@ class Arrays(Part):
         places: set[tuple[str, int]] = set()
         for key, (aval, sharding) in by_key.items():
             name, size = _size(aval, sharding)
-            self._bytes[name] = self._bytes.get(name, 0) + counts[key] * size
-            places.update((d.platform, d.id) for d in sharding.addressable_devices)
+            size *= counts[key]
+            self._bytes[name] = self._bytes.get(name, 0) + size
+            devices = sharding.addressable_devices
+            places.update((d.platform, d.id) for d in devices)
+            if len(devices) > 1 and sharding.is_fully_replicated:
+                self._whole += size
+            elif len(devices) > 1:
+                self._divided += size
         return places
 
 

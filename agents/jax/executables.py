@@ -80,6 +80,7 @@ class Executables(Part):
             "executables_known": rounded(len(looks)),
             "executables_by_name": {name: rounded(names[name]) for name in often},
             "largest_executables": told[:LARGEST],
+            "collectives": sum(look["collectives"] for look in told),
         }
 
     def _names(self) -> dict[str, int]:

@@ -22,6 +22,11 @@ MOST_PRODUCTS = 200
 # Operations between two looks at the clock.
 STRETCH = 64
 LOOP, CALL, PRODUCTS = "kWhile", "kCustomCall", ("kDot", "kConvolution")
+# Of what devices tell each other, as far as this version has it.
+TOLD = (
+    "kAllReduce", "kAllReduceStart", "kAllGather", "kAllGatherStart", "kReduceScatter",
+    "kAllToAll", "kCollectivePermute", "kCollectivePermuteStart", "kCollectiveBroadcast",
+)  # fmt: skip
 # Of calls of a library, as in "__cublas$gemm", "__cudnn$convForward", "__onednn$matmul".
 LIBRARY = ("gemm", "matmul", "$conv")
 
@@ -31,7 +36,7 @@ class Operations:
 
     def __init__(self, module: Any) -> None:
         self.number = 0
-        self._loops = 0
+        self._loops = self._collectives = 0
         self._products: dict[str, int] = {}
         self._left = MOST_PRODUCTS
         self._codes: dict[str, Any] = {}
@@ -51,6 +56,7 @@ class Operations:
             "operations": self.number,
             "whole": self.number < MOST_OPERATIONS,
             "loops": self._loops,
+            "collectives": self._collectives,
             "products": self._products,
         }
 
@@ -69,8 +75,12 @@ class Operations:
         if not self._codes:
             self._codes = _codes(type(code))
             self._told = self._codes[CALL], *(self._codes[name] for name in PRODUCTS)
+            found = (getattr(type(code), name, None) for name in TOLD)
+            self._between = {each for each in found if each is not None}
         if code is self._codes[LOOP]:
             self._loops += 1
+        elif code in self._between:
+            self._collectives += 1
         elif code in self._told and self._left > 0:
             name = _product(operation, is_call=code is self._codes[CALL])
             if name is not None:

@@ -2,7 +2,9 @@
 
 ## What it sees
 In a trace of several GPUs: one that computes for longer than the others, while these wait for it.
-In PyTorch also a batch whose size is no multiple of the GPUs that `nn.DataParallel` splits it for.
+In JAX also: all arrays on several devices are whole on each of them, and no program has the devices
+tell each other anything. In PyTorch also a batch whose size is no multiple of the GPUs that
+`nn.DataParallel` splits it for.
 
 ## Why it costs
 Devices that share a step finish it together: the one with the largest part sets the pace. With 100
@@ -16,7 +18,8 @@ what was added. Shard the axis of the batch, and reshape it to the mesh where th
 
 ## When it is wrong
 Devices with different parts of a model (a pipeline, experts) differ by design. So do GPUs of
-different kinds, or one whose clock is held down: look at those first.
+different kinds, or one whose clock is held down: look at those first. A batch that is divided only
+inside of a program, and reduced nowhere, is not seen to be divided.
 
 ## Documents
 D3 trap 1. Its `batch[:bs // n]` raises where it stands, and would drop all but one part of the
@@ -29,6 +32,7 @@ from typing import Final
 
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
@@ -38,6 +42,8 @@ LEAST: Final = 0.05
 # A device with less than this of the busiest one's work has none: another fault.
 NO_SHARE: Final = 0.1
 SPLITS: Final = "DataParallel"
+# Less than this is a key or a counter that happens to lie on all devices.
+LEAST_BYTES: Final = 100_000
 
 
 def detect(window: Window) -> Verdict:
@@ -48,8 +54,36 @@ def detect(window: Window) -> Verdict:
     devices, batch = window.fact("devices_used"), window.fact("batch_size")
     if SPLITS in _around(window) and isinstance(devices, int) and isinstance(batch, int):
         return _indivisible(window, batch, devices)
+    if isinstance(devices, int) and (found := _whole_on_each(window, devices)):
+        return found
     several = isinstance(devices, int) and devices > 1
     return window.lacks(Need.GPU_TRACE, "of all devices together") if several else _nobody(window)
+
+
+def _whole_on_each(window: Window, devices: int) -> Found | None:
+    """Judge arrays of JAX on several devices: without a part of its own each does all the work."""
+    whole, divided = window.fact("replicated_bytes"), window.fact("divided_bytes")
+    if devices < 2 or not isinstance(whole, int) or whole < LEAST_BYTES or divided != 0:
+        return None
+    if window.fact("collectives") != 0 or not window.fact("executables_known"):
+        return None
+    compute = window.share(Slice.COMPUTE)
+    # Divided evenly, each device does its part alone; half of that where the parts are small.
+    most = None if compute is None else compute.value * (1 - 1 / devices)
+    evidence = (
+        Evidence.of("devices", window.job.measure(devices, "count")),
+        Evidence.of("arrays that are whole on each", window.job.measure(whole, "bytes")),
+        Evidence.of("arrays in parts", window.job.measure(0, "bytes")),
+    )
+    return Found(
+        gain=None if most is None else Gain.between(most / 2, most),
+        evidence=evidence,
+        where=of_slice(window, Slice.COMPUTE),
+        slice=Slice.COMPUTE,
+        severity=Severity.HIGH if most is None else None,
+        title=f"Each of {devices} devices does all of the work",
+        frameworks=("jax",),
+    )
 
 
 def _nobody(window: Window) -> Verdict:

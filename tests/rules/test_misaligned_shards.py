@@ -79,6 +79,37 @@ def test_a_batch_that_divides_or_need_not(facts: dict[str, Any]) -> None:
     assert judge(NAME, window(facts=facts)) is None
 
 
+def _on_each(**more: Any) -> dict[str, dict[str, Any]]:
+    facts = {"devices_used": 4, "replicated_bytes": 8_000_000, "divided_bytes": 0}
+    return {"jax": {**facts, "collectives": 0, "executables_known": 3, **more}}
+
+
+def test_all_devices_do_the_same() -> None:
+    trace = answer({Slice.COMPUTE: 0.8}, kind="cpu")
+    told = found(NAME, window(trace, facts=_on_each()))
+    assert told.title == "Each of 4 devices does all of the work"
+    assert told.gain is not None
+    assert told.gain.high == pytest.approx(0.8 * 3 / 4)
+    assert told.frameworks == ("jax",)
+    without = found(NAME, window(facts=_on_each()))
+    assert (without.gain, without.severity) == (None, Severity.HIGH)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        _on_each(divided_bytes=4_000),
+        _on_each(collectives=2),
+        _on_each(replicated_bytes=400),
+        _on_each(executables_known=None),
+        _on_each(collectives=None),
+        _on_each(devices_used=1),
+    ],
+)
+def test_devices_with_parts_of_their_own(facts: dict[str, Any]) -> None:
+    assert is_silent(NAME, window(facts=facts))
+
+
 def test_nothing_tells() -> None:
     assert cannot_judge(NAME, window())
     assert cannot_judge(NAME, window(facts={"jax": {"devices_used": 8}}))

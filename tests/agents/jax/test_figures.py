@@ -24,6 +24,7 @@ FOREVER = 1 << 62
 
 class Code(enum.Enum):
     kWhile = 1  # noqa: N815
+    kAllReduce = 9  # noqa: N815
     kCustomCall = 2  # noqa: N815
     kDot = 3  # noqa: N815
     kConvolution = 4  # noqa: N815
@@ -94,7 +95,7 @@ def test_products_in_a_library_are_known_by_the_type_of_what_is_multiplied() -> 
             Operation(Code.kDot, "%d = f32[8] dot(%a, %b)", "%a = f16[8]{0} parameter(0)"),
             Operation(Code.kConvolution, "%d = f32[8] convolution(%a, %b)", "%a = (f8e4m3fn[8]"),
             Operation(Code.kWhile),
-            Operation(Code.kAdd),
+            Operation(Code.kAllReduce),
         )
     )
     assert found.read(FOREVER)
@@ -102,6 +103,7 @@ def test_products_in_a_library_are_known_by_the_type_of_what_is_multiplied() -> 
         "operations": 6,
         "whole": True,
         "loops": 1,
+        "collectives": 1,
         "products": {"bf16": 1, "f16": 1, "f8e4m3fn": 1},
     }
 

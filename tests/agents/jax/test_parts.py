@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.agents.jax.jobs import job, run
 from whyidle.agents import wire
 
@@ -63,6 +65,7 @@ attach(); obey(lambda _: held.append(jnp.ones(1000)))
         # In one piece, in two halves, and twice whole.
         assert facts["dtypes"]["float32"] == 2_200_000
         assert facts["dtypes"]["bfloat16"] == 2000
+        assert (facts["divided_bytes"], facts["replicated_bytes"]) == (400_000, 800_000)
         before = it.until(
             lambda seen: [r[2] for r in seen if r[0] == "gauges" and wire.LIVE_BYTES in r[2]]
         )[-1]
@@ -200,3 +203,23 @@ def test_a_cpu_where_there_are_gpus_is_seen(tmp_path: Path, monkeypatch: Any) ->
 
     monkeypatch.setattr(devices.os, "listdir", refuse)
     assert devices.gpus_present() is None
+
+
+@pytest.mark.parametrize(("axes", "told"), [("'x'", True), ("", False)])
+def test_devices_that_share_their_work_tell_each_other_of_it(
+    axes: str, told: bool, tmp_path: Path
+) -> None:
+    source = f"""
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+import jax, jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(jax.devices(), ("x",))
+rows = jax.device_put(jnp.ones((1000, 100)), NamedSharding(mesh, P({axes})))
+total = jax.jit(lambda rows: (rows * rows).sum())
+total(rows).block_until_ready()
+attach(); obey(lambda _: total(rows))
+"""
+    with job(source, tmp_path) as it:
+        facts = it.facts(lambda facts: "collectives" in facts and "dtypes" in facts)
+        assert (facts["collectives"] > 0) == told
+        assert (facts["divided_bytes"] > 0) == told
