@@ -11,7 +11,7 @@ from _thread import get_ident
 from collections import deque
 from functools import partial
 from itertools import compress
-from operator import not_
+from operator import le, not_
 from time import monotonic_ns
 from weakref import ref
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 MODULE = "torch.utils.data.dataloader"
 # Batches between two looks.
 CAPACITY = 20_000
+# Waits that are remembered, for one that began before them and ends after.
+LATELY = 4096
 # Iterators that are told apart, and settings that are told.
 MOST_ITERATORS = 64
 MOST_LOADERS = 8
@@ -54,9 +56,13 @@ class LoaderWaits(Part):
 
     def __init__(self, room: Any) -> None:
         super().__init__(room)
-        # By turns the thread, how long it waited, and how many samples it got: 0 for unknown,
-        # -1 for the end of the data, from -2 downwards for those of an iterator's first batch.
-        self._taken: deque[int] = deque(maxlen=4 * 3 * CAPACITY)
+        # By turns the thread, when it asked, how long it waited, and how many samples it got: 0 for
+        # unknown, -1 for the end of the data, from -2 downwards for those of an iterator's first
+        # batch.
+        self._taken: deque[int] = deque(maxlen=4 * 4 * CAPACITY)
+        # When the main thread asked lately, and how long it waited then.
+        self._asked: deque[int] = deque(maxlen=LATELY)
+        self._waited: deque[int] = deque(maxlen=LATELY)
         # The samples in a batch of each iterator; both go with the iterator.
         self._sizes: dict[int, int] = {}
         self._known: dict[int, tuple[ref[Any], ...]] = {}
@@ -78,16 +84,17 @@ class LoaderWaits(Part):
 
     def second(self, now: int) -> dict[str, int | None]:
         """Add up the waits."""
-        number = len(self._taken) // 3
+        number = len(self._taken) // 4
         if number > CAPACITY:
             self._missed += 1
             self._taken.clear()
             number = 0
-        taken = take(self._taken, 3 * number)
-        samples = taken[2::3]
+        taken = take(self._taken, 4 * number)
+        samples = taken[3::4]
         firsts = sum(map(FIRST.__ge__, samples))
         weight = self._thinning.second(now, number - firsts, firsts)
-        self._add(taken[::3], taken[1::3], samples, weight)
+        threads = taken[::4]
+        self._add(threads, self._beyond(threads, taken[1::4], taken[2::4]), samples, weight)
         while self._new:
             self._note(self._new.popleft())
         return {
@@ -134,13 +141,40 @@ class LoaderWaits(Part):
                 if samples < 0:
                     samples = meet(iterator)
             finally:
-                put((ident(), clock() - began, samples))
+                put((ident(), began, clock() - began, samples))
             if wanted:
                 come()
             return batch
 
         look_alike(__next__, original)
         return __next__
+
+    def _beyond(self, threads: list[int], asked: list[int], waits: list[int]) -> list[int]:
+        """Return what each waited beyond the waits inside of it: a loader may feed another."""
+        main, mine = self.room.main, waits
+        if main is None:
+            return waits
+        places = list(range(len(threads)))
+        if threads.count(main) < len(threads):
+            places = list(compress(places, map(main.__eq__, threads)))
+            asked, mine = [asked[n] for n in places], [waits[n] for n in places]
+        known = [*list(self._asked)[-1:], *asked]
+        if all(map(le, known, known[1:])):
+            self._asked.extend(asked)
+            self._waited.extend(mine)
+            return waits
+        # What the inner one yields is counted, too, and both would be told as one.
+        self._sizes_known = False
+        found = list(waits)
+        for place, moment, wait in zip(places, asked, mine):
+            inside = 0
+            while self._asked and self._asked[-1] >= moment:
+                self._asked.pop()
+                inside += self._waited.pop()
+            self._asked.append(moment)
+            self._waited.append(wait)
+            found[place] = max(0, wait - inside)
+        return found
 
     def _add(self, threads: list[int], waits: list[int], samples: list[int], weight: float) -> None:
         firsts = list(map(FIRST.__ge__, samples))

@@ -51,11 +51,11 @@ def train(x, y):
 class Told:
     """A probe in this process: what it puts and says."""
 
-    def __init__(self) -> None:
+    def __init__(self, main: int | None = None) -> None:
         self.records: list[list[Any]] = []
         self.said: list[str] = []
         self.duties = Duties()
-        self.room = Room(self.duties, self.records.append, self.said.append, None)
+        self.room = Room(self.duties, self.records.append, self.said.append, main)
         self.probe = TorchProbe(self.room)
         self.now = time.monotonic_ns()
 
@@ -75,9 +75,9 @@ class Told:
 
 
 @contextlib.contextmanager
-def probe() -> Iterator[Told]:
+def probe(main: int | None = None) -> Iterator[Told]:
     """Have the probe in this process."""
-    told = Told()
+    told = Told(main)
     try:
         told.begin()
         yield told

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from _thread import get_ident
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -52,15 +54,15 @@ def test_many_reads_tell_less_often_where_before_anybody_looks() -> None:
 def test_waits_of_other_threads_count_until_the_main_one_waits() -> None:
     main, other = get_ident(), -5
     part = LoaderWaits(Room(Duties(), lambda _: None, lambda _: None, main))
-    part._taken.extend((other, 100, 4, other, 10, -1))
+    part._taken.extend((other, 1, 100, 4, other, 2, 10, -1))
     assert part.second(0) == {
         wire.LOADER_BATCHES: 1, wire.LOADER_WAIT_NS: 110, wire.SAMPLES: 4
     }  # fmt: skip
-    part._taken.extend((other, 1000, 4, main, 5, 4, other, 7, 4, main, 6, 4))
+    part._taken.extend((other, 3, 1000, 4, main, 4, 5, 4, other, 3, 7, 4, main, 10, 6, 4))
     assert part.second(0) == {
         wire.LOADER_BATCHES: 5, wire.LOADER_WAIT_NS: 1121, wire.SAMPLES: 20
     }  # fmt: skip
-    part._taken.extend((other, 9, 4, main, 1, 0))
+    part._taken.extend((other, 5, 9, 4, main, 20, 1, 0))
     assert part.second(0) == {
         wire.LOADER_BATCHES: 7, wire.LOADER_WAIT_NS: 1122, wire.SAMPLES: None
     }  # fmt: skip
@@ -108,20 +110,20 @@ def test_of_very_many_batches_some_are_looked_at_and_the_first_of_each_iterator(
 
 def test_a_long_wait_for_the_first_batch_counts_once_however_many_come_after() -> None:
     part = LoaderWaits(Room(Duties(), lambda _: None, lambda _: None, get_ident()))
-    part._taken.extend((get_ident(), 5_000, FIRST - 4))
-    for _ in range(2 * thinning.MANY):
-        part._taken.extend((get_ident(), 10, 4))
+    part._taken.extend((get_ident(), 0, 5_000, FIRST - 4))
+    for number in range(2 * thinning.MANY):
+        part._taken.extend((get_ident(), 6_000 + 10 * number, 10, 4))
         part._thinning.number()
     assert part._thinning.number() == 2 * thinning.MANY
     found = part.second(time.monotonic_ns())
     assert part._thinning.is_on
     assert found[wire.LOADER_WAIT_NS] == 5_000 + 20 * thinning.MANY
     # Of the next second one first batch and a tenth of the others are seen.
-    part._taken.extend((get_ident(), 7_000, FIRST - 4))
+    part._taken.extend((get_ident(), 90_000, 7_000, FIRST - 4))
     for number in range(2 * thinning.MANY):
         part._thinning.number()
         if not number % 10:
-            part._taken.extend((get_ident(), 10, 4))
+            part._taken.extend((get_ident(), 100_000 + number, 10, 4))
     part._thinning.number()
     before, found = found, part.second(time.monotonic_ns())
     added = {name: (found[name] or 0) - (before[name] or 0) for name in found}
@@ -130,3 +132,41 @@ def test_a_long_wait_for_the_first_batch_counts_once_however_many_come_after() -
         wire.LOADER_WAIT_NS: 7_000 + 20 * thinning.MANY,
         wire.SAMPLES: 4 * (1 + 2 * thinning.MANY),
     }
+
+
+def test_a_loader_that_feeds_another_has_its_wait_told_once() -> None:
+    part = LoaderWaits(Room(Duties(), lambda _: None, lambda _: None, get_ident()))
+    main, other = get_ident(), -5
+    # Two inside of the first, of which one was told a second ago; another thread is no matter.
+    part._taken.extend((main, 1_000, 100, 4))
+    assert part.second(0) == {
+        wire.LOADER_BATCHES: 1, wire.LOADER_WAIT_NS: 100, wire.SAMPLES: 4
+    }  # fmt: skip
+    part._taken.extend((other, 400, 50, 4, main, 1_200, 200, 4, main, 900, 700, 4))
+    found = part.second(0)
+    assert found[wire.LOADER_WAIT_NS] == 700
+    assert found[wire.SAMPLES] is None
+    part._taken.extend((main, 2_000, 30, 4))
+    assert part.second(0)[wire.LOADER_WAIT_NS] == 730
+
+
+def test_a_live_loader_over_a_loader_waits_once() -> None:
+    class Slow(torch.utils.data.Dataset):  # type: ignore[type-arg,name-defined,misc,unused-ignore]
+        def __len__(self) -> int:
+            return 8
+
+        def __getitem__(self, _index: int) -> int:
+            time.sleep(0.005)
+            return 1
+
+    class Fed(torch.utils.data.IterableDataset):  # type: ignore[type-arg,name-defined,misc,unused-ignore]
+        def __iter__(self) -> Iterator[Any]:
+            return iter(torch.utils.data.DataLoader(Slow(), batch_size=2))
+
+    with probe(get_ident()) as told:
+        began = time.monotonic_ns()
+        assert len(list(torch.utils.data.DataLoader(Fed(), batch_size=None))) == 4
+        took = time.monotonic_ns() - began
+        found = told.second()
+    assert 40_000_000 <= (found[wire.LOADER_WAIT_NS] or 0) <= took
+    assert found[wire.SAMPLES] is None
