@@ -76,7 +76,10 @@ class Probes:
         """Return the figures of all of them."""
         found: dict[str, int | None] = {}
         for probe, _ in list(self._on.values()):
-            found.update(probe.gauges(now))
+            for name, value in probe.gauges(now).items():
+                # A program of two frameworks compiles and reads with both.
+                before = found.get(name)
+                found[name] = value if before is None else before + (value or 0)
         # Last: the probes may have ticked just now.
         record, figures = self.steps.second(now)
         if record is not None:

@@ -80,7 +80,7 @@ def once(pair: Pair, store: Path, seconds: float, *, attach: bool) -> dict[str, 
             waited = first_told(store, seen[side].run, pair.faults, began)
         else:
             seen[side] = watch(script, seconds, pair.name)
-    told = of_runs(store, pair, seen["before"], seen["after"])
+    told = of_runs(store, pair, [(seen["before"], seen["after"])])
     timed = [f["rule"] for f in told.before.findings if f["speedup"]]
     left = [told.after.of(rule) for rule in pair.faults]
     return {

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 MODULE = "torch._dynamo.utils"
 KEPT = "_compilation_metrics"
-# A compilation that takes longer than this is a clock that was set meanwhile.
-LONGEST_NS = 24 * 3600 * 1_000_000_000
+# What took longer than this, or ended longer ago, is a clock that was set meanwhile.
+LONGEST_NS = 6 * 3600 * 1_000_000_000
+LONGEST_AGO_NS = 60 * 1_000_000_000
+# Of a reason that is a whole sentence, not a condition.
+SENTENCE = ("mismatch", "expected", "deallocated", "invalidated")
+NO_REASON = "Unable to find"
 
 
 class Compilations(Part):
@@ -32,29 +36,33 @@ class Compilations(Part):
         self._last: Any = None
         self._totals = dict.fromkeys((COMPILES, COMPILE_NS), 0)
         self._missed = 0
+        # Before the first look nothing is known to be missed.
+        self._begun = False
 
     def begin(self) -> None:
         """Leave out what is there already."""
         if loaded(MODULE) is not None:
             self._fresh()
+        self._begun = True
 
     def second(self, now: int) -> dict[str, int | None]:
         """Tell what was compiled since the last look."""
         # Before somebody imports the compiler nothing is compiled.
         for one in self._fresh() if loaded(MODULE) is not None else ():
             self._tell(one, now)
-        # A program that uses both frameworks is asked for its compilations by JAX's own events.
-        return {} if loaded("jax") is not None else dict(self._totals)
+        return dict(self._totals)
 
     def lost(self) -> int:
         """Return how often more were compiled than the compiler remembers."""
         return self._missed
 
     def _fresh(self) -> list[Any]:
-        kept = list(need(MODULE, KEPT))
-        last, self._last = self._last, kept[-1] if kept else self._last
+        there = need(MODULE, KEPT)
+        kept = list(there)
+        last, self._last = self._last, kept[-1] if kept else None
         known = next((n for n in reversed(range(len(kept))) if kept[n] is last), None)
-        if known is None and last is not None and kept:
+        # Somebody may have had it forget all; full, it forgets the oldest.
+        if known is None and self._begun and len(kept) == there.maxlen:
             self._missed += 1
         return kept if known is None else kept[known + 1 :]
 
@@ -76,10 +84,13 @@ class Compilations(Part):
 def _nanoseconds(one: Any) -> int:
     """Return how long it took; the field of older versions is in seconds."""
     micros = getattr(one, "duration_us", None)
-    if type(micros) is int:
-        return min(max(micros * 1000, 0), LONGEST_NS)
     seconds = getattr(one, "entire_frame_compile_time_s", None)
-    return min(max(int(seconds * 1e9), 0), LONGEST_NS) if type(seconds) is float else 0
+    took = 0
+    if type(micros) is int:
+        took = micros * 1000
+    elif type(seconds) is float:
+        took = int(seconds * 1e9)
+    return took if 0 <= took <= LONGEST_NS else 0
 
 
 def _ended(one: Any, now: int) -> int:
@@ -88,15 +99,16 @@ def _ended(one: Any, now: int) -> int:
     if type(micros) is not int:
         return now
     ago = time.time_ns() - micros * 1000
-    # At most some seconds ago, or that clock was set.
-    return now - ago if 0 <= ago <= LONGEST_NS else now
+    return now - ago if 0 <= ago <= LONGEST_AGO_NS else now
 
 
 def _reason(told: Any) -> str | None:
     """Return what no longer held: the first line, without its number and the source beside it."""
-    if type(told) is not str or not told:
+    if type(told) is not str or not told or NO_REASON in told:
         return None
     first = told.split("\n", 1)[0].partition(" # ")[0]
     number, colon, rest = first.partition(": ")
-    bare = rest if colon and number.replace("/", "").isdigit() else first
-    return f"no longer true: {bare.strip()}"[:LONGEST_REASON]
+    bare = (rest if colon and number.replace("/", "").isdigit() else first).strip()
+    if not any(word in bare for word in SENTENCE):
+        bare = f"no longer true: {bare}"
+    return bare[:LONGEST_REASON]

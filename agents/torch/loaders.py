@@ -1,8 +1,8 @@
 """The part ``loader waits``: how long the job waits for its batches, and how its loaders are set.
 
 Where the main thread takes batches, the others' waits do not count: a thread that fetches ahead
-waits in its own time. Where batches come very fast, the wait is timed for some of them only, and
-for the first of each iterator, which waits for its workers to begin.
+waits in its own time. Where batches come very fast, waits are noted of some of them only, and all
+that are long: those are rare, and may be most of the time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from _thread import get_ident
 from collections import deque
 from functools import partial
 from itertools import compress
-from operator import le, not_
+from operator import le, not_, or_
 from time import monotonic_ns
 from weakref import ref
 
@@ -47,6 +47,9 @@ SETTINGS = {
 KINDS = {0: "map", 1: "iterable"}
 # What stands for a first batch of no samples; one less for each that it has.
 FIRST = -2
+# Fast is more than so many in a second; a wait is long from here on.
+MANY = 500
+LONG_NS = 100_000
 
 
 class LoaderWaits(Part):
@@ -71,7 +74,8 @@ class LoaderWaits(Part):
         self._batches = self._wait = self._samples = self._missed = 0
         self._sizes_known = True
         self._on_main = False
-        self._thinning = Thinning(monotonic_ns())
+        self._thinning = Thinning(monotonic_ns(), MANY)
+        self._is_nested = False
 
     def begin(self) -> None:
         """Take the place of ``__next__``."""
@@ -90,11 +94,21 @@ class LoaderWaits(Part):
             self._taken.clear()
             number = 0
         taken = take(self._taken, 4 * number)
-        samples = taken[3::4]
-        firsts = sum(map(FIRST.__ge__, samples))
-        weight = self._thinning.second(now, number - firsts, firsts)
-        threads = taken[::4]
-        self._add(threads, self._beyond(threads, taken[1::4], taken[2::4]), samples, weight)
+        threads, samples = taken[::4], taken[3::4]
+        waits = self._beyond(threads, taken[1::4], taken[2::4])
+        # Of an inner wait that nobody noted the outer one would not know.
+        weight = self._thinning.second(now, may=not self._is_nested)
+        firsts = list(map(FIRST.__ge__, samples))
+        if any(firsts):
+            samples = [FIRST - n if is_first else n for n, is_first in zip(samples, firsts)]
+        if weight == 1:
+            self._count(threads, waits, samples, 1)
+        else:
+            # The long ones and the first of each iterator are all there.
+            alone = list(map(or_, firsts, map(LONG_NS.__lt__, waits)))
+            for some, stands in ((alone, 1.0), (list(map(not_, alone)), weight)):
+                its = [list(compress(each, some)) for each in (threads, waits, samples)]
+                self._count(its[0], its[1], its[2], stands)
         while self._new:
             self._note(self._new.popleft())
         return {
@@ -129,7 +143,14 @@ class LoaderWaits(Part):
 
         def __next__(iterator: Any) -> Any:  # noqa: N807  it takes that one's place
             if number() % ROUND >= until[0] and id(iterator) in sizes:
-                batch = original(iterator)
+                began, samples = clock(), -1
+                try:
+                    batch = original(iterator)
+                    samples = size_of(id(iterator), 0)
+                finally:
+                    took = clock() - began
+                    if took > LONG_NS:
+                        put((ident(), began, took, samples))
                 if wanted:
                     come()
                 return batch
@@ -164,7 +185,7 @@ class LoaderWaits(Part):
             self._waited.extend(mine)
             return waits
         # What the inner one yields is counted, too, and both would be told as one.
-        self._sizes_known = False
+        self._sizes_known, self._is_nested = False, True
         found = list(waits)
         for place, moment, wait in zip(places, asked, mine):
             inside = 0
@@ -175,21 +196,6 @@ class LoaderWaits(Part):
             self._waited.append(wait)
             found[place] = max(0, wait - inside)
         return found
-
-    def _add(self, threads: list[int], waits: list[int], samples: list[int], weight: float) -> None:
-        firsts = list(map(FIRST.__ge__, samples))
-        if any(firsts):
-            self._count(
-                list(compress(threads, firsts)),
-                list(compress(waits, firsts)),
-                [FIRST - each for each in compress(samples, firsts)],
-                1,
-            )
-            others = list(map(not_, firsts))
-            threads, waits, samples = (
-                list(compress(each, others)) for each in (threads, waits, samples)
-            )
-        self._count(threads, waits, samples, weight)
 
     def _count(
         self, threads: list[int], waits: list[int], samples: list[int], weight: float

@@ -26,7 +26,7 @@ from ..takings import take
 from ..thinning import Thinning
 from ..wire import LONGEST_FILE, LONGEST_NAME, SYNC_NS, SYNCS
 from .patch import replace
-from .read_hooks import IMPLICIT, MANY, ONE_IN, Notes, explicit, implicit, timed
+from .read_hooks import IMPLICIT, LONG_NS, MANY, ONE_IN, Notes, explicit, implicit, timed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,6 +53,11 @@ CAPACITY = 65_536
 # Of one record.
 MOST_PLACES = 30
 SECONDS_BETWEEN = 5
+# From so many in a second on some are looked at, while long ones among them are less than a share
+# of the time: one that is rare and long stands for no other. Now and then all are looked at again.
+VERY_MANY = 4000
+UNEVEN = 0.05
+ALL_AGAIN = 16
 # What one costs the job, measured; what all of them may.
 COST_NS = 750
 INSIDE_COST_NS = 250
@@ -71,7 +76,7 @@ class Reads(Part):
         self._took: deque[int] = deque(maxlen=CAPACITY)
         # Waits for the device alone, each of which is timed.
         self._waited: deque[int] = deque(maxlen=CAPACITY)
-        self._thinning = Thinning(monotonic_ns())
+        self._thinning = Thinning(monotonic_ns(), VERY_MANY)
         # By turns what was read, how long that took, how many it stands for, and where: file,
         # line, function. No tuples, which the job's garbage collector would count.
         self._sampled: deque[Any] = deque(maxlen=6 * 1024)
@@ -111,9 +116,9 @@ class Reads(Part):
         number, waits = len(self._took), len(self._waited)
         if CAPACITY in {number, waits}:
             self._missed += 1
-        weight = self._thinning.second(now, number)
-        took = sum(take(self._took, number))
-        self._ns += round(weight * took) + sum(take(self._waited, waits))
+        times = take(self._took, number)
+        weight = self._thinning.second(now, may=self._are_even(times))
+        self._ns += round(weight * sum(times)) + sum(take(self._waited, waits))
         self._total += round(weight * number) + waits
         self._one_in[0] = ONE_IN if number + waits > MANY else 1
         self._weigh(now, number + waits)
@@ -134,6 +139,11 @@ class Reads(Part):
     def lost(self) -> int:
         """Return how often it was too much."""
         return self._missed
+
+    def _are_even(self, times: list[int]) -> bool:
+        """Tell whether some of them may stand for all."""
+        long = sum(filter(LONG_NS.__lt__, times))
+        return self._seconds % ALL_AGAIN != 0 and long <= UNEVEN * sum(times)
 
     def _of_tensors(self, original: Any, kind: str) -> Any:
         passed, notes = self._passed.__next__, self._notes(kind, self._took)

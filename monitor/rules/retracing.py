@@ -16,7 +16,8 @@ Bring the arguments to a few shapes: pad to the next of some lengths, and mask w
 the last batch as large as the others, or drop it. Define the function once, outside of the loop;
 name arguments that are settings as static only where they take few values. Keep types as they are:
 a Python float beside an array of float32 counts as another type. PyTorch's compiler leaves a
-function to Python for good after its eighth program (`torch._dynamo.config.recompile_limit`).
+function to Python for good after its eighth program (`torch._dynamo.config.recompile_limit`), so
+that the waiting ends by itself, and the function is slow from then on.
 
 ## When it is wrong
 A job that warms up compiles many functions once, and that ends by itself. Where lengths repeat,
@@ -31,10 +32,20 @@ transformations; it compiles anew for each shape just as jit does.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Framework, Gain, Need, Place, Verdict
+from whyidle.monitor.finding import (
+    Evidence,
+    Fix,
+    Found,
+    Framework,
+    Gain,
+    Need,
+    Place,
+    Verdict,
+)
 from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.again import Again, compiled_again
@@ -53,6 +64,13 @@ LEAST_NOW: Final = 2
 AFTER_THE_FIRST: Final = 0.57
 # PyTorch makes one program that fits all lengths, and pads nothing.
 GROWN: Final = {"jax": 2.0, "torch": 1.0}
+# What PyTorch's compiler says where a size has changed; of other reasons each has its own cure.
+_SIZE: Final = re.compile(r"size|shape|stride|\blen\(|ndim")
+LOOK: Final = Fix(
+    "Keep what the reason names as it is from step to step, or pass it as a tensor.",
+    """\
+torch._logging.set_logs(recompiles=True)  # tells each reason, with the line of your code""",
+)
 _FRAMEWORKS: Final[dict[str, Framework]] = {"jax": "jax", "torch": "pytorch"}
 
 
@@ -64,8 +82,12 @@ def detect(window: Window) -> Verdict:
     if not again or not _goes_on(window) or (lost := again[0].share.value) < LEAST:
         return None
     worst = again[0].function
+    by_size = worst.framework != "torch" or bool(_SIZE.search(worst.reason or ""))
+    # What else changes cannot always be kept as it is.
+    gain = _gain(lost, _first_runs(window), GROWN[worst.framework])
     return Found(
-        gain=_gain(lost, _first_runs(window), GROWN[worst.framework]),
+        gain=gain if by_size else Gain.between(lost / 2, lost),
+        fixes=None if by_size else {"pytorch": LOOK},
         evidence=tuple(_evidence(window, again)),
         where=own(_place(one.function) for one in again if one.function.file),
         slice=Slice.IDLE_COMPILE,

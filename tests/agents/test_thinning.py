@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from whyidle.agents.thinning import MANY, PATIENCE, ROUND, SECOND, SOME, Thinning
+import pytest
+
+from whyidle.agents.thinning import LEAST_NS, ROUND, SECOND, SOME, Thinning
+
+MANY = 500
 
 
 def calls(thinning: Thinning, number: int) -> int:
@@ -10,61 +14,63 @@ def calls(thinning: Thinning, number: int) -> int:
     return sum(thinning.number() % ROUND < thinning.until[0] for _ in range(number))
 
 
+@pytest.fixture
+def on() -> Thinning:
+    """Return one that looks at some, after a second of many calls."""
+    thinning = Thinning(0, MANY)
+    calls(thinning, 10 * MANY)
+    assert thinning.second(SECOND) == 1
+    assert thinning.is_on
+    return thinning
+
+
 def test_all_are_looked_at_until_they_are_many() -> None:
-    thinning = Thinning(0)
+    thinning = Thinning(0, MANY)
     assert calls(thinning, MANY) == MANY
-    assert thinning.second(SECOND, MANY) == 1
+    assert thinning.second(SECOND) == 1
     assert not thinning.is_on
+    assert thinning.facts("reads") == {}
     assert calls(thinning, MANY + 1) == MANY + 1
-    assert thinning.second(2 * SECOND, MANY + 1) == 1
+    assert thinning.second(2 * SECOND) == 1
     assert thinning.is_on
 
 
-def test_those_that_are_looked_at_stand_for_all() -> None:
-    thinning = Thinning(0)
-    thinning.second(SECOND, calls(thinning, 10 * MANY))
+def test_those_that_are_looked_at_stand_for_all(on: Thinning) -> None:
     number = 100 * ROUND
-    seen = calls(thinning, number)
+    seen = calls(on, number)
     assert abs(seen - 100 * SOME) <= SOME
-    assert round(thinning.second(2 * SECOND, seen) * seen) == number
-    assert thinning.came == number
+    assert on.second(2 * SECOND) * seen == pytest.approx(number, rel=0.01)
+    assert on.came == number
 
 
-def test_they_come_in_a_row_and_so_are_met_whatever_comes_by_turns() -> None:
-    thinning = Thinning(0)
-    thinning.second(SECOND, calls(thinning, 10 * MANY))
+def test_they_come_in_a_row_and_so_are_met_whatever_comes_by_turns(on: Thinning) -> None:
     kinds = [0] * 8
     for call in range(200 * ROUND):
-        kinds[call % 8] += thinning.number() % ROUND < thinning.until[0]
+        kinds[call % 8] += on.number() % ROUND < on.until[0]
     assert max(kinds) <= 1.1 * min(kinds)
 
 
-def test_it_ends_when_few_come_and_not_before() -> None:
-    thinning = Thinning(0)
-    thinning.second(SECOND, calls(thinning, 10 * MANY))
-    thinning.second(2 * SECOND, calls(thinning, MANY // 2 + 1))
-    assert thinning.is_on
-    thinning.second(3 * SECOND, calls(thinning, MANY // 2 - 1))
+def test_it_ends_when_few_come_and_not_before(on: Thinning) -> None:
+    calls(on, MANY // 2 + 1)
+    on.second(2 * SECOND)
+    assert on.is_on
+    calls(on, MANY // 2 - 1)
+    on.second(3 * SECOND)
+    assert not on.is_on
+    assert calls(on, ROUND) == ROUND
+    # Who reads the figures later is still told.
+    assert on.facts("reads") == {"timed_reads": round(SOME / ROUND, 3)}
+
+
+def test_it_ends_where_some_may_not_stand_for_all(on: Thinning) -> None:
+    calls(on, 10 * MANY)
+    assert on.second(2 * SECOND, may=False) > 1
+    calls(on, 10 * MANY)
+    assert on.second(3 * SECOND, may=False) == 1
+
+
+def test_a_look_that_comes_at_once_chooses_nothing() -> None:
+    thinning = Thinning(0, MANY)
+    calls(thinning, 10 * MANY)
+    thinning.second(LEAST_NS - 1)
     assert not thinning.is_on
-    assert calls(thinning, ROUND) == ROUND
-
-
-def test_calls_wait_for_one_that_is_looked_at_but_not_for_ever() -> None:
-    thinning = Thinning(0)
-    thinning.second(SECOND, calls(thinning, 10 * MANY))
-    calls(thinning, MANY)
-    assert thinning.second(2 * SECOND, 0) == 0
-    calls(thinning, MANY)
-    assert thinning.second(3 * SECOND, 10) * 10 == 2 * MANY
-    for second in range(PATIENCE + 1):
-        calls(thinning, MANY)
-        assert thinning.second((4 + second) * SECOND, 0) == 0
-    calls(thinning, MANY)
-    assert thinning.second((5 + PATIENCE) * SECOND, 5) * 5 == MANY
-
-
-def test_those_that_stand_for_themselves_are_not_counted_twice() -> None:
-    thinning = Thinning(0)
-    thinning.second(SECOND, calls(thinning, 10 * MANY))
-    calls(thinning, 1000)
-    assert thinning.second(2 * SECOND, 90, alone=100) * 90 == 900

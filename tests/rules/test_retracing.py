@@ -95,6 +95,18 @@ def test_pytorch_gives_up_sooner_and_so_fewer_are_many() -> None:
     assert is_silent(NAME, job(0.5, replace(compiled(4, 5), framework="torch")))
 
 
+def test_the_cure_of_pytorch_is_by_what_has_changed() -> None:
+    row = replace(compiled(6, 5), framework="torch")
+    by_size = found(NAME, job(0.5, replace(row, reason="x.size()[0] == 4")))
+    assert by_size.fixes is None
+    by_tag = found(NAME, job(0.5, replace(row, reason="no longer true: tag == 'a'")))
+    assert by_tag.fixes is not None
+    assert "recompiles=True" in by_tag.fixes["pytorch"].code
+    assert by_tag.gain is not None
+    assert by_size.gain is not None
+    assert by_tag.gain.low < by_size.gain.low
+
+
 def test_a_job_that_only_warms_up() -> None:
     rows = [compiled(1, 10, f"function_{i}") for i in range(20)]
     assert is_silent(NAME, job(0.5, *rows))

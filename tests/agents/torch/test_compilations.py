@@ -14,7 +14,7 @@ import pytest
 from tests.agents.torch.inside import Told, probe, training
 from tests.agents.torch.test_compiled import COMPILING
 from whyidle.agents import wire
-from whyidle.agents.torch.compilations import KEPT, MODULE
+from whyidle.agents.torch.compilations import KEPT, MODULE, _reason
 
 torch = pytest.importorskip("torch")
 
@@ -50,8 +50,6 @@ class Compiler:
         module = ModuleType(MODULE)
         setattr(module, KEPT, self.kept)
         patch.setitem(sys.modules, MODULE, module)
-        # Other tests may have imported it.
-        patch.delitem(sys.modules, "jax", raising=False)
 
     def compiles(self, name: str | None = "step", **more: Any) -> None:
         facts = {"co_name": name, "co_filename": name and "/job/train.py", "co_firstlineno": 12}
@@ -124,10 +122,38 @@ def test_a_compiler_that_remembers_nothing_turns_the_part_off(
         assert wire.COMPILES not in told.second()
 
 
-def test_where_jax_is_too_the_totals_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_was_told_to_forget_has_missed_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compiler = Compiler(monkeypatch)
-    monkeypatch.setitem(sys.modules, "jax", ModuleType("jax"))
     with probe() as told:
         compiler.compiles()
-        assert wire.COMPILES not in told.second()
-    assert len(records(told)) == 1
+        told.second()
+        compiler.kept.clear()
+        compiler.compiles()
+        assert told.second()[wire.COMPILES] == 2
+        assert told.probe.lost() == 0
+
+
+def test_a_duration_that_makes_no_sense_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = Compiler(monkeypatch)
+    with probe() as told:
+        compiler.compiles(duration_us=10**12)
+        compiler.compiles(duration_us=-5)
+        found = told.second()
+    assert (found[wire.COMPILES], found[wire.COMPILE_NS]) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ("0/3: k == 'd'", "no longer true: k == 'd'"),
+        ("tensor 'x' size mismatch at index 0. expected 8, actual 9",
+         "tensor 'x' size mismatch at index 0. expected 8, actual 9"),
+        ("Unable to find recompilation reasons", None),
+        ("", None),
+        (7, None),
+    ],
+)  # fmt: skip
+def test_a_reason_says_what_it_is(told: Any, kept: str | None) -> None:
+    assert _reason(told) == kept

@@ -1,0 +1,19 @@
+"""What several probes tell together."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from whyidle.agents.duties import Duties
+from whyidle.agents.probes import Probes
+
+
+def test_what_two_frameworks_count_is_added_up() -> None:
+    probes = Probes(Duties(), lambda _: None, None)
+    figures: list[dict[str, Any]] = [{"compiles": 3, "pool": None}, {"compiles": 4, "pool": 5}]
+    for name, its in zip(("jax", "torch"), figures, strict=True):
+        probe: Any = SimpleNamespace(gauges=lambda _now, its=its: its)
+        probes._on[name] = (probe, SimpleNamespace())  # type: ignore[assignment]
+    found = probes.gauges(0)
+    assert (found["compiles"], found["pool"]) == (7, 5)
