@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 # Calls in a round, and how many of them are looked at in a row. A prime: few things come by it.
 ROUND = 251
 SOME = 31
-# Shorter looks say nothing of the pace.
+# Shorter looks with fewer calls say nothing of the pace.
 LEAST_NS = 500_000_000
+LEAST_CALLS = 100
 SECOND = 1_000_000_000
 
 
@@ -58,9 +59,9 @@ class Thinning:
         self._looks += 1
         weight = ROUND / SOME if self.is_on else 1
         span = now - self._last
-        if span >= LEAST_NS:
+        if span >= LEAST_NS or self._came >= LEAST_CALLS:
             self._last = now
-            pace = self._came * SECOND / span
+            pace = self._came * SECOND / max(span, 1)
             if not may or pace < self._many / 2:
                 self.until[0] = ROUND
             elif pace > self._many:

@@ -143,14 +143,15 @@ class LoaderWaits(Part):
 
         def __next__(iterator: Any) -> Any:  # noqa: N807  it takes that one's place
             if number() % ROUND >= until[0] and id(iterator) in sizes:
-                began, samples = clock(), -1
+                samples = -1
+                began = clock()
                 try:
                     batch = original(iterator)
-                    samples = size_of(id(iterator), 0)
+                    samples = 0
                 finally:
                     took = clock() - began
                     if took > LONG_NS:
-                        put((ident(), began, took, samples))
+                        put((ident(), began, took, samples or size_of(id(iterator), 0)))
                 if wanted:
                     come()
                 return batch

@@ -143,7 +143,7 @@ class Reads(Part):
     def _are_even(self, times: list[int]) -> bool:
         """Tell whether some of them may stand for all."""
         long = sum(filter(LONG_NS.__lt__, times))
-        return self._seconds % ALL_AGAIN != 0 and long <= UNEVEN * sum(times)
+        return (self._seconds + 1) % ALL_AGAIN != 0 and long <= UNEVEN * sum(times)
 
     def _of_tensors(self, original: Any, kind: str) -> Any:
         passed, notes = self._passed.__next__, self._notes(kind, self._took)

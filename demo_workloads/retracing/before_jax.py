@@ -58,8 +58,9 @@ def train(seconds: float, steps: int) -> None:
     params = parameters(random)
     done, began = -WARM_UP, time.perf_counter()
     for frames, labels in recordings(random):
-        params, value = step(params, frames, labels)
-        value.block_until_ready()
+        with jax.profiler.StepTraceAnnotation("train", step_num=done):
+            params, value = step(params, frames, labels)
+            value.block_until_ready()
         done += 1
         if done == 0:
             began = time.perf_counter()

@@ -55,8 +55,9 @@ def train(seconds: float, steps: int) -> None:
     while True:
         x = random.standard_normal((BATCH, FEATURES), np.float32)
         y = random.integers(0, CLASSES, BATCH)
-        params, speed, value = update(params, speed, x, y)
-        value.block_until_ready()
+        with jax.profiler.StepTraceAnnotation("train", step_num=done):
+            params, speed, value = update(params, speed, x, y)
+            value.block_until_ready()
         done += 1
         if done == 0:
             began = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whyidle.agents.thinning import LEAST_NS, ROUND, SECOND, SOME, Thinning
+from whyidle.agents.thinning import LEAST_CALLS, ROUND, SECOND, SOME, Thinning
 
 MANY = 500
 
@@ -71,6 +71,6 @@ def test_it_ends_where_some_may_not_stand_for_all(on: Thinning) -> None:
 
 def test_a_look_that_comes_at_once_chooses_nothing() -> None:
     thinning = Thinning(0, MANY)
-    calls(thinning, 10 * MANY)
-    thinning.second(LEAST_NS - 1)
+    calls(thinning, LEAST_CALLS - 1)
+    thinning.second(1)
     assert not thinning.is_on
