@@ -19,7 +19,7 @@ SAMPLES, FEATURES, HIDDEN, CLASSES = 8_192, 128, 256, 10
 BATCH = 64
 WARM_UP = 10
 RATE = 0.05
-WORKERS, AHEAD = 2, 4
+WORKERS, AHEAD = 2, 4  # they wait for the disk: one core is enough for both
 READ_SECONDS = 0.010  # one batch from a network disk
 
 Params = list[jax.Array]
@@ -47,7 +47,7 @@ def orders() -> Iterator[npt.NDArray[np.int64]]:
 
 
 def batches(stored: Stored) -> Iterator[Batch]:
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         ahead: deque[Future[Batch]] = deque()
         for rows in orders():
             ahead.append(pool.submit(stored.read, rows))

@@ -46,9 +46,9 @@ def train(seconds: float, steps: int) -> None:
         done = step - WARM
         if done == steps or (done > 0 and took > seconds):
             break
-    rate = BATCH * done / took
+    _, took = next(model.parameters()).sum().item(), time.perf_counter() - began  # once all has run
     print(f"{100 * total.item() / step:.0f}% confident on average")
-    print(f"{done} steps, {1000 * took / done:.3f} ms a step, {rate:.0f} samples/s")
+    print(f"{done} steps, {1000 * took / done:.3f} ms a step, {BATCH * done / took:.0f} samples/s")
 
 
 if __name__ == "__main__":

@@ -22,19 +22,28 @@ In a test of your own:    monitor compare baseline last --fail-slower 5"""
 @click.command(epilog=_EPILOG)
 @click.argument("a")
 @click.argument("b")
-@click.option("--fail-slower", type=options.Finite(min=0.0), metavar="PERCENT",
-              help="End with 1 where B is slower than A by more than so much, beyond noise; with 7"
-              " where nobody can tell.")  # fmt: skip
+@click.option("--fail-slower", type=options.Finite(), metavar="PERCENT",
+              help="End with 1 where B is slower by more than so much: by the number before the"
+              " brackets, and only beyond noise. With 7 where nobody can tell. At least 3: less is"
+              " never called a difference.")  # fmt: skip
 @options.as_json
 def command(*, a: str, b: str, fail_slower: float | None, as_json: bool) -> None:
     """Compare B with A: what got faster or slower, by how much beyond noise, and why.
 
     A and B are recordings (a number, a label, or `last`) or trace files. Times are those of a step,
-    or, where the steps of one are not known, of a second. What chance leaves open stands in
-    brackets: in 19 of 20 comparisons the truth lies between the two.
+    or, where the steps of one are not known, of a second. The brackets hold how much the steps vary
+    within these two recordings (95%), not how much one program varies from run to run: less than
+    3% is never called a difference.
+
+    Where other programs on the machine held up one of the two more than the other, it is not
+    certain whatever the steps say: record both again.
+
+    In JSON, step_ns are medians (step_by); speedup is by the mean where the steps were counted all
+    the time, so that pauses between them count, and by the median else (speedup_by).
     """
     from whyidle.monitor import compare
 
+    _refuse_too_little(fail_slower)
     _refuse_the_same(a, b)
     found = compare.compare(_side(a, "A"), _side(b, "B"))
     if as_json:
@@ -57,10 +66,10 @@ def _judge(found: Comparison, percent: float) -> None:
 
     speedup = found.speedup
     if speedup is None or found.verdict in {Verdict.UNCERTAIN, Verdict.UNKNOWN}:
-        raise NotJudged(
-            "Whether B is slower than A cannot be told.",
-            "Record both for longer: monitor run --label NAME -- CMD",
-        )
+        what, again = "Whether B is slower than A cannot be told", "for longer"
+        if found.why_uncertain:
+            what, again = f"{what}: {found.why_uncertain}", "again, while nothing else runs"
+        raise NotJudged(f"{what}.", f"Record both {again}: monitor run --label NAME -- CMD")
     slower = 100 * (1 / speedup.middle - 1)
     if found.verdict is Verdict.SLOWER and slower > percent:
         say(f"B is {slower:.1f}% slower than A; {percent:g}% are allowed.")
@@ -79,11 +88,14 @@ def _side(target: str, name: str) -> Side:
     if Path(target).is_file():
         return compare.of_analysis(analysis_of(target))
     if _looks_like_a_file(target):
+        _refuse_a_folder(target, name)
+    if _looks_like_a_file(target):
         raise UsageProblem(
             f"{name}: there is no file '{target}'.",
             "Say where it is, or name a recording: monitor runs",
         )
     if not database().exists():
+        _refuse_a_folder(target, name)
         raise UsageProblem(
             f"{name}: there is no recording and no file '{target}'.",
             "Nothing is recorded yet. Begin with: monitor attach PID",
@@ -95,6 +107,22 @@ def _looks_like_a_file(target: str) -> bool:
     return "/" in target or target.endswith((".gz", ".json", ".pb"))
 
 
+def _refuse_a_folder(target: str, name: str) -> None:
+    """Say which trace in it may be meant, as ``monitor trace`` does."""
+    from pathlib import Path
+
+    from whyidle.monitor.errors import UsageProblem
+    from whyidle.monitor.traces.opening import identify
+
+    if not Path(target).is_dir():
+        return
+    try:
+        identify(Path(target))
+    except UsageProblem as problem:
+        step = problem.next_step.replace("monitor trace ", "")
+        raise UsageProblem(f"{name}: {problem.what}", step) from None
+
+
 def _number(target: str, name: str) -> int:
     from whyidle.monitor.errors import UsageProblem
     from whyidle.monitor.state import database
@@ -104,8 +132,23 @@ def _number(target: str, name: str) -> int:
         try:
             return reader.find(target).id
         except UnknownRun:
+            _refuse_a_folder(target, name)
             what = f"{name}: there is no recording and no file '{target}'."
             raise UsageProblem(what, "List the recordings: monitor runs") from None
+
+
+def _refuse_too_little(percent: float | None) -> None:
+    """Say before anything is read that so small a difference is never told."""
+    from whyidle.monitor.compare.pace import BETWEEN_RUNS
+    from whyidle.monitor.errors import UsageProblem
+
+    least = 100 * BETWEEN_RUNS
+    if percent is not None and percent < least:
+        raise UsageProblem(
+            f"--fail-slower {percent:g} asks for too little: one program differs by {least:g}% from"
+            " run to run.",
+            f"Allow that much, or more: --fail-slower {least:g}",
+        )
 
 
 def _refuse_the_same(a: str, b: str) -> None:

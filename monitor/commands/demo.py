@@ -93,13 +93,15 @@ def command(
 
 
 def _list(pairs: list[Pair], framework: str | None, *, as_json: bool) -> None:
+    from whyidle.monitor import rules
     from whyidle.monitor.demo.pairs import installed
 
+    titles = {name: rule.title for name, rule in rules.load().items()}
     pairs = [pair for pair in pairs if framework in {None, pair.framework}]
     if not as_json:
-        from whyidle.monitor.render.demo import listing
+        from whyidle.monitor.render.demos import listing
 
-        click.echo(listing(pairs))
+        click.echo(listing(pairs, titles))
         return
     from whyidle.monitor.render import jsonl
 
@@ -108,6 +110,7 @@ def _list(pairs: list[Pair], framework: str | None, *, as_json: bool) -> None:
             "fault": pair.name,
             "framework": pair.framework,
             "faults": list(pair.faults),
+            "titles": [titles.get(each, each) for each in pair.faults],
             "installed": installed(pair.framework),
             "about": pair.about,
             "before": str(pair.script("before")),
@@ -181,9 +184,10 @@ def _run_all(chosen: list[Pair], asked: Asked, *, as_json: bool) -> list[Outcome
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
+        from whyidle.monitor.demo.answer import as_json as told
         from whyidle.monitor.render import jsonl
 
-        click.echo(jsonl.line(outcome.as_json()))
+        click.echo(jsonl.line(told(outcome)))
         return
     from whyidle.monitor.render.demo import screen
 
@@ -191,10 +195,10 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
 
 
 def _run(pair: Pair, asked: Asked, store: Path, progress: Progress, what: str) -> Outcome:
-    """Run both sides, in turns; of one that is cut nothing stays."""
+    """Run both sides, in turns; of one that is cut, or fails, nothing stays."""
     from whyidle.monitor.demo.outcome import of_runs
     from whyidle.monitor.demo.pairs import SIDES
-    from whyidle.monitor.demo.watched import NO_TRACES, TRACES, Stopped, watch
+    from whyidle.monitor.demo.watched import NO_TRACES, TRACES, Failed, Stopped, watch
 
     done: list[Watched] = []
     try:
@@ -210,6 +214,12 @@ def _run(pair: Pair, asked: Asked, store: Path, progress: Progress, what: str) -
         kept = f" Kept: {_runs(done)}, whole." if done else ""
         say(f"The demo was stopped; its processes have ended.{kept}")
         raise SystemExit(Exit.INTERRUPTED) from None
+    except Failed as failed:
+        progress.end()
+        _forget(store, failed.run)
+        if done:
+            say(f"Kept: {_runs(done)}, whole.")
+        raise
     return of_runs(store, pair, list(zip(done[::2], done[1::2], strict=True)))
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from whyidle.monitor.compare.bootstrap import Compared, Interval
-from whyidle.monitor.compare.result import Comparison, Fault, Pair
+from whyidle.monitor.compare.bootstrap import Interval
+from whyidle.monitor.compare.result import Comparison, Fault, Pair, Took
 from whyidle.monitor.compare.sides import Side
 
 SCHEMA: Final = 1
 _DIGITS: Final = 4
-_TOLD: Final = (
-    "step_ns", "speedup", "speedup_by", "difference_ns", "median_speedup", "mean_step_ns",
-    "mean_speedup",
-)  # fmt: skip
+_COMPARED: Final = ("speedup", "speedup_by", "difference_ns", "median_speedup", "mean_speedup")
+ONLY_MIDDLE: Final = "only the middle step is known"
+NO_P95: Final = "it was not kept, or the steps are too few"
 
 
 def as_json(found: Comparison) -> dict[str, Any]:
@@ -28,6 +27,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
         # What all times and figures below are of: slices too are nanoseconds of it.
         "per": found.per,
         "why_per": found.why_per,
+        **_took(found, unknown),
         **_steps(found, unknown),
         "slices": slices,
         "shares": shares,
@@ -54,7 +54,11 @@ def as_json(found: Comparison) -> dict[str, Any]:
         "setup": [{"name": each.name, "a": each.a, "b": each.b} for each in found.setup],
         "warnings": list(found.warnings),
         "unknown": unknown
-        | _reasons(kernels=found.kernels.why_none, transfers=found.why_no_transfers),
+        | _reasons(
+            verdict=found.why_uncertain,
+            kernels=found.kernels.why_none,
+            transfers=found.why_no_transfers,
+        ),
     }
 
 
@@ -71,45 +75,57 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def _steps(found: Comparison, unknown: dict[str, str]) -> dict[str, Any]:
-    steps = found.steps
-    if steps is None:
-        unknown |= dict.fromkeys(_TOLD, found.why_no_steps or "")
-        nobody = {"a": None, "b": None}
-        return {name: nobody if name.endswith("step_ns") else None for name in _TOLD}
-    if steps.speedup.why_no_bounds:
-        unknown["bounds"] = steps.speedup.why_no_bounds
-    mean = steps.mean
-    if mean is None:
-        unknown |= dict.fromkeys(("mean_step_ns", "mean_speedup"), "only the middle step is known")
+def _took(found: Comparison, unknown: dict[str, str]) -> dict[str, Any]:
+    """Return the times of whole steps of each side, also where the other knows none."""
+    told: dict[str, dict[str, Any]] = {"step_ns": {}, "mean_step_ns": {}, "p95_step_ns": {}}
+    for which, took, side in (("a", found.took_a, found.a), ("b", found.took_b, found.b)):
+        figures = _figures(took)
+        for name, known in told.items():
+            known[which] = figures[name]
+            if figures[name] is None:
+                why = side.why_no_pace if took is None else _WHY_NOT[name]
+                unknown[f"{name}.{which}"] = why
+        if took is not None and took.median.why_no_bounds:
+            unknown[f"step_ns.{which}.bounds"] = took.median.why_no_bounds
+    # What "step_ns" has in its middle; the speed-up may be by another, see "speedup_by".
+    return {**told, "step_by": "median"}
+
+
+_WHY_NOT: Final = {"step_ns": "", "mean_step_ns": ONLY_MIDDLE, "p95_step_ns": NO_P95}
+
+
+def _figures(took: Took | None) -> dict[str, Any]:
+    if took is None:
+        return dict.fromkeys(_WHY_NOT)
     return {
-        "step_ns": _times(found, steps.median, unknown),
-        "speedup": _rounded(steps.speedup, _DIGITS),
-        # Which of the two below it is.
-        "speedup_by": steps.by,
-        "difference_ns": _rounded(steps.difference),
-        "median_speedup": _rounded(steps.median.ratio, _DIGITS),
-        "mean_step_ns": _times(found, mean, unknown),
-        "mean_speedup": None if mean is None else _rounded(mean.ratio, _DIGITS),
+        "step_ns": _rounded(took.median),
+        "mean_step_ns": None if took.mean is None else _rounded(took.mean),
+        "p95_step_ns": None if took.p95 is None else round(took.p95),
     }
 
 
-def _times(found: Comparison, compared: Compared | None, unknown: dict[str, str]) -> dict[str, Any]:
-    """Return the times of whole steps, also where the work is counted in samples."""
-    told: dict[str, Any] = {"a": None, "b": None}
-    for which, side in (("a", found.a), ("b", found.b)):
-        if side.pace is None:
-            unknown[f"step_ns.{which}"] = side.why_no_pace
-        elif compared is not None and found.a.pace and found.b.pace:
-            scale = (side.batch or 1.0) if found.per == "sample" else 1.0
-            told[which] = _rounded(getattr(compared, which), scale=scale)
-        else:
-            told[which] = [None, round(side.pace.middle_ns), None] if compared else None
-    return told
+def _steps(found: Comparison, unknown: dict[str, str]) -> dict[str, Any]:
+    steps = found.steps
+    if steps is None:
+        unknown |= dict.fromkeys(_COMPARED, found.why_no_steps or "")
+        return dict.fromkeys(_COMPARED)
+    if steps.speedup.why_no_bounds:
+        unknown["bounds"] = steps.speedup.why_no_bounds
+    if steps.mean is None:
+        unknown["mean_speedup"] = ONLY_MIDDLE
+    return {
+        "speedup": _rounded(steps.speedup, _DIGITS),
+        # Which of the two below it is.
+        "speedup_by": steps.by,
+        # Of what stands in "per".
+        "difference_ns": _rounded(steps.difference),
+        "median_speedup": _rounded(steps.median.ratio, _DIGITS),
+        "mean_speedup": None if steps.mean is None else _rounded(steps.mean.ratio, _DIGITS),
+    }
 
 
-def _rounded(time: Interval, digits: int | None = None, scale: float = 1.0) -> list[float | None]:
-    return [None if each is None else round(each * scale, digits) for each in time.told()]
+def _rounded(time: Interval, digits: int | None = None) -> list[float | None]:
+    return [None if each is None else round(each, digits) for each in time.told()]
 
 
 def _slices(found: Comparison, unknown: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -125,14 +125,30 @@ def means(a: Samples, b: Samples) -> Compared:
     return _compared(a, b, Samples.means, (a.mean, b.mean), _wider(min(len(a), len(b))))
 
 
-def alone(samples: Samples) -> Interval:
-    """Return the median of one sample."""
-    return medians(samples, samples).a
+def median(samples: Samples) -> Interval:
+    """Return the middle value of one sample."""
+    return _alone(samples, Samples.medians, samples.median, 0.5 - CONFIDENCE / 2)
+
+
+def mean(samples: Samples) -> Interval:
+    """Return the mean of one sample."""
+    return _alone(samples, Samples.means, samples.mean, _wider(len(samples)))
 
 
 def too_few(number: int) -> str:
     """Say why so few samples have no bounds."""
     return f"{number} {'sample' if number == 1 else 'samples'} of the time of a step: too few"
+
+
+def _alone(
+    samples: Samples,
+    statistic: Callable[[Samples, np.random.Generator], Floats],
+    middle: float,
+    tail: float,
+) -> Interval:
+    if len(samples) < LEAST:
+        return Interval(None, middle, None, too_few(len(samples)))
+    return _interval(statistic(samples, np.random.default_rng(SEED)), middle, tail, None)
 
 
 def _compared(

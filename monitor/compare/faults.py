@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from whyidle.monitor.compare import crowd
 from whyidle.monitor.compare.result import Fault, Faults
 from whyidle.monitor.diagnose import Diagnosis, Finding, diagnose, needs
 from whyidle.monitor.signals.window import Window
+
+# What it is about is the device itself: another one is its cure.
+OF_THE_DEVICE: Final = "cpu_fallback"
 
 
 def faults(a: Window, b: Window) -> Faults:
     """Ask the rules of both sides, and compare what they say."""
     one, two = _Judged(diagnose(a)), _Judged(diagnose(b))
-    gone = [_fault(rule, one, two) for rule in one.found if rule not in two.found]
-    new = [_fault(rule, one, two) for rule in two.found if rule not in one.found]
+    beside = [
+        *(found for rule, found in one.found.items() if rule not in two.found),
+        *(found for rule, found in two.found.items() if rule not in one.found),
+    ]
+    alone = [_fault(found.rule.id, one, two) for found in beside]
+    crowded = {each.rule.id for each in beside if crowd.is_of_neighbours(each, a, b)}
+    known = [fault for fault in alone if not fault.why_unknown and fault.rule not in crowded]
     return Faults(
-        tuple(fault for fault in gone if fault.why_unknown is None),
-        tuple(fault for fault in new if fault.why_unknown is None),
+        tuple(fault for fault in known if fault.b is None),
+        tuple(fault for fault in known if fault.a is None),
         tuple(_fault(rule, one, two) for rule in one.found if rule in two.found),
-        tuple(fault for fault in (*gone, *new) if fault.why_unknown is not None),
+        tuple(fault for fault in alone if fault.why_unknown),
+        tuple(fault for fault in alone if not fault.why_unknown and fault.rule in crowded),
     )
 
 
@@ -24,6 +36,7 @@ class _Judged:
     """What the rules said of one side."""
 
     def __init__(self, diagnosis: Diagnosis) -> None:
+        self.device = diagnosis.window.device
         self.found: dict[str, Finding] = {each.rule.id: each for each in diagnosis.findings}
         # Rules that say nothing by themselves, and why.
         self.silent: dict[str, str] = {
@@ -41,11 +54,20 @@ def _fault(rule: str, one: _Judged, two: _Judged) -> Fault:
     a, b = one.found.get(rule), two.found.get(rule)
     known = a or b
     title = "" if known is None else known.found.title or known.rule.title
-    other = two if b is None else one
+    has, other = (one, two) if b is None else (two, one)
     return Fault(
         rule,
         title,
         None if a is None else str(a.severity),
         None if b is None else str(b.severity),
-        None if a is not None and b is not None else other.silent.get(rule),
+        None if a is not None and b is not None else _why_unknown(rule, has, other),
     )
+
+
+def _why_unknown(rule: str, has: _Judged, other: _Judged) -> str | None:
+    """Say why nobody knows whether the other side has it too."""
+    unlike = has.device and other.device and has.device != other.device
+    if unlike and rule != OF_THE_DEVICE:
+        devices = f"{(other.device or '').upper()}, and not on a {(has.device or '').upper()}"
+        return f"computes on a {devices}: the two cannot be compared"
+    return other.silent.get(rule)

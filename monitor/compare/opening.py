@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -30,6 +30,9 @@ RESIDENT: Final = "resident memory"
 ON_GPU: Final = "GPU memory"
 NOT_MEASURED: Final = "it was not measured"
 NO_STEPS: Final = "no step could be told apart"
+NO_START: Final = "when its training began is not known: start-up would be in the mean"
+# Of fewer steps than this nobody knows what 95% of them stay under.
+LEAST_FOR_P95: Final = 20
 OF_A_TRACE: Final = "those of a trace"
 OF_OUR_TRACES: Final = "seen in short traces only"
 
@@ -95,7 +98,13 @@ def _traced(took: Sequence[float]) -> Pace | None:
     if not known:
         return None
     stretches = tuple(Stretch(1, ns, ns) for ns in known)
-    return Pace(stretches, statistics.median(known), "trace", OF_A_TRACE)
+    return Pace(stretches, statistics.median(known), "trace", OF_A_TRACE, _p95(known))
+
+
+def _p95(known: Sequence[float]) -> float | None:
+    if len(known) < LEAST_FOR_P95:
+        return None
+    return statistics.quantiles(known, n=20, method="inclusive")[-1]
 
 
 def _counted(run: Run) -> Pace | None:
@@ -111,7 +120,7 @@ def _counted(run: Run) -> Pace | None:
         if steps > 0 and ns > 0 and middle > 0
     )
     source = f"counted by {slowest.source}"
-    return Pace(stretches, float(slowest.step_p50_ns), "counted", source)
+    return Pace(stretches, float(slowest.step_p50_ns), "counted", source, slowest.step_p95_ns)
 
 
 def _of_traces(store: Path, run: int) -> Pace | None:
@@ -128,45 +137,61 @@ def _of_traces(store: Path, run: int) -> Pace | None:
     if not found:
         return None
     stretches = tuple(Stretch(len(each), sum(each), statistics.median(each)) for each in found)
-    middle = statistics.median([ns for each in found for ns in each])
-    return Pace(stretches, middle, "trace", OF_OUR_TRACES)
+    every = [ns for each in found for ns in each]
+    return Pace(stretches, statistics.median(every), "trace", OF_OUR_TRACES, _p95(every))
 
 
 # Memory ------------------------------------------------------------------------------------------
 def _memory(reader: Reader, run: Run, window: Window) -> Iterator[tuple[str, Level | str]]:
-    span = Span.of(reader, run)
+    whole = Span.of(reader, run)
+    # As findings take it: without what came before the training.
+    steady = replace(whole, start_ms=whole.start_ms + round(1000 * window.job.warm_s))
 
-    def read(metric: Metric, whose: Sequence[int]) -> list[list[Point]]:
-        found = reader.series(metric, list(whose), span.start_ms, span.end_ms, POINTS)
-        return [known for points in found.values() if (known := _known(points))]
+    def read(metric: Metric, whose: Sequence[int], *, together: bool = False) -> Level | None:
+        mean = None
+        if window.job.warm_s:
+            mean = _total(_series(reader, metric, whose, steady), _mean, together=together)
+        peak = _total(_series(reader, metric, whose, whole), _peak, together=together)
+        if peak is None:
+            return None
+        return Level(mean, peak, None if mean is not None else NO_START)
 
     def why(metric: Metric) -> str:
         return window.job.unknown.get(metric, NOT_MEASURED)
 
-    yield RESIDENT, _level(read(m.JOB_RSS, (run.id,))) or why(m.JOB_RSS)
+    yield RESIDENT, read(m.JOB_RSS, (run.id,)) or why(m.JOB_RSS)
     owned = frozenset((run.info or {}).get("gpus", ()))
     gpus = [gpu.id for gpu in reader.gpus(run.id) if gpu.idx in owned]
     if gpus:
-        yield ON_GPU, _level(read(m.GPU_MEMORY_USED, gpus)) or why(m.GPU_MEMORY_USED)
+        yield ON_GPU, read(m.GPU_MEMORY_USED, gpus) or why(m.GPU_MEMORY_USED)
     who = next(iter(in_order(run)), None)
     whose = [] if who is None else subjects(reader, run, who)
     for name, (metric, highest) in _OF_PROCESSES.items():
         # One process, that may have been seen as several subjects in turn.
-        level = _level([[p for points in read(metric, whose) for p in points]])
-        top = _level([[p for points in read(highest, whose) for p in points]])
+        level, top = (read(each, whose, together=True) for each in (metric, highest))
         if level is not None:
-            yield name, Level(level.mean, level.peak if top is None else top.peak)
+            yield name, level if top is None else replace(level, peak=top.peak)
 
 
-def _known(points: Sequence[Point]) -> list[Point]:
-    return [point for point in points if point.mean is not None]
+def _series(reader: Reader, metric: Metric, whose: Sequence[int], span: Span) -> list[list[Point]]:
+    found = reader.series(metric, list(whose), span.start_ms, span.end_ms, POINTS)
+    return [[p for p in points if p.mean is not None] for points in found.values()]
 
 
-def _level(found: Sequence[Sequence[Point]]) -> Level | None:
-    """Return the level of all together: means add up, and so do peaks, as a bound."""
-    found = [points for points in found if points]
-    if not found:
-        return None
-    means = [statistics.fmean(p.mean or 0.0 for p in points) for points in found]
-    peaks = [max(p.most or 0.0 for p in points) for points in found]
-    return Level(sum(means), sum(peaks))
+def _total(
+    found: list[list[Point]], figure: Callable[[list[Point]], float], *, together: bool
+) -> float | None:
+    """Return the sum over all: means add up, and so do peaks, as a bound."""
+    known = [points for points in found if points]
+    if together:
+        # One subject, that was seen as several in turn.
+        known = [[p for points in known for p in points]] if known else []
+    return sum(figure(points) for points in known) if known else None
+
+
+def _mean(points: list[Point]) -> float:
+    return statistics.fmean(point.mean or 0.0 for point in points)
+
+
+def _peak(points: list[Point]) -> float:
+    return max(point.most or 0.0 for point in points)

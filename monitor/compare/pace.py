@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from whyidle.monitor.compare import bootstrap
 from whyidle.monitor.compare.bootstrap import Compared, Interval, Samples
-from whyidle.monitor.compare.result import Per, Steps, Verdict
+from whyidle.monitor.compare.result import Per, Steps, Took, Verdict
 from whyidle.monitor.compare.sides import Pace, Side, Stretch
 
 # After its first step a job still fills its queues; never more than half is left out for it.
@@ -49,15 +49,26 @@ def verdict(steps: Steps | None) -> Verdict:
     if steps is None:
         return Verdict.UNKNOWN
     speedup = steps.speedup
-    if speedup.low is None:
-        return Verdict.UNCERTAIN
-    if abs(speedup.middle - 1) < BETWEEN_RUNS:
-        return Verdict.SAME
-    if speedup.excludes(1.0):
+    if speedup.excludes(1.0) and not is_below_floor(speedup):
         return Verdict.FASTER if speedup.middle > 1 else Verdict.SLOWER
     bounds = (speedup.low, speedup.high)
     narrow = all(bound is not None and abs(bound - 1) <= TELLING for bound in bounds)
     return Verdict.SAME if narrow else Verdict.UNCERTAIN
+
+
+def is_below_floor(speedup: Interval) -> bool:
+    """Tell whether it is less than one program differs by from run to run."""
+    return abs(speedup.middle - 1) < BETWEEN_RUNS
+
+
+def took(pace: Pace) -> Took:
+    """Return how long the steps of one side took, whatever the other side knows."""
+    found = settled(pace)
+    if not found:
+        return Took(Interval(None, pace.middle_ns, None, NOT_KEPT), None, pace.p95_ns)
+    return Took(
+        bootstrap.median(_medians(found, 1.0)), bootstrap.mean(_means(found, 1.0)), pace.p95_ns
+    )
 
 
 def settled(pace: Pace) -> tuple[Stretch, ...]:

@@ -25,7 +25,12 @@ LEAST_CHANGE: Final = 0.001
 SAME_STEP: Final = 2.0
 # Lists of what ran, the best first, and what they list.
 LISTS: Final = (("top_kernels", "kernels"), ("top_operators", "operators"))
+_OF: Final = {"kernels": "kernels of a GPU", "operators": "operators of a CPU"}
 NO_TRACE: Final = "only a trace tells: none was taken of it"
+OTHER_STEPS: Final = "its trace shows no steps, or others than the job counts"
+NO_COPIES: Final = "it computes on a CPU, which has no memory of its own to copy to"
+# Nothing goes anywhere: a device fills its own memory.
+MEMSET: Final = "memset"
 # As a window names what is no trace.
 ESTIMATE: Final = "estimate"
 ONLY_A_TRACE: Final = "an estimate by counters does not tell it apart"
@@ -56,10 +61,17 @@ class Work:
         """The trace that tells of it."""
         return self.side.window.trace
 
-    def portion(self, trace: Traced) -> float:
-        """Return by what a sum over a whole trace is multiplied, for a piece of work."""
+    def portion(self) -> float | None:
+        """Return by what a sum over the whole trace is multiplied, for a piece of work.
+
+        A step is the trace's own; ``None``: it has none, or the job counts others.
+        """
+        trace = self.trace
+        if trace is None:
+            return None
         whole = float(max(1, trace.answer["budget"]["total_ns"]))
-        return (self._traced(trace) or self.ns) / whole
+        piece = self.ns if self.pieces is None else self._traced(trace)
+        return None if piece is None else piece / whole
 
     def _traced(self, trace: Traced) -> float | None:
         """Return how long a piece took in the trace itself: all that ran in it counts, then."""
@@ -107,15 +119,21 @@ def _share(side: Side, part: Slice) -> tuple[float | None, str | None]:
 
 def kernels(a: Work, b: Work) -> Kernels:
     """Return the kernels that gained or lost most time, the largest change first."""
-    if (none := _without_trace(a, b)) is not None:
+    if (none := _not_comparable(a, b)) is not None:
         return Kernels((), "kernels", none)
     for key, what in LISTS:
         ours, theirs = _listed(a, key), _listed(b, key)
         if ours and theirs:
             return Kernels(_changed(ours, theirs, (a, b)), what)
-    lacking = [work.side.label for work in (a, b) if not any(_listed(work, k) for k, _ in LISTS)]
-    who = " and ".join(lacking) or "they"
-    return Kernels((), "kernels", f"{who}: the traces tell of no kernels that could be compared")
+    lacking = [work.side.label for work in (a, b) if _first_list(work) is None]
+    if lacking:
+        return Kernels((), "kernels", f"{' and '.join(lacking)}: the trace tells of none")
+    return Kernels((), "kernels", f"A has {_first_list(a)}, B {_first_list(b)}")
+
+
+def _first_list(work: Work) -> str | None:
+    """Say what its trace tells of."""
+    return next((_OF[what] for key, what in LISTS if _listed(work, key)), None)
 
 
 def _listed(work: Work, key: str) -> Sequence[Row]:
@@ -146,8 +164,7 @@ class _Ran:
 
     def __init__(self, rows: Sequence[Row], work: Work) -> None:
         self.rows = {row["name"]: row for row in rows}
-        trace = work.trace
-        self._portion = 0.0 if trace is None else work.portion(trace)
+        self._portion = work.portion() or 0.0
         # What is not in a whole list did not run: that is known, and nothing.
         self._is_whole = sum(row.get("share") or 0.0 for row in rows) >= WHOLE
 
@@ -172,23 +189,49 @@ def _pair(name: str, unit: str, one: _Ran, two: _Ran, figure: str) -> Pair:
 
 def transfers(a: Work, b: Work) -> tuple[tuple[Transfer, ...], str | None]:
     """Return the copies by direction; or why nothing is known of them."""
-    if (none := _without_trace(a, b)) is not None:
+    if (none := _not_comparable(a, b)) is not None:
         return (), none
     ours, theirs = _copies(a), _copies(b)
+    unlike = a.side.window.device != b.side.window.device
     found = []
     for name in dict.fromkeys([*ours, *theirs]):
+        if unlike and not (name in ours and name in theirs):
+            found.append(_copied_by_one(name, ours.get(name), theirs.get(name)))
+            continue
         ns, size = zip(ours.get(name, (0.0, 0.0)), theirs.get(name, (0.0, 0.0)), strict=True)
         why = [NO_BYTES if each is None else None for each in size]
         found.append(Transfer(name, Pair(name, "ns", *ns), Pair(name, "bytes", *size, *why)))
     return tuple(found), None
 
 
-def _copies(work: Work) -> dict[str, tuple[float, float | None]]:
+_Copied = tuple[float, float | None]
+
+
+def _copied_by_one(name: str, ours: _Copied | None, theirs: _Copied | None) -> Transfer:
+    """Return copies that one side alone has, because the other has no device to copy to."""
+    sizes = [None if each is None else each[1] for each in (ours, theirs)]
+    why_a, why_b = (NO_COPIES if each is None else None for each in (ours, theirs))
+    return Transfer(
+        name,
+        Pair(name, "ns", ours and ours[0], theirs and theirs[0], why_a, why_b),
+        Pair(
+            name,
+            "bytes",
+            sizes[0],
+            sizes[1],
+            why_a or (NO_BYTES if sizes[0] is None else None),
+            why_b or (NO_BYTES if sizes[1] is None else None),
+        ),
+    )
+
+
+def _copies(work: Work) -> dict[str, _Copied]:
     """Return the time and the bytes of each direction, for a piece of work."""
-    found: dict[str, tuple[float, float | None]] = {}
-    trace = work.trace
+    found: dict[str, _Copied] = {}
+    trace, portion = work.trace, work.portion() or 0.0
     for copy in () if trace is None else trace.answer.get("copies") or ():
-        portion = 0.0 if trace is None else work.portion(trace)
+        if copy["direction"] == MEMSET:
+            continue
         ns, size = found.get(copy["direction"], (0.0, 0.0))
         more = copy["bytes"]
         both = None if size is None or more is None else size + more * portion
@@ -196,20 +239,34 @@ def _copies(work: Work) -> dict[str, tuple[float, float | None]]:
     return found
 
 
-def _without_trace(a: Work, b: Work) -> str | None:
-    missing = [work.side.label for work in (a, b) if work.trace is None]
-    return f"{' and '.join(missing)}: {NO_TRACE}" if missing else None
+def _not_comparable(a: Work, b: Work) -> str | None:
+    """Say why what ran cannot be told of the same piece of work on both sides."""
+    lacking = [(work.side.label, why) for work in (a, b) if (why := _why_no_portion(work))]
+    if lacking:
+        names = " and ".join(label for label, why in lacking if why == lacking[0][1])
+        return f"{names}: {lacking[0][1]}"
+    if (a.pieces is None) is not (b.pieces is None):
+        return "of one the samples of a step are known, and of the other not"
+    return None
+
+
+def _why_no_portion(work: Work) -> str | None:
+    window = work.side.window
+    if not window.traces:
+        return NO_TRACE
+    if window.trace is None:
+        return why_no_budget(window)
+    return OTHER_STEPS if work.portion() is None else None
 
 
 def memory(a: Side, b: Side) -> tuple[Pair, ...]:
-    """Return the mean and the peak of each kind of memory that a side knows."""
+    """Return the mean and the peak of each kind of memory that a side knows anything of."""
     found = []
     for name in dict.fromkeys([*a.memory, *b.memory]):
         one, two = (side.memory.get(name, side.why_no_memory) for side in (a, b))
         for figure, of in _LEVELS.items():
-            pair = _levels(f"{name}, {figure}", one, two, of)
-            if pair.a is not None or pair.b is not None:
-                found.append(pair)
+            if isinstance(one, Level) or isinstance(two, Level):
+                found.append(_levels(f"{name}, {figure}", one, two, of))
     return tuple(found)
 
 
@@ -217,7 +274,10 @@ def _levels(
     name: str, one: Level | str, two: Level | str, of: Callable[[Level], float | None]
 ) -> Pair:
     a, b = (None if isinstance(each, str) else of(each) for each in (one, two))
-    why_a, why_b = (each if isinstance(each, str) else None for each in (one, two))
+    why_a, why_b = (
+        each if isinstance(each, str) else each.why_no_mean if value is None else None
+        for each, value in ((one, a), (two, b))
+    )
     return Pair(name, "bytes", a, b, why_a, why_b)
 
 

@@ -21,7 +21,7 @@ class Verdict(StrEnum):
     SLOWER = "slower"
     # No difference beyond noise.
     SAME = "same"
-    # There may be one; what there is does not tell it from chance.
+    # There may be one; what there is does not tell it from chance, or the machine had changed.
     UNCERTAIN = "uncertain"
     UNKNOWN = "unknown"
 
@@ -62,6 +62,17 @@ class Steps:
     def difference(self) -> Interval:
         """How much longer a step of B takes."""
         return self._told.difference
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """How long the steps of one side took, in ns, also where the other side knows no steps."""
+
+    median: Interval
+    # ``None``: only the middle step is known.
+    mean: Interval | None
+    # What 95% of the steps stay under, where that is known.
+    p95: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +155,10 @@ class Faults:
     new: tuple[Fault, ...]
     # On both sides.
     kept: tuple[Fault, ...]
-    # Found on one side, and not checked on the other.
+    # Found on one side, and not checked on the other, or of another device.
     unknown: tuple[Fault, ...]
+    # Found on one side, and due to other programs on the machine: neither gone nor new.
+    of_neighbours: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +177,8 @@ class Comparison:
     a: Side
     b: Side
     verdict: Verdict
+    # What else than the steps themselves makes it uncertain.
+    why_uncertain: str | None
     # Per step where both know their steps, per sample where their batches differ, else per second.
     per: Per
     # Why not per step.
@@ -171,6 +186,9 @@ class Comparison:
     # ``None``: one of them has no steps; ``why_no_steps`` says which, and why.
     steps: Steps | None
     why_no_steps: str | None
+    # Of each side alone; ``None``: it has no steps.
+    took_a: Took | None
+    took_b: Took | None
     slices: tuple[Part, ...]
     kernels: Kernels
     memory: tuple[Pair, ...]

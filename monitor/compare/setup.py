@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.compare.result import Difference
+from whyidle.monitor.compare import crowd
+from whyidle.monitor.compare.result import Difference, Fault
 from whyidle.monitor.compare.sides import Side
 from whyidle.monitor.finding import FRAMEWORKS
 from whyidle.monitor.signals.window import Window
 
 # Which of them make a comparison of the code unfair.
 UNFAIR: Final = ("framework", "version", "device", "GPU", "devices", "parameters")
-# Of the time; a smaller difference slows nothing down that could be measured.
-NOTABLE_WAIT: Final = 0.05
 _FACTS: Final = {
     "version": "version",
     "parameters": "parameters",
@@ -32,9 +30,14 @@ def differences(a: Side, b: Side) -> tuple[Difference, ...]:
     )
 
 
-def warnings(a: Side, b: Side, found: Iterable[Difference]) -> tuple[str, ...]:
+def warnings(
+    a: Side, b: Side, found: Iterable[Difference], of_neighbours: Iterable[Fault] = ()
+) -> tuple[str, ...]:
     """Return what makes the comparison unfair, or less sure than it looks."""
-    return tuple(dict.fromkeys(_warnings(a, b, tuple(found))))
+    crowded = (
+        f"Other programs took cores from {'B' if f.a is None else 'A'}." for f in of_neighbours
+    )
+    return tuple(dict.fromkeys((*_warnings(a, b, tuple(found)), *crowded)))
 
 
 def _warnings(a: Side, b: Side, found: tuple[Difference, ...]) -> Iterator[str]:
@@ -63,16 +66,22 @@ def _of_one(side: Side) -> Iterator[str]:
             f"Nothing counts the steps of {side.label}: these were seen while a trace was taken,"
             " which slows them. To have them counted: whyidle.monitor.step()"
         )
-    yield from (f"{side.label}: {said}" for said in side.window.warnings)
+    yield from (f"{side.label}: {said}" for said in _of_trace(side.window))
+
+
+def _of_trace(window: Window) -> Sequence[str]:
+    """Return what is said of the trace: also of a file that nothing could be read from."""
+    if window.kind == "file" and window.traces:
+        return list(window.traces[0].answer.get("warnings", ()))
+    return window.warnings
 
 
 def _waits(a: Side, b: Side) -> Iterator[str]:
     """Yield it where one of them had to wait for cores, and the other had not, or less."""
-    one, two = (side.window.job.means.get(m.JOB_MAIN_THREAD_WAIT) for side in (a, b))
-    if one is not None and two is not None and abs(one - two) >= NOTABLE_WAIT:
+    if (both := crowd.waits(a, b)) is not None:
         yield (
-            f"The main thread waited {one:.0%} of the time for a core in A, and {two:.0%} in B:"
-            " what else ran on the machine may be a part of the difference."
+            f"The main thread waited {both[0]:.0%} of the time for a core in A, and {both[1]:.0%}"
+            " in B: what else ran on the machine may be a part of the difference."
         )
 
 

@@ -30,6 +30,8 @@ class Pace:
     by: str
     # As a sentence has it.
     source: str
+    # What 95% of the steps stay under; ``None``: not kept, or too few steps to say.
+    p95_ns: float | None = None
 
     @property
     def steps(self) -> int | None:
@@ -43,6 +45,7 @@ class Level:
 
     mean: float | None
     peak: float | None
+    why_no_mean: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from whyidle.monitor import compare
+from whyidle.monitor import metrics as m
 from whyidle.monitor.compare.bootstrap import Interval
+from whyidle.monitor.compare.crowd import STARVED
+from whyidle.monitor.compare.pace import ALIKE, settled
 from whyidle.monitor.compare.result import Fault
 from whyidle.monitor.demo.pairs import Pair
 from whyidle.monitor.demo.watched import Watched
@@ -25,6 +28,7 @@ CLOSE: Final = 0.03
 NOT_PRINTED: Final = "the program printed no such number"
 NO_TIME: Final = "this fault costs no time yet, so none was predicted"
 NOT_FOUND: Final = "the fault was not found before the fix"
+NO_WAITS: Final = "how long the main thread waited for a core was not recorded on both sides"
 
 Told = Mapping[str, Any]
 
@@ -47,9 +51,15 @@ class Half:
         return list(self.diagnosis["findings"])
 
     @property
-    def top(self) -> str | None:
-        """The rule that stands first."""
-        return next((each["rule"] for each in self.findings), None)
+    def waited(self) -> float | None:
+        """The share of the time in which its main thread waited for a core."""
+        return self.window.job.means.get(m.JOB_MAIN_THREAD_WAIT)
+
+    @property
+    def batch(self) -> float | None:
+        """The samples of a step, by what the program printed."""
+        step_ms, pace = self.watched.step_ms, self.watched.samples_per_s
+        return step_ms * pace / 1000 if step_ms and pace else None
 
     def of(self, rule: str) -> Told | None:
         """Return what one rule found."""
@@ -89,6 +99,19 @@ class Outcome:
         return statistics.median(self.speedups) if self.speedups else None
 
     @property
+    def work(self) -> tuple[Literal["step", "sample"], float, float] | None:
+        """A piece of work that is the same on both sides, and its time on each, in ns."""
+        sides = (self.before, self.after)
+        steps = [each.watched.step_ms for each in sides]
+        paces = [each.watched.samples_per_s for each in sides]
+        one, two = (each.batch for each in sides)
+        if steps[0] and steps[1] and not (one and two and abs(one / two - 1) >= ALIKE):
+            return "step", steps[0] * 1e6, steps[1] * 1e6
+        if paces[0] and paces[1]:
+            return "sample", 1e9 / paces[0], 1e9 / paces[1]
+        return None
+
+    @property
     def measured(self) -> tuple[float | None, float | None, float | None]:
         """The speed-up between the ends of its interval, each where it is known.
 
@@ -111,7 +134,7 @@ class Outcome:
         if None in self.measured or self.comparison.a.pace is None:
             return None
         paces = (self.comparison.a.pace, self.comparison.b.pace)
-        counts = [len(pace.stretches) for pace in paces if pace is not None]
+        counts = [len(settled(pace)) for pace in paces if pace is not None]
         what = "stretches of steps" if paces[0].by == "counted" else "steps of the traces"
         return f"95% interval, resampled from {counts[0]} and {counts[-1]} {what}"
 
@@ -143,24 +166,48 @@ class Outcome:
         """Rules whose finding was worth a person's time, and is not any more."""
         faults = self.comparison.faults
         found = (*faults.gone, *faults.kept)
-        return _rules(f for f in found if f.a in MATTERS and f.b not in MATTERS)
+        return self._rules(f for f in found if f.a in MATTERS and f.b not in MATTERS)
 
     @property
     def left(self) -> list[str]:
         """Rules that find it on both sides."""
-        return _rules(f for f in self.comparison.faults.kept if f.a in MATTERS and f.b in MATTERS)
+        kept = self.comparison.faults.kept
+        return self._rules(f for f in kept if f.a in MATTERS and f.b in MATTERS)
 
     @property
     def new(self) -> list[str]:
         """Rules that find something only after."""
         faults = self.comparison.faults
         found = (*faults.new, *faults.kept)
-        return _rules(f for f in found if f.b in MATTERS and f.a not in MATTERS)
+        return self._rules(f for f in found if f.b in MATTERS and f.a not in MATTERS)
 
     @property
     def not_judged(self) -> list[str]:
         """Rules that found something before, and could not judge after."""
-        return _rules(f for f in self.comparison.faults.unknown if f.a in MATTERS)
+        return self._rules(f for f in self.comparison.faults.unknown if f.a in MATTERS)
+
+    def top(self, side: Half) -> str | None:
+        """Return the rule that stands first on one side, whatever else the machine does."""
+        return next((each["rule"] for each in side.findings if self._is_ours(each["rule"])), None)
+
+    @property
+    def waits(self) -> str | None:
+        """Say how much the cores were taken, where that was found on a side."""
+        found = [told for half in (self.before, self.after) if (told := half.of(STARVED))]
+        if self._is_ours(STARVED) or not any(each["severity"] in MATTERS for each in found):
+            return None
+        # What costs the job a time to win back are its own threads, or its limit.
+        is_own = any(each["lost_share"] for each in found)
+        what = "the main thread waited for a core" if is_own else "other programs took cores"
+        before, after = (_percent(half.waited) for half in (self.before, self.after))
+        return f"{what}: before {before}, after {after} of the time"
+
+    def _is_ours(self, rule: str) -> bool:
+        """Tell whether a fix can bring it or take it away; what the neighbours do it cannot."""
+        return rule != STARVED or rule in self.pair.faults
+
+    def _rules(self, faults: Iterable[Fault]) -> list[str]:
+        return [each.rule for each in faults if self._is_ours(each.rule)]
 
     @property
     def unknown(self) -> dict[str, str]:
@@ -173,6 +220,8 @@ class Outcome:
         if self.predicted is None:
             is_found = any(self.before.of(rule) for rule in self.pair.faults)
             found["predicted"] = NO_TIME if is_found else NOT_FOUND
+        if None in (self.before.waited, self.after.waited):
+            found["waited_for_core"] = NO_WAITS
         return found
 
     @property
@@ -182,28 +231,6 @@ class Outcome:
         if steps is None:
             return self.comparison.why_no_steps or "no step could be told apart"
         return steps.speedup.why_no_bounds or "it is not known"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the answer of ``monitor demo --json``."""
-        measured, predicted = self.measured, self.predicted
-        steps = self.comparison.steps
-        sides = (None, None) if steps is None else (steps.a, steps.b)
-        return {
-            "fault": self.pair.name,
-            "framework": self.pair.framework,
-            "faults": list(self.pair.faults),
-            "before": _told(self.before, sides[0]),
-            "after": _told(self.after, sides[1]),
-            "predicted": None if predicted is None else [round(n, 3) for n in predicted],
-            "measured": [None if n is None else round(n, 3) for n in measured],
-            "measured_over": self.measured_over,
-            "as_predicted": self.is_as_predicted,
-            "findings_gone": self.gone,
-            "findings_left": self.left,
-            "findings_new": self.new,
-            "findings_not_judged": self.not_judged,
-            "unknown": self.unknown,
-        }
 
 
 def of_runs(store: Path, pair: Pair, rounds: Sequence[tuple[Watched, Watched]]) -> Outcome:
@@ -224,10 +251,6 @@ def printed(watched: Watched) -> dict[str, Any]:
     return {"step_ms": watched.step_ms, "samples_per_s": watched.samples_per_s}
 
 
-def _rules(faults: Iterable[Fault]) -> list[str]:
-    return [each.rule for each in faults]
-
-
 def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
     """Return the ends of an interval over its middle."""
     if interval is None or interval.low is None or interval.high is None or not interval.middle:
@@ -235,27 +258,5 @@ def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
     return interval.low / interval.middle, interval.high / interval.middle
 
 
-def _told(side: Half, seen: Interval | None) -> dict[str, Any]:
-    """Return one side: the time of a step as the program printed it, and how sure it is."""
-    watched, ends = side.watched, _ends(seen)
-    middle = None if watched.step_ms is None else watched.step_ms * 1e6
-    step = [None if middle is None or end is None else round(middle * end) for end in ends]
-    unknown = {}
-    if middle is None:
-        unknown["step_ns"] = NOT_PRINTED
-    elif None in ends:
-        unknown["step_ns"] = (seen and seen.why_no_bounds) or "only the middle step is known"
-    return {
-        "run": watched.run,
-        "script": str(watched.script),
-        "step_ns": [step[0], None if middle is None else round(middle), step[1]],
-        "samples_per_s": watched.samples_per_s,
-        "top": side.top,
-        "findings": [
-            {name: each[name] for name in ("rule", "severity", "title", "lost_share", "speedup")}
-            for each in side.findings
-        ],
-        "budget": side.diagnosis["budget"],
-        "budget_source": side.diagnosis["budget_source"],
-        "unknown": unknown,
-    }
+def _percent(part: float | None) -> str:
+    return "not known" if part is None else f"{part:.0%}"

@@ -57,6 +57,14 @@ class Stopped(BaseException):
         self.run = run
 
 
+class Failed(Problem):
+    """A demo failed or took too long; it holds the number of what was recorded, if anything was."""
+
+    def __init__(self, what: str, next_step: str, run: int | None) -> None:
+        super().__init__(what, next_step)
+        self.run = run
+
+
 def watch(
     script: Path,
     seconds: float,
@@ -85,10 +93,12 @@ def watch(
             _heed(came)
             out, err = _wait(child, seconds + PATIENCE, progress)
         except BaseException as error:
-            stopped = Stopped(_end(child))
+            run = _end(child)
+            if isinstance(error, Problem):
+                raise Failed(error.what, error.next_step, run) from None
             if isinstance(error, Exception):
                 raise
-            raise stopped from error
+            raise Stopped(run) from error
     return _told(script, child.returncode, out, err)
 
 
@@ -159,9 +169,10 @@ def _told(script: Path, code: int, out: str, err: str) -> Watched:
     if code or run is None:
         said = [line for line in err.splitlines() if line.strip()][-TOLD_OF_FAILURE:]
         what = f"ended with code {code}" if code else "was not recorded"
-        raise Problem(
+        raise Failed(
             f"{script.name} {what}:\n" + "\n".join(f"    {line}" for line in said),
             f"Run it alone: {sys.executable} {script} --seconds 5",
+            run,
         )
     return Watched(run, script, last(STEP, err), last(PACE, err))
 

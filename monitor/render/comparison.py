@@ -10,9 +10,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from whyidle.monitor.compare import Comparison, Side, Verdict
-from whyidle.monitor.compare.bootstrap import Interval
-from whyidle.monitor.compare.result import Fault, Pair
+from whyidle.monitor.compare import Comparison, Side
+from whyidle.monitor.compare.result import Fault, Pair, Took
+from whyidle.monitor.compare.setup import UNFAIR
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.brief import STYLES
 from whyidle.monitor.render.budget import NARROWEST, VISIBLE, bar, clock, share, swatch
@@ -20,10 +20,10 @@ from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.grid import Column, grid
 from whyidle.monitor.render.symbols import short_name
 from whyidle.monitor.render.trace import fitted
+from whyidle.monitor.render.verdict import floor, verdict
 from whyidle.monitor.slices import LOOKS, Slice
 
 MOST_KERNELS: Final = 4
-SAME: Final = "No difference beyond noise"
 
 
 def screen(found: Comparison, *, console: Console | None = None) -> str:
@@ -48,62 +48,54 @@ def page(found: Comparison, width: int) -> Group:
     return Group(*spaced[:-1])
 
 
-def verdict(found: Comparison) -> str:
-    """Return the sentence that a person in a hurry reads."""
-    steps = found.steps
-    if steps is None:
-        return "Which of them is faster is not known; below it is told per second."
-    on_average = " on average" if steps.by == "mean" else ""
-    took = f"{found.per} {change(steps.a.middle, steps.b.middle, clock)}{on_average}"
-    much, bounds = _factor(steps.speedup)
-    match found.verdict:
-        case Verdict.SAME:
-            low, high = steps.speedup.low or 1.0, steps.speedup.high or 1.0
-            return f"{SAME}: {took}, {steps.speedup.middle:.2f}x [{low:.2f}, {high:.2f}]"
-        case Verdict.FASTER | Verdict.SLOWER:
-            return f"B is {much} {bounds}: {took}"
-        case _ if bounds:
-            return f"{SAME} that could be told: {took}, perhaps {much} {bounds}"
-        case _:
-            return f"B looks {much}, not certain: {took}"
-
-
-def _factor(speedup: Interval) -> tuple[str, str]:
-    """Return by how much B is faster or slower, always as a number above one."""
-    faster = speedup.middle >= 1
-    much = speedup.middle if faster else 1 / speedup.middle
-    word = "faster" if faster else "slower"
-    if speedup.low is None or speedup.high is None:
-        return f"{much:.2f}x {word}", ""
-    low, high = speedup.low, speedup.high
-    low, high = (low, high) if faster else (1 / high, 1 / low)
-    return f"{much:.2f}x {word}", f"[{low:.2f}, {high:.2f}]"
-
-
-def change(a: float, b: float, written: Callable[[float], str]) -> str:
-    """Return both, the unit once where it is the same."""
-    one, two = written(a), written(b)
-    if " " in one and one.split()[-1] == two.split()[-1]:
-        one = one.rsplit(" ", 1)[0]
-    return f"{one} -> {two}"
-
-
 def _sides(found: Comparison, width: int) -> Iterator[Text]:
-    for name, side in (("A", found.a), ("B", found.b)):
-        yield from (Text(line, "dim") for line in _wrapped(f"{name}: {_said(side)}", width))
+    for text in _told(found):
+        yield from (Text(line, "dim") for line in _wrapped(text, width))
+
+
+def _told(found: Comparison) -> Iterator[str]:
+    """Yield what both are, and why the verdict is no surer."""
+    for name, side, took in (("A", found.a, found.took_a), ("B", found.b, found.took_b)):
+        yield f"{name}: {_said(side)}"
+        if took is not None:
+            yield f"   step: {_times(took)}"
+    if found.why_uncertain:
+        yield f"It is not certain: {found.why_uncertain}."
+    if (least := floor(found)) is not None:
+        yield least
     if found.why_per:
-        unit = f"Told per {found.per}: {found.why_per}."
-        yield from (Text(line, "dim") for line in _wrapped(unit, width))
+        yield f"Told per {found.per}: {found.why_per}."
     if found.steps is not None and found.steps.speedup.why_no_bounds:
-        why = f"How certain it is cannot be told: {found.steps.speedup.why_no_bounds}."
-        yield from (Text(line, "dim") for line in _wrapped(why, width))
+        yield f"How certain it is cannot be told: {found.steps.speedup.why_no_bounds}."
 
 
 def _said(side: Side) -> str:
     if side.pace is None:
         return f"{side.label}, steps not known"
-    count = "" if side.pace.steps is None else f"{side.pace.steps:,} steps, "
+    number = side.pace.steps
+    count = "" if number is None else f"{number:,} {'step' if number == 1 else 'steps'}, "
     return f"{side.label}, {count}{side.pace.source}"
+
+
+def _times(took: Took) -> str:
+    """Return the time of a step in one line: the middle and its bounds, the mean, the slow ones."""
+    middle, parts = took.median, [f"median {clock(took.median.middle)}"]
+    if middle.low is not None and middle.high is not None:
+        parts = [f"median {_between(middle.low, middle.middle, middle.high)}"]
+    if took.mean is not None:
+        parts.append(f"mean {clock(took.mean.middle)}")
+    if took.p95 is not None:
+        parts.append(f"p95 {clock(took.p95)}")
+    return ", ".join(parts)
+
+
+def _between(low: float, middle: float, high: float) -> str:
+    """Return a time and its bounds, the unit once where it is the same."""
+    written = [clock(each) for each in (low, middle, high)]
+    if len({each.split()[-1] for each in written}) == 1:
+        numbers_, unit = [each.split()[0] for each in written], written[0].split()[-1]
+        return f"{numbers_[1]} [{numbers_[0]}, {numbers_[2]}] {unit}"
+    return f"{written[1]} [{written[0]}, {written[2]}]"
 
 
 # Where the time goes -----------------------------------------------------------------------------
@@ -170,31 +162,34 @@ def _faults(found: Comparison, width: int) -> Iterator[Text]:
         ("new", found.faults.new),
         ("still", found.faults.kept),
     ):
-        yield from (_fault(word, fault, width) for fault in faults)
+        for fault in faults:
+            yield from _fault(word, fault, width)
     for fault in found.faults.unknown:
         where = "A" if fault.a is None else "B"
         said = f"?     {fault.rule}: {fault.a or fault.b} on one side; {where} {fault.why_unknown}"
         yield from (Text(line, "dim") for line in _wrapped(said, width))
 
 
-def _fault(word: str, fault: Fault, width: int) -> Text:
+def _fault(word: str, fault: Fault, width: int) -> Iterator[Text]:
     severity = fault.b or fault.a or "info"
     moved = fault.a and fault.b and fault.a != fault.b
-    line = Text(f"{word:<6}")
-    line.append(
-        f"{fault.a} -> {severity}  " if moved else f"{severity.upper():<7}", STYLES[severity]
+    weight = f"{fault.a} -> {severity}" if moved else f"{severity.upper():<6}"
+    first, *others = textwrap.wrap(
+        printable(f"{word:<6}{weight} {fault.rule}: {fault.title}"),
+        width,
+        subsequent_indent="      ",
     )
-    line.append(printable(fault.title))
-    line.append(f"  [{fault.rule}]", "dim")
-    line.truncate(width, overflow="ellipsis")
-    return line
+    line = Text(first)
+    line.stylize(STYLES[severity], 6, 6 + len(weight))
+    yield line
+    yield from (Text(other) for other in others)
 
 
 # What ran, and what it took ----------------------------------------------------------------------
 def _kernels(found: Comparison, width: int) -> Iterator[RenderableType]:
     kernels = found.kernels
     if kernels.why_none:
-        yield from (Text(x, "dim") for x in _wrapped(f"Kernels: {kernels.why_none}.", width))
+        yield from (Text(x, "dim") for x in _wrapped(f"{_lacking(found)}.", width))
         return
     shown = kernels.changed[:MOST_KERNELS]
     if not shown:
@@ -207,6 +202,12 @@ def _kernels(found: Comparison, width: int) -> Iterator[RenderableType]:
     yield grid(columns, width)
 
 
+def _lacking(found: Comparison) -> str:
+    """Say why nothing that ran is told, once where that holds for copies too."""
+    why, same = found.kernels.why_none or "", found.kernels.why_none == found.why_no_transfers
+    return f"Kernels and copies: {why}" if same else f"Kernels: {why}"
+
+
 def _figures(found: Comparison, width: int) -> Iterator[RenderableType]:
     rows: list[tuple[str, Pair, Callable[[float], str]]] = []
     for transfer in found.transfers:
@@ -214,7 +215,8 @@ def _figures(found: Comparison, width: int) -> Iterator[RenderableType]:
             (f"copies {transfer.direction}", transfer.ns, clock),
             (f"bytes {transfer.direction}", transfer.bytes, numbers.size),
         ]
-    rows += [(pair.name, pair, numbers.size) for pair in found.memory]
+    levels = (pair for pair in found.memory if (pair.a, pair.b) != (None, None))
+    rows += [(pair.name, pair, numbers.size) for pair in levels]
     if found.energy.a is not None or found.energy.b is not None:
         unit = found.energy.unit
         rows.append(("energy", found.energy, lambda joules: f"{joules:,.3g} {unit}"))
@@ -226,11 +228,23 @@ def _figures(found: Comparison, width: int) -> Iterator[RenderableType]:
             Column("", [name for name, _, _ in rows]),
         ]
         yield grid(columns, width)
+    if (why := _no_energy(found.energy)) is not None:
+        yield from (Text(line, "dim") for line in _wrapped(why, width))
     yield from _setup(found, width)
 
 
+def _no_energy(pair: Pair) -> str | None:
+    if pair.why_a and pair.why_b:
+        both = pair.why_a if pair.why_a == pair.why_b else f"A: {pair.why_a}; B: {pair.why_b}"
+        return f"Energy is not known: {both}."
+    if pair.why_a or pair.why_b:
+        return f"Energy of {'A' if pair.why_a else 'B'} is not known: {pair.why_a or pair.why_b}."
+    return None
+
+
 def _setup(found: Comparison, width: int) -> Iterator[Text]:
-    for each in found.setup:
+    # What makes it unfair is warned of below.
+    for each in (each for each in found.setup if each.name not in UNFAIR):
         said = f"{each.name}: {each.a} -> {each.b}"
         yield from (Text(line) for line in _wrapped(said, width))
 

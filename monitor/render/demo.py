@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, Final, TextIO
 
@@ -13,13 +13,23 @@ from rich.table import Table
 from rich.text import Text
 
 from whyidle.monitor.demo.outcome import Half, Outcome
-from whyidle.monitor.demo.pairs import INSTALL, WORDS, Pair, change, installed
+from whyidle.monitor.demo.pairs import WORDS, Pair, change
 from whyidle.monitor.render.brief import STYLES
-from whyidle.monitor.render.budget import NARROWEST, bar, clock, named, share
+from whyidle.monitor.render.budget import (
+    NARROW,
+    NARROWEST,
+    VISIBLE,
+    bar,
+    cells,
+    clock,
+    named,
+    share,
+    swatch,
+    words,
+)
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.grid import Column, grid
 from whyidle.monitor.render.numbers import DASH
-from whyidle.monitor.render.tables import table
 from whyidle.monitor.render.trace import fitted
 from whyidle.monitor.slices import Slice
 
@@ -31,6 +41,7 @@ _CLEAR: Final = "\r\033[K"
 LEAST: Final = 0.01
 # Of a bar of progress.
 CELLS: Final = 20
+Budget = Mapping[str, Any]
 
 
 class Progress:
@@ -68,40 +79,6 @@ class Progress:
             self._out.write(_CLEAR)
             self._out.flush()
             self._shown = False
-
-
-def listing(pairs: Sequence[Pair]) -> str:
-    """Return one line a fault: what it trains, and for which frameworks."""
-    rows: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        rows.setdefault(pair.name, []).append(pair)
-    cells = [
-        (name, ", ".join(_framework(pair) for pair in found), _about(found[0]))
-        for name, found in rows.items()
-    ]
-    lines = [_shortened(cells), "", "Run one: monitor demo FAULT"]
-    lacking = sorted({p.framework for p in pairs if not installed(p.framework)})
-    if lacking:
-        names = " and ".join(WORDS[each] for each in lacking)
-        lines.append(f"{names}: not installed here. Type: {INSTALL}")
-    return "\n".join(lines)
-
-
-def _framework(pair: Pair) -> str:
-    name = WORDS[pair.framework]
-    return name if installed(pair.framework) else f"({name})"
-
-
-def _about(pair: Pair) -> str:
-    return f"{' + '.join(pair.faults)}: {pair.about}" if pair.is_story else pair.about
-
-
-def _shortened(cells: Sequence[tuple[str, str, str]]) -> str:
-    """Return the table; a sentence is cut at its end."""
-    titles = ("fault", "frameworks", "the job")
-    room = Console().width - sum(max(len(c[i]) for c in (*cells, titles)) + 2 for i in (0, 1))
-    rows = [(*c[:2], textwrap.shorten(c[2], max(12, room), placeholder=" ...")) for c in cells]
-    return table(titles, rows)
 
 
 def screen(outcome: Outcome, console: Console | None = None) -> str:
@@ -179,20 +156,39 @@ def _figures(outcome: Outcome, width: int) -> Iterator[RenderableType]:
         ],
         width,
     )
-    for name, side in zip(("before", "after "), sides, strict=True):
+    work = outcome.work
+    times = (1.0, 1.0) if work is None else work[1:]
+    for name, side, ns in zip(("before", "after "), sides, times, strict=True):
         budget = side.diagnosis["budget"]
         line = Text(f"{name}  ")
         if budget is None:
             yield line.append(str(side.diagnosis["unknown"]["budget"]))
         else:
-            yield line.append_text(bar(budget, max(NARROWEST, width - len(line))))
+            room = max(NARROWEST, width - len(line))
+            yield line.append_text(_scaled(budget, round(room * ns / max(times))))
     budgets = [side.diagnosis["budget"] for side in sides]
     if None not in budgets:
-        yield _shares(budgets, width)
+        # An estimate is of the whole run, its start included: its parts are none of a step.
+        is_rough = any(side.diagnosis["budget_source"] == "estimate" for side in sides)
+        yield _shares(budgets, None if is_rough else work, width)
 
 
-def _shares(budgets: Sequence[Mapping[str, Any]], width: int) -> Table:
-    """Return what share of the time each slice has before and after, the largest first."""
+def _scaled(budget: Budget, room: int) -> Text:
+    """Return a bar as long as its time beside the other's; a short one has no words."""
+    if room >= NARROWEST:
+        return bar(budget, room)
+    line = Text(no_wrap=True, overflow="crop")
+    total = sum(budget["slices"].values())
+    # Each of these parts has a cell at least.
+    parts = sum(ns >= VISIBLE * total for ns in budget["slices"].values() if ns)
+    for part, length in cells(budget, max(room, parts)).items():
+        glyph, fill = swatch(part)
+        line.append(glyph * length, fill)
+    return line
+
+
+def _shares(budgets: Sequence[Budget], work: tuple[str, float, float] | None, width: int) -> Table:
+    """Return what each slice takes before and after, in time where that is known, most first."""
     totals = [sum(budget["slices"].values()) for budget in budgets]
     shares = {
         part: [
@@ -201,15 +197,40 @@ def _shares(budgets: Sequence[Mapping[str, Any]], width: int) -> Table:
         ]
         for part in Slice
     }
-    shown = sorted((p for p in Slice if max(shares[p]) >= LEAST), key=lambda p: -max(shares[p]))
-    columns = [Column("", [named(part) for part in shown], right=False)]
-    for i, name in enumerate(("before", "after")):
-        columns.append(Column(name, [share(shares[part][i], 1) for part in shown]))
+    times = work[1:] if work is not None else (1.0, 1.0)
+    shown = [p for p in Slice if max(shares[p]) >= LEAST]
+    shown.sort(key=lambda p: -max(x * ns for x, ns in zip(shares[p], times, strict=True)))
+    names = [
+        Text.assemble(swatch(p), f" {words(p)}") if width < NARROW else named(p) for p in shown
+    ]
+    columns = [Column("" if work is None else f"time of a {work[0]}", names, right=False)]
+    sides = list(enumerate(("before", "after")))
+    if work is not None:
+        columns += [
+            Column(side, _times((shares[p][i], times[i]) for p in shown)) for i, side in sides
+        ]
+    columns += [
+        Column(
+            side if work is None else f"share {side}",
+            [share(shares[p][i], 1) for p in shown],
+            spare=0 if work is None else 2 - i,
+        )
+        for i, side in sides
+    ]
     return grid([*columns, Column("", [""] * len(shown))], width)
 
 
+def _times(parts: Iterable[tuple[float, float]]) -> list[str]:
+    return [clock(part * ns) if part else "0" for part, ns in parts]
+
+
 def _gain(outcome: Outcome) -> str:
-    return "" if outcome.speedup is None else f"{outcome.speedup:.2f}x as fast"
+    return "" if outcome.speedup is None else much(outcome.speedup)
+
+
+def much(speedup: float) -> str:
+    """Return by how much it became faster, or slower: a number above one."""
+    return f"{speedup:.2f}x faster" if speedup >= 1 else f"{1 / speedup:.2f}x slower"
 
 
 def _step(side: Half) -> str:
@@ -226,6 +247,8 @@ def _verdict(outcome: Outcome, width: int) -> Iterator[Text]:
     """Put what was said beside what was measured."""
     yield from _row("predicted", _predicted(outcome), width)
     yield from _row("measured", _measured(outcome), width)
+    if outcome.waits is not None:
+        yield from _row("", outcome.waits, width)
     yield from _row("gone", ", ".join(outcome.gone) or "none", width)
     for name, rules in (
         ("still there", outcome.left),
@@ -249,8 +272,8 @@ def _measured(outcome: Outcome) -> str:
         return outcome.unknown["measured"]
     verdict = _beside(outcome, middle)
     if low is None or high is None:
-        return f"{middle:.2f}x{verdict} (no interval: {outcome.why_no_interval}; try --rounds 3)"
-    return f"{middle:.2f}x{verdict} ({low:.2f}x to {high:.2f}x: {outcome.measured_over})"
+        return f"{much(middle)}{verdict} (no interval: {outcome.why_no_interval}; try --rounds 3)"
+    return f"{much(middle)}{verdict} ({low:.2f}x to {high:.2f}x: {outcome.measured_over})"
 
 
 def _beside(outcome: Outcome, measured: float) -> str:

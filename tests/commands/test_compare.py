@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import sqlite3
@@ -12,8 +13,16 @@ import pytest
 
 from tests.commands.tracefiles import kineto
 from tests.conftest import ROOT, Monitor, lines
+from whyidle.monitor.compare.pace import BETWEEN_RUNS
 from whyidle.monitor.errors import Exit
-from whyidle.monitor.metrics import JOB_LOADER_WAIT, JOB_RSS, JOB_STEP_P50, JOB_STEPS, Scope
+from whyidle.monitor.metrics import (
+    JOB_LOADER_WAIT,
+    JOB_MAIN_THREAD_WAIT,
+    JOB_RSS,
+    JOB_STEP_P50,
+    JOB_STEPS,
+    Scope,
+)
 from whyidle.monitor.reading import Reading, Tick
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.state import DATABASE
@@ -23,17 +32,27 @@ START_MS = 1_700_000_000_000
 TRACES = ROOT / "tests" / "data" / "traces"
 
 
-def record(state: Path, label: str, step_ms: float, waits: float, *, seconds: int = 60) -> int:
-    """A recording of steps that take so long, two percent up and down by turns."""
+def record(
+    state: Path, label: str, step_ms: float, waits: float, *, seconds: int = 60,
+    crowded: float | None = None, starts: int = 0,
+) -> int:  # fmt: skip
+    """A recording of steps that take so long, two percent up and down by turns.
+
+    While it starts it takes no steps, and three times the memory.
+    """
     with Writer.open(state / DATABASE) as writer:
         number = writer.begin_run(NewRun(label=label, started_ms=START_MS, target_pid=7))
         values = {JOB_STEPS: 1000 / step_ms, JOB_STEP_P50: step_ms / 1000,
                   JOB_LOADER_WAIT: waits, JOB_RSS: 1e9}  # fmt: skip
-        for second in range(seconds):
+        if crowded is not None:
+            values[JOB_MAIN_THREAD_WAIT] = crowded
+        for second in range(starts + seconds):
             ts_ms = START_MS + 1000 * second
-            writer.append(number, Tick(ts_ms, {Scope.JOB: {number: Reading(dict(values))}}))
+            told = dict(values) if second >= starts else {JOB_RSS: 3e9}
+            writer.append(number, Tick(ts_ms, {Scope.JOB: {number: Reading(told)}}))
         middles = [round(step_ms * 1e6 * (1 + 0.02 * math.sin(i * i))) for i in range(seconds)]
-        counted = {"steps": 20 * seconds, "source": "optimizer", "step_p50_ns": middles[0],
+        counted = {"steps": 20 * seconds, "source": "optimizer",
+                   "step_p50_ns": next(iter(middles), None),
                    "stretches": [[20, 20 * ns, ns] for ns in middles]}  # fmt: skip
         process = {"pid": 7, "rank": None, "method": "ptrace", "inside": True, "stops_ms": [],
                    "refused": None, "next_step": None, "counted": counted}  # fmt: skip
@@ -88,7 +107,9 @@ def test_the_screen_begins_with_the_verdict_and_fits_a_terminal(
 SCREEN = """
 B is 1.82x faster [1.81, 1.82]: step 40.0 -> 22.0 ms on average
 A: run 1 (before), 1,200 steps, counted by optimizer
+   step: median 39.9 [39.7, 40.2] ms, mean 40.0 ms
 B: run 2 (after), 4,000 steps, counted by optimizer
+   step: median 22.0 [21.9, 22.1] ms, mean 22.0 ms
 
 A iiiiiiiiiiiiii input 50% iiiiiiiiiiiiii············· unknown 50% ·············
 B i·············· unknown 99% ···············
@@ -96,14 +117,15 @@ time of a step         A        B    change  share A  share B
 i idle: input    20.0 ms   176 µs  -19.8 ms      50%  0.8%
 · idle: unknown  20.0 ms  21.8 ms  +1.84 ms      50%  99%
 
-gone  HIGH   The device waits for the next batch  [input_starved]
+gone  HIGH   input_starved: The device waits for the next batch
 
-Kernels: run 1 (before) and run 2 (after): only a trace tells: none was taken of
-  it.
+Kernels and copies: run 1 (before) and run 2 (after): only a trace tells: none
+  was taken of it.
 
       A        B  change
 954 MiB  954 MiB       0  resident memory, mean
 954 MiB  954 MiB       0  resident memory, peak
+Energy is not known: no power is read.
 """
 
 
@@ -111,9 +133,80 @@ def test_equal_runs_differ_by_nothing_beyond_noise(monitor: Monitor, state: Path
     for label in ("one", "two"):
         record(state, label, 30.0, 0.2)
     assert told(monitor, "one", "two")["verdict"] == "same"
-    done = monitor("compare", "one", "two", "--fail-slower", "0")
+    done = monitor("compare", "one", "two", "--fail-slower", "3")
     assert done.stdout.startswith("No difference beyond noise: step 30")
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("percent", ["0", "2.9", "-1"])
+def test_a_script_cannot_ask_for_less_than_runs_of_one_program_differ_by(
+    monitor: Monitor, runs: None, percent: str
+) -> None:
+    done = monitor("compare", "before", "after", f"--fail-slower={percent}")
+    assert done.returncode == Exit.USAGE
+    assert "one program differs by 3% from run to run" in done.stderr
+    assert "--fail-slower 3" in done.stderr
+    assert done.stdout == ""
+    told = " ".join(monitor("compare", "--help").stdout.split())
+    assert f"less than {BETWEEN_RUNS:.0%} is never called a difference" in told
+    assert "only beyond noise" in told
+
+
+def test_a_machine_that_was_busier_for_one_judges_neither_for_a_script(
+    monitor: Monitor, state: Path
+) -> None:
+    record(state, "calm", 20.0, 0.0, crowded=0.01)
+    record(state, "busy", 45.0, 0.0, crowded=0.4)
+    answer = told(monitor, "calm", "busy")
+    assert answer["verdict"] == "uncertain"
+    assert answer["unknown"]["verdict"] == "the machine was not the same for both"
+    done = monitor("compare", "calm", "busy", "--fail-slower", "5", env={"COLUMNS": "100"})
+    assert done.returncode == Exit.NOT_JUDGED
+    assert "the machine was not the same for both" in done.stderr
+    assert "Perhaps 2.25x slower" in done.stdout
+    assert "It is not certain: the machine was not the same for both." in done.stdout
+
+
+def test_memory_while_a_job_starts_is_in_its_peak_and_not_in_its_mean(
+    monitor: Monitor, state: Path
+) -> None:
+    for label in ("one", "two"):
+        record(state, label, 20.0, 0.0, starts=20)
+    mean, peak = told(monitor, "one", "two")["memory"]
+    assert (mean["name"], mean["a"]) == ("resident memory, mean", 1e9)
+    assert (peak["name"], peak["a"]) == ("resident memory, peak", 3e9)
+
+
+def test_memory_of_a_job_whose_start_nobody_saw_has_no_mean(monitor: Monitor, state: Path) -> None:
+    for label in ("one", "two"):
+        record(state, label, 20.0, 0.0, seconds=0, starts=20)
+    mean, peak = told(monitor, "one", "two")["memory"]
+    assert mean["a"] is None
+    assert "start-up" in mean["unknown"]["a"]
+    assert peak["a"] == 3e9
+
+
+def test_a_folder_is_called_one_and_the_trace_in_it_named(
+    monitor: Monitor, runs: None, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.json"
+    path.write_text(json.dumps(kineto()))
+    done = monitor("compare", "before", tmp_path)
+    assert done.returncode == Exit.USAGE
+    assert f"B: {tmp_path} is a folder." in done.stderr
+    assert f"The newest trace in it: {path}" in done.stderr
+
+
+@pytest.mark.parametrize("share", [0.5, 0.99])
+def test_a_profile_that_is_cut_off_is_warned_of(
+    monitor: Monitor, tmp_path: Path, share: float
+) -> None:
+    whole = gzip.decompress((TRACES / "xplane" / "cpu_plain.xplane.pb.gz").read_bytes())
+    cut, good = tmp_path / "cut.xplane.pb", tmp_path / "good.xplane.pb"
+    cut.write_bytes(whole[: int(share * len(whole))])
+    good.write_bytes(whole)
+    said = "cut.xplane.pb: The file is cut off: what is missing is left out."
+    assert said in told(monitor, good, cut)["warnings"]
 
 
 def test_a_trace_beside_a_run(monitor: Monitor, runs: None) -> None:
@@ -160,7 +253,7 @@ def test_operators_of_two_traces_of_a_cpu(monitor: Monitor) -> None:
     [
         ("after", "before", "5", Exit.FINDINGS),
         ("after", "before", "90", Exit.OK),
-        ("before", "after", "0", Exit.OK),
+        ("before", "after", "3", Exit.OK),
     ],
 )
 def test_a_script_can_ask_whether_it_got_slower(  # noqa: PLR0917

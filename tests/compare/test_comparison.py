@@ -10,8 +10,10 @@ from tests.compare.sides import answer, kernel, noisy, pace, recorded, traced
 from whyidle.monitor import metrics as m
 from whyidle.monitor.compare import Verdict, compare
 from whyidle.monitor.compare.answer import as_json
+from whyidle.monitor.compare.bootstrap import Compared, Interval
 from whyidle.monitor.compare.pace import settled
-from whyidle.monitor.compare.result import Pair
+from whyidle.monitor.compare.pace import verdict as judge
+from whyidle.monitor.compare.result import Pair, Steps
 from whyidle.monitor.compare.sides import Level, Pace, Side
 from whyidle.monitor.signals.estimated import estimated
 from whyidle.monitor.slices import Slice
@@ -43,6 +45,28 @@ IDLE_THEN_NOT = (
 )
 def test_the_verdict(a: Pace | None, b: Pace | None, verdict: Verdict) -> None:
     assert compare(recorded(a), recorded(b, label="run 2")).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("low", "middle", "high", "verdict"),
+    [
+        # As fast on the middle alone, and perhaps twice as slow.
+        (0.5, 1.02, 2.0, Verdict.UNCERTAIN),
+        (0.85, 1.0, 1.05, Verdict.UNCERTAIN),
+        (0.95, 1.0, 1.05, Verdict.SAME),
+        # Beyond noise, and less than a program differs by from run to run.
+        (1.01, 1.02, 1.03, Verdict.SAME),
+        (1.01, 1.02, 1.2, Verdict.UNCERTAIN),
+        (0.95, 1.05, 1.08, Verdict.SAME),
+        (1.2, 1.3, 1.4, Verdict.FASTER),
+        (0.7, 0.8, 0.9, Verdict.SLOWER),
+    ],
+)
+def test_no_difference_is_said_only_where_none_of_note_is_left_open(
+    low: float, middle: float, high: float, verdict: Verdict
+) -> None:
+    one, speedup = Interval(1.0, 1.0, 1.0), Interval(low, middle, high)
+    assert judge(Steps("median", Compared(one, one, speedup, one))) is verdict
 
 
 def test_a_known_shift_lies_within_the_bounds() -> None:
@@ -96,7 +120,13 @@ def test_without_steps_on_one_side_all_is_told_per_second() -> None:
     times = {part.slice: (part.ns.a, part.ns.b) for part in found.slices}
     assert times[Slice.IDLE_INPUT] == (0.25e9, 0.0)
     assert sum(b or 0 for _, b in times.values()) == pytest.approx(1e9)
-    assert as_json(found)["step_ns"] == {"a": None, "b": None}
+    told = as_json(found)
+    # What one side alone knows is told all the same.
+    assert told["step_ns"]["a"] is None
+    assert told["unknown"]["step_ns.a"] == "it marks none"
+    low, middle, high = told["step_ns"]["b"]
+    assert low < 20e6 < high
+    assert middle == pytest.approx(20e6, rel=0.02)
     assert as_json(found)["unknown"]["speedup"] == "a.json: it marks none"
 
 
@@ -220,3 +250,98 @@ def test_a_machine_that_was_busier_for_one_of_them_is_warned_of() -> None:
     (said,) = compare(calm, busy).warnings
     assert "2% of the time for a core in A, and 30% in B" in said
     assert not compare(calm, calm).warnings
+
+
+def test_a_machine_that_was_busier_for_one_of_them_leaves_all_uncertain() -> None:
+    calm = recorded(noisy(20), {m.JOB_MAIN_THREAD_WAIT: 0.02})
+    busy = recorded(noisy(45, seed=2), {m.JOB_MAIN_THREAD_WAIT: 0.3}, "run 2")
+    for found in (
+        compare(calm, busy),
+        compare(busy, calm),
+        compare(calm, replace(busy, pace=calm.pace)),
+    ):
+        assert found.verdict is Verdict.UNCERTAIN
+        assert found.why_uncertain == "the machine was not the same for both"
+    assert compare(busy, replace(busy, pace=calm.pace)).verdict is Verdict.FASTER
+
+
+def starved(*, own: float, busy: float) -> Side:
+    """A job that waits for cores, of which it takes some itself, and all programs a share."""
+    means = {m.JOB_MAIN_THREAD_WAIT: 0.3, m.JOB_CPU: own, m.HOST_CORES: 8.0, m.HOST_CPU: busy}
+    return recorded(noisy(20), means)
+
+
+CALM = {m.JOB_MAIN_THREAD_WAIT: 0.0, m.JOB_CPU: 1.0, m.HOST_CORES: 8.0, m.HOST_CPU: 0.15}
+
+
+@pytest.mark.parametrize(("own", "busy"), [(1.0, 0.95), (6.5, 1.0)])
+def test_what_other_programs_took_is_no_finding_of_the_change(own: float, busy: float) -> None:
+    crowded, calm = starved(own=own, busy=busy), recorded(noisy(20), CALM, "run 2")
+    for a, b, name in ((crowded, calm, "A"), (calm, crowded, "B")):
+        found = compare(a, b)
+        assert not (*found.faults.gone, *found.faults.new, *found.faults.unknown)
+        assert f"Other programs took cores from {name}." in found.warnings
+
+
+def test_a_job_that_starved_itself_and_no_longer_does_has_lost_that_finding() -> None:
+    found = compare(starved(own=7.5, busy=0.95), recorded(noisy(20), CALM, "run 2"))
+    assert [fault.rule for fault in found.faults.gone] == ["cpu_starved"]
+
+
+def on_a_cpu(side: Side) -> Side:
+    told = dict(side.window.traces[0].answer)
+    told["devices"] = [{"kind": "cpu", "index": "0", "model": None}]
+    told |= {"top_kernels": [], "top_operators": [kernel("aten::mm", 2000, 20, 1.0)], "copies": []}
+    return traced(told, side.pace, "b.json")
+
+
+def test_findings_and_copies_of_another_device_are_not_called_gone() -> None:
+    copied = {"direction": "host to device", "memory": "pageable", "count": 10}
+    slices = {Slice.COMPUTE: 50 * 10**8, Slice.IDLE_INPUT: 50 * 10**8}
+    told = answer(
+        slices,
+        copies=[copied | {"total_ns": 10**6, "bytes": 500}],
+        top_kernels=[kernel("matmul", 1000, 10, 1.0)],
+    )
+    gpu = traced(told, pace(*[1000.0] * 6, by="trace"))
+    cpu = on_a_cpu(traced(answer({Slice.COMPUTE: 100 * 10**8}), gpu.pace))
+    found = compare(gpu, cpu)
+    assert not (*found.faults.gone, *found.faults.new)
+    assert "input_starved" in {fault.rule for fault in found.faults.unknown}
+    assert all("computes on a CPU" in (f.why_unknown or "") for f in found.faults.unknown)
+    (copies,) = found.transfers
+    assert (copies.ns.b, copies.bytes.b) == (None, None)
+    assert copies.ns.why_b
+    assert found.kernels.why_none == "A has kernels of a GPU, B operators of a CPU"
+
+
+def test_a_device_that_fills_its_memory_copies_nothing() -> None:
+    one = {"direction": "memset", "memory": None, "count": 10, "total_ns": 1000, "bytes": 500}
+    side = traced(answer({Slice.COMPUTE: 4000}, copies=[one]), pace(*[400e-6] * 6, by="trace"))
+    assert not compare(side, side).transfers
+
+
+def test_what_ran_is_not_told_where_the_steps_are_not_those_of_the_trace() -> None:
+    side, other = sides_with_kernels(whole=True)
+    without = answer({Slice.COMPUTE: 4000}, steps=0, top_kernels=[kernel("matmul", 9, 9, 1.0)])
+    for b in (
+        # No steps in the trace, and others than the job counts.
+        traced(without, other.pace, "b.json"),
+        replace(other, pace=pace(*[4000e-6] * 6, by="trace")),
+    ):
+        found = compare(side, b)
+        assert not found.kernels.changed
+        assert found.kernels.why_none == (
+            "b.json: its trace shows no steps, or others than the job counts"
+        )
+        assert found.why_no_transfers == found.kernels.why_none
+
+
+def test_which_figure_of_the_steps_is_which_is_said() -> None:
+    paused = replace(pace(*([20.0] * 9 + [60.0]) * 4), p95_ns=58e6)
+    told = as_json(compare(recorded(paused), recorded(pace(*[20.0] * 40), label="run 2")))
+    assert (told["step_by"], told["speedup_by"]) == ("median", "mean")
+    assert told["step_ns"]["a"][1] == 20e6
+    assert told["mean_step_ns"]["a"][1] == pytest.approx(24e6, rel=0.05)
+    assert told["p95_step_ns"] == {"a": 58e6, "b": None}
+    assert told["unknown"]["p95_step_ns.b"]

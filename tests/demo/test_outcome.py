@@ -12,7 +12,10 @@ from rich.console import Console
 from benchmarks.record_pairs import kept
 from tests.rules.windows import WINDOWS
 from whyidle.monitor import compare
-from whyidle.monitor.demo.outcome import NO_TIME, NOT_PRINTED, Half, Outcome
+from whyidle.monitor import metrics as m
+from whyidle.monitor.compare.sides import Pace, Stretch
+from whyidle.monitor.demo.answer import AS_PRINTED, as_json
+from whyidle.monitor.demo.outcome import NO_TIME, NO_WAITS, NOT_PRINTED, Half, Outcome
 from whyidle.monitor.demo.pairs import Pair, named
 from whyidle.monitor.demo.watched import Watched
 from whyidle.monitor.render import demo
@@ -33,6 +36,37 @@ def half(pair: Pair, side: Any, run: int, **printed: Any) -> Half:
     return Half(watched, load(told["window"]))
 
 
+def waiting(told: Outcome, before: float | None, after: float | None) -> Outcome:
+    """Return it as on a machine whose other programs take the cores for so much of the time."""
+    halves = []
+    for side, share in ((told.before, before), (told.after, after)):
+        job = side.window.job
+        means = {k: v for k, v in job.means.items() if k != m.JOB_MAIN_THREAD_WAIT}
+        means |= {m.HOST_CPU: 1.0, m.HOST_CORES: 16.0, m.JOB_CPU: 1.0}
+        means |= {} if share is None else {m.JOB_MAIN_THREAD_WAIT: share}
+        window = replace(side.window, job=replace(job, means=means))
+        halves.append(replace(side, window=window))
+    sides = [compare.of_window(each.window) for each in halves]
+    found = compare.compare(*sides)
+    return replace(told, before=halves[0], after=halves[1], comparison=found)
+
+
+def counted(told: Outcome, number: int) -> Outcome:
+    """Return it with steps that were counted in so many stretches of half a second."""
+    sides = []
+    for side, step_ns in ((told.before, 20e6), (told.after, 10e6)):
+        steps = round(5e8 / step_ns)
+        wide = [step_ns * (1 + 0.01 * (i % 3)) for i in range(number)]
+        pace = Pace(
+            tuple(Stretch(steps, steps * ns * 1.1, ns) for ns in wide),
+            step_ns,
+            "counted",
+            "counted",
+        )
+        sides.append(replace(compare.of_window(side.window), pace=pace))
+    return replace(told, comparison=compare.compare(*sides))
+
+
 def shown(told: Outcome, width: int = 80) -> str:
     console = Console(width=width, color_system=None, highlight=False)
     return demo.screen(told, console)
@@ -42,7 +76,7 @@ STARVED = outcome("input_starved", "torch")
 
 
 def test_what_was_predicted_is_put_beside_what_was_measured() -> None:
-    told = STARVED.as_json()
+    told = as_json(STARVED)
     assert told["fault"] == "input_starved"
     assert told["before"]["top"] == "input_starved"
     assert told["predicted"] == STARVED.before.findings[0]["speedup"]
@@ -54,7 +88,7 @@ def test_what_was_predicted_is_put_beside_what_was_measured() -> None:
 
 
 def test_an_end_that_is_not_known_is_null_with_its_reason() -> None:
-    told = STARVED.as_json()
+    told = as_json(STARVED)
     assert told["measured"][0] is None
     assert told["measured_over"] is None
     assert told["unknown"]["measured"]
@@ -62,9 +96,69 @@ def test_an_end_that_is_not_known_is_null_with_its_reason() -> None:
     assert told["before"]["unknown"]["step_ns"]
 
 
+def test_the_middle_step_and_its_ends_are_of_one_kind() -> None:
+    told = as_json(counted(STARVED, 20))["before"]
+    low, middle, high = told["step_ns"]
+    assert low <= middle <= high
+    assert 20e6 <= middle <= 20.4e6
+    assert told["step_ns_of"] == "median of the steps counted in the job"
+    # What a step takes on average, pauses included, is another number.
+    assert told["mean_step_ns"] == round(STARVED.before.watched.step_ms * 1e6)
+    assert "step_ns" not in told["unknown"]
+
+
+def test_without_steps_the_mean_that_was_printed_stands_for_them_and_says_so() -> None:
+    sides = [compare.of_window(each.window) for each in (STARVED.before, STARVED.after)]
+    sides = [replace(side, pace=None, why_no_pace="nothing counts them") for side in sides]
+    told = as_json(replace(STARVED, comparison=compare.compare(*sides)))["before"]
+    assert told["step_ns"] == [None, told["mean_step_ns"], None]
+    assert told["step_ns_of"] == AS_PRINTED
+    assert told["unknown"]["step_ns"] == "nothing counts them"
+
+
+def test_the_interval_counts_the_stretches_that_it_is_drawn_from() -> None:
+    told = counted(STARVED, 20)
+    assert len(told.comparison.a.pace.stretches) == 20
+    # Those of the first two seconds are of a job that fills its queues.
+    said = told.measured_over
+    assert said is not None
+    assert "resampled from 17 and 17 stretches" in said
+
+
+def test_what_other_programs_take_is_no_effect_of_the_fix() -> None:
+    told = waiting(STARVED, 0.01, 0.31)
+    assert told.after.of("cpu_starved") is not None
+    for rules in (told.gone, told.left, told.new, told.not_judged):
+        assert "cpu_starved" not in rules
+    assert told.waits == "other programs took cores: before 1%, after 31% of the time"
+    answer = as_json(told)
+    assert answer["waited_for_core"] == [0.01, 0.31]
+    assert answer["after"]["top"] != "cpu_starved"
+    page = shown(told)
+    assert "other programs took cores: before 1%, after 31%" in page
+    assert "new  " not in page
+
+
+def test_on_a_quiet_machine_nothing_is_said_of_it() -> None:
+    assert waiting(STARVED, 0.0, 0.01).waits is None
+
+
+def test_a_wait_that_was_not_recorded_is_null_with_its_reason() -> None:
+    answer = as_json(waiting(STARVED, None, 0.2))
+    assert answer["waited_for_core"] == [None, 0.2]
+    assert answer["unknown"]["waited_for_core"] == NO_WAITS
+
+
+def test_a_pair_about_the_cores_is_told_of_them() -> None:
+    pair = Pair("cpu_starved", "torch", STARVED.pair.folder, ("cpu_starved",))
+    told = replace(waiting(STARVED, 0.31, 0.3), pair=pair)
+    assert "cpu_starved" in told.left
+    assert told.waits is None
+
+
 def test_a_program_that_says_nothing_of_its_pace() -> None:
     told = outcome("input_starved", "torch", step_ms=None, samples_per_s=None)
-    assert told.as_json()["measured"] == [None, None, None]
+    assert as_json(told)["measured"] == [None, None, None]
     assert told.unknown["measured"] == NOT_PRINTED
     assert NOT_PRINTED in shown(told)
 
@@ -103,10 +197,66 @@ def test_the_page_names_the_fault_its_line_the_fix_and_the_gain() -> None:
     assert "Fix: Load batches in worker processes" in page
     assert "- loader = DataLoader(" in page
     assert "+ loader = DataLoader(" in page
-    assert f"{STARVED.speedup:.2f}x as fast" in page
+    assert f"{STARVED.speedup:.2f}x faster" in page
+    assert "as fast" not in page
     assert "predicted" in page
     assert "measured" in page
     assert "gone        input_starved" in page
+
+
+def bars(page: str) -> list[int]:
+    """Return the lengths of the two bars."""
+    lines = page.splitlines()
+    last = max(i for i, line in enumerate(lines) if line.startswith("before  "))
+    return [len(line.rstrip()) - len("before  ") for line in lines[last : last + 2]]
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_bar_is_as_long_as_its_step(width: int) -> None:
+    def of(step_ms: float) -> Outcome:
+        after = replace(STARVED.after.watched, step_ms=step_ms, samples_per_s=32e3 / step_ms)
+        before = replace(STARVED.before.watched, step_ms=50.0, samples_per_s=640.0)
+        halves = replace(STARVED.before, watched=before), replace(STARVED.after, watched=after)
+        return replace(STARVED, before=halves[0], after=halves[1])
+
+    for step_ms in (5.0, 25.0, 50.0):
+        before, after = bars(shown(of(step_ms), width))
+        assert before == width - 8
+        assert after == pytest.approx(before * step_ms / 50, abs=1)
+
+
+def test_times_stand_beside_shares_where_there_is_room() -> None:
+    page = shown(STARVED, 80)
+    (title,) = [line for line in page.splitlines() if line.startswith("time of a step")]
+    assert title.split()[4:] == ["before", "after", "share", "before", "share", "after"]
+    narrow = [line for line in shown(STARVED, 40).splitlines() if line.startswith("time of a")]
+    assert narrow[0].split()[4:] == ["before", "after"]
+
+
+def test_parts_of_a_whole_run_are_no_parts_of_a_step() -> None:
+    told = replace(STARVED, before=replace(STARVED.before), after=replace(STARVED.after))
+    rough = {**STARVED.after.diagnosis, "budget_source": "estimate"}
+    vars(told.after)["diagnosis"] = rough
+    page = shown(told)
+    assert "time of a step" not in page
+    assert bars(page) == bars(shown(STARVED))
+
+
+def test_of_other_batches_a_sample_is_the_same_work() -> None:
+    before = replace(STARVED.before.watched, step_ms=10.0, samples_per_s=1e4)
+    after = replace(STARVED.after.watched, step_ms=20.0, samples_per_s=4e4)
+    told = replace(
+        STARVED,
+        before=replace(STARVED.before, watched=before),
+        after=replace(STARVED.after, watched=after),
+    )
+    assert told.work == ("sample", 1e5, 2.5e4)
+    assert "time of a sample" in shown(told)
+
+
+def test_a_fix_that_makes_it_slower_is_not_called_faster() -> None:
+    assert demo.much(2.0) == "2.00x faster"
+    assert demo.much(0.5) == "2.00x slower"
 
 
 def test_the_end_tells_what_to_try_and_only_what_there_is() -> None:

@@ -11,6 +11,7 @@ from whyidle.monitor import rules
 from whyidle.monitor.demo import pairs
 from whyidle.monitor.demo.pairs import Pair
 from whyidle.monitor.errors import Problem, UsageProblem
+from whyidle.monitor.render import demos
 
 ALL = pairs.all_pairs()
 PROGRAMS = sorted(path for path in pairs.folder().rglob("*.py") if path.name != "__init__.py")
@@ -18,6 +19,16 @@ EACH = pytest.mark.parametrize("pair", ALL, ids=lambda pair: f"{pair.name}-{pair
 EACH_PROGRAM = pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: f"{p.parent.name}-{p.stem}")
 # A fix is a few lines: what is longer is another program.
 MOST_CHANGED = 20
+# So many functions and classes may be another code: where the fix is, and where it is called.
+MOST_DEFINITIONS = 2
+# What a fix sets anew, of all that a program sets at its top.
+SET_BY_FIX = {
+    ("buffers_not_donated", "jax"): {"step"},
+    ("cpu_starved", "torch"): {"THREADS"},
+    ("input_starved", "jax"): {"AHEAD", "WORKERS"},
+    ("tiny_work", "torch"): {"BATCH"},
+    ("too_little_after_warmup", "jax"): {"MOST", "WARM_UP"},
+}
 LONGEST = 120
 
 
@@ -28,20 +39,50 @@ def test_a_pair_is_about_rules_that_there_are(pair: Pair) -> None:
     assert all(name in known and not known[name].is_planned for name in pair.faults)
 
 
+def settings(program: ast.Module) -> dict[str, str]:
+    """Return what a program sets at its top, by name."""
+    found = {}
+    for each in program.body:
+        if isinstance(each, ast.Assign):
+            name, value = each.targets[0], each.value
+            if isinstance(name, ast.Tuple) and isinstance(value, ast.Tuple):
+                found |= {
+                    ast.unparse(n): ast.unparse(v)
+                    for n, v in zip(name.elts, value.elts, strict=True)
+                }
+            else:
+                found[ast.unparse(name)] = ast.unparse(value)
+    return found
+
+
+def definitions(program: ast.Module) -> dict[str, str]:
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return {each.name: ast.dump(each) for each in program.body if isinstance(each, kinds)}
+
+
+def unlike(one: dict[str, str], two: dict[str, str]) -> set[str]:
+    return {name for name in {*one, *two} if one.get(name) != two.get(name)}
+
+
+def said(program: ast.Module) -> str:
+    """Return what a program prints last: its steps, their time, its samples."""
+    calls = [each for each in ast.walk(program) if isinstance(each, ast.Call)]
+    prints = [each for each in calls if isinstance(each.func, ast.Name) and each.func.id == "print"]
+    return ast.unparse(max(prints, key=lambda each: each.lineno))
+
+
 @EACH
 def test_only_the_fix_is_different(pair: Pair) -> None:
-    changed = pairs.change(pair)
-    assert 0 < len(changed) <= MOST_CHANGED
-    assert {side: (pair.script(side).stem) for side in pairs.SIDES} == {
-        side: f"{side}_{pair.framework}" for side in pairs.SIDES
-    }
-    before, after = (pair.script(side).read_text().splitlines() for side in pairs.SIDES)
-    # What is no line of the fix is the same, and in the same order; but for the file's own name.
-    told = {(each.line, each.is_new) for each in changed}
-    left = [line for i, line in enumerate(before, 1) if (i, False) not in told]
-    kept = [line for i, line in enumerate(after, 1) if (i, True) not in told]
-    named = f"/after_{pair.framework}.py", f"/before_{pair.framework}.py"
-    assert left == [line.replace(*named) for line in kept]
+    assert 0 < len(pairs.change(pair)) <= MOST_CHANGED
+    before, after = (ast.parse(pair.script(side).read_text()) for side in pairs.SIDES)
+    assert unlike(settings(before), settings(after)) == SET_BY_FIX.get(
+        (pair.name, pair.framework), set()
+    )
+    assert len(unlike(definitions(before), definitions(after))) <= MOST_DEFINITIONS
+    assert said(before) == said(after)
+    assert "ms a step" in said(before)
+    # How it is asked to run, and for how long.
+    assert ast.dump(before.body[-1]) == ast.dump(after.body[-1])
 
 
 @EACH
@@ -127,3 +168,30 @@ def test_demos_that_are_not_installed_are_a_sentence(monkeypatch: pytest.MonkeyP
     with pytest.raises(Problem) as told:
         pairs.folder()
     assert pairs.INSTALL in told.value.next_step
+
+
+TITLES = {name: rule.title for name, rule in rules.load().items()}
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_list_tells_each_fault_in_a_whole_sentence(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    told = demos.listing(ALL, TITLES)
+    assert max(len(line) for line in told.splitlines()) <= width
+    assert "..." not in told
+    assert "…" not in told
+    words = " ".join(told.split())
+    for pair in ALL:
+        # Beside it the names are between the lines of a sentence only where it is wrapped.
+        assert pair.name in words
+    if width == 120:
+        for pair in ALL:
+            for fault in pair.faults:
+                assert TITLES[fault] in words
+
+
+def test_a_demo_that_lost_its_rule_is_listed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "tiny_work" in demos.listing(ALL, {})

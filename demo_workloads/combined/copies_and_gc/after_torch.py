@@ -58,8 +58,8 @@ def train(seconds: float, steps: int) -> None:
         done = step - WARM
         if done == steps or (done > 0 and took > seconds):
             break
-    rate = BATCH * done / took
-    print(f"{done} steps, {1000 * took / done:.3f} ms a step, {rate:.0f} samples/s")
+    _, took = next(model.parameters()).sum().item(), time.perf_counter() - began  # once all has run
+    print(f"{done} steps, {1000 * took / done:.3f} ms a step, {BATCH * done / took:.0f} samples/s")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ Run: python demo_workloads/combined/flax_mlp/after_jax.py --seconds 20
 
 Faults: unjitted_step, host_random_numbers
 
-It needs no Flax: what is slow is around the model, and plain JAX. The data stay on the host, which
-adds the noise, and nothing is compiled.
+It needs no Flax: what is slow is around the model, and plain JAX. The host draws the noise, and
+the step is not compiled.
 """
 
 import argparse

@@ -1,0 +1,85 @@
+"""The JSON answer of ``monitor demo``."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from whyidle.monitor.compare import Comparison
+from whyidle.monitor.demo.outcome import NOT_PRINTED, Half, Outcome
+
+Which = Literal["a", "b"]
+# Of what the middle time of a step and its bounds are.
+BY: Final = {
+    "counted": "median of the steps counted in the job",
+    "trace": "median of the steps of a trace",
+}
+AS_PRINTED: Final = "mean, as the program printed it"
+
+
+def as_json(told: Outcome) -> dict[str, Any]:
+    """Return everything there is to say, as programs are told."""
+    predicted = told.predicted
+    return {
+        "fault": told.pair.name,
+        "framework": told.pair.framework,
+        "before": _side(told, told.before, "a"),
+        "after": _side(told, told.after, "b"),
+        "predicted": None if predicted is None else [round(n, 3) for n in predicted],
+        "measured": [None if n is None else round(n, 3) for n in told.measured],
+        "measured_over": told.measured_over,
+        "as_predicted": told.is_as_predicted,
+        "findings_gone": told.gone,
+        "findings_left": told.left,
+        "findings_new": told.new,
+        "findings_not_judged": told.not_judged,
+        "waited_for_core": [_rounded(told.before.waited), _rounded(told.after.waited)],
+        "unknown": told.unknown,
+    }
+
+
+def _side(told: Outcome, half: Half, which: Which) -> dict[str, Any]:
+    watched = half.watched
+    return {
+        "run": watched.run,
+        "script": str(watched.script),
+        **_steps(told.comparison, half, which),
+        "samples_per_s": watched.samples_per_s,
+        "top": told.top(half),
+        "findings": [
+            {name: each[name] for name in ("rule", "severity", "title", "lost_share", "speedup")}
+            for each in half.findings
+        ],
+        "budget": half.diagnosis["budget"],
+        "budget_source": half.diagnosis["budget_source"],
+    }
+
+
+def _steps(found: Comparison, half: Half, which: Which) -> dict[str, Any]:
+    """Return the median of the steps that were seen, else the mean that the program printed."""
+    side, took = (found.a, found.took_a) if which == "a" else (found.b, found.took_b)
+    unknown, mean, of = {}, None, None
+    if half.watched.step_ms is None:
+        unknown["mean_step_ns"] = NOT_PRINTED
+    else:
+        mean, of = half.watched.step_ms * 1e6, AS_PRINTED
+    step: list[float | None]
+    if took is not None and side.pace is not None:
+        step, of, why = took.median.told(), BY[side.pace.by], took.median.why_no_bounds
+    else:
+        step, why = [None, mean, None], side.why_no_pace
+    if None in step:
+        unknown["step_ns"] = why or "it is not known how much its steps vary"
+    return {
+        "step_ns": [_whole(each) for each in step],
+        "step_ns_of": of,
+        "mean_step_ns": _whole(mean),
+        "unknown": unknown,
+    }
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 4)
+
+
+def _whole(ns: float | None) -> int | None:
+    return None if ns is None else round(ns)

@@ -1,0 +1,60 @@
+"""The list of ``monitor demo --list``."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from rich.console import Console
+
+from whyidle.monitor.demo.pairs import INSTALL, WORDS, Pair, installed
+from whyidle.monitor.render.budget import NARROWEST
+
+# A sentence in a narrower column is hard to read: it goes below.
+READABLE: Final = 30
+_INDENT: Final = "  "
+
+
+def listing(pairs: Sequence[Pair], titles: Mapping[str, str]) -> str:
+    """Return what there is: each fault, for which frameworks, and what it is called."""
+    rows: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        rows.setdefault(pair.name, []).append(pair)
+    told = [
+        (name, ", ".join(_framework(pair) for pair in found), _title(found[0], titles))
+        for name, found in rows.items()
+    ]
+    lines = [*_rows(told, Console().width), "", "Run one: monitor demo FAULT"]
+    lacking = sorted({p.framework for p in pairs if not installed(p.framework)})
+    if lacking:
+        names = " and ".join(WORDS[each] for each in lacking)
+        lines.append(f"{names}: not installed here. Type: {INSTALL}")
+    return "\n".join(lines)
+
+
+def _title(pair: Pair, titles: Mapping[str, str]) -> str:
+    return " + ".join(titles.get(each, each) for each in pair.faults)
+
+
+def _rows(told: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
+    """Return a table with whole sentences: beside the names, or below where there is no room."""
+    heads = ("fault", "frameworks", "what is wrong")
+    first, second = (max(len(row[i]) for row in (heads, *told)) + 2 for i in (0, 1))
+    left = first + second
+    for name, frameworks, title in (heads, *told):
+        line = f"{name:<{first}}{frameworks:<{second}}"
+        if width - left >= READABLE:
+            wrapped = textwrap.wrap(title, width - left) or [""]
+            yield f"{line}{wrapped[0]}"
+            yield from (f"{'':{left}}{rest}" for rest in wrapped[1:])
+        else:
+            yield line.rstrip()
+            yield from textwrap.wrap(
+                title, max(NARROWEST, width), initial_indent=_INDENT, subsequent_indent=_INDENT
+            )
+
+
+def _framework(pair: Pair) -> str:
+    name = WORDS[pair.framework]
+    return name if installed(pair.framework) else f"({name})"
