@@ -29,6 +29,7 @@ from whyidle.monitor.summary import RunSummary
 # Smaller losses are not worth a person's time.
 LEAST: Final = LEAST_LOST[Severity.LOW]
 NO_GPU: Final = "no GPU computes for it, as far as is known"
+MOSTLY_UNKNOWN: Final = "nobody saw where most of the time goes"
 # A cause that takes less explains no symptom away.
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
 # Errors and risks first; then what costs time; then what is only to know.
@@ -92,11 +93,6 @@ class Diagnosis:
             return False
         unknown = budget["slices"].get(Slice.IDLE_UNKNOWN, 0)
         return bool(2 * unknown < sum(budget["slices"].values()))
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether it says something that nothing is found: not where rules could see nothing."""
-        return bool(self.findings) or self.window.budget is not None
 
     @property
     def unexplained(self) -> dict[str, float]:
@@ -306,8 +302,9 @@ def needs(window: Window, verdict: NotChecked) -> str:
 
 
 def not_judged(window: Window) -> NotJudged:
-    """Say why it says nothing that nothing is found, and what would tell more."""
-    what = f"Too little is known to judge it: {why_no_budget(window)}."
+    """Say why it says nothing that nothing is found."""
+    why = why_no_budget(window) if window.budget is None else MOSTLY_UNKNOWN
+    what = f"Too little is known to judge it: {why}."
     return NotJudged(what, f"It needs {needs(window, NotChecked(Need.TRACE))}.")
 
 

@@ -67,6 +67,6 @@ class StorageProblem(Problem):
 
 
 class NotJudged(Problem):
-    """Too little is known of a job: that nothing was found is no news (`diagnose --fail-on`)."""
+    """Most of the time is unknown (`diagnose --fail-on`), or who is slower (`--fail-slower`)."""
 
     code: int = Exit.NOT_JUDGED

@@ -28,7 +28,7 @@ In a test of your own:   monitor run -- python train.py && monitor diagnose last
 @click.argument("target", metavar="[RUN|FILE|PID]", default="last")
 @click.option("--fail-on", type=click.Choice(LEVELS), metavar="LEVEL",
               help="End with 1 where a finding is at least so severe: high, medium, low or"
-              " info; with 7 where too little is known to judge.")  # fmt: skip
+              " info; else with 7 where it is not known where most of the time goes.")  # fmt: skip
 @click.option("--seconds", type=options.Finite(min=0.0, min_open=True), metavar="S",
               help="Of a process that nobody records: watch it so long first"
               f" (default: {SECONDS:g}).")  # fmt: skip
@@ -53,10 +53,10 @@ def command(*, target: str, fail_on: str | None, seconds: float | None, as_json:
         from whyidle.monitor.render.findings import screen
 
         click.echo(screen(found), color=True)
-    if fail_on and not found.is_judged:
-        raise diagnose.not_judged(found.window)
     if fail_on and found.worst and found.worst.rank <= Severity(fail_on).rank:
         raise SystemExit(Exit.FINDINGS)
+    if fail_on and not found.is_known:
+        raise diagnose.not_judged(found.window)
 
 
 def _window(target: str, seconds: float | None) -> Window:

@@ -65,6 +65,9 @@ def detect(window: Window) -> Verdict:
     else:
         least, most = _back(window, doing)
         error = looks(window.job).error(share)
+        # A look or two at such a line may be chance.
+        if share <= error:
+            return None
         gain = Gain.between(least * (share - error), most * min(1.0, share + error))
     if gain.high < LEAST_SHARE:
         return None

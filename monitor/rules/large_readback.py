@@ -24,10 +24,12 @@ D4 summary: never send large arrays to the host in each step. It holds.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import own
@@ -47,6 +49,8 @@ LEAST_READS: Final = 0.5
 LEAST_SHARE: Final = 0.03
 # A look now and then stays, and what the device does instead: a tenth of it is much.
 BACK_LEAST: Final = 0.9
+# A list of a megabyte of numbers takes longer to make, on any machine.
+LEAST_LIST_NS: Final = 200_000
 # Reads of whole tensors; the others bring one number.
 WHOLE: Final = frozenset({"cpu", "tolist", "array"})
 _LABELS: Final = ("device to host", "device to host, pageable")
@@ -96,13 +100,16 @@ def _of_tensors(window: Window) -> Verdict:
         return window.lacks(Need.INSIDE)
     if reads.value < LEAST_READS or share.value < LEAST_SHARE:
         return None
+    error = looks(window.job).error(share.value)
     evidence = (
         Evidence.of("reads a step", reads),
         Evidence.of("main thread on lines that take whole tensors", share),
     )
-    error = looks(window.job).error(share.value)
     gain = Gain.between(BACK_LEAST * (share.value - error), share.value + error)
-    return _found(window, gain, evidence, Slice.IDLE_DISPATCH)
+    found = _found(window, gain, evidence, Slice.IDLE_DISPATCH)
+    # Some looks at the line by chance are no reason to act.
+    is_sure = share.value - error >= LEAST_SHARE
+    return found if is_sure else replace(found, severity=Severity.LOW)
 
 
 def _of_arrays(window: Window) -> Verdict:
@@ -118,10 +125,10 @@ def _of_arrays(window: Window) -> Verdict:
     # What is left: the work of the device, which these lines wait for, and the other lines; at
     # best at once. The idle time between the operations of a CPU backend stays.
     work, rest = busy(trace), 1.0 - share.value
+    if 1.0 - max(work, rest) < LEAST_SHARE:
+        return None
     error = looks(window.job).error(share.value)
     high = 1.0 - max(work, rest - error)
-    if high < LEAST_SHARE:
-        return None
     return _found(
         window,
         Gain.between(BACK_LEAST * max(0.0, 1.0 - work - rest - error), high),
@@ -144,7 +151,7 @@ def _bytes_a_read(window: Window) -> Measure | None:
 
 def _handled(window: Window) -> Measure | None:
     """Return the time of the lines that take whole arrays, waits for the device included."""
-    places = [(read.file, read.line) for read in window.job.reads if read.kind in WHOLE]
+    places = [(read.file, read.line) for read in window.job.reads if _is_large(read)]
     found = share_of_lines(window.job, places, ARRAYS)
     if found is None or window.uses("pytorch"):
         return found
@@ -152,6 +159,13 @@ def _handled(window: Window) -> Measure | None:
     wanted = set(places)
     share = sum(x.share for x in looks(window.job).lines if (x.file, x.line) in wanted)
     return window.job.measure(min(1.0, share), "ratio")
+
+
+def _is_large(read: ReadBack) -> bool:
+    """Tell whether a read may bring a whole array; of a list its time says how long it is."""
+    if read.kind == "tolist" and read.count:
+        return read.ns >= LEAST_LIST_NS * read.count
+    return read.kind in WHOLE
 
 
 def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Slice) -> Found:

@@ -93,9 +93,9 @@ def _of_lines(window: Window, reads: Measure) -> Verdict:
     share = share_of_lines(window.job, places)
     if share is None:
         return window.lacks(Need.INSIDE)
-    if share.value < LEAST_SHARE:
-        return None
     error = looks(window.job).error(share.value)
+    if share.value - error < LEAST_SHARE:
+        return None
     return _found(
         window,
         Gain.between(LINE_LEAST * (share.value - error), LINE_MOST * (share.value + error)),

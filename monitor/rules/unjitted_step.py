@@ -17,7 +17,8 @@ or stored comes out of it as a result. Branches that depend on values become `jn
 ## When it is wrong
 While a program is searched for a fault one may run it with `jax.disable_jit()` on purpose. A job
 that computes something once per hour outside of the step loses nothing by that. Operations so large
-that each fills the device for milliseconds gain little.
+that each fills the device for milliseconds gain little. A step that is compiled again each time
+runs such operations while it is traced: then it is told as `retracing` alone.
 
 ## Documents
 D1 (core mechanisms: no jit) and D4 §1 (jit).
@@ -107,6 +108,7 @@ def _evidence(window: Window, trace: Traced, found: Eager) -> list[Evidence]:
 rule = Rule(
     title="JAX runs the step operation by operation",
     documents=("D1", "D4 §1"),
+    symptom_of=("retracing",),
     fixes={
         "jax": Fix(
             "Compile the whole step: forward, gradient and update in one function.",

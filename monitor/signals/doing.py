@@ -70,7 +70,7 @@ class Doing:
 def reading(job: Recorded) -> Doing | None:
     """Return the time in which it reads or decodes data itself; ``None``: nobody looked."""
     seen = looks(job)
-    return _most(job, seen, (_told(seen.lines, _reads), _told(seen.leaves, _is_of_reader)))
+    return _most(job, seen, _told(seen.lines, _reads), seen.at_leaves(_is_of_reader))
 
 
 def preparing(job: Recorded) -> Doing | None:
@@ -83,11 +83,10 @@ def preparing(job: Recorded) -> Doing | None:
     seen = looks(job)
     lines = _told(seen.lines, _prepares)
     mine = {(line.file, line.line) for line in lines}
-    working = _told(
-        seen.leaves,
-        lambda leaf: (leaf.file, leaf.line) in mine or bool(_ON_THE_HOST.fullmatch(leaf.file)),
+    working = seen.at_leaves(
+        lambda leaf: (leaf.file, leaf.line) in mine or bool(_ON_THE_HOST.fullmatch(leaf.file))
     )
-    share = min(_sum(lines), _sum(working))
+    share = min(_sum(lines), working)
     places = tuple(Place.at(one) for one in lines[:3])
     return Doing(job.measure(share, "ratio"), places)
 
@@ -97,7 +96,7 @@ def drawing(job: Recorded) -> Doing | None:
     # Where PyTorch computes on the CPU, its own numbers are where they are needed.
     torch = job.fact("backend") not in {None, "cpu"}
     seen = looks(job)
-    return _most(job, seen, (_told(seen.lines, lambda line: _draws(line, torch=torch)),))
+    return _most(job, seen, _told(seen.lines, lambda line: _draws(line, torch=torch)))
 
 
 def one_by_one(drawn: Doing) -> bool:
@@ -106,16 +105,17 @@ def one_by_one(drawn: Doing) -> bool:
     return bool(names) and all(any(_ONE_BY_ONE.fullmatch(n) for n in some) for some in names)
 
 
-def _most(job: Recorded, seen: Looks, kinds: Iterable[tuple[Line, ...]]) -> Doing | None:
+def _most(
+    job: Recorded, seen: Looks, lines: tuple[Line, ...], in_libraries: float = 0.0
+) -> Doing | None:
     if not job.lines:
         return None
-    lines = max(kinds, key=_sum)
     places = lines
-    if not set(lines) <= set(seen.lines):
+    if in_libraries > _sum(lines):
         # A library was found reading: who called it is known only where the code says so.
         places = _told(seen.lines, lambda line: _reads(line) or _fetches(line))
     return Doing(
-        job.measure(_sum(lines), "ratio"),
+        job.measure(max(in_libraries, _sum(lines)), "ratio"),
         tuple(Place.at(one) for one in places[:3]),
     )
 

@@ -57,12 +57,15 @@ def _in_function(file: str, name: str) -> Iterator[Place]:
 
 def _calls(node: ast.AST) -> Iterator[ast.Call]:
     """Yield the calls within, but for those that are handed to a callback."""
-    for child in ast.iter_child_nodes(node):
+    # No recursion: a sum of a thousand terms is nested a thousand deep.
+    waiting = [*ast.iter_child_nodes(node)][::-1]
+    while waiting:
+        child = waiting.pop()
         if isinstance(child, ast.Call):
             if _CALLBACKS.fullmatch(dotted(child.func)):
                 continue
             yield child
-        yield from _calls(child)
+        waiting += [*ast.iter_child_nodes(child)][::-1]
 
 
 def _draws(call: ast.Call, known: dict[str, str], generators: set[str]) -> bool:

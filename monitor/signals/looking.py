@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -35,39 +35,58 @@ class Looks:
     leaves: tuple[Line, ...]
     # The share of one look.
     one: float
+    # Start-up that was left out by its lines, and is still among the leaves: nobody knows where.
+    hidden: float = 0.0
 
     def error(self, share: float) -> float:
         """Return by how much a share may be wrong by chance."""
         share = min(1.0, share)
         return SURE * math.sqrt(share * (1 - share) * self.one)
 
+    def at_leaves(self, does: Callable[[Line], bool]) -> float:
+        """Return the share of the leaves that do something; of it only what is no start-up."""
+        mine = {(line.file, line.line) for line in self.lines}
+        own = others = 0.0
+        for leaf in self.leaves:
+            if not does(leaf):
+                continue
+            if (leaf.file, leaf.line) in mine:
+                own += leaf.share
+            else:
+                others += leaf.share
+        return min(1.0, own + max(0.0, others - self.hidden))
+
 
 def looks(job: Recorded) -> Looks:
     """Return the looks at the steps; all of them where no start-up was seen."""
-    out = start_up(job.lines)
-    left = 1.0 - sum(line.share for line in out)
+    out = start_up(job.lines, by_time=bool(job.warm_s))
+    taken = sum(line.share for line in out)
+    left = 1.0 - taken
     one = min([FEW, *(line.share for line in (*job.lines, *job.leaves))])
     if job.looks:
         one = 1 / job.looks
     if not out or left <= 0:
         return Looks(tuple(job.lines), tuple(job.leaves), one)
+    places = {(line.file, line.line) for line in out}
     lines = tuple(_of(line, left) for line in job.lines if line not in out)
-    return Looks(lines, tuple(_of(leaf, left) for leaf in job.leaves), min(1.0, one / left))
+    leaves = tuple(_of(x, left) for x in job.leaves if (x.file, x.line) not in places)
+    known = sum(leaf.share for leaf in job.leaves if (leaf.file, leaf.line) in places)
+    return Looks(lines, leaves, min(1.0, one / left), max(0.0, taken - known) / left)
 
 
 def _of(line: Line, left: float) -> Line:
     return replace(line, share=min(1.0, line.share / left))
 
 
-def start_up(lines: Iterable[Line]) -> frozenset[Line]:
-    """Return the lines that run once, and before or after the steps.
+def start_up(lines: Iterable[Line], *, by_time: bool = False) -> frozenset[Line]:
+    """Return the lines that run once, and before the steps; ``by_time``: these are known already.
 
     A line that runs once may also hold the whole training (``trainer.fit(model)``). So it must be
-    an import, or stand beside a loop in which the main thread was found more.
+    an import, or stand before the last loop, in which the main thread was found more.
     """
-    found: set[Line] = set()
+    imports: set[Line] = set()
     beside: dict[tuple[str, str | None], list[Line]] = {}
-    looped: dict[tuple[str, str | None], float] = {}
+    looped: dict[tuple[str, str | None], dict[int, float]] = {}
     for line in lines:
         code = _code_of(line.file)
         place = None if code is None else code.lines.get(line.line)
@@ -75,15 +94,21 @@ def start_up(lines: Iterable[Line]) -> frozenset[Line]:
             continue
         scope = (line.file, place.scope)
         if place.imports:
-            found.add(line)
-        elif place.in_loop:
-            looped[scope] = looped.get(scope, 0.0) + line.share
+            imports.add(line)
+        elif place.loop is not None:
+            loops = looped.setdefault(scope, {})
+            loops[place.loop] = loops.get(place.loop, 0.0) + line.share
         else:
             beside.setdefault(scope, []).append(line)
-    for where, some in beside.items():
-        if looped.get(where, 0.0) > sum(line.share for line in some):
-            found.update(some)
-    return frozenset(found)
+    if by_time:
+        return frozenset(imports)
+    before: set[Line] = set()
+    for scope, loops in looped.items():
+        last = max(loops)
+        some = [line for line in beside.get(scope, ()) if line.line < last]
+        if loops[last] > sum(line.share for line in some):
+            before.update(some)
+    return frozenset(imports | before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +116,8 @@ class _At:
     """Where a piece of code stands; ``scope``: a function, the module; ``None``: in a method."""
 
     scope: str | None
-    in_loop: bool = False
+    # The first line of the outermost loop around it.
+    loop: int | None = None
     imports: bool = False
 
 
@@ -110,7 +136,7 @@ def _code_of(file: str) -> _Code | None:
         return None
     lines: dict[int, _At] = {}
     uses: dict[str, list[_At]] = {}
-    for node, at in _walk(tree, _At(_MODULE)):
+    for node, at in _walk(tree):
         if isinstance(node, ast.stmt):
             lines.update(dict.fromkeys(range(node.lineno, (node.end_lineno or 0) + 1), at))
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -119,20 +145,29 @@ def _code_of(file: str) -> _Code | None:
     return _Code(lines, _once({name for name in names if names.count(name) == 1}, uses))
 
 
-def _walk(node: ast.AST, at: _At) -> Iterator[tuple[ast.AST, _At]]:
+def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, _At]]:
     """Yield every piece of code and where it stands, the outer before the inner."""
-    for each in ast.iter_child_nodes(node):
-        inner = at
-        if isinstance(each, _FUNCTIONS):
-            inner = _At(each.name if isinstance(node, ast.Module) else None)
-        elif isinstance(each, ast.ClassDef | ast.Lambda):
-            inner = _At(None)
-        elif isinstance(each, _LOOPS + _COMPREHENSIONS):
-            inner = replace(at, in_loop=True)
-        elif isinstance(each, ast.Import | ast.ImportFrom):
-            inner = replace(at, imports=True)
-        yield each, inner
-        yield from _walk(each, inner)
+    # No recursion: a sum of a thousand terms is nested a thousand deep.
+    waiting: list[tuple[ast.AST, ast.AST, _At]] = []
+    waiting.extend((each, tree, _At(_MODULE)) for each in reversed(tree.body))
+    while waiting:
+        node, parent, at = waiting.pop()
+        inner = _inside(node, parent, at)
+        yield node, inner
+        waiting.extend((each, node, inner) for each in [*ast.iter_child_nodes(node)][::-1])
+
+
+def _inside(node: ast.AST, parent: ast.AST, at: _At) -> _At:
+    """Return where that stands which is within a piece of code."""
+    if isinstance(node, _FUNCTIONS):
+        return _At(node.name if isinstance(parent, ast.Module) else None)
+    if isinstance(node, ast.ClassDef | ast.Lambda):
+        return _At(None)
+    if isinstance(node, _LOOPS + _COMPREHENSIONS):
+        return at if at.loop is not None else replace(at, loop=node.lineno)
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return replace(at, imports=True)
+    return at
 
 
 def _once(functions: set[str], uses: dict[str, list[_At]]) -> frozenset[str | None]:
@@ -143,7 +178,7 @@ def _once(functions: set[str], uses: dict[str, list[_At]]) -> frozenset[str | No
             name
             for name in functions - found
             if len(some := uses.get(name, [])) == 1
-            and not some[0].in_loop
+            and some[0].loop is None
             and some[0].scope in found
         }
         if not more:

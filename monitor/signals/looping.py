@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.finding import Place
-from whyidle.monitor.signals.source import calls, dotted, tree_of
+from whyidle.monitor.signals.source import calls, dotted, tree_of, written
 from whyidle.monitor.summary import Line
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -98,7 +98,7 @@ def _loop_at(line: Line) -> Loop | None:
 
 def _is_over_samples(loop: Loop) -> bool:
     iterated = loop.iter if isinstance(loop, ast.For) else loop.generators[0].iter
-    if _BATCHES.fullmatch(ast.unparse(iterated).replace("\n", " ")):
+    if _BATCHES.fullmatch(written(iterated).replace("\n", " ")):
         return False
     names = [dotted(call.func) for call in _calls_in(loop)]
     if any(_TRAINS.fullmatch(name) for name in names):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from whyidle.monitor.finding import Place
-from whyidle.monitor.signals.source import tree_of
+from whyidle.monitor.signals.source import tree_of, written
 
 Assigned = ast.Assign | ast.AnnAssign
 
@@ -18,10 +18,10 @@ def is_replaced(place: Place) -> bool:
         if not isinstance(call, ast.Call):
             continue
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        new = {ast.unparse(one) for target in targets for one in _parts(target)}
+        new = {written(one) for target in targets for one in _parts(target)}
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
-        old = {ast.unparse(one) for argument in given for one in _parts(argument)}
-        if new & old:
+        old = {written(one) for argument in given for one in _parts(argument)}
+        if (new & old) - {""}:
             return True
     return False
 

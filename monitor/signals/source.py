@@ -48,6 +48,14 @@ def tree_of(file: str) -> ast.Module | None:
         return None
 
 
+def written(node: ast.AST) -> str:
+    """Return a piece of code as text; empty where it is nested too deep for that."""
+    try:
+        return ast.unparse(node)
+    except RecursionError:
+        return ""
+
+
 def readable(file: str | None) -> bool:
     """Tell whether a source can be read."""
     return file is not None and tree_of(file) is not None

@@ -71,6 +71,7 @@ def share_of_lines(
         return None
     seen, wanted = looks(job), set(places)
     own = sum(line.share for line in seen.lines if (line.file, line.line) in wanted)
-    at = sum(leaf.share for leaf in seen.leaves if (leaf.file, leaf.line) in wanted)
-    helping = sum(leaf.share for leaf in seen.leaves if helpers.fullmatch(leaf.file))
-    return job.measure(min(own, at + helping), "ratio")
+    at = seen.at_leaves(
+        lambda leaf: (leaf.file, leaf.line) in wanted or bool(helpers.fullmatch(leaf.file))
+    )
+    return job.measure(min(own, at), "ratio")

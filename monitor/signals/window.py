@@ -16,6 +16,7 @@ from whyidle.monitor.estimate import BACKENDS, Running
 from whyidle.monitor.finding import Framework, Need, NotChecked, Place
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.metrics import Metric
+from whyidle.monitor.signals.blended import blended
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.slices import Slice
@@ -81,20 +82,31 @@ class Window:
     # The account ---------------------------------------------------------------------------------
     @cached_property
     def budget(self) -> Mapping[str, Any] | None:
-        """Where the time goes: by the trace, else as estimated; ``None``: nothing says so."""
+        """Where the time goes, to be shown: by the trace, and by what the agent saw beside it.
+
+        Without a trace as estimated; ``None``: nothing says so. Rules ask for a ``share``.
+        """
         if self.trace is not None:
-            return self.trace.account
+            return self._blended or self.trace.account
         if self.estimate is None or not self.estimate.slices:
             return None
         slices = {str(part): ns for part, ns in self.estimate.slices.items()}
         total = sum(slices.values())
         return {"total_ns": total, "steps": 0, "slices": slices, "details": {}}
 
+    @cached_property
+    def _blended(self) -> Mapping[str, Any] | None:
+        """The account of the trace with what the agent saw beside it; ``None``: nothing more."""
+        if self.trace is None or self.kind != "run":
+            return None
+        return blended(self.trace.account, self.job, on_gpu=self.device == "gpu")
+
     @property
     def budget_source(self) -> str | None:
         """Who says where the time goes."""
         if self.trace is not None:
-            return self.trace.source
+            more = "" if self._blended is None else ", with what the agent saw"
+            return f"{self.trace.source}{more}"
         return None if self.budget is None else "estimate"
 
     def share(self, part: Slice) -> Measure | None:

@@ -31,6 +31,18 @@ def trace(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def unknown(tmp_path: Path) -> Path:
+    """A trace whose GPU works little, and in which nothing says why."""
+    told = kineto()
+    steps = [e for e in told["traceEvents"] if e["name"].startswith("ProfilerStep")]
+    kernels = [e for e in told["traceEvents"] if e["cat"] == "kernel"]
+    works = [{**e, "dur": 200, "ts": s["ts"] + 600} for s, e in zip(steps, kernels, strict=True)]
+    path = tmp_path / "unknown.json"
+    path.write_text(json.dumps({**told, "traceEvents": steps + works}))
+    return path
+
+
+@pytest.fixture
 def healthy(tmp_path: Path) -> Path:
     """A trace whose GPU works all the time: in half precision, nothing loaded or read back."""
     told = kineto()
@@ -128,6 +140,16 @@ def test_a_run_in_which_nothing_is_that_wrong_passes(monitor: Monitor, healthy: 
     done = monitor("diagnose", healthy, "--fail-on", "high")
     assert done.returncode == 0, done.stderr
     assert "Nothing worth fixing" in done.stdout
+
+
+@pytest.mark.parametrize("level", ["high", "low"])
+def test_a_script_does_not_pass_where_most_of_the_time_is_unknown(
+    monitor: Monitor, unknown: Path, level: str
+) -> None:
+    done = monitor("diagnose", unknown, "--fail-on", level)
+    assert "Too little is known" in done.stdout
+    assert done.returncode == Exit.NOT_JUDGED
+    assert "nobody saw where most of the time goes" in done.stderr
 
 
 def test_a_script_fails_where_nothing_could_be_judged(monitor: Monitor, state: Path) -> None:

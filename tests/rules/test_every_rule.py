@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.windows import ROOT, judge, pairs, recorded, traced, window
+from tests.rules.windows import ROOT, answer, judge, pairs, recorded, traced, window
+from whyidle.monitor import metrics as m
 from whyidle.monitor import rules
+from whyidle.monitor.diagnose import diagnose
 from whyidle.monitor.finding import Found
+from whyidle.monitor.gathered import Compiled, ReadBack
 from whyidle.monitor.rule import Rule
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.summary import Line
 
 HEADINGS = (
     "What it sees",
@@ -72,6 +77,44 @@ def test_it_names_no_line_that_is_not_the_users(rule: Rule) -> None:
 @RULES
 def test_symptoms_name_rules_that_there_are(rule: Rule) -> None:
     assert set(rule.symptom_of) <= rules.load().keys() - {rule.id}
+
+
+SUM = "f(1) + " * 1200 + "1"
+CHAIN = "".join(f"        elif x == {n}:\n            pass\n" for n in range(900))
+# A sum, and a choice, that are nested as deep as Python reads them.
+DEEP = f"""\
+import jax
+def step(x):
+    for x in {SUM}:
+        if x is None:
+            pass
+{CHAIN}
+        x = g(x, {SUM})
+    return x
+"""
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_code_that_is_nested_deep_makes_no_rule_fail(tmp_path: Path, framework: str) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(DEEP)
+    last = DEEP.count("\n") - 1
+    lines = tuple(Line(str(file), n, "step", 0.3) for n in (1, 3, last))
+    calls = {"PjitFunction(step)": 1.0, "PjitFunction(g)": 64.0}
+    if framework == "torch":
+        calls = {"AddmmBackward0": 64.0, "torch::autograd::AccumulateGrad": 4.0}
+    large = {"name": "jit_step", "operations": 9000, "products": {"f32": 99}}
+    job = window(
+        answer({Slice.COMPUTE: 0.5, Slice.IDLE_DISPATCH: 0.5}, calls=calls),
+        means={m.JOB_STEPS: 10.0, m.PROCESS_SYNCS: 10.0},
+        facts={framework: {"backend": "cpu", "largest_executables": [large]}},
+        lines=lines,
+        leaves=lines,
+        compiled=(Compiled("jax", "step", 1, 10**10, 0, None, str(file), last),),
+        reads=(ReadBack("item", str(file), last, "step", 9, 9),),
+        inside=True,
+    )
+    assert not diagnose(job).failed
 
 
 def test_the_rules_need_nothing_heavy() -> None:

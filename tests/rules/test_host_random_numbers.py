@@ -114,3 +114,7 @@ def test_the_recorded_pair(framework: str) -> None:
     assert told.gain.middle >= 0.2
     assert told.where[0].file.endswith(f"before_{framework}.py")
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
+
+
+def test_a_single_look_at_what_is_drawn_once_is_no_fault() -> None:
+    assert judge(NAME, recorded("too_little_after_warmup/before_jax")) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.rules.windows import (
@@ -15,7 +17,9 @@ from tests.rules.windows import (
     window,
 )
 from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Severity
 from whyidle.monitor.gathered import ReadBack
+from whyidle.monitor.signals.window import Window
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.summary import Line
 
@@ -55,9 +59,9 @@ TAKEN = answer({Slice.COMPUTE: 0.3, Slice.IDLE_DISPATCH: 0.7}, fmt="xplane")
 MANY = 10**9
 
 
-def read(kind: str) -> tuple[ReadBack, ...]:
-    """Return the reads of one line."""
-    return (ReadBack(kind, FILE, 30, "train", 500, 500_000),)
+def read(kind: str, ns: int = 10**6) -> tuple[ReadBack, ...]:
+    """Return the reads of one line, and how long each takes."""
+    return (ReadBack(kind, FILE, 30, "train", 500, 500 * ns),)
 
 
 def test_a_jax_job_that_takes_arrays_back() -> None:
@@ -98,6 +102,37 @@ def test_few_looks_are_less_sure(looks: int) -> None:
     error = 2 * (0.6 * 0.4 / looks) ** 0.5
     assert told.gain.low == pytest.approx(0.9 * (0.6 - error))
     assert told.gain.high == pytest.approx(0.6 + error)
+
+
+def at_the_line(share: float) -> Window:
+    """Return a job of PyTorch that was found so much on a line that takes whole tensors."""
+    lines = (replace(LINE, share=share), replace(STEP, share=1 - share))
+    means = {m.PROCESS_SYNCS: 10.0, m.JOB_STEPS: 10.0}
+    return window(means=means, facts=TORCH, reads=read("cpu"), lines=lines, leaves=lines, looks=100)
+
+
+def test_a_few_looks_at_the_line_are_no_reason_to_act() -> None:
+    few, many = found(NAME, at_the_line(0.06)), found(NAME, at_the_line(0.2))
+    assert few.severity is Severity.LOW
+    assert many.severity is None
+
+
+def test_chance_alone_does_not_make_an_array_large() -> None:
+    job = {"means": {m.PROCESS_READBACK: 400.0 * (1 << 20)}, "facts": JAX, "reads": read("array")}
+    lines = (replace(LINE, share=0.02), replace(STEP, share=0.98))
+    assert judge(NAME, window(TAKEN, lines=lines, looks=100, **job)) is None
+
+
+def test_a_short_list_is_no_large_array() -> None:
+    means = {m.PROCESS_SYNCS: 10.0, m.JOB_STEPS: 10.0}
+    job = {"means": means, "facts": TORCH, "lines": (LINE, STEP), "leaves": (LINE, STEP)}
+    assert judge(NAME, window(reads=read("tolist", ns=30_000), **job)) is None
+    assert judge(NAME, window(reads=read("tolist", ns=3_000_000), **job)) is not None
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_a_job_that_draws_a_list_of_numbers_for_each_batch(side: str) -> None:
+    assert judge(NAME, recorded(f"gc_pauses/{side}_torch")) is None
 
 
 def test_a_gpu_that_waits_for_large_copies() -> None:

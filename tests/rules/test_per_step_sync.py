@@ -155,3 +155,7 @@ def test_lines_of_the_framework_are_left_out() -> None:
         ),
     )
     assert names(told.where) == ["watched"]
+
+
+def test_a_list_of_numbers_that_is_drawn_beside_collections_is_no_such_read() -> None:
+    assert judge(NAME, recorded("gc_pauses/before_torch")) is None

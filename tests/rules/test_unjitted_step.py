@@ -14,6 +14,8 @@ from tests.rules.windows import (
     traced,
     window,
 )
+from whyidle.monitor import metrics as m
+from whyidle.monitor.diagnose import diagnose
 from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.summary import Line
@@ -77,6 +79,18 @@ def test_what_the_device_computes_stays() -> None:
 )
 def test_a_step_that_is_compiled(made: dict[str, float]) -> None:
     assert is_silent(NAME, window(answer(DISPATCH, fmt="xplane", calls=made)))
+
+
+def test_a_step_that_is_compiled_again_each_time_is_told_as_that() -> None:
+    taken = answer(DISPATCH, fmt="xplane", calls=calls(*SINGLE))
+    rows = (Compiled("jax", "step", 100, 50 * 10**9, 0, None, "/me/train.py", 12),)
+    job = {"compiled": rows, "inside": True, "facts": {"jax": {"backend": "cpu"}}}
+    both = diagnose(window(taken, means={m.JOB_COMPILE: 0.9}, **job))
+    assert [each.rule.id for each in both.findings] == ["retracing"]
+    assert both.findings[0].also_seen == (NAME,)
+    # Where compiling takes little of the time it explains nothing.
+    some = diagnose(window(taken, means={m.JOB_COMPILE: 0.03}, **job))
+    assert some.findings[0].rule.id == NAME
 
 
 def test_nothing_measured() -> None:

@@ -41,6 +41,10 @@ def numbers(lines: frozenset[Line]) -> set[int]:
     return {each.line for each in lines}
 
 
+def anywhere(_: Line) -> bool:
+    return True
+
+
 def test_imports_and_what_is_built_before_the_loop_are_no_step(tmp_path: Path) -> None:
     lines = seen(tmp_path, SCRIPT, {IMPORT: 0.1, BUILT: 0.1, MADE: 0.3, STEP: 0.5})
     assert numbers(start_up(lines)) == {IMPORT, BUILT}
@@ -49,6 +53,63 @@ def test_imports_and_what_is_built_before_the_loop_are_no_step(tmp_path: Path) -
 def test_a_line_that_holds_the_whole_training_stays(tmp_path: Path) -> None:
     text = "import torch\nfor part in parts:\n    add(part)\ntrainer.fit(model)\n"
     lines = seen(tmp_path, text, {1: 0.1, 3: 0.1, 4: 0.8})
+    assert numbers(start_up(lines)) == {1}
+
+
+def test_a_training_in_one_line_after_a_longer_loop_stays(tmp_path: Path) -> None:
+    text = "for file in files:\n    rows.append(parse(file))\ntrainer.fit(rows)\n"
+    assert not start_up(seen(tmp_path, text, {2: 0.6, 3: 0.4}))
+
+
+def test_a_line_with_an_import_and_a_training_is_no_import(tmp_path: Path) -> None:
+    lines = seen(tmp_path, "import trainer; trainer.fit()\n", {1: 1.0})
+    assert not start_up(lines)
+
+
+def test_only_what_stands_before_the_last_loop_is_start_up(tmp_path: Path) -> None:
+    text = "a()\nfor x in xs:\n    b(x)\nfit()\nfor x in xs:\n    c(x)\n"
+    # The last loop in which anything was seen is the first one: ``fit`` comes after it.
+    assert numbers(start_up(seen(tmp_path, text, {1: 0.1, 3: 0.5, 4: 0.4}))) == {1}
+    # It is shorter than what stands before it.
+    other = seen(tmp_path, text, {1: 0.1, 3: 0.3, 4: 0.4, 6: 0.2})
+    assert not start_up(other)
+
+
+def test_where_the_steps_are_known_by_time_only_imports_are_left_out(tmp_path: Path) -> None:
+    lines = seen(tmp_path, SCRIPT, {IMPORT: 0.1, BUILT: 0.1, STEP: 0.8})
+    told = looks(Recorded(lines=lines, warm_s=5.0))
+    assert {each.line for each in told.lines} == {BUILT, STEP}
+
+
+def test_what_start_up_did_in_libraries_is_no_part_of_a_step(tmp_path: Path) -> None:
+    lines = seen(tmp_path, SCRIPT, {BUILT: 0.45, STEP: 0.55})
+    leaves = (Line("/lib/h5py/files.py", 1, "", 0.45), Line("/lib/torch/nn.py", 1, "", 0.55))
+    told = looks(Recorded(lines=lines, leaves=leaves))
+    assert told.at_leaves(lambda leaf: "h5py" in leaf.file) == pytest.approx(0.0)
+    # Nobody knows which of the looks were start-up: what is more than that is none.
+    assert told.at_leaves(anywhere) == pytest.approx(1.0)
+
+
+def test_a_look_at_the_users_own_line_is_no_start_up(tmp_path: Path) -> None:
+    lines = seen(tmp_path, SCRIPT, {BUILT: 0.4, STEP: 0.6})
+    own = Line(lines[1].file, STEP, "train", 0.3)
+    told = looks(Recorded(lines=lines, leaves=(own,)))
+    assert told.at_leaves(anywhere) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = " + "f(1) + " * 1200 + "1\n",
+        "def f(x):\n    if x == 0:\n        pass\n"
+        + "".join(f"    elif x == {n}:\n        pass\n" for n in range(1, 900)),
+    ],
+)
+def test_code_that_is_nested_deep_is_read_all_the_same(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("import torch\n" + text + "for x in xs:\n    step(x)\n")
+    last = text.count("\n") + 3
+    lines = (Line(str(file), 1, "", 0.2), Line(str(file), last, "", 0.8))
     assert numbers(start_up(lines)) == {1}
 
 

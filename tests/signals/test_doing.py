@@ -1,0 +1,41 @@
+"""What the main thread does: reads in libraries count for the steps alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whyidle.monitor.signals.doing import reading
+from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.summary import Line
+
+SCRIPT = """\
+import h5py
+rows = rows_of("data.h5")
+for row in rows:
+    step(row)
+"""
+
+
+def job(folder: Path, once: float, of_readers: float) -> Recorded:
+    """Return a job that was found so much on the line before its loop, and in h5py."""
+    file = folder / "train.py"
+    file.write_text(SCRIPT)
+    lines = (Line(str(file), 2, "", once), Line(str(file), 4, "", 1 - once))
+    h5py, torch = "/venv/h5py/_hl/dataset.py", "/venv/torch/nn/modules/linear.py"
+    leaves = (Line(h5py, 9, "read", of_readers), Line(torch, 7, "forward", 1 - of_readers))
+    return Recorded(lines=lines, leaves=leaves)
+
+
+def test_data_that_is_read_once_before_the_loop_is_not_read_in_the_steps(tmp_path: Path) -> None:
+    told = reading(job(tmp_path, once=0.45, of_readers=0.45))
+    assert told is not None
+    assert told.share.value == pytest.approx(0.0)
+
+
+def test_what_a_library_reads_in_the_steps_counts(tmp_path: Path) -> None:
+    told = reading(job(tmp_path, once=0.2, of_readers=0.6))
+    assert told is not None
+    # At worst the start-up is all of it.
+    assert told.share.value == pytest.approx(0.5)
