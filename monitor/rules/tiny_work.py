@@ -43,8 +43,8 @@ MOSTLY_SHORT: Final = 0.7
 MOST_MEMORY: Final = 0.5
 # A batch that a CPU has something to do with.
 SMALL_BATCH: Final = 48
-# With eight times the batch an eighth of the overhead stays; with a very large one nothing.
-LARGER: Final = 8
+# With eight times the batch an eighth of the overhead stays; with 32 times, next to nothing.
+LARGER, LARGEST = 8, 32
 # A step of a larger batch takes longer: what gets faster is the training.
 TITLE: Final = "Most of each step is overhead: a larger batch would train more samples a second"
 
@@ -68,10 +68,11 @@ def _on_cpu(window: Window) -> Verdict:
     if told.share < MOSTLY or batch >= SMALL_BATCH:
         return None
     optimizer = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
-    # What an optimizer does, too, is the same for any batch.
-    rest = (1 - told.share) * (1 - (optimizer.value if optimizer else 0.0))
+    # What an optimizer does is the same for any batch, too, as far as its operators are not that.
+    others = 1 - (optimizer.value if optimizer else 0.0)
+    most = 1 - (1 - told.share) * others
     return Found(
-        gain=_gain(1 - rest),
+        gain=Gain.between(told.least * (1 - 1 / LARGER), most * (1 - 1 / LARGEST)),
         evidence=(
             Evidence.of("batch", window.job.measure(batch, "samples")),
             Evidence.of("operators", told.per_step),
