@@ -128,19 +128,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="whyidle-live-") as state:
         os.environ["WHYIDLE_STATE_DIR"] = state
         chosen = [p for p in pairs.all_pairs() if not given.fault or p.name in given.fault]
-        ran = list(rounds(chosen, database(), given.rounds, given.seconds))
-        told = {
+        told: dict[str, Any] = {
             "schema": 1,
             "date": time.strftime("%Y-%m-%d"),
             "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-            "pairs": ran,
+            "pairs": [],
             "healthy": [] if given.fault else list(healthy(database(), given.seconds)),
-            "minutes": round((time.monotonic() - began) / 60, 1),
         }
+        for row in rounds(chosen, database(), given.rounds, given.seconds):
+            told["pairs"].append(row)
+            told["minutes"] = round((time.monotonic() - began) / 60, 1)
+            # What is there is kept, also of a bench that is cut.
+            if not given.fault:
+                RESULT.write_text(json.dumps(told, indent=1) + "\n")
     if given.fault:
         print(json.dumps(told, indent=1))
-    else:
-        RESULT.write_text(json.dumps(told, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -106,9 +106,11 @@ class LoaderWaits(Part):
         else:
             # The long ones and the first of each iterator are all there.
             alone = list(map(or_, firsts, map(LONG_NS.__lt__, waits)))
+            batches, number_of_samples = self._batches, self._samples
             for some, stands in ((alone, 1.0), (list(map(not_, alone)), weight)):
                 its = [list(compress(each, some)) for each in (threads, waits, samples)]
                 self._count(its[0], its[1], its[2], stands)
+            self._correct(batches, number_of_samples, samples.count(-1))
         while self._new:
             self._note(self._new.popleft())
         return {
@@ -197,6 +199,14 @@ class LoaderWaits(Part):
             self._waited.append(wait)
             found[place] = max(0, wait - inside)
         return found
+
+    def _correct(self, batches: int, samples: int, ends: int) -> None:
+        """Count what was added since then anew: how many batches were asked for is known."""
+        stood = self._batches - batches
+        came = max(0, self._thinning.came - ends)
+        self._batches = batches + came
+        if stood:
+            self._samples = samples + round((self._samples - samples) * came / stood)
 
     def _count(
         self, threads: list[int], waits: list[int], samples: list[int], weight: float
