@@ -298,18 +298,23 @@ def _wrapped(
 
 def closing(outcomes: Sequence[Outcome], commands: Sequence[str], store: Path) -> str:
     """Return what to try next: of the commands only those that there are."""
-    lines = []
+    kept, rows = "", []
     if outcomes:
         a, b = (outcomes[-1].before.watched.run, outcomes[-1].after.watched.run)
         runs = [each.watched.run for o in outcomes for each in (o.before, o.after)]
-        lines.append(f"Runs {min(runs)} to {max(runs)} are kept in {store.parent}.")
-        lines.append(f"  {f'monitor diagnose {a}':<21}tells all that was found in one")
+        kept = f"Runs {min(runs)} to {max(runs)} are kept in {store.parent}."
+        rows.append((f"monitor diagnose {a}", "tells all that was found in one"))
         if "compare" in commands:
-            lines.append(f"  {f'monitor compare {a} {b}':<21}puts two side by side")
+            rows.append((f"monitor compare {a} {b}", "puts two side by side"))
         if "dashboard" in commands:
-            lines.append("  monitor dashboard    shows them as a page")
-        lines.append("  monitor demo --list  names the other faults")
-    lines.append("Next, a job of your own, that runs already:")
-    lines.append("  monitor ps           lists what uses a GPU")
-    lines.append("  monitor attach PID   tells what keeps its GPU waiting")
+            rows.append(("monitor dashboard", "shows them as a page"))
+        rows.append(("monitor demo --list", "names the other faults"))
+    own = [
+        ("monitor ps", "lists what uses a GPU"),
+        ("monitor attach PID", "tells what keeps its GPU waiting"),
+    ]
+    wide = max(len(line) for line, _ in (*rows, *own)) + 2
+    told, after = ([f"  {line:<{wide}}{what}" for line, what in each] for each in (rows, own))
+    next_job = "Next, a job of your own, that runs already:"
+    lines = [*([kept] if kept else []), *told, next_job, *after]
     return "\n".join(lines)
