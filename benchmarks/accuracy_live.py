@@ -30,7 +30,8 @@ from whyidle.monitor import compare, diagnose
 from whyidle.monitor.demo import pairs
 from whyidle.monitor.demo.outcome import of_runs
 from whyidle.monitor.demo.pairs import Pair
-from whyidle.monitor.demo.watched import PACE, STEP, Watched, last, watch
+from whyidle.monitor.demo.printed import printed
+from whyidle.monitor.demo.watched import Watched, watch
 from whyidle.monitor.state import database
 from whyidle.monitor.store.reader import Reader
 
@@ -63,7 +64,7 @@ def attached(script: Path, label: str) -> tuple[Watched, float] | None:
     if done.returncode or program.returncode:
         sys.exit(f"{script} could not be watched:\n{done.stderr}")
     run = int(json.loads(done.stdout.splitlines()[-1])["run"])
-    return Watched(run, script, last(STEP, out), last(PACE, out)), began
+    return Watched(run, script, **printed(out)), began
 
 
 def first_told(store: Path, run: int, rules: tuple[str, ...], began: float) -> float | None:

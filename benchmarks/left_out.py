@@ -8,7 +8,7 @@ to be chosen from: the documents name them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -17,25 +17,18 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.record_pairs import faster, kept  # noqa: E402  found by the line above
+from benchmarks.record_pairs import kept  # noqa: E402  found by the line above
 from whyidle.monitor import finding, rules  # noqa: E402
+from whyidle.monitor.demo.printed import faster, is_inside  # noqa: E402
 from whyidle.monitor.finding import Found  # noqa: E402
 from whyidle.monitor.signals import looking  # noqa: E402
 from whyidle.monitor.signals.portable import load  # noqa: E402
 
-# The step of a small job on a shared machine is known to a few percent.
-KNOWN_TO = 0.03
 # What is used now, and what else might be.
 SHARED: tuple[tuple[ModuleType, str, tuple[float, ...]], ...] = (
     (finding, "TOLD_AT", (0.0, 0.25, 0.5, 0.75, 1.0)),
     (looking, "SURE", (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)),
 )
-
-
-def inside(speedup: Sequence[float], measured: float) -> bool:
-    """Tell whether what came back was predicted."""
-    low, high = speedup
-    return bool((1 - KNOWN_TO) * low <= measured <= (1 + KNOWN_TO) * high)
 
 
 def timed(windows: Path) -> list[Callable[[], bool]]:
@@ -59,7 +52,7 @@ def _asked(rule: str, told: dict[str, Any], measured: float) -> Callable[[], boo
         verdict = None if detect is None else detect(window)
         if not isinstance(verdict, Found) or verdict.gain is None:
             return None
-        return inside(verdict.gain.speedup, measured)
+        return is_inside(verdict.gain.speedup, measured)
 
     return ask
 

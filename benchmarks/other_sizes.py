@@ -20,8 +20,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.left_out import inside  # noqa: E402  found by the line above
-from benchmarks.record_pairs import DEMOS, faster, in_turns, ran  # noqa: E402
+from benchmarks.record_pairs import DEMOS, in_turns, ran  # noqa: E402  found by the line above
+from whyidle.monitor.demo.printed import faster, is_inside  # noqa: E402
 
 RESULT = Path(__file__).with_name("other_sizes.json")
 # Of the demos for PyTorch: the lines of their sizes.
@@ -65,7 +65,7 @@ def judged(fault: str) -> dict[str, Any]:
         "first": bool(told["findings"]) and told["findings"][0] is found,
         "speedup": speedup,
         "measured": round(measured, 3),
-        "inside": bool(speedup) and inside(speedup, measured),
+        "inside": bool(speedup) and is_inside(speedup, measured),
     }
 
 

@@ -15,25 +15,24 @@ import gzip
 import json
 import math
 import os
-import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from whyidle.monitor.demo.pairs import SIDES, Pair, all_pairs
+from whyidle.monitor.demo.printed import faster, printed
+
 ROOT = Path(__file__).resolve().parent.parent
 DEMOS = ROOT / "demo_workloads"
 WINDOWS = ROOT / "tests" / "data" / "windows"
-SIDES = ("before", "after")
 # Stands in a recording for the folder of the project.
 FOLDER = "/job/"
 # The first trace comes ten seconds after the agent has gone in.
 SECONDS = 18.0
 # How often each side runs alone, and for how long.
 TURNS, TURN_S = 3, 5.0
-STEP = re.compile(r"([\d.,]+) ms a step")
-PACE = re.compile(r"([\d.,]+) samples/s")
 Printed = dict[str, float | None]
 _PROGRAM = """
 import json, sys
@@ -46,11 +45,11 @@ json.dump({"window": portable.dump(window), "findings": found["findings"]}, sys.
 """
 
 
-def pairs(faults: list[str], framework: str | None) -> list[tuple[str, str]]:
-    """Return the pairs that there are: fault and framework."""
-    found = sorted(DEMOS.glob(f"*/before_{framework or '*'}.py"))
-    named = [(path.parent.name, path.stem.removeprefix("before_")) for path in found]
-    return [pair for pair in named if not faults or pair[0] in faults]
+def pairs(faults: list[str], framework: str | None) -> list[Pair]:
+    """Return the pairs that there are, but for stories."""
+    found = [pair for pair in all_pairs(DEMOS) if not pair.is_story]
+    mine = [pair for pair in found if framework in {None, pair.framework}]
+    return [pair for pair in mine if not faults or pair.name in faults]
 
 
 def ran(script: Path, seconds: float) -> dict[str, Any]:
@@ -79,7 +78,7 @@ def ran(script: Path, seconds: float) -> dict[str, Any]:
     if told.returncode:
         sys.exit(f"{script} could not be diagnosed:\n{told.stderr}")
     found: dict[str, Any] = json.loads(told.stdout)
-    return {**found, **_printed(done.stdout)}
+    return {**found, **printed(done.stdout)}
 
 
 def in_turns(before: Path, after: Path, turns: int = TURNS) -> tuple[Printed, Printed]:
@@ -95,12 +94,8 @@ def in_turns(before: Path, after: Path, turns: int = TURNS) -> tuple[Printed, Pr
         )
         if done.returncode:
             sys.exit(f"{script} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-        told[script].append(_printed(done.stdout))
+        told[script].append(printed(done.stdout))
     return _mean(told[before]), _mean(told[after])
-
-
-def _printed(text: str) -> Printed:
-    return {"step_ms": _last(STEP, text), "samples_per_s": _last(PACE, text)}
 
 
 def _mean(some: list[Printed]) -> Printed:
@@ -110,12 +105,6 @@ def _mean(some: list[Printed]) -> Printed:
         known = [value for each in some if (value := each[name])]
         means[name] = math.exp(sum(map(math.log, known)) / len(known)) if known else None
     return means
-
-
-def _last(like: re.Pattern[str], text: str) -> float | None:
-    """Return the last number of that kind that a program printed."""
-    found = like.findall(text)
-    return float(found[-1].replace(",", "")) if found else None
 
 
 def keep(path: Path, told: dict[str, Any]) -> None:
@@ -131,15 +120,6 @@ def kept(path: Path) -> dict[str, Any]:
     return told
 
 
-def faster(before: dict[str, Any], after: dict[str, Any]) -> float | None:
-    """Return the speed-up: by samples, where both told, because a fix may change the batch."""
-    if before.get("samples_per_s") and after.get("samples_per_s"):
-        return float(after["samples_per_s"] / before["samples_per_s"])
-    if before.get("step_ms") and after.get("step_ms"):
-        return float(before["step_ms"] / after["step_ms"])
-    return None
-
-
 def main() -> None:
     """Record what was asked for, and print what was found."""
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -147,12 +127,12 @@ def main() -> None:
     asked.add_argument("--framework")
     asked.add_argument("--seconds", type=float, default=SECONDS)
     given = asked.parse_args()
-    for fault, framework in pairs(given.fault, given.framework):
+    for pair in pairs(given.fault, given.framework):
+        fault, framework = pair.name, pair.framework
         sides = []
-        scripts = [DEMOS / fault / f"{side}_{framework}.py" for side in SIDES]
-        alone = in_turns(scripts[0], scripts[1])
-        for side, script, printed in zip(SIDES, scripts, alone, strict=True):
-            told = ran(script, given.seconds) | printed
+        alone = in_turns(pair.script("before"), pair.script("after"))
+        for side, pace in zip(SIDES, alone, strict=True):
+            told = ran(pair.script(side), given.seconds) | pace
             findings = told.pop("findings")
             sides.append(told)
             path = WINDOWS / fault / f"{side}_{framework}.json.gz"

@@ -24,6 +24,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from whyidle.monitor.errors import Problem, StorageProblem, UsageProblem
+from whyidle.monitor.interrupts import handled
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.traces.opening import Source
 
@@ -90,16 +91,8 @@ def ended_by_signals() -> Iterator[None]:
             raise KeyboardInterrupt
         raise SystemExit(0 if number == signal.SIGTERM else 128 + number)
 
-    before = {number: signal.getsignal(number) for number in numbers}
-    for number, handler in before.items():
-        # What is ignored (nohup) stays ignored.
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, end)
-    try:
+    with handled(numbers, end):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

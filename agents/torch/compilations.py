@@ -36,14 +36,12 @@ class Compilations(Part):
         self._last: Any = None
         self._totals = dict.fromkeys((COMPILES, COMPILE_NS), 0)
         self._missed = 0
-        # Before the first look nothing is known to be missed.
-        self._begun = False
 
     def begin(self) -> None:
         """Leave out what is there already."""
         if loaded(MODULE) is not None:
-            self._fresh()
-        self._begun = True
+            kept = need(MODULE, KEPT)
+            self._last = kept[-1] if kept else None
 
     def second(self, now: int) -> dict[str, int | None]:
         """Tell what was compiled since the last look."""
@@ -62,7 +60,7 @@ class Compilations(Part):
         last, self._last = self._last, kept[-1] if kept else None
         known = next((n for n in reversed(range(len(kept))) if kept[n] is last), None)
         # Somebody may have had it forget all; full, it forgets the oldest.
-        if known is None and self._begun and len(kept) == there.maxlen:
+        if known is None and len(kept) == there.maxlen:
             self._missed += 1
         return kept if known is None else kept[known + 1 :]
 

@@ -106,11 +106,7 @@ class LoaderWaits(Part):
         else:
             # The long ones and the first of each iterator are all there.
             alone = list(map(or_, firsts, map(LONG_NS.__lt__, waits)))
-            batches, number_of_samples = self._batches, self._samples
-            for some, stands in ((alone, 1.0), (list(map(not_, alone)), weight)):
-                its = [list(compress(each, some)) for each in (threads, waits, samples)]
-                self._count(its[0], its[1], its[2], stands)
-            self._correct(batches, number_of_samples, samples.count(-1))
+            self._count_some(threads, waits, samples, alone, weight)
         while self._new:
             self._note(self._new.popleft())
         return {
@@ -200,13 +196,26 @@ class LoaderWaits(Part):
             found[place] = max(0, wait - inside)
         return found
 
-    def _correct(self, batches: int, samples: int, ends: int) -> None:
-        """Count what was added since then anew: how many batches were asked for is known."""
-        stood = self._batches - batches
-        came = max(0, self._thinning.came - ends)
-        self._batches = batches + came
+    def _count_some(
+        self,
+        threads: list[int],
+        waits: list[int],
+        samples: list[int],
+        alone: list[bool],
+        weight: float,
+    ) -> None:
+        """Count those that stand for themselves alone, and what the others stand for."""
+        batches_before, samples_before = self._batches, self._samples
+        for some, stands in ((alone, 1.0), (list(map(not_, alone)), weight)):
+            its = [list(compress(each, some)) for each in (threads, waits, samples)]
+            self._count(its[0], its[1], its[2], stands)
+        # How many batches were asked for is known, whatever those that were noted stand for.
+        stood = self._batches - batches_before
+        came = max(0, self._thinning.came - samples.count(-1))
+        self._batches = batches_before + came
         if stood:
-            self._samples = samples + round((self._samples - samples) * came / stood)
+            more = self._samples - samples_before
+            self._samples = samples_before + round(more * came / stood)
 
     def _count(
         self, threads: list[int], waits: list[int], samples: list[int], weight: float

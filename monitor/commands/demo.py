@@ -11,6 +11,7 @@ import click
 from whyidle.monitor.commands import _options as options
 from whyidle.monitor.commands._output import say
 from whyidle.monitor.errors import Exit, Problem, UsageProblem
+from whyidle.monitor.interrupts import handled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -244,13 +245,5 @@ def _interruptible() -> Iterator[None]:
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
-    for number, was in before.items():
-        # What is ignored (nohup) stays so.
-        if was is not signal.SIG_IGN:
-            signal.signal(number, stop)
-    try:
+    with handled((signal.SIGTERM, signal.SIGHUP), stop):
         yield
-    finally:
-        for number, was in before.items():
-            signal.signal(number, was)

@@ -16,6 +16,7 @@ from whyidle.monitor.compare.crowd import STARVED
 from whyidle.monitor.compare.pace import ALIKE, settled
 from whyidle.monitor.compare.result import Fault
 from whyidle.monitor.demo.pairs import Pair
+from whyidle.monitor.demo.printed import faster, is_inside
 from whyidle.monitor.demo.watched import Watched
 from whyidle.monitor.diagnose import as_json, diagnose
 from whyidle.monitor.finding import Gain
@@ -23,8 +24,6 @@ from whyidle.monitor.signals.window import Window
 
 # Findings worth a person's time; what is less stays unmentioned.
 MATTERS: Final = ("high", "medium")
-# The step of a small job on a shared machine is known to a few percent.
-CLOSE: Final = 0.03
 NOT_PRINTED: Final = "the program printed no such number"
 NO_TIME: Final = "this fault costs no time yet, so none was predicted"
 NOT_FOUND: Final = "the fault was not found before the fix"
@@ -66,15 +65,6 @@ class Half:
         return next((each for each in self.findings if each["rule"] == rule), None)
 
 
-def faster(before: Told, after: Told) -> float | None:
-    """Return the speed-up: by samples, where both told, because a fix may change the batch."""
-    if before.get("samples_per_s") and after.get("samples_per_s"):
-        return float(after["samples_per_s"] / before["samples_per_s"])
-    if before.get("step_ms") and after.get("step_ms"):
-        return float(before["step_ms"] / after["step_ms"])
-    return None
-
-
 @dataclass(frozen=True)
 class Outcome:
     """A pair that was run."""
@@ -90,7 +80,7 @@ class Outcome:
     def speedups(self) -> list[float]:
         """How many times faster the job became in each round, by what the programs printed."""
         both = [(self.before.watched, self.after.watched), *self.rounds]
-        found = [faster(printed(before), printed(after)) for before, after in both]
+        found = [faster(_pace(before), _pace(after)) for before, after in both]
         return [each for each in found if each is not None]
 
     @property
@@ -158,8 +148,7 @@ class Outcome:
         """Whether the measured speed-up lies in the range; ``None`` where one is not known."""
         if self.speedup is None or self.predicted is None:
             return None
-        low, high = self.predicted
-        return (1 - CLOSE) * low <= self.speedup <= (1 + CLOSE) * high
+        return is_inside(self.predicted, self.speedup)
 
     @property
     def gone(self) -> list[str]:
@@ -246,7 +235,7 @@ def of_runs(store: Path, pair: Pair, rounds: Sequence[tuple[Watched, Watched]]) 
     )
 
 
-def printed(watched: Watched) -> dict[str, Any]:
+def _pace(watched: Watched) -> dict[str, Any]:
     """Return what a program said of its pace."""
     return {"step_ms": watched.step_ms, "samples_per_s": watched.samples_per_s}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -20,11 +19,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from whyidle.monitor.demo.printed import printed
 from whyidle.monitor.errors import Problem
+from whyidle.monitor.interrupts import handled
 
-# As the demos print them last: "12.3 ms a step, 4567 samples/s".
-STEP: Final = re.compile(r"([\d.,]+) ms a step")
-PACE: Final = re.compile(r"([\d.,]+) samples/s")
 # A demo is short: its trace comes as soon as it is warm, and may take more of its time.
 TRACES: Final = ("--first-trace", "3", "--trace-share", "0.1")
 NO_TRACES: Final = ("--no-trace",)
@@ -110,15 +108,8 @@ def _put_off() -> Iterator[list[int]]:
     def note(number: int, _frame: FrameType | None) -> None:
         came.append(number)
 
-    before = {number: signal.getsignal(number) for number in ENDING}
-    handled = {n: was for n, was in before.items() if was is not signal.SIG_IGN}
-    for number in handled:
-        signal.signal(number, note)
-    try:
+    with handled(ENDING, note):
         yield came
-    finally:
-        for number, was in handled.items():
-            signal.signal(number, was)
 
 
 def _heed(came: Sequence[int]) -> None:
@@ -174,7 +165,7 @@ def _told(script: Path, code: int, out: str, err: str) -> Watched:
             f"Run it alone: {sys.executable} {script} --seconds 5",
             run,
         )
-    return Watched(run, script, last(STEP, err), last(PACE, err))
+    return Watched(run, script, **printed(err))
 
 
 def _run(out: str) -> int | None:
@@ -184,9 +175,3 @@ def _run(out: str) -> int | None:
     except ValueError:
         return None
     return int(told["run"])
-
-
-def last(like: re.Pattern[str], text: str) -> float | None:
-    """Return the last number of that kind that a program printed."""
-    found = like.findall(text)
-    return float(found[-1].replace(",", "")) if found else None

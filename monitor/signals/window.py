@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from whyidle.monitor import metrics as m
-from whyidle.monitor.estimate import BACKENDS, Running
+from whyidle.monitor.estimate import BACKENDS, ORDER, SEEN, Running
 from whyidle.monitor.finding import Framework, Need, NotChecked, Place
 from whyidle.monitor.measure import Measure
 from whyidle.monitor.metrics import Metric
@@ -22,11 +22,7 @@ from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.slices import Slice
 
 # The agent sees these whole; where there is no trace they stand for the slice.
-_WAITS: Final[dict[Slice, Metric]] = {
-    Slice.IDLE_GC: m.JOB_GC_PAUSE,
-    Slice.IDLE_COMPILE: m.JOB_COMPILE,
-    Slice.IDLE_INPUT: m.JOB_LOADER_WAIT,
-}
+_WAITS: Final[dict[Slice, Metric]] = {part: ORDER[part] for part in SEEN}
 _FRAMEWORKS: Final[dict[str, Framework]] = {"jax": "jax", "torch": "pytorch"}
 # Names of calls that only one framework makes.
 _MARKS: Final[tuple[tuple[Framework, str], ...]] = (
