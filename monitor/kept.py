@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeVar
@@ -17,11 +17,11 @@ import msgspec
 import numpy as np
 
 from whyidle.monitor.errors import StorageProblem, UsageProblem
-from whyidle.monitor.keeping import LINKS, MARK, NAME, OP, SEGMENT, SPAN, keep
+from whyidle.monitor.keeping import LINKS, MARK, NAME, OP, ROWS_MOST, SEGMENT, SPAN, keep
 from whyidle.monitor.store.blocks import Columns, Found
 from whyidle.monitor.store.columns import unpack_all
 from whyidle.monitor.store.traces import TraceReader, TraceRow
-from whyidle.monitor.store.windows import Window
+from whyidle.monitor.store.windows import Rows, Window
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.model import Links, Marks, Ops, Spans, Table, Thread
 
@@ -170,25 +170,32 @@ class Kept:
 
         Where there is more, the shortest are left out. With ``clip`` no row reaches over the edge.
         """
-        if end <= start:
-            raise UsageProblem("A window of time must end after it begins.")
         kept = self.open_trace(trace)
-        try:
-            return self._window(kept, Window(start, end, max_events, clip))
-        except StorageProblem as error:
-            raise StorageProblem(
-                error.what, f"Analyse the file again: monitor trace {kept.path}"
-            ) from error
+        with _told(kept):
+            return self._window(kept, _between(start, end, max_events, clip=clip))
 
-    def _window(self, kept: KeptTrace, window: Window) -> Timeline:
+    def account(self, trace: int, start: int, end: int, *, clip: bool = True) -> list[Segments]:
+        """Return the account of each device from ``start`` up to ``end``: nothing is left out."""
+        kept = self.open_trace(trace)
+        with _told(kept):
+            window = _between(start, end, ROWS_MOST, clip=clip)
+            rows = self._rows(self._blocks(kept), window, SEGMENT)
+        return [_table(Segments, rows.lane(i)) for i in range(len(kept.answer["devices"]))]
+
+    def _blocks(self, kept: KeptTrace) -> list[Found]:
         blocks = self._reader.blocks(kept.id)
         if not blocks and (kept.blocks or kept.notes):
             why = "It made room for newer ones." if kept.blocks else kept.notes[-1]
             raise StorageProblem(f"There is no timeline of trace {kept.id}. {why}")
-        rows = {
-            table: window.rows(self._reader.data, (b for b in blocks if b.table == table), then)
-            for table, then in _THEN.items()
-        }
+        return blocks
+
+    def _rows(self, blocks: list[Found], window: Window, table: str) -> Rows:
+        of_table = (block for block in blocks if block.table == table)
+        return window.rows(self._reader.data, of_table, _THEN[table])
+
+    def _window(self, kept: KeptTrace, window: Window) -> Timeline:
+        blocks = self._blocks(kept)
+        rows = {table: self._rows(blocks, window, table) for table in _THEN}
         host = rows[SPAN].lane(0)
         return Timeline(
             trace=kept,
@@ -206,6 +213,22 @@ class Kept:
             left_out={table: some.left_out for table, some in rows.items()},
             lost=kept.blocks - len(blocks),
         )
+
+
+def _between(start: int, end: int, most: int, *, clip: bool) -> Window:
+    if end <= start:
+        raise UsageProblem("A window of time must end after it begins.")
+    return Window(start, end, most, clip)
+
+
+@contextlib.contextmanager
+def _told(kept: KeptTrace) -> Iterator[None]:
+    """Say where what cannot be read from the store can be had again."""
+    try:
+        yield
+    except StorageProblem as error:
+        again = f"Analyse the file again: monitor trace {kept.path}"
+        raise StorageProblem(error.what, again) from error
 
 
 def _table(cls: type[_T], columns: Columns) -> _T:

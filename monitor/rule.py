@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from whyidle.monitor.finding import Fix, Framework, Verdict
 from whyidle.monitor.signals.window import Window
 
+# What rules cite: "D2 §4" is a section of the second.
+DOCUMENTS: Final = {
+    "D1": "Flax框架中GPU使用问题的深度解析与优化方案",
+    "D2": "Flux.jl项目中GPU内存管理与性能优化的实践指南",
+    "D3": "搞定JAX高效并行训练",
+    "D4": "JAX性能优化实战:7个变换让TPU/GPU吃满算力",
+    "D5": "GPU利用率90%的秘诀:PyTorch/TensorFlow高阶优化技巧",
+}
 Detect = Callable[[Window], Verdict]
 
 

@@ -60,11 +60,16 @@ def xprof(source: Source, port: int | None, opened: Callable[[str], None]) -> No
 
 def browse(link: str) -> None:
     """Open a link where there is a screen to show it; a browser of text would take the terminal."""
-    screen = sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ)
-    if screen and sys.stdout.isatty():
+    if has_screen():
         import webbrowser  # noqa: PLC0415  seldom needed
 
         webbrowser.open(link)
+
+
+def has_screen() -> bool:
+    """Tell whether somebody sits before us, with a screen to show pages on."""
+    screen = sys.platform == "darwin" or {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ)
+    return bool(screen) and sys.stdout.isatty()
 
 
 def _free_port(wanted: int | None) -> int:
@@ -177,7 +182,7 @@ def _server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
             stdout=log,
             stderr=log,
             env=environment,
-            preexec_fn=_ends_with_us(),  # noqa: PLW1509  no threads here
+            preexec_fn=ends_with_us(),  # noqa: PLW1509  no threads here
         )
     try:
         yield child
@@ -190,7 +195,7 @@ def _server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
             child.wait()
 
 
-def _ends_with_us() -> Callable[[], None] | None:
+def ends_with_us() -> Callable[[], None] | None:
     """Return what a child of ours does first, so that the kernel ends it when we are gone."""
     if sys.platform != "linux":
         return None

@@ -372,6 +372,23 @@ def test_what_there_is_not(store: Path) -> None:
             reader.window(kept, 5, 5)
 
 
+@pytest.mark.usefixtures("block_rows")
+def test_the_account_of_a_window_leaves_nothing_out(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(windows, "READ_MOST", 10)
+    trace = a_trace(13)
+    kept = stored(store, trace, segments=segments_of(trace))
+    with Kept.open(store) as reader:
+        for found, whole in zip(reader.account(kept, 700, 9000), segments_of(trace), strict=True):
+            expected = whole.take(within(whole, 700, 9000))
+            assert rows_of(found, []) == rows_of(expected, [], 700, 9000)
+        whole_gap = reader.account(kept, 5000, 5001, clip=False)[0]
+        assert int(whole_gap.start[0]) <= 5000 < int(whole_gap.end[0]) - 1
+        with pytest.raises(UsageProblem, match="end after it begins"):
+            reader.account(kept, 5, 5)
+
+
 @pytest.mark.parametrize(
     "header",
     ["NULL", "''", "'{\"answer'", "'[1]'", "'{}'", "'{\"answer\": 5}'", "CAST(x'ff7b' AS TEXT)"],

@@ -60,7 +60,7 @@ def write(out: Path, recording: Recording) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "nvml.tape").write_text(tape)
         _write_json(folder / "nvml.json", document)
-        _update_index(out / "index.json", folder.name, document)
+        update_index(out / "index.json", folder.name, document)
     except OSError as error:
         what = f"The recording could not be written: {error}"
         raise StorageProblem(what, "Name another folder: --out FOLDER") from None
@@ -137,7 +137,8 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-def _update_index(path: Path, name: str, document: dict[str, Any]) -> None:
+def update_index(path: Path, name: str, document: dict[str, Any]) -> None:
+    """Put a recording into the list of all; one of the same model before it goes."""
     before = json.loads(path.read_text())["recordings"] if path.exists() else []
     kept = ("date", "model", "driver", "loaded", "tape_bytes")
     entry = {"folder": name, **{key: document[key] for key in kept}}

@@ -30,14 +30,14 @@ class Finite(click.FloatRange):
         return number
 
 
-def _text(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+def text(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
     """Return text that is valid UTF-8; a shell may give us anything."""
     return value and value.encode("utf-8", "backslashreplace").decode()
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 label = click.option(
-    "--label", metavar="NAME", help="A name to find this recording by.", callback=_text
+    "--label", metavar="NAME", help="A name to find this recording by.", callback=text
 )
 hz = click.option(
     "--hz",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 
 import click
 
@@ -22,6 +23,9 @@ from whyidle.monitor.commands._output import mute
 @options.any_user
 @options.traces
 @options.quiet
+@click.option(
+    "--dashboard", is_flag=True, help="Show it as a web page too; see `monitor dashboard`."
+)
 @click.option("--background", is_flag=True, help="Record on in the background; see `monitor stop`.")
 @click.option("--ready-fd", type=int, hidden=True)
 @options.as_json
@@ -38,6 +42,7 @@ def command(
     trace_share: float | None,
     no_trace: bool,
     quiet: bool,
+    dashboard: bool,
     background: bool,
     ready_fd: int | None,
     as_json: bool,
@@ -58,7 +63,7 @@ def command(
     """
     import signal
 
-    from whyidle.monitor.commands import _background
+    from whyidle.monitor.commands import _background, _beside
     from whyidle.monitor.commands._pick import pick
     from whyidle.monitor.processes.process import find_target
     from whyidle.monitor.recording.recorder import Wanted
@@ -68,19 +73,22 @@ def command(
     share = options.share_of(trace_share, no_trace=no_trace)
     target = find_target(pid) if pid is not None else pick()
     if background:
+        if dashboard:
+            raise _beside.nowhere_to_say()
         _background.start(target, seconds=seconds, hz=hz, label=label, require_gpu=require_gpu,
                           observe=observe, any_user=any_user, trace_share=share,
                           as_json=as_json)  # fmt: skip
         return
     screen = options.screen(as_json=as_json, quiet=quiet, everything=everything)
-    session = Session(database(), screen)
-    session.open_gpus(require=require_gpu)
-    told = session.record(
-        Wanted(target, hz, label, observe=observe, any_user=any_user, trace_share=share),
-        seconds,
-        stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
-        ready=None if ready_fd is None else _background.announcer(ready_fd),
-    )
+    with _beside.dashboard(screen) if dashboard else nullcontext(screen) as shown:
+        session = Session(database(), shown)
+        session.open_gpus(require=require_gpu)
+        told = session.record(
+            Wanted(target, hz, label, observe=observe, any_user=any_user, trace_share=share),
+            seconds,
+            stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+            ready=None if ready_fd is None else _background.announcer(ready_fd),
+        )
     try:
         options.tell(told, as_json=as_json)
     except OSError:

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("run", required=False)
+@click.option(
+    "--label", metavar="TEXT", callback=options.text, help="Name this recording; '' for no name."
+)
 @options.as_json
-def command(*, run: str | None, as_json: bool) -> None:
+def command(*, run: str | None, label: str | None, as_json: bool) -> None:
     """List the recordings, or tell of one.
 
     RUN is its number, its label, or `last`.
@@ -28,6 +31,9 @@ def command(*, run: str | None, as_json: bool) -> None:
     from whyidle.monitor.summary import summarise
 
     path = database()
+    if label is not None:
+        _name(run, label, as_json=as_json)
+        return
     if run is not None:
         told = concluded(path, summarise(path, run))
         traces = _traces(told.run.id)
@@ -50,6 +56,34 @@ def command(*, run: str | None, as_json: bool) -> None:
         click.echo(jsonl.listing("runs", [_row(r, running=running) for r, running in rows]))
     else:
         click.echo(_table(rows) if rows else _NOTHING)
+
+
+def _name(ref: str | None, text: str, *, as_json: bool) -> None:
+    """Label a recording: its recorder does that as long as there is one."""
+    from whyidle.monitor.control import client
+    from whyidle.monitor.errors import UsageProblem
+    from whyidle.monitor.render import jsonl
+    from whyidle.monitor.state import database
+    from whyidle.monitor.store import Reader
+    from whyidle.monitor.store.labels import label_run, new_label
+
+    if ref is None:
+        raise UsageProblem(
+            "Say which recording to label.", "For instance: monitor runs last --label NAME"
+        )
+    label = new_label(text)
+    with Reader.open(database()) as reader:
+        found = reader.find(ref)
+    if found.is_recording:
+        client.set_label(database(), found.id, label or "")
+    else:
+        label_run(database(), found.id, label)
+    if as_json:
+        row = _row(found, running=found.is_recording)
+        click.echo(jsonl.listing("runs", [row | {"label": label}]))
+    else:
+        said = f"is called {label} now" if label else "has no label now"
+        click.echo(f"Run {found.id} {said}.")
 
 
 def _traces(run: int) -> list[dict[str, Any]]:

@@ -131,17 +131,7 @@ class Outcome:
     @property
     def predicted(self) -> tuple[float, float] | None:
         """What the findings promised, all fixes of the pair together."""
-        told = [found for rule in self.pair.faults if (found := self.before.of(rule))]
-        timed = [each for each in told if each["speedup"]]
-        if len(timed) == 1:
-            return timed[0]["speedup"][0], timed[0]["speedup"][1]
-        # Those of one slice give it back only once.
-        shares = [each["lost_share"] for each in timed if not each["behind"]]
-        if not shares:
-            return None
-        # What one gives back the other may have counted as well: at least the larger comes back.
-        least, most = max(low for low, _ in shares), sum(high for _, high in shares)
-        return Gain.between(least, most).speedup
+        return promised([f for rule in self.pair.faults if (f := self.before.of(rule))])
 
     @property
     def is_as_predicted(self) -> bool | None:
@@ -220,6 +210,20 @@ class Outcome:
         if steps is None:
             return self.comparison.why_no_steps or "no step could be told apart"
         return steps.speedup.why_no_bounds or "it is not known"
+
+
+def promised(findings: Iterable[Told]) -> tuple[float, float] | None:
+    """Return the speed-up that findings promise, all their fixes together."""
+    timed = [each for each in findings if each["speedup"]]
+    if len(timed) == 1:
+        return timed[0]["speedup"][0], timed[0]["speedup"][1]
+    # Those of one slice give it back only once.
+    shares = [each["lost_share"] for each in timed if not each["behind"]]
+    if not shares:
+        return None
+    # What one gives back the other may have counted as well: at least the larger comes back.
+    least, most = max(low for low, _ in shares), sum(high for _, high in shares)
+    return Gain.between(least, most).speedup
 
 
 def of_runs(store: Path, pair: Pair, rounds: Sequence[tuple[Watched, Watched]]) -> Outcome:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from whyidle.monitor.control.server import Server
 from whyidle.monitor.metrics import SELF_CPU, Scope
 from whyidle.monitor.processes.naming import Naming
 from whyidle.monitor.processes.process import ProcessKey
@@ -20,11 +21,13 @@ from whyidle.monitor.recording.inside import Inside
 from whyidle.monitor.recording.meter import Meter
 from whyidle.monitor.recording.ownership import Owned, owned_gpus
 from whyidle.monitor.recording.quota import Quota
+from whyidle.monitor.recording.requests import Requests
 from whyidle.monitor.recording.rows import Rows
 from whyidle.monitor.recording.sampler import Sampler
 from whyidle.monitor.recording.snapshot import JobEvent, Snapshot
 from whyidle.monitor.recording.subjects import Subjects
 from whyidle.monitor.recording.traces import Traces
+from whyidle.monitor.recording.waker import Waker
 from whyidle.monitor.sources.cgroup import Cgroup
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.gpus import GpuProbe
@@ -77,6 +80,8 @@ class Recorder:
         self.gpu_problem = gpu_problem
         self.fs = fs or ProcFs()
         self.run = 0
+        # Where a person asks something of us; ``None``: it could not be made.
+        self.control: Server | None = None
         self._tree = Tree(wanted.target, self.fs)
         self._naming = Naming(wanted.target, self.fs)
         cgroup = Cgroup(wanted.target.pid, self.fs)
@@ -131,10 +136,18 @@ class Recorder:
             settled=self.wanted.settled,
         )
         self._faults = Faults(self.writer, self.run, self.wanted.target)
+        self._listen()
         return self.run
+
+    def answer_in(self, waker: Waker) -> None:
+        """Answer what a person asks also while we wait for the next tick."""
+        if self.control is not None:
+            waker.answer(self.control.handle, self.control.serve)
 
     def tick(self, sampler: Sampler) -> Snapshot | None:
         """Read everything once and store it; ``None`` when the job is over."""
+        if self.control is not None:
+            self.control.serve()
         started = time.monotonic()
         stats = self._tree.refresh(started)
         became_another = self._ending.look()
@@ -233,9 +246,21 @@ class Recorder:
             exit_code = self._ending.code
         self._probe.close()
         self.writer.end_run(self.run, reason, exit_code)
+        if self.control is not None:
+            # Whoever waits at it sees from now on that the recording has ended.
+            self.control.close()
         self.writer.close()
 
     # Inside --------------------------------------------------------------------------------------
+    def _listen(self) -> None:
+        """Hear what a person asks of this recording; it goes on also without."""
+        asked = Requests(self.run, self.wanted.target, self.writer, self._inside, self._traces)
+        try:
+            self.control = Server.open(self.writer.path, self.run, asked.answer)
+        except OSError as error:
+            said = f"This recording cannot be asked for anything: {error.strerror or error}."
+            self.writer.event(self.run, "control_off", said, scope=Scope.MONITOR, subject=self.run)
+
     def _tick_ms(self, now: float) -> int:
         """Name this very moment; a leap of the wall clock is followed, and told."""
         if leapt := self._clock.follow():

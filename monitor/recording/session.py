@@ -112,6 +112,7 @@ class Session:
         reason: str | None = FAILED
         try:
             recorder.begin()
+            recorder.answer_in(waker)
             wake = sampler.run(tick, seconds)
             # The recorder has looked for why a job ended.
             reason = None if wake is Wake.JOB else _reason(wake, waker.signal)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from whyidle.monitor import metrics as m
+from whyidle.monitor.errors import Problem
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.reading import Reading
@@ -29,6 +30,7 @@ from whyidle.monitor.tracing.policy import (
 from whyidle.monitor.tracing.space import of_run
 from whyidle.monitor.tracing.taking import FAILED, Candidate, Taking
 from whyidle.monitor.tracing.told import News, Told
+from whyidle.monitor.tracing.wish import Wish
 
 # Two of the longest pauses between traces: an older one says nothing of now.
 FRESH_SECONDS = 2 * SELDOM_SECONDS
@@ -36,6 +38,8 @@ FRESH_SECONDS = 2 * SELDOM_SECONDS
 CALM_TICKS = 2
 # Fewer steps have no median worth the name.
 LEAST_STEPS = 3
+# Of the job's time: what a person asks for is given all of it.
+ALL = 1.0
 # Of a step's time: who says so, where nobody counts steps.
 SOURCE = "trace"
 
@@ -54,6 +58,7 @@ class Traces:
         settled: float = SETTLED_SECONDS,
     ) -> None:
         self._taking = Taking(store, run, Policy(share), named_ms)
+        self._named_ms = named_ms
         self._target = target
         self._is_off = False
         self._owner = of_run(run)
@@ -74,6 +79,21 @@ class Traces:
         """Tell whether it came with this tick."""
         return self._taking.is_new
 
+    @property
+    def wish(self) -> Wish:
+        """What a person asked for last."""
+        return self._taking.wish
+
+    def ask(self, now: float, seconds: float | None) -> None:
+        """Take a trace at the next tick that can; where one is asked for already, a ``Problem``."""
+        told = self.wish.told
+        if not told.is_over:
+            raise Problem(f"A trace is under way already. {told.what}", "Wait for that one.")
+        if self._is_off:
+            step = f"Take one by hand: monitor trace {self._target.pid}"
+            raise Problem("No trace: traces are off after a failure.", step)
+        self.wish.ask(self._named_ms(now), seconds)
+
     def tick(
         self, now: float, seats: Sequence[Seat], gpus: Mapping[str, GpuReading], owned: Owned
     ) -> None:
@@ -82,9 +102,11 @@ class Traces:
             return
         starved = self._sign.look(now, low=_low(gpus, owned))
         calm = [seat for seat in seats if self._is_calm(seat, now)]
-        candidates = [self._candidate(seat) for seat in in_order(calm, now, self._settled)]
+        settled = in_order(calm, now, self._settled)
+        candidates = [self._candidate(seat, self._share) for seat in settled]
+        at_once = self._at_once(seats, now)
         try:
-            self._news += self._taking.tick(now, candidates, starved=starved)
+            self._news += self._taking.tick(now, candidates, starved=starved, at_once=at_once)
             if self._taking.is_new:
                 self._look_again(now, seats)
         except Exception as error:  # noqa: BLE001  counters come also without traces
@@ -156,21 +178,27 @@ class Traces:
         """End what is on its way."""
         self._taking.close()
 
-    def _candidate(self, seat: Seat) -> Candidate:
+    def _at_once(self, seats: Sequence[Seat], now: float) -> list[Candidate]:
+        """Return who may be asked for a trace that a person waits for."""
+        if not self.wish.is_waiting:
+            return []
+        return [self._candidate(seat, ALL) for seat in in_order(seats, now, 0.0)]
+
+    def _candidate(self, seat: Seat, share: float) -> Candidate:
         rank = seat.identity.rank
         latest = seat.harvest.latest
         return Candidate(
             seat.key,
             rank.rank if rank else None,
             latest.get(m.PROCESS_STEP_P50),
-            partial(self._way, seat),
+            partial(self._way, seat, share),
             # Nobody else counts any where only a trace told how long they take.
             is_counted=latest.get(m.PROCESS_STEPS) is not None,
         )
 
-    def _way(self, seat: Seat) -> ByAgent:
+    def _way(self, seat: Seat, share: float) -> ByAgent:
         assert seat.link is not None  # noqa: S101  it stands in the order
-        return ByAgent(seat.link, self._taking.space, self._owner, self._share)
+        return ByAgent(seat.link, self._taking.space, self._owner, share)
 
 
 def _put(reading: Reading, metric: Metric, counted: Metric, seconds: float) -> bool:

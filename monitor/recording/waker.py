@@ -6,9 +6,14 @@ import contextlib
 import os
 import select
 import signal
+import time
+from collections.abc import Callable
 from enum import StrEnum
 from types import FrameType
 from typing import Any
+
+# Whoever rings more often than this between two ticks waits for the next one.
+MOST_RINGS = 64
 
 
 class Wake(StrEnum):
@@ -25,6 +30,7 @@ class Waker:
     def __init__(self, pid: int) -> None:
         self.signal: signal.Signals | None = None
         self._handlers: dict[int, Any] = {}
+        self._bell: tuple[int, Callable[[], None]] | None = None
         self._reader, self._writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._reader, select.POLLIN)
@@ -54,9 +60,21 @@ class Waker:
         with contextlib.suppress(BlockingIOError):
             os.write(self._writer, b"x")
 
+    def answer(self, handle: int, serve: Callable[[], None]) -> None:
+        """Call this whenever a descriptor can be read while we wait; the tick stays on time."""
+        self._bell = handle, serve
+
     def wait(self, seconds: float) -> Wake:
         """Wait at most this long."""
-        ready = {handle for handle, _ in self._poll.poll(max(0.0, seconds) * 1000)}
+        end = time.monotonic() + seconds
+        ready = self._wait(seconds)
+        for _ in range(MOST_RINGS):
+            if self._bell is None or ready != {self._bell[0]}:
+                break
+            self._bell[1]()
+            ready = self._wait(end - time.monotonic())
+        else:
+            ready = self._wait(end - time.monotonic(), deaf=True)
         if self._reader in ready:
             return Wake.STOP
         if self._pidfd in ready and self._pidfd is not None:
@@ -65,6 +83,17 @@ class Waker:
             self._pidfd = None
             return Wake.JOB
         return Wake.TIME
+
+    def _wait(self, seconds: float, *, deaf: bool = False) -> set[int]:
+        """Return what can be read, once something can or the time is up."""
+        bell = None if self._bell is None or deaf else self._bell[0]
+        if bell is not None:
+            self._poll.register(bell, select.POLLIN)
+        try:
+            return {handle for handle, _ in self._poll.poll(max(0.0, seconds) * 1000)}
+        finally:
+            if bell is not None:
+                self._poll.unregister(bell)
 
     def close(self) -> None:
         """Give handlers and handles back, in this order: a signal may come in between."""

@@ -49,11 +49,11 @@ def page(found: Comparison, width: int) -> Group:
 
 
 def _sides(found: Comparison, width: int) -> Iterator[Text]:
-    for text in _told(found):
+    for text in about(found):
         yield from (Text(line, "dim") for line in _wrapped(text, width))
 
 
-def _told(found: Comparison) -> Iterator[str]:
+def about(found: Comparison) -> Iterator[str]:
     """Yield what both are, and why the verdict is no surer."""
     for name, side, took in (("A", found.a, found.took_a), ("B", found.b, found.took_b)):
         yield f"{name}: {_said(side)}"
@@ -127,9 +127,9 @@ def _table(found: Comparison, width: int) -> Table:
     columns = [
         Column(f"time of a {found.per}", [_named(p.slice) for p in shown], right=False),
         *_both([p.ns for p in shown], clock),
-        Column("change", [_signed(p.ns, clock) for p in shown], spare=1),
-        Column("share A", [_one(p.share.a, lambda v: share(v, 1)) for p in shown], spare=3),
-        Column("share B", [_one(p.share.b, lambda v: share(v, 1)) for p in shown], spare=2),
+        Column("change", [signed(p.ns, clock) for p in shown], spare=1),
+        Column("share A", [one(p.share.a, lambda v: share(v, 1)) for p in shown], spare=3),
+        Column("share B", [one(p.share.b, lambda v: share(v, 1)) for p in shown], spare=2),
     ]
     return grid(columns, width)
 
@@ -140,16 +140,18 @@ def _named(part: Slice) -> Text:
 
 def _both(pairs: Sequence[Pair], written: Callable[[float], str]) -> list[Column]:
     return [
-        Column("A", [_one(pair.a, written) for pair in pairs]),
-        Column("B", [_one(pair.b, written) for pair in pairs]),
+        Column("A", [one(pair.a, written) for pair in pairs]),
+        Column("B", [one(pair.b, written) for pair in pairs]),
     ]
 
 
-def _one(value: float | None, written: Callable[[float], str]) -> str:
+def one(value: float | None, written: Callable[[float], str]) -> str:
+    """Return a number in words; a dash, where it is not known."""
     return numbers.DASH if value is None else written(value) if value else "0"
 
 
-def _signed(pair: Pair, written: Callable[[float], str]) -> str:
+def signed(pair: Pair, written: Callable[[float], str]) -> str:
+    """Return by how much B is more or less."""
     if (by := pair.change) is None:
         return numbers.DASH
     return f"{'+' if by > 0 else '-'}{written(abs(by))}" if by else "0"
@@ -189,20 +191,20 @@ def _fault(word: str, fault: Fault, width: int) -> Iterator[Text]:
 def _kernels(found: Comparison, width: int) -> Iterator[RenderableType]:
     kernels = found.kernels
     if kernels.why_none:
-        yield from (Text(x, "dim") for x in _wrapped(f"{_lacking(found)}.", width))
+        yield from (Text(x, "dim") for x in _wrapped(f"{lacking(found)}.", width))
         return
     shown = kernels.changed[:MOST_KERNELS]
     if not shown:
         return
     columns = [
-        Column("change", [_signed(k.ns, clock) for k in shown]),
+        Column("change", [signed(k.ns, clock) for k in shown]),
         *_both([k.ns for k in shown], clock),
         Column(f"{kernels.what}, of a {found.per}", [short_name(k.name) for k in shown]),
     ]
     yield grid(columns, width)
 
 
-def _lacking(found: Comparison) -> str:
+def lacking(found: Comparison) -> str:
     """Say why nothing that ran is told, once where that holds for copies too."""
     why, same = found.kernels.why_none or "", found.kernels.why_none == found.why_no_transfers
     return f"Kernels and copies: {why}" if same else f"Kernels: {why}"
@@ -222,18 +224,19 @@ def _figures(found: Comparison, width: int) -> Iterator[RenderableType]:
         rows.append(("energy", found.energy, lambda joules: f"{joules:,.3g} {unit}"))
     if rows:
         columns = [
-            Column("A", [_one(pair.a, written) for _, pair, written in rows]),
-            Column("B", [_one(pair.b, written) for _, pair, written in rows]),
-            Column("change", [_signed(pair, written) for _, pair, written in rows]),
+            Column("A", [one(pair.a, written) for _, pair, written in rows]),
+            Column("B", [one(pair.b, written) for _, pair, written in rows]),
+            Column("change", [signed(pair, written) for _, pair, written in rows]),
             Column("", [name for name, _, _ in rows]),
         ]
         yield grid(columns, width)
-    if (why := _no_energy(found.energy)) is not None:
+    if (why := no_energy(found.energy)) is not None:
         yield from (Text(line, "dim") for line in _wrapped(why, width))
     yield from _setup(found, width)
 
 
-def _no_energy(pair: Pair) -> str | None:
+def no_energy(pair: Pair) -> str | None:
+    """Say why the energy is not known, or that of one side."""
     if pair.why_a and pair.why_b:
         both = pair.why_a if pair.why_a == pair.why_b else f"A: {pair.why_a}; B: {pair.why_b}"
         return f"Energy is not known: {both}."

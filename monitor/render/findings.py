@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console, Group, RenderableType
@@ -43,7 +43,7 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
     """Return the parts of the page, an empty line between them."""
     told = diagnose.as_json(diagnosis)
     parts: list[RenderableType] = [
-        Text(f"{printable(told['target'])}: {_verdict(told)}", style="bold")
+        Text(f"{printable(told['target'])}: {verdict(told)}", style="bold")
     ]
     budget = told["budget"]
     if budget is None:
@@ -63,7 +63,8 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
     return Group(*spaced[:-1])
 
 
-def _verdict(told: dict[str, Any]) -> str:
+def verdict(told: Mapping[str, Any]) -> str:
+    """Say what a person in a hurry reads."""
     worth = [f for f in told["findings"] if f["severity"] in {"high", "medium", "low"}]
     if not worth and not told["is_known"]:
         return NOT_KNOWN
@@ -106,7 +107,7 @@ def _framework(name: str) -> Framework:
     return next(each for each in FRAMEWORKS if each == name)
 
 
-def gain(told: dict[str, Any]) -> str:
+def gain(told: Mapping[str, Any]) -> str:
     """Say what the fix gives back."""
     low, high = told["lost_share"]
     slow, fast = told["speedup"]
@@ -116,7 +117,7 @@ def gain(told: dict[str, Any]) -> str:
     return text if watts is None else f"{text} At the power drawn now that is {watts:.0f} W."
 
 
-def source(evidence: dict[str, Any]) -> str:
+def source(evidence: Mapping[str, Any]) -> str:
     """Say where a number comes from, and how old it is."""
     window, age = evidence["window_s"], evidence["age_s"]
     over = "" if window is None else f", over {amount(window, 's')}"
@@ -152,10 +153,15 @@ def _doubts(told: dict[str, Any], width: int) -> Iterator[Text]:
 
 def _not_checked(told: list[dict[str, str]], width: int) -> Iterator[Text]:
     yield Text("Not checked", style="bold")
-    by_need: dict[str, list[str]] = {}
-    for each in told:
-        by_need.setdefault(each["needs"], []).append(each["rule"])
-    for need, names in by_need.items():
+    for need, names in by_need(told).items():
         shown = ", ".join(names[:MOST_NAMES])
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         yield _line(f"{shown}{more}: needs {need}", width)
+
+
+def by_need(told: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """Return the rules that could not judge, by what they lack."""
+    found: dict[str, list[str]] = {}
+    for each in told:
+        found.setdefault(each["needs"], []).append(each["rule"])
+    return found

@@ -42,6 +42,8 @@ class LiveView:
 
     def __init__(self, *, everything: bool, console: Console | None = None) -> None:
         self._everything = everything
+        # What whoever shows us has to say, for as long as we are on the screen.
+        self.note: str | None = None
         self._console = console or Console()
         self._live = Live(console=self._console, auto_refresh=False, screen=True)
         self._history: dict[tuple[str, Metric], deque[float | None]] = {}
@@ -87,6 +89,8 @@ class LiveView:
         ]
         if snapshot.trouble:
             parts.append(Text(f"! {snapshot.trouble}", style="bold yellow"))
+        if self.note:
+            parts.append(Text(self.note, overflow="fold"))
         return Group(*parts, _foot(snapshot))
 
     def _time(self, snapshot: Snapshot) -> list[Panel]:

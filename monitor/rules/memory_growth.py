@@ -47,21 +47,23 @@ FORESEEN: Final = 60
 # Memory that is full within a day ends the job.
 DAY_S: Final = 86_400
 SHORTEST_S: Final = 10.0
-_BY: Final = (m.PROCESS_POOL_USED, m.PROCESS_LIVE_BYTES, m.JOB_RSS)
+# What frameworks count of a GPU lies in its memory; the rest lies in that of the machine.
+_ON_DEVICE: Final = (m.PROCESS_POOL_USED, m.PROCESS_LIVE_BYTES)
+BY: Final = (*_ON_DEVICE, m.JOB_RSS)
 
 
 def detect(window: Window) -> Verdict:
     """Judge how the memory goes."""
-    trends = {metric: window.job.trends[metric] for metric in _BY if metric in window.job.trends}
+    trends = {metric: window.job.trends[metric] for metric in BY if metric in window.job.trends}
     if not trends:
         return window.lacks(Need.RECORDING if window.kind == "file" else Need.LONGER)
     if window.job.seconds < SHORTEST_S:
         return window.lacks(Need.LONGER)
-    growing = next(((k, t) for k, t in trends.items() if _grows(t)), None)
+    growing = next(((k, t) for k, t in trends.items() if grows(t)), None)
     if growing is None:
         return None
     metric, trend = growing
-    left = _left_s(window, trend)
+    left = left_s(window, metric, trend)
     if left is not None and left > FORESEEN * window.job.seconds:
         return None
     return Found(
@@ -72,7 +74,8 @@ def detect(window: Window) -> Verdict:
     )
 
 
-def _grows(trend: Trend) -> bool:
+def grows(trend: Trend) -> bool:
+    """Tell whether a level rises to the end, by as much as matters."""
     grown = trend.last - trend.first
     return (
         trend.per_s > LEAST_PER_S
@@ -81,12 +84,24 @@ def _grows(trend: Trend) -> bool:
     )
 
 
-def _left_s(window: Window, trend: Trend) -> float | None:
-    """Return how long it can go on, by the memory of the machine or of its limit."""
+def left_s(window: Window, metric: Metric, trend: Trend) -> float | None:
+    """Return how long it can go on, by the memory that it grows in; ``None``: nobody knows."""
+    on_device = metric in _ON_DEVICE and window.device == "gpu"
+    rooms = _on_device(window) if on_device else _on_host(window, trend)
+    return min(rooms) / trend.per_s if rooms and trend.per_s > 0 else None
+
+
+def _on_host(window: Window, trend: Trend) -> list[float]:
     limit = window.job.means.get(m.JOB_MEMORY_LIMIT)
     free = window.job.means.get(m.HOST_MEMORY_AVAILABLE)
-    rooms = [room for room in (free, limit and limit - trend.last) if room is not None]
-    return min(rooms) / trend.per_s if rooms else None
+    return [room for room in (free, limit and limit - trend.last) if room is not None]
+
+
+def _on_device(window: Window) -> list[float]:
+    """Return what is free on each GPU of the job, which others may hold a part of."""
+    means = [gpu.means for gpu in window.job.gpus if gpu.owned]
+    pairs = [(each.get(m.GPU_MEMORY_TOTAL), each.get(m.GPU_MEMORY_USED)) for each in means]
+    return [total - used for total, used in pairs if total is not None and used is not None]
 
 
 def _evidence(window: Window, metric: Metric, trend: Trend, left_s: float | None) -> list[Evidence]:

@@ -41,8 +41,7 @@ class Window:
         keep = longest(columns["end"] - columns["start"], self.most)
         left_out += len(keep) - int(keep.sum())
         columns = {name: column[keep] for name, column in columns.items()}
-        tie = columns[then] if then else columns["start"] - columns["end"]
-        order = np.lexsort((tie, columns["start"]))
+        order = _order(columns, then)
         return Rows(self._clipped({name: c[order] for name, c in columns.items()}), left_out)
 
     def _held(self, lane: int, columns: Columns) -> Columns:
@@ -72,6 +71,16 @@ class Rows:
             return {}
         of: NDArray[np.bool_] = self.columns["lane"] == lane
         return {name: column[of] for name, column in self.columns.items()}
+
+
+def _order(columns: Columns, then: str | None) -> NDArray[np.intp]:
+    """Order by start; blocks are in order already, so that the second key costs most."""
+    start = columns["start"]
+    order = np.argsort(start, kind="stable")
+    ordered = start[order]
+    if (ordered[1:] != ordered[:-1]).all():
+        return order
+    return np.lexsort((columns[then] if then else start - columns["end"], start))
 
 
 def _readable(blocks: Iterable[Found], most: int) -> Iterator[Found]:

@@ -19,6 +19,7 @@ from whyidle.monitor.tracing.policy import MOST_KNOWN, Policy, plain, window
 from whyidle.monitor.tracing.space import Space, remove
 from whyidle.monitor.tracing.taken import Taken, Way
 from whyidle.monitor.tracing.told import News, Told
+from whyidle.monitor.tracing.wish import Wish
 
 TAKEN, FAILED, GIVEN_UP = "trace_taken", "trace_failed", "trace_given_up"
 MOST_SLICES: Final = 3
@@ -49,6 +50,8 @@ class _Turn:
     way: Way
     # So long a trace was asked for.
     seconds: float
+    # A person waits for it.
+    is_wished: bool = False
     taken: Taken | None = None
     parser: Parser | None = None
 
@@ -69,6 +72,7 @@ class Taking:
     # Names a moment of our monotonic clock on the recording's.
     named_ms: Callable[[float], int]
     parse: Callable[[dict[str, Any]], Parser] = Parser
+    wish: Wish = field(default_factory=Wish)
     last: Told | None = None
     # Whether that came with the last tick.
     is_new: bool = False
@@ -85,12 +89,23 @@ class Taking:
         self.space.forget({self.run})
 
     def tick(
-        self, now: float, candidates: Sequence[Candidate], *, starved: bool | None
+        self,
+        now: float,
+        candidates: Sequence[Candidate],
+        *,
+        starved: bool | None,
+        at_once: Sequence[Candidate] = (),
     ) -> list[News]:
-        """Go on with a trace, or begin with one that is due; returns what is worth keeping."""
+        """Go on with a trace, or begin with one that is due; returns what is worth keeping.
+
+        ``at_once``: of whom one may be taken that a person waits for.
+        """
         self.is_new = False
         if self._turn is not None:
             self._go_on(now, self._turn)
+        elif self.wish.is_waiting:
+            self._measured = starved is not None
+            self._begin_wished(now, at_once)
         elif self.policy.wants(now, starved=starved):
             self._measured = starved is not None
             self._begin(now, candidates)
@@ -104,6 +119,7 @@ class Taking:
             turn.close()
             if turn.taken is not None:
                 remove(turn.taken.path)
+        self.wish.ends("No trace: the recording ended before it was there.")
 
     # Inside --------------------------------------------------------------------------------------
     def _begin(self, now: float, candidates: Sequence[Candidate]) -> None:
@@ -120,14 +136,31 @@ class Taking:
             self._was_full = True
             return
         self._was_full = False
-        way = who.way()
-        seconds = window(who.step_seconds)
-        refused = way.ask(seconds)
-        if refused is None:
-            self._turn = _Turn(who, way, seconds)
+        self._ask(now, _Turn(who, who.way(), window(who.step_seconds)))
+
+    def _begin_wished(self, now: float, candidates: Sequence[Candidate]) -> None:
+        """Ask the process that stands for all, whatever it said before."""
+        if not candidates:
+            if self.wish.is_late(now):
+                nobody = "No trace: there is no process with the agent inside that can be asked."
+                self.wish.refused(nobody, "See what stands against it: monitor ps")
+        elif not self.space.has_room():
+            full = f"No trace: the disk under {self.space.folder} has little room left."
+            self.wish.refused(full, "Make some: monitor prune --older-than 7d")
         else:
-            way.close()
-            self._refused(now, who, refused)
+            who = candidates[0]
+            seconds = self.wish.seconds or window(who.step_seconds)
+            self._ask(now, _Turn(who, who.way(), seconds, is_wished=True))
+
+    def _ask(self, now: float, turn: _Turn) -> None:
+        refused = turn.way.ask(turn.seconds)
+        if refused is not None:
+            turn.close()
+            self._refused(now, turn, refused)
+            return
+        self._turn = turn
+        if turn.is_wished:
+            self.wish.taking(turn.who.key.pid, turn.seconds)
 
     def _go_on(self, now: float, turn: _Turn) -> None:
         if turn.parser is not None:
@@ -137,10 +170,12 @@ class Taking:
         if isinstance(found, Taken):
             turn.taken = found
             turn.parser = self._parser(turn, found)
+            if turn.is_wished:
+                self.wish.reading()
         elif found is not None:
             turn.close()
             self._turn = None
-            self._refused(now, turn.who, found)
+            self._refused(now, turn, found)
 
     def _parser(self, turn: _Turn, taken: Taken) -> Parser:
         return self.parse(
@@ -170,8 +205,10 @@ class Taking:
         if isinstance(found, str):
             remove(turn.taken.path)
             self.policy.failed(now, cost)
+            text = f"A trace was taken and not understood: {found}."
+            if turn.is_wished:
+                self.wish.refused(text, _AGAIN.format(pid=turn.who.key.pid))
             if self._is_other(turn.who, found):
-                text = f"A trace was taken and not understood: {found}."
                 self._say(FAILED, turn.who, text, "low")
             return
         slices = found.budget.get("slices", {})
@@ -180,15 +217,26 @@ class Taking:
         self.last = told = _told(turn.who, turn.taken, found, self.named_ms)
         self.is_new = True
         self._news.append(News(TAKEN, told.key, in_words(told), at=told.at, data=_for_event(told)))
+        if turn.is_wished and told.trace is not None:
+            self.wish.kept(told.trace, in_words(told))
+        elif turn.is_wished:
+            lost = f"A trace was taken and could not be kept. {told.trouble}"
+            self.wish.refused(lost, "See what is wrong: monitor doctor")
         self.space.tidy()
 
-    def _refused(self, now: float, who: Candidate, why: str) -> None:
-        if why.startswith(TOO_EARLY):
+    def _refused(self, now: float, turn: _Turn, why: str) -> None:
+        who = turn.who
+        if turn.is_wished:
+            # What a person asks says nothing of when to ask unasked.
+            if why.startswith(TOO_EARLY) and not self.wish.is_late(now):
+                self.wish.waits(why)
+            else:
+                again = _AGAIN.format(pid=who.key.pid)
+                self.wish.refused(f"No trace of process {who.key.pid}: {why}.", again)
+        elif why.startswith(TOO_EARLY):
             # Others take traces of it, too.
             self.policy.later(now)
-            return
-        is_last = self.policy.refused(who.key, now, why)
-        if is_last:
+        elif self.policy.refused(who.key, now, why):
             text = f"No more traces are asked for: {why}."
             self._say(GIVEN_UP, who, f"{text} {_AGAIN.format(pid=who.key.pid)}", "low")
         elif self._is_other(who, why):

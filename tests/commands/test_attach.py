@@ -253,7 +253,7 @@ def test_a_secret_is_nowhere_in_the_store(monitor: Monitor, state: Path) -> None
     with start_job(start_job.__globals__["JOB"], "--api-key", "sesame-open") as job:
         monitor("attach", job.pid, "--for", "0.3")
         job.kill()
-    for file in state.iterdir():
+    for file in (path for path in state.rglob("*") if path.is_file()):
         assert b"sesame-open" not in file.read_bytes(), file
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.rules.windows import cannot_judge, found, is_silent, recorded, traced, window
 from whyidle.monitor import metrics as m
 from whyidle.monitor.finding import Severity
-from whyidle.monitor.signals.recorded import Trend
+from whyidle.monitor.signals.recorded import SeenGpu, Trend
 from whyidle.monitor.summary import Line
 
 NAME = "memory_growth"
@@ -43,6 +43,20 @@ def test_memory_that_rises_to_the_end() -> None:
 def test_memory_that_is_full_within_the_day() -> None:
     told = found(NAME, window(trends={m.JOB_RSS: LEAK}, means={m.HOST_MEMORY_AVAILABLE: 5e9}))
     assert told.severity is Severity.HIGH
+    assert told.evidence[-1].value == pytest.approx(100)
+
+
+def test_what_grows_on_a_gpu_is_full_when_the_gpu_is() -> None:
+    means = {m.HOST_MEMORY_AVAILABLE: 500e9}
+    gpus = [(100e9, 90e9), (100e9, 95e9)]
+    seen = tuple(
+        SeenGpu(str(i), None, owned=True, means={m.GPU_MEMORY_TOTAL: t, m.GPU_MEMORY_USED: used})
+        for i, (t, used) in enumerate(gpus)
+    )
+    facts = {"torch": {"backend": "cuda"}}
+    told = found(
+        NAME, window(trends={m.PROCESS_POOL_USED: LEAK}, means=means, gpus=seen, facts=facts)
+    )
     assert told.evidence[-1].value == pytest.approx(100)
 
 

@@ -1,0 +1,73 @@
+"""Record the runs that ``monitor dashboard --sample`` shows: real ones, of demos as they come.
+
+Each program runs under ``monitor run`` in a folder of its own, so that the paths in the sample are
+short and of no machine in particular; the page finds their source among the demos. Record it on a
+machine that does nothing else.
+
+Run: .venv/bin/python benchmarks/record_sample.py [--seconds 60]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from whyidle.monitor.store import copy
+
+ROOT = Path(__file__).resolve().parent.parent
+DEMOS = ROOT / "demo_workloads"
+INTO = ROOT / "dashboard" / "recorded" / "whyidle.db"
+# As the runs have it; ``dashboard/views/source.py`` finds the demos by their names.
+AT = Path("/tmp/job")
+FIRST_TRACE_SECONDS = 8.0
+# The one that is shown first comes last.
+RUNS = (
+    ("retracing, before", "retracing/before_jax.py"),
+    ("retracing, after", "retracing/after_jax.py"),
+    ("loader mended", "input_starved/after_torch.py"),
+    ("loader starves it", "input_starved/before_torch.py"),
+)
+
+
+def record(label: str, script: str, seconds: float, state: Path) -> None:
+    """Record one program."""
+    monitor = [sys.executable, "-m", "whyidle.monitor", "run", "--quiet", "--label", label]
+    job = ["python", script, "--seconds", f"{seconds:g}"]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(
+        [*monitor, "--first-trace", f"{FIRST_TRACE_SECONDS:g}", "--", *job],
+        env={**os.environ, "WHYIDLE_STATE_DIR": str(state), "PATH": path},
+        cwd=AT,
+        check=True,
+    )
+
+
+def main() -> None:
+    """Record all, and put a compact copy where the dashboard finds it."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    asked.add_argument("--seconds", type=float, default=60.0)
+    given = asked.parse_args()
+    AT.mkdir(mode=0o700)
+    try:
+        for _, script in RUNS:
+            (AT / script).parent.mkdir(exist_ok=True)
+            shutil.copy(DEMOS / script, AT / script)
+        with tempfile.TemporaryDirectory() as state:
+            for label, script in RUNS:
+                record(label, script, given.seconds, Path(state))
+            INTO.parent.mkdir(exist_ok=True)
+            INTO.unlink(missing_ok=True)
+            copy(Path(state) / "whyidle.db", INTO)
+        INTO.chmod(0o644)
+    finally:
+        shutil.rmtree(AT)
+    print(f"{INTO.relative_to(ROOT)}: {INTO.stat().st_size / 1e6:.1f} MB, {len(RUNS)} runs")
+
+
+if __name__ == "__main__":
+    main()

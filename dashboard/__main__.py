@@ -1,0 +1,116 @@
+"""``python -m whyidle.dashboard``: what ``monitor dashboard`` runs, in a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import threading
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NoReturn
+
+from whyidle.dashboard import place as places
+from whyidle.dashboard import sample, settings
+from whyidle.monitor.commands._output import open_what_is_closed, say
+from whyidle.monitor.errors import Exit, Problem
+from whyidle.monitor.state import database
+from whyidle.monitor.store import Reader
+from whyidle.monitor.store.records import LAST
+from whyidle.monitor.viewing import ended_by_signals
+
+# A token of the user's own: readable by nobody else there, as it would be in the command line.
+VARIABLE: Final = "WHYIDLE_DASHBOARD_TOKEN"
+
+
+def main() -> NoReturn:
+    """Serve as the options say; every failure is a sentence and an exit code."""
+    open_what_is_closed()
+    try:
+        with ended_by_signals():
+            _serve(_options().parse_args())
+        code: int | str | None = Exit.OK
+    except Problem as problem:
+        say(problem.what, problem.next_step)
+        code = problem.code
+    except SystemExit as end:
+        code = end.code
+    except KeyboardInterrupt:
+        code = Exit.INTERRUPTED
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    # A page that is still being drawn holds a thread: nobody waits for it.
+    os._exit(code if isinstance(code, int) else Exit.OK)
+
+
+def _options() -> argparse.ArgumentParser:
+    ask = argparse.ArgumentParser(prog="monitor dashboard", allow_abbrev=False)
+    ask.add_argument("--port", type=int)
+    ask.add_argument("--address", default=places.LOOPBACK)
+    ask.add_argument("--base-path", default="")
+    ask.add_argument("--allow-host", action="append", default=[])
+    ask.add_argument("--store", type=Path)
+    ask.add_argument("--run")
+    ask.add_argument("--sample", action="store_true")
+    ask.add_argument("--no-token", action="store_true")
+    ask.add_argument("--browser", action="store_true")
+    return ask
+
+
+def _serve(chosen: argparse.Namespace) -> None:
+    own = os.environ.pop(VARIABLE, None)
+    token = places.new_token() if own is None else places.check_token(own)
+    wanted = places.Place(
+        port=0,
+        address=places.address(chosen.address),
+        token=None if chosen.no_token else token,
+        ticket=None if chosen.no_token else places.new_token(),
+        allowed=frozenset(places.name(each) for each in chosen.allow_host),
+        base=places.base(chosen.base_path),
+    )
+    with _store(chosen) as store, places.listen(wanted.address, chosen.port) as bound:
+        run = checked(store, chosen.run)
+        settings.use(
+            settings.Settings(store=store, run=run, base=wanted.base, is_sample=chosen.sample)
+        )
+        # Streamlit is loaded once nothing stands against it.
+        from whyidle.dashboard import serve  # noqa: PLC0415
+
+        place = places.at(wanted, bound)
+        by = serve.serve(place, bound, lambda: _tell(place, browser=chosen.browser))
+    if by is not None:
+        signal.raise_signal(by)
+
+
+@contextlib.contextmanager
+def _store(chosen: argparse.Namespace) -> Iterator[Path]:
+    if chosen.sample:
+        with sample.copied() as path:
+            yield path
+    else:
+        yield chosen.store or database()
+
+
+def checked(store: Path, run: str | None) -> str:
+    """Return the run that is shown first; one that was named must be there."""
+    if run is None:
+        return LAST
+    with Reader.open(store) as reader:
+        return str(reader.find(run).id)
+
+
+def _tell(place: places.Place, *, browser: bool) -> None:
+    """Print the link: now somebody answers there."""
+    with contextlib.suppress(OSError):
+        print(f"The dashboard, until Ctrl-C: {place.link}", flush=True)  # noqa: T201
+    if browser:
+        # Some browsers are only done when they are closed.
+        threading.Thread(target=webbrowser.open, args=(place.link_for_once,), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

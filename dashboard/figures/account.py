@@ -1,0 +1,108 @@
+"""A budget as one bar, and the time of steps by cause as areas: each cause in its one colour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from whyidle.dashboard import look
+from whyidle.dashboard.figures import base
+from whyidle.dashboard.figures.base import Figure
+from whyidle.dashboard.views.causes import Causes
+from whyidle.dashboard.views.span import Span, local
+from whyidle.monitor.slices import LOOKS, Slice
+
+
+def bar(name: str, budgets: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Return budgets as bars, one above the other, each part in its share of the whole."""
+    names = list(budgets)
+    traces = []
+    for part in Slice:
+        shares = [_share(budgets[each]["slices"], part) for each in names]
+        if not any(share >= 0.0005 for share in shares):
+            continue
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": LOOKS[part].words,
+                "y": names,
+                "x": shares,
+                "marker": {"color": look.CAUSES[part]},
+                "text": [f"{share:.0%}" if share >= 0.04 else "" for share in shares],
+                "textposition": "inside",
+                "insidetextanchor": "middle",
+                "hovertemplate": f"{LOOKS[part].words}: %{{x:.1%}}<br>{LOOKS[part].meaning}"
+                "<extra></extra>",
+            }
+        )
+    shape = base.layout(
+        name,
+        barmode="stack",
+        hovermode="closest",
+        bargap=0.25,
+        xaxis={"visible": False, "range": [0, 1], "fixedrange": True},
+        yaxis={"visible": len(names) > 1, "automargin": True, "fixedrange": True,
+               "autorange": "reversed", "showgrid": False},
+        legend={"orientation": "h", "y": -0.05, "yanchor": "top", "x": 0, "traceorder": "normal"},
+        margin={"l": 0, "r": 0, "t": 0, "b": 30},
+    )  # fmt: skip
+    return base.figure(traces, shape)
+
+
+def over_time(
+    name: str, causes: Causes, span: Span, marks: Sequence[Mapping[str, Any]] = ()
+) -> Figure:
+    """Return the time of a step by cause; marks say what was compiled, collected or traced."""
+    times = [local(time) for time in causes.times]
+    traces: list[Mapping[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "stackgroup": "time",
+            "name": LOOKS[part].words,
+            "x": times,
+            "y": [None if value is None else round(value, 9) for value in values],
+            "line": {"width": 0.5, "color": look.CAUSES[part]},
+            "fillcolor": look.CAUSES[part],
+            "hovertemplate": "%{y:.3~s}s" if causes.is_of_steps else "%{y:.0%}",
+        }
+        for part, values in causes.parts.items()
+    ]
+    unit: Any = "seconds" if causes.is_of_steps else "ratio"
+    shape = base.layout(
+        f"{name} {span.name}", xaxis=base.time_axis(span), yaxis=base.value_axis(unit),
+        shapes=[_rule(mark) for mark in marks],
+    )  # fmt: skip
+    return base.figure([*traces, *_labels(marks)], shape)
+
+
+def _rule(mark: Mapping[str, Any]) -> dict[str, Any]:
+    at = local(mark["ts_ms"])
+    line = {"color": mark["colour"], "width": 1, "dash": "dot"}
+    return {"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+
+
+def _labels(marks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the marks as points that tell what they are: one row of them a kind."""
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for mark in marks:
+        kinds.setdefault(mark["kind"], []).append(mark)
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": kind,
+            "x": [local(mark["ts_ms"]) for mark in some],
+            "y": [0] * len(some),
+            "marker": {"symbol": "triangle-up", "size": 9, "color": some[0]["colour"]},
+            "text": [base.plain(mark["text"]) for mark in some],
+            "hovertemplate": "%{text}<extra></extra>",
+        }
+        for kind, some in kinds.items()
+    ]
+
+
+def _share(slices: Mapping[str, int], part: Slice) -> float:
+    total = sum(slices.values())
+    return slices.get(part, 0) / total if total else 0.0

@@ -1,0 +1,78 @@
+"""What all charts have in common: margins, axes, how a value is shown."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from whyidle.dashboard.views.span import Span, local
+from whyidle.monitor.metrics import Unit
+from whyidle.monitor.render.escape import printable
+
+Figure = dict[str, Any]
+# How an axis and the label under the pointer show a unit.
+_AXES: Final[dict[Unit, dict[str, Any]]] = {
+    "ratio": {"tickformat": ".0%", "range": [0, 1.02]},
+    "bytes": {"tickformat": "~s", "ticksuffix": "B"},
+    "bytes_per_second": {"tickformat": "~s", "ticksuffix": "B/s"},
+    "per_second": {"tickformat": "~s", "ticksuffix": "/s"},
+    "seconds": {"tickformat": "~s", "ticksuffix": "s"},
+    "watts": {"tickformat": "~s", "ticksuffix": " W"},
+    "cores": {"tickformat": ".2~f"},
+}
+# The day stands on an axis only where it changes.
+_CLOCK: Final = [
+    {"dtickrange": [None, 59_999], "value": "%H:%M:%S"},
+    {"dtickrange": [60_000, 86_399_999], "value": "%H:%M"},
+    {"dtickrange": [86_400_000, None], "value": "%b %d"},
+]
+
+
+def plain(text: object) -> str:
+    """Return words of a job for a chart, which reads some markup: they stay what they are."""
+    return html.escape(printable(str(text)), quote=True)
+
+
+def value_axis(unit: Unit, **more: Any) -> dict[str, Any]:
+    """Return the axis of values of a unit: from zero on, so that a small change looks small."""
+    axis = {"rangemode": "tozero", "zeroline": False, "automargin": True, "nticks": 5}
+    return {**axis, **_AXES.get(unit, {"tickformat": "~s"}), **more}
+
+
+def time_axis(span: Span | None, **more: Any) -> dict[str, Any]:
+    """Return the axis of time; it shows the whole span until the reader zooms."""
+    axis: dict[str, Any] = {
+        "type": "date", "showgrid": False, "automargin": True, "nticks": 7,
+        "tickformatstops": _CLOCK, "hoverformat": "%b %d %H:%M:%S",
+    }  # fmt: skip
+    if span is not None:
+        axis["range"] = [local(span.start_ms), local(span.end_ms)]
+    return {**axis, **more}
+
+
+def layout(name: str, **more: Any) -> dict[str, Any]:
+    """Return the layout of a chart; ``uirevision`` keeps what the reader did to it."""
+    return {
+        "margin": {"l": 48, "r": 12, "t": 8, "b": 28},
+        "uirevision": name,
+        "hovermode": "x unified",
+        "showlegend": True,
+        "legend": {
+            "orientation": "h",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "x": 0,
+            "xanchor": "left",
+            "traceorder": "normal",
+            "itemwidth": 30,
+            "font": {"size": 11},
+        },
+        "dragmode": "zoom",
+        **more,
+    }
+
+
+def figure(data: Sequence[Mapping[str, Any]], shape: Mapping[str, Any]) -> Figure:
+    """Return a figure as the component takes it."""
+    return {"data": [dict(trace) for trace in data], "layout": dict(shape)}

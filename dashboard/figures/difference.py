@@ -1,0 +1,102 @@
+"""Where the time of two runs goes: both budgets to one scale, and what each part gained or lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from whyidle.dashboard import look
+from whyidle.dashboard.figures import base
+from whyidle.dashboard.figures.base import Figure
+from whyidle.dashboard.views.comparison import Better, Change
+from whyidle.monitor.slices import LOOKS, Slice
+
+ROW_HEIGHT: Final = 30
+# Of the whole: the scale of changes is never smaller.
+LEAST_SCALE: Final = 0.1
+_COLOURS: Final[dict[Better, str]] = {"better": look.BETTER, "worse": look.WORSE}
+_WORDS: Final[dict[Better, str]] = {"better": "less: better", "worse": "more: worse"}
+
+
+def budgets(name: str, sides: Mapping[str, Mapping[Slice, float]]) -> Figure:
+    """Return the time of each side as a bar, to one scale: the shorter one is the faster."""
+    rows = list(sides)
+    traces: list[dict[str, Any]] = []
+    whole = max((sum(each.values()) for each in sides.values()), default=0.0) or 1.0
+    for part in Slice:
+        seconds = [sides[row].get(part, 0.0) for row in rows]
+        if not any(each >= 0.0005 * whole for each in seconds):
+            continue
+        shares = [
+            each / (sum(sides[row].values()) or 1.0)
+            for row, each in zip(rows, seconds, strict=True)
+        ]
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": LOOKS[part].words,
+                "y": rows,
+                "x": seconds,
+                "marker": {"color": look.CAUSES[part]},
+                "customdata": shares,
+                "text": [
+                    f"{share:.0%}" if each >= 0.04 * whole else ""
+                    for share, each in zip(shares, seconds, strict=True)
+                ],
+                "textposition": "inside",
+                "insidetextanchor": "middle",
+                "hovertemplate": f"{LOOKS[part].words}: %{{x:.3~s}}s, %{{customdata:.1%}}"
+                f"<br>{LOOKS[part].meaning}<extra></extra>",
+            }
+        )
+    shape = base.layout(
+        name,
+        barmode="stack",
+        hovermode="closest",
+        dragmode=False,
+        bargap=0.25,
+        xaxis={**base.value_axis("seconds"), "fixedrange": True},
+        yaxis={"automargin": True, "fixedrange": True, "autorange": "reversed", "showgrid": False},
+        margin={"l": 8, "r": 8, "t": 30, "b": 26},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
+    )
+    return base.figure(traces, shape)
+
+
+def changes(name: str, told: Sequence[Change], whole: float) -> Figure:
+    """Return what each part gained or lost: to the left is less, and better.
+
+    Beside the whole a small change looks small.
+    """
+    known = [each for each in told if each.seconds is not None]
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "y": [each.name for each in known],
+        "x": [each.seconds for each in known],
+        "marker": {"color": [_COLOURS.get(each.is_, look.GREY) for each in known]},
+        "text": [each.change for each in known],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "customdata": [f"{each.a} → {each.b} {_WORDS.get(each.is_, '')}" for each in known],
+        "hovertemplate": "%{y}: %{customdata}<extra></extra>",
+    }
+    most = max([LEAST_SCALE * whole, *(abs(each.seconds or 0.0) for each in known)]) or 1.0
+    shape = base.layout(
+        name,
+        showlegend=False,
+        hovermode="closest",
+        dragmode=False,
+        bargap=0.3,
+        xaxis={"tickformat": "~s", "ticksuffix": "s", "range": [-1.35 * most, 1.35 * most],
+               "fixedrange": True, "zeroline": True, "nticks": 7},
+        yaxis={"automargin": True, "fixedrange": True, "autorange": "reversed", "showgrid": False},
+        margin={"l": 8, "r": 8, "t": 4, "b": 26},
+    )  # fmt: skip
+    return base.figure([bars], shape)
+
+
+def height(told: Sequence[Change]) -> int:
+    """Return how high such a chart is."""
+    return 44 + ROW_HEIGHT * max(1, sum(each.seconds is not None for each in told))

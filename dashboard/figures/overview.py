@@ -1,0 +1,55 @@
+"""All of a trace as areas by cause, above the lanes of a part of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.dashboard import look
+from whyidle.dashboard.figures import base
+from whyidle.dashboard.figures.base import Figure
+from whyidle.dashboard.views.timeline import Part, ns
+from whyidle.dashboard.views.timeline_overview import Overview
+from whyidle.monitor.kept import KeptTrace
+from whyidle.monitor.slices import LOOKS
+
+# Beside the chart; the lanes below it have the same, so that moments stand above each other.
+LEFT: Final = 176
+RIGHT: Final = 10
+_UNITS: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+
+
+def overview(name: str, told: Overview, trace: KeptTrace, shown: Part) -> Figure:
+    """Return all of a trace as areas by cause, with the window that is shown."""
+    size, suffix = unit_of(trace, Part(told.edges[0], told.edges[-1]))
+
+    def x(at: int) -> float:
+        return (at - trace.start) / trace.ticks_per_ns / size
+
+    edges = [x(at) for at in told.edges]
+    traces = [
+        {
+            "type": "scatter", "mode": "lines", "stackgroup": "time", "name": LOOKS[part].words,
+            "x": edges, "y": [round(value, 4) for value in (*values, values[-1])],
+            "line": {"width": 0, "shape": "hv", "color": look.CAUSES[part]},
+            "fillcolor": look.CAUSES[part], "hovertemplate": "%{y:.0%}",
+        }
+        for part, values in told.parts.items()
+    ]  # fmt: skip
+    start, end = x(shown.start), x(shown.end)
+    veil = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 0},
+            "fillcolor": "rgba(128,128,128,0.55)"}  # fmt: skip
+    sides = [(edges[0], start), (end, edges[-1])]
+    shape = base.layout(
+        name, showlegend=False, shapes=[{**veil, "x0": a, "x1": b} for a, b in sides if b > a],
+        xaxis={"range": [edges[0], edges[-1]], "ticksuffix": f" {suffix}", "nticks": 9,
+               "showgrid": False, "zeroline": False},
+        yaxis={"range": [0, 1], "visible": False, "fixedrange": True},
+        margin={"l": LEFT, "r": RIGHT, "t": 2, "b": 22},
+    )  # fmt: skip
+    return base.figure(traces, shape)
+
+
+def unit_of(trace: KeptTrace, part: Part) -> tuple[float, str]:
+    """Return in which unit a window is drawn: its size in nanoseconds, and its name."""
+    long = ns(trace, part.ticks)
+    return next((size, name) for size, name in _UNITS if long >= 2 * size or size == 1)

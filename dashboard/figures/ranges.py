@@ -1,0 +1,80 @@
+"""Ranges of speed-ups, one below the other: what each fix gives back, predicted and measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from whyidle.dashboard import look
+from whyidle.dashboard.figures import base
+from whyidle.dashboard.figures.base import Figure
+from whyidle.dashboard.views.findings import Range
+
+ROW_HEIGHT: Final = 34
+# Longer names would leave no room for the ranges.
+_LONGEST: Final = 60
+
+
+def ranges(name: str, told: Sequence[Range]) -> Figure:
+    """Return a bar for each range on one scale of speed-ups, in which 1 is as fast as now."""
+    rows = list(range(len(told)))
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "y": rows,
+        "base": [each.low for each in told],
+        # A range of no width is seen all the same.
+        "x": [max(each.high - each.low, 0.01) for each in told],
+        "width": 0.55,
+        "marker": {"color": [each.colour for each in told]},
+        "text": [_words(each) for each in told],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+    known = [(row, each) for row, each in zip(rows, told, strict=True) if each.middle is not None]
+    middles = {
+        "type": "scatter",
+        "mode": "markers",
+        "y": [row for row, _ in known],
+        "x": [each.middle for _, each in known],
+        "marker": {"symbol": "diamond", "size": 9, "color": look.BLUE},
+        "hovertemplate": "%{x:.2f}x<extra></extra>",
+    }
+    return base.figure([bars, middles] if known else [bars], _layout(name, told))
+
+
+def height(told: Sequence[Range]) -> int:
+    """Return how high such a chart is."""
+    return 44 + ROW_HEIGHT * len(told)
+
+
+def _layout(name: str, told: Sequence[Range]) -> dict[str, Any]:
+    least = min([1.0, *(each.low for each in told)])
+    most = max([1.0, *(each.high for each in told)])
+    now = {"type": "line", "x0": 1, "x1": 1, "y0": 0, "y1": 1, "yref": "paper",
+           "line": {"color": look.GREY, "width": 1, "dash": "dot"}}  # fmt: skip
+    room = most - least or 0.1
+    return base.layout(
+        name,
+        showlegend=False,
+        hovermode="closest",
+        dragmode=False,
+        shapes=[now],
+        xaxis={"range": [least - 0.03 * room, most + 0.28 * room], "ticksuffix": "x",
+               "fixedrange": True, "nticks": 6, "zeroline": False},
+        yaxis={"automargin": True, "range": [len(told) - 0.5, -0.5], "fixedrange": True,
+               "showgrid": False, "zeroline": False, "tickvals": list(range(len(told))),
+               "ticktext": [_short(each.name) for each in told]},
+        margin={"l": 8, "r": 8, "t": 4, "b": 26},
+    )  # fmt: skip
+
+
+def _words(told: Range) -> str:
+    if told.middle is not None:
+        return f"{told.middle:.2f}x ({told.low:.2f}x to {told.high:.2f}x)"
+    return f"{told.low:.2f}x to {told.high:.2f}x"
+
+
+def _short(words: str) -> str:
+    return base.plain(words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…")

@@ -1,0 +1,45 @@
+"""How it looks: colours, type and spacing, declared once. Causes have theirs from ``slices``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.slices import LOOKS, Slice
+
+# Okabe and Ito's, as the causes: told apart by colour-blind eyes. One meaning has one colour.
+BLUE: Final = "#0072B2"
+SKY: Final = "#56B4E9"
+GREEN: Final = "#009E73"
+ORANGE: Final = "#E69F00"
+VERMILION: Final = "#D55E00"
+PURPLE: Final = "#CC79A7"
+GREY: Final = "#8A8F98"
+# Better and worse: told apart by more than red and green, and always with a sign.
+BETTER: Final = GREEN
+WORSE: Final = VERMILION
+SEVERITIES: Final = {"high": VERMILION, "medium": ORANGE, "low": SKY, "info": GREY}
+# What is one above the other in a chart: one GPU after the other, or one process.
+SEQUENCE: Final = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, "#44546A", "#8C6D31")
+
+CAUSES: Final[dict[Slice, str]] = {part: look.colour for part, look in LOOKS.items()}
+
+# Text and lines of charts are given in the theme's own colours by the component that draws them.
+CHART_HEIGHT: Final = 230
+SMALL_HEIGHT: Final = 170
+BAR_HEIGHT: Final = 96
+
+THEME: Final = {
+    "theme.font": "sans-serif",
+    "theme.baseRadius": "small",
+    "theme.baseFontSize": 15,
+    "theme.light.primaryColor": BLUE,
+    "theme.light.backgroundColor": "#ffffff",
+    "theme.light.secondaryBackgroundColor": "#f5f6f8",
+    "theme.light.textColor": "#1b1f24",
+    "theme.light.borderColor": "#dfe2e6",
+    "theme.dark.primaryColor": SKY,
+    "theme.dark.backgroundColor": "#101418",
+    "theme.dark.secondaryBackgroundColor": "#181d23",
+    "theme.dark.textColor": "#e4e7eb",
+    "theme.dark.borderColor": "#2c333b",
+}

@@ -1,0 +1,142 @@
+"""What is different between two runs, piece by piece, the verdict first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import streamlit as st
+
+from whyidle.dashboard import look, parts
+from whyidle.dashboard.figures import difference, distribution, ranges
+from whyidle.dashboard.pages import _tables
+from whyidle.dashboard.parts import safe, write
+from whyidle.dashboard.views.comparison import Compared
+
+_HEADS: Final = {
+    "better": ("faster", look.BETTER), "worse": ("slower", look.WORSE),
+    "same": ("no difference", look.GREY), "unknown": ("not certain", look.GREY),
+}  # fmt: skip
+_FAULTS: Final = {
+    "gone": ("gone", look.BETTER), "new": ("new", look.WORSE), "kept": ("still", look.GREY),
+}  # fmt: skip
+
+
+def page(found: Compared, a: int, b: int) -> None:
+    """Draw all there is to say of two runs, A and B."""
+    # What is new above a chart must not take the place that it has on the page.
+    with st.container():
+        _verdict(found)
+    with st.container():
+        _promise(found)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        for part in (_budgets, _steps, _kernels):
+            with st.container():
+                part(found)
+    with right:
+        with st.container():
+            _changes(found)
+        with st.container():
+            _findings(found.told, a, b)
+        with st.container():
+            _figures(found)
+
+
+def _verdict(found: Compared) -> None:
+    word, colour = _HEADS[found.is_]
+    chip = f'<span class="w-chip" style="background:{colour}">{word}</span>'
+    write(f'<div class="w-verdict">{chip}<b>{safe(found.verdict)}</b></div>')
+    write("".join(f'<p class="w-note">{safe(each)}</p>' for each in found.about))
+    for text in found.told["warnings"]:
+        parts.unknown("Take care", text)
+
+
+def _promise(found: Compared) -> None:
+    parts.title("Predicted and measured", found.promise.words)
+    if found.promise.ranges:
+        told = found.promise.ranges
+        parts.chart(ranges.ranges("promise", told), "promise", ranges.height(told))
+
+
+def _budgets(found: Compared) -> None:
+    parts.title(f"Time of a {found.told['per']}")
+    known = {name: each for name, each in found.budgets.items() if not isinstance(each, str)}
+    if known:
+        parts.chart(difference.budgets("budgets", known), "budgets", 150)
+    for name, why in found.budgets.items():
+        if isinstance(why, str):
+            parts.unknown(f"Where the time of {name} goes", why)
+
+
+def _changes(found: Compared) -> None:
+    parts.title(f"What changed in a {found.told['per']}", "to the left is less time, and better")
+    if any(each.seconds is not None for each in found.slices):
+        figure = difference.changes("changes", found.slices, found.whole)
+        parts.chart(figure, "changes", difference.height(found.slices))
+        _tables.changes(found.slices, f"time of a {found.told['per']}")
+    else:
+        parts.unknown("What changed", "where the time goes is not known of both")
+
+
+def _steps(found: Compared) -> None:
+    parts.title(f"How long a {'sample' if found.told['per'] == 'sample' else 'step'} takes",
+                "; ".join(each.of for each in found.steps))  # fmt: skip
+    if found.steps:
+        parts.chart(distribution.steps("steps", found.steps), "steps")
+    if found.why_no_steps:
+        parts.unknown("Steps", found.why_no_steps)
+
+
+def _findings(told: Mapping[str, Any], a: int, b: int) -> None:
+    parts.title("Findings")
+    rows = "".join([*_faults(told, a, b), *_not_judged(told)])
+    if rows:
+        _tables.framed(rows)
+    else:
+        write('<p class="w-note">Nothing is found on either side.</p>')
+
+
+def _faults(told: Mapping[str, Any], a: int, b: int) -> Iterator[str]:
+    for kind, (word, colour) in _FAULTS.items():
+        run = a if kind == "gone" else b
+        for each in told[f"findings_{kind}"]:
+            moved = each["a"] and each["b"] and each["a"] != each["b"]
+            weight = f"{each['a']} → {each['b']}" if moved else each["severity"]
+            rule = safe(each["rule"])
+            link = f'<a class="w-sub w-mono" href="fix?run={run}&amp;finding={rule}">{rule}</a>'
+            chip = f'<span class="w-chip" style="background:{colour}">{word}</span>'
+            yield (
+                f"<tr><td class=k>{chip}</td><td>{safe(each['title'])}<br>{link}</td>"
+                f"<td class=n>{safe(weight)}</td></tr>"
+            )
+
+
+def _not_judged(told: Mapping[str, Any]) -> Iterator[str]:
+    for each in told["findings_unknown"]:
+        where = "A" if each["a"] is None else "B"
+        yield (
+            f"<tr><td class=k>?</td><td>{safe(each['title'])}<div class=w-sub>{where}"
+            f" {safe(each['why_unknown'])}</div></td><td class=n>{safe(each['severity'])}</td></tr>"
+        )
+
+
+def _kernels(found: Compared) -> None:
+    parts.title(f"What ran, in a {found.told['per']}")
+    if found.why_no_kernels:
+        parts.unknown("What ran", found.why_no_kernels)
+    elif found.kernels:
+        _tables.changes(found.kernels, found.told["kernels_are"])
+    else:
+        write('<p class="w-note">No kernel changed by more than is worth a line.</p>')
+
+
+def _figures(found: Compared) -> None:
+    parts.title("What it took")
+    if found.figures:
+        _tables.changes(found.figures, "")
+    if found.why_no_energy:
+        write(f'<p class="w-note">{safe(found.why_no_energy)}</p>')
+    if found.told["setup"]:
+        parts.title("Not the same set-up")
+        _tables.table([(each["name"], each["a"], each["b"]) for each in found.told["setup"]])

@@ -1,0 +1,123 @@
+"""One finding as a card: what it costs, what speaks for it, where it is, what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from whyidle.dashboard import look, parts
+from whyidle.dashboard.pages import _tables
+from whyidle.dashboard.parts import safe, write
+from whyidle.dashboard.views import findings
+from whyidle.dashboard.views.findings import Place
+from whyidle.dashboard.views.source import Code
+
+Told = Mapping[str, Any]
+
+
+def head(finding: Told, places: Sequence[Place], run: int) -> None:
+    """Write what it is and what it costs: that is always to be seen."""
+    link = f"?run={run}&amp;finding={safe(finding['rule'])}"
+    write(
+        f'<div class="w-verdict">{parts.chip(finding["severity"])}<b>{safe(finding["title"])}</b>'
+        f' <a class="w-sub w-mono" href="{link}">{safe(finding["rule"])}</a></div>'
+    )
+    if places:
+        write(f'<div class="w-mono w-sub">at {safe(places[0].words)}</div>')
+    if (gain := findings.gain(finding)) is None:
+        write('<p class="w-note">It costs no time that could be told: no gain is predicted.</p>')
+        return
+    write(f'<p class="w-note">{safe(gain)}</p>{_cost(finding)}')
+
+
+def _cost(finding: Told) -> str:
+    """Return the whole of the time as a bar: what surely comes back, what may, what stays."""
+    low, high = finding["lost_share"]
+    colour = look.SEVERITIES.get(finding["severity"], look.GREY)
+    maybe = f"repeating-linear-gradient(135deg,{colour} 0 3px,transparent 3px 6px)"
+    return (
+        f'<div class="w-cost" role="img" aria-label="{low:.0%} to {high:.0%} of the time">'
+        f'<i style="width:{low:.1%};background:{colour}"></i>'
+        f'<i style="width:{high - low:.1%};background:{maybe}"></i></div>'
+        f'<div class="w-sub">of all the time: {low:.0%} comes back at least, the striped part'
+        f" perhaps, {1 - high:.0%} stays</div>"
+    )
+
+
+def body(finding: Told, places: Sequence[Place]) -> None:
+    """Write what speaks for it, the code, and what to change in it."""
+    left, right = st.columns([6, 5], gap="medium")
+    with left:
+        _evidence(finding)
+        _places(places)
+    with right:
+        _remedies(finding)
+        _besides(finding)
+
+
+def _evidence(finding: Told) -> None:
+    parts.title("Evidence")
+    rows = [(each.name, each.value, each.source) for each in findings.evidence(finding)]
+    _tables.table(rows, numbers=(1,))
+
+
+def _places(places: Sequence[Place]) -> None:
+    parts.title("Where in your code")
+    if not places:
+        parts.unknown("The line", "nothing that was measured names one")
+    for place in places:
+        write(f'<div class="w-mono">{safe(place.words)}</div>')
+        if place.code is not None:
+            write(_code(place.code))
+        elif place.why_not:
+            write(f'<p class="w-note">Its code is not shown: {safe(place.why_not)}.</p>')
+
+
+def _code(code: Code) -> str:
+    rows = []
+    for i, text in enumerate(code.lines):
+        number = code.first + i
+        here = ' class="here"' if number == code.line else ""
+        rows.append(f"<div{here}><b>{number:>4}</b>{safe(text.expandtabs())} </div>")
+    doubts = "".join(f'<p class="w-note">Take care: {safe(each)}.</p>' for each in code.doubts)
+    return f'<div class="w-code">{"".join(rows)}</div>{doubts}'
+
+
+def _remedies(finding: Told) -> None:
+    parts.title("What to change")
+    told = findings.remedies(finding)
+    if not told:
+        parts.unknown("The fix", "none is known for the frameworks of this job")
+    for remedy in told:
+        write(f"<div><b>{safe(remedy.framework)}</b>: {safe(remedy.text)}</div>")
+        if remedy.code:
+            st.code(remedy.code, language="python")
+
+
+def _besides(finding: Told) -> None:
+    rows = [
+        ("documents", ", ".join(finding["documents"])),
+        ("also seen", ", ".join(finding["also_seen"])),
+        ("behind", finding["behind"] or ""),
+        ("energy", _energy(finding)),
+    ]
+    _tables.table([row for row in rows if row[1]], labels=(0,))
+    page = findings.why(finding["rule"])
+    if page:
+        with st.popover("Why this costs, and when it is wrong", key=f"why-{finding['rule']}"):
+            st.markdown(page)
+            for cite, name in findings.documents(finding):
+                st.text(f"{cite}: {name}" if name else cite)
+
+
+def _energy(finding: Told) -> str:
+    energy = finding["energy"]
+    if finding["lost_share"] is None:
+        return ""
+    if energy["watts_lost"] is None:
+        return f"not known: {energy['unknown'].get('watts_lost', 'no power is read')}"
+    text = f"{energy['watts_lost']:.0f} W go into it"
+    joules = energy["joules_per_step"]
+    return text if joules is None else f"{text}, {joules:.3g} J in each step"

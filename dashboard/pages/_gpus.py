@@ -1,0 +1,67 @@
+"""Which of several GPUs a page shows; one alone needs no choice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import streamlit as st
+
+from whyidle.dashboard import look
+from whyidle.dashboard.figures.lines import Limit, Line
+from whyidle.dashboard.views.courses import Course, Subject
+from whyidle.dashboard.views.job import Gpus
+from whyidle.dashboard.views.newest import Newest
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.render import numbers
+
+TOGETHER: Final = "together"
+EACH: Final = "each"
+
+
+def choice(gpus: Gpus, *, each: bool = False) -> str:
+    """Draw the choice among several GPUs: all together, one by its index, or each by itself."""
+    if len(gpus.shown) < 2:
+        return TOGETHER
+    # An index is of digits, with a colon in it for a part of a GPU.
+    indices = [gpu.idx for gpu in gpus.rows if gpu.idx and gpu.idx.replace(":", "").isdecimal()]
+    options = [TOGETHER, *([EACH] if each else []), *indices]
+    chosen = st.segmented_control(
+        "GPU", options, default=TOGETHER, key="gpu", bind="query-params", width="stretch",
+        label_visibility="collapsed",
+    )  # fmt: skip
+    return chosen or TOGETHER
+
+
+def named(gpus: Gpus) -> str:
+    """Return in a few words which GPUs are shown, and why these."""
+    if not gpus.shown:
+        return ""
+    names = ", ".join(sorted({gpu.name or "GPU" for gpu in gpus.rows}))
+    count = f"{len(gpus.shown)} x {names}" if len(gpus.shown) > 1 else names
+    others = f"; {gpus.others} more in the machine" if gpus.others else ""
+    how = gpus.how if gpus.shown == gpus.mine else "all of the machine"
+    return f"{count}{others} ({how})" if how else f"{count}{others}"
+
+
+def colours(gpus: Sequence[Subject]) -> dict[str, str]:
+    """Return the colour of each of several GPUs."""
+    return {gpu.name: look.SEQUENCE[i % len(look.SEQUENCE)] for i, gpu in enumerate(gpus)}
+
+
+def one_by_one(courses: Sequence[Course]) -> list[Line]:
+    """Return a line for each of several, in colours that are told apart."""
+    fill = len(courses) == 1
+    return [
+        Line(course, look.SEQUENCE[i % len(look.SEQUENCE)], fill=fill)
+        for i, course in enumerate(courses)
+    ]
+
+
+def limits(newest: Newest, metric: Metric, gpus: Sequence[Subject], words: str) -> list[Limit]:
+    """Return the limits of these GPUs, each once."""
+    values = {newest.get(metric, gpu.id).value for gpu in gpus}
+    return [
+        Limit(f"{words} {numbers.show(value, metric.unit)}", value)
+        for value in sorted(value for value in values if value is not None)
+    ]

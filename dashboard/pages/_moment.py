@@ -1,0 +1,171 @@
+"""Pieces of the page Now: its numbers, its top finding, its news, and a trace on demand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import streamlit as st
+
+from whyidle.dashboard import parts, settings
+from whyidle.dashboard.frame import Shown
+from whyidle.dashboard.parts import safe, write
+from whyidle.dashboard.views.courses import Course, Courses
+from whyidle.dashboard.views.job import Gpus
+from whyidle.dashboard.views.marks import News
+from whyidle.dashboard.views.newest import Newest
+from whyidle.dashboard.views.span import FEW_POINTS
+from whyidle.monitor import metrics as m
+from whyidle.monitor.control import client
+from whyidle.monitor.errors import Problem
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.render import numbers
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.store import Event, Run
+
+# While a trace is on its way, it is asked how far it has come.
+_TRACE_SECONDS: Final = 1.0
+
+
+def tiles(told: Courses, newest: Newest, gpus: Gpus, answer: Mapping[str, Any]) -> None:
+    """Write the numbers of this moment; of a run that is over, their means."""
+    cells = parts.columns(5)
+    with cells[0]:
+        _busy(told, newest, gpus)
+    with cells[1]:
+        share = _compute(answer)
+        parts.tile("Computing", None if share is None else numbers.show(share, "ratio"),
+                   f"by the {answer['budget_source']}" if share is not None else
+                   str(answer["unknown"].get("budget", "")))  # fmt: skip
+    for cell, name, metric in (
+        (cells[2], "Step", m.JOB_STEP_P50), (cells[3], "Steps", m.JOB_STEPS),
+        (cells[4], "Samples", m.JOB_SAMPLES),
+    ):  # fmt: skip
+        with cell:
+            _number(name, told, newest, metric)
+
+
+def _number(name: str, told: Courses, newest: Newest, metric: Metric) -> None:
+    if not told.span.is_live:
+        _mean(name, told.one(metric, told.run))
+        return
+    known = newest.get(metric, told.run)
+    parts.tile(name, _shown(known.value, metric), known.why)
+
+
+def _mean(name: str, course: Course, note: str = "mean of what is shown") -> None:
+    value = course.mean
+    parts.tile(
+        name, _shown(value, course.metric), note if value is not None else course.unknown or ""
+    )
+
+
+def _shown(value: float | None, metric: Metric) -> str | None:
+    return None if value is None else numbers.show(value, metric.unit)
+
+
+def _busy(told: Courses, newest: Newest, gpus: Gpus) -> None:
+    name, metric = "GPU utilisation", m.GPU_UTILISATION
+    if not gpus.shown:
+        parts.tile(name, None, gpus.problem or "")
+        return
+    if not told.span.is_live:
+        _mean(name, told.mean(metric, gpus.shown, points=FEW_POINTS))
+        return
+    known = [newest.get(metric, gpu.id) for gpu in gpus.shown]
+    values = [each.value for each in known if each.value is not None]
+    missing = [f"{gpu.name}: {each.why}" for gpu, each in zip(gpus.shown, known, strict=True)
+               if each.value is None]  # fmt: skip
+    mean = sum(values) / len(values) if values else None
+    several = f"{min(values):.0%} to {max(values):.0%}" if len(values) > 1 else ""
+    note = "; ".join(x for x in (several, *missing[:2]) if x)
+    parts.tile(name, _shown(mean, metric), note or "kernels ran in this share of the time")
+
+
+def _compute(answer: Mapping[str, Any]) -> float | None:
+    budget = answer["budget"]
+    total = sum(budget["slices"].values()) if budget else 0
+    return budget["slices"].get(Slice.COMPUTE, 0) / total if total else None
+
+
+def finding(answer: Mapping[str, Any], run: Run) -> None:
+    """Write what costs most, and where to read how it is fixed."""
+    if not answer["findings"]:
+        words = "Nothing found that costs time." if answer["is_known"] else (
+            "Nothing found yet: it is not known where most of the time goes."
+        )  # fmt: skip
+        write(f'<p class="w-verdict">{safe(words)}</p>')
+        return
+    first, more = answer["findings"][0], len(answer["findings"]) - 1
+    gain = first["speedup"]
+    gives = f" A fix makes steps {gain[0]:.1f} to {gain[1]:.1f}x faster." if gain else ""
+    place = first["where"][0] if first["where"] else None
+    at = f"{place['file']}:{place['line']} in {place['function']}" if place else ""
+    link = parts.link("fix", "How to fix it", run=run.id, finding=first["rule"])
+    others = f" · {more} more" if more else ""
+    write(
+        f'<p class="w-verdict">{parts.chip(first["severity"])}<b>{safe(first["title"])}</b>'
+        f'{safe(gives)} <span class="w-mono">{safe(at)}</span> {link}{safe(others)}</p>'
+    )
+
+
+def events(told: News) -> None:
+    """Write what happened, the newest first."""
+    if not told.events:
+        return
+    more = f"{told.more} more before these" if told.more else ""
+    parts.title("What happened", more)
+    write(f'<table class="w-grid">{"".join(_event(event) for event in told.events)}</table>')
+
+
+def _event(event: Event) -> str:
+    chip = parts.chip(event.severity) if event.severity != "info" else ""
+    return f"<tr><td class=w-when>{_clock(event.ts_ms)}</td><td>{chip}{safe(event.text)}</td></tr>"
+
+
+def _clock(ts_ms: int) -> str:
+    return time.strftime("%m-%d %H:%M:%S", time.localtime(ts_ms / 1000))
+
+
+# A trace on demand -------------------------------------------------------------------------------
+def trace(shown: Shown) -> None:
+    """Let a trace be taken now; the recorder does it, and says how far it has come."""
+    if settings.current().is_sample or not shown.run.is_recording:
+        return
+    waits = st.session_state.get("trace_of") == shown.run.id
+    st.fragment(_trace, run_every=_TRACE_SECONDS if waits else None)(shown.run.id)
+
+
+def _trace(run: int) -> None:
+    store = settings.current().store
+    waits = st.session_state.get("trace_of") == run
+    try:
+        if st.button("Take a trace now", key="trace", disabled=waits):
+            client.ask_trace(store, run)
+            st.session_state["trace_of"] = run
+            st.session_state.pop("trace_told", None)
+            st.rerun()
+        told = st.session_state.get("trace_told")
+        if waits:
+            told = client.state(store, run)
+            st.session_state["trace_told"] = told
+            if told.is_over:
+                st.session_state.pop("trace_of", None)
+                st.rerun()
+    except Problem as problem:
+        st.session_state.pop("trace_of", None)
+        parts.unknown("No trace", problem.what, problem.next_step)
+        return
+    if told is not None:
+        _trace_told(told, run)
+
+
+def _trace_told(told: client.Asked, run: int) -> None:
+    if told.state == client.State.REFUSED:
+        parts.unknown("No trace", told.what, told.next_step)
+        return
+    link = ""
+    if told.trace is not None:
+        link = parts.link("timeline", "See it", run=run, trace=told.trace)
+    write(f'<p class="w-note">{safe(told.what)} {link}</p>')

@@ -1,0 +1,227 @@
+"""What the reader clicked on: a gap and what the host did in it, an operation, a host event."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import streamlit as st
+
+from whyidle.dashboard import parts, settings
+from whyidle.dashboard.figures.lanes import Selected
+from whyidle.dashboard.pages import _timeline_tools as tools
+from whyidle.dashboard.views import timeline, timeline_event, timeline_gap, timeline_looks
+from whyidle.dashboard.views.timeline_event import Event, Wanted
+from whyidle.dashboard.views.timeline_gap import Gap
+from whyidle.dashboard.views.timeline_host import Did
+from whyidle.dashboard.views.timeline_looks import Looks
+from whyidle.monitor.kept import KeptTrace
+from whyidle.monitor.render.budget import clock, share
+from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.symbols import short_name
+from whyidle.monitor.slices import LOOKS
+from whyidle.monitor.store import Reader
+
+AT: Final = "at"
+# What it is, of which device or thread, from when to when in nanoseconds of the trace.
+_AT: Final = re.compile(r"(idle|work|host)-(\d{1,6})-(\d{1,18})-(\d{1,18})")
+_LINES_MOST: Final = 4
+
+
+def choose(data: object) -> bool:
+    """Select what was clicked on; tells whether that changed anything."""
+    if not isinstance(data, list) or len(data) != 4:
+        return False
+    text = "-".join(str(part) for part in data)
+    if not _AT.fullmatch(text) or st.query_params.get(AT) == text:
+        return False
+    st.query_params[AT] = text
+    return True
+
+
+def _chosen(trace: KeptTrace) -> tuple[str, int, int, int] | None:
+    found = _AT.fullmatch(st.query_params.get(AT, ""))
+    if found is None:
+        return None
+    what, of, *times = found.groups()
+    start, end = (trace.start + int(ns) * trace.ticks_per_ns for ns in times)
+    return what, int(of), start, end
+
+
+def selected(trace: KeptTrace) -> Selected | None:
+    """Return where the piece lies that is selected: of a gap all of it."""
+    chosen = _chosen(trace)
+    if chosen is None:
+        return None
+    what, of, start, end = chosen
+    if what == "idle" and (gap := _gap(trace, of, start)) is not None:
+        return Selected(gap.start, gap.end)
+    return Selected(start, end)
+
+
+def about(trace: KeptTrace, reader: Reader) -> None:
+    """Say what there is to say of what is selected."""
+    chosen = _chosen(trace)
+    if chosen is None:
+        parts.write(
+            '<p class="w-note">Click on a gap in a "why idle" lane: what the host did in it stands'
+            " here. Drag over the lanes to zoom in, double-click for the whole trace.</p>"
+        )
+        return
+    what, of, start, end = chosen
+    if what == "idle":
+        _about_gap(trace, _gap(trace, of, start), reader)
+        return
+    find = timeline_event.operation if what == "work" else timeline_event.host_event
+    _about_event(trace, find(settings.current().store, trace.id, Wanted(of, start, end)))
+
+
+def _about_event(trace: KeptTrace, event: Event | None) -> None:
+    if event is None:
+        parts.unknown("What was clicked on", "it is not in this trace")
+        return
+    part = LOOKS[event.cause.slice]
+    parts.write(
+        f'<p class="w-verdict"><span class="w-chip" style="background:{part.colour}">'
+        f"{parts.safe(event.cause.words)}</span>"
+        f"<b>{clock(timeline.ns(trace, event.end - event.start))}</b></p>"
+    )
+    st.code(printable(event.name) or "without a name", language=None, wrap_lines=True)
+    parts.write(_rows(event.facts))
+    if event.doing.did:
+        parts.title("What was in it")
+        parts.write(_did(event.doing.did, event.end - event.start, "of it"))
+
+
+def _gap(trace: KeptTrace, device: int, at: int) -> Gap | None:
+    return _asked(str(settings.current().store), trace.id, trace.ts_ms, (device, at), trace)
+
+
+@st.cache_data(show_spinner=False, max_entries=24)
+def _asked(
+    store: str, number: int, ts_ms: int, place: tuple[int, int], _trace: KeptTrace
+) -> Gap | None:
+    # By its number and its time a trace is told from one that had its number before.
+    del number, ts_ms
+    return timeline_gap.gap_at(Path(store), _trace, *place)
+
+
+def _about_gap(trace: KeptTrace, gap: Gap | None, reader: Reader) -> None:
+    if gap is None:
+        parts.unknown("The gap", "the device has none at that moment")
+        return
+    device = timeline.device_names(trace.answer)[gap.device]
+    part = LOOKS[gap.slice]
+    head = (
+        f'<p class="w-verdict"><span class="w-chip" style="background:{part.colour}">'
+        f"{parts.safe(part.words)}</span><b>{clock(timeline.ns(trace, gap.ticks))}</b>"
+        f" of {parts.safe(device)}: {parts.safe(part.meaning)}.</p>"
+    )
+    rows = [head, f'<p class="w-note">{parts.safe(_causes(trace, gap))}</p>']
+    rows += [f'<p class="w-note">{parts.safe(_late(trace, gap))}</p>']
+    parts.write("".join(rows))
+    if gap.unknown is not None:
+        parts.unknown("What the host did", gap.unknown)
+    else:
+        parts.title(f"What {gap.thread} did meanwhile")
+        parts.write(_did(gap.doing.did, gap.ticks, "of the gap"))
+    _stack(gap.doing.stack)
+    _code(trace, gap)
+    _looks(timeline_looks.looks_at(reader, trace, gap.start))
+
+
+def _causes(trace: KeptTrace, gap: Gap) -> str:
+    found = [f"{cause.words} {share(ticks, gap.ticks)}" for cause, ticks in gap.parts]
+    begins = clock(timeline.ns(trace, gap.start - trace.start))
+    return f"Begins {begins} into the trace: {', '.join(found)}."
+
+
+def _late(trace: KeptTrace, gap: Gap) -> str:
+    """Say which launch ended the gap, and how late it came."""
+    if gap.then is None:
+        return "Nothing of the device follows in the trace."
+    name = short_name(gap.then)
+    launch = gap.launch
+    if trace.answer["devices"][gap.device]["kind"] == "cpu":
+        return f"Then ran {name}."
+    if launch is None:
+        return f"Then ran {name}; the trace does not tell who launched it."
+    thread = trace.threads[launch.thread].label
+    begins, returns = (
+        clock(timeline.ns(trace, abs(at - gap.start))) for at in (launch.start, launch.end)
+    )
+    if launch.start < gap.start:
+        return f"Then ran {name}: {thread} had called {launch.name} {begins} before the gap."
+    late = f"{thread} called {launch.name} only {begins} into the gap"
+    back = f", and was back {returns} into it" if launch.end <= gap.end else ""
+    return f"Then ran {name}: {late}{back}."
+
+
+def _did(found: Sequence[Did], ticks: int, of: str) -> str:
+    """Return a table of what was open, that which had most of the time for itself first."""
+    rows = "".join(
+        f"<tr>{tools.name_cell(did.name)}"
+        f'<td class="w-when">{parts.safe(did.cause.words)}</td><td class=n>{did.count:,}</td>'
+        f"<td class=n>{share(did.own, ticks)}</td><td class=n>{share(did.open, ticks)}</td></tr>"
+        for did in found
+    )
+    rest = ticks - sum(did.own for did in found)
+    if rest > 0:
+        rows += (
+            "<tr><td>nothing recorded, or less than these</td><td></td><td></td>"
+            f"<td class=n>{share(rest, ticks)}</td><td></td></tr>"
+        )
+    head = (
+        "<tr><th>innermost event</th><th>is</th><th class=n>times</th>"
+        f"<th class=n>{of}</th><th class=n>with its calls</th></tr>"
+    )
+    return f'<table class="w-grid">{head}{rows}</table>'
+
+
+def _stack(stack: Sequence[str]) -> None:
+    if len(stack) > 1:
+        parts.title("Longest stretch, innermost first")
+        st.code("\n".join(printable(name) for name in stack), language=None)
+
+
+def _code(trace: KeptTrace, gap: Gap) -> None:
+    """Show the lines of the user's code to which such time is owed in the whole trace."""
+    found = timeline_gap.lines_of(trace.answer, gap.slice)[:_LINES_MOST]
+    words = LOOKS[gap.slice].words
+    if not found:
+        why = trace.answer.get("unknown", {}).get("where", "no line of the user's code owns it")
+        parts.unknown(f"Lines of code for {words}", why)
+        return
+    parts.title(f"Lines of your code that own {words} in this trace")
+    parts.write(_rows([(_place(place), share(place["share"], 1)) for place in found]))
+    if trace.run is not None:
+        parts.write(f"<p>{parts.link('fix', 'How to fix it', run=trace.run)}</p>")
+
+
+def _place(place: Mapping[str, Any]) -> str:
+    """Return a line of code; where only its function is known, also what that was calling."""
+    calls = [call["name"] for call in place.get("calls") or ()]
+    within = f", mostly in {calls[0]}" if calls and not place.get("exact_line", True) else ""
+    return f"{place['file']}:{place['line']} in {place['function']}{within}"
+
+
+def _looks(found: Looks | None) -> None:
+    """Show where the main thread was, as the recording saw it; a trace has its gaps, too."""
+    if found is None:
+        return
+    parts.title(
+        "Where the main thread was around then",
+        f"{found.samples} looks in {found.seconds:.0f} s of the recording",
+    )
+    rows = [
+        (f"{line.file}:{line.line} in {line.function}", share(line.share, 1))
+        for line in found.lines[:_LINES_MOST]
+    ]
+    parts.write(_rows(rows))
+
+
+def _rows(found: Sequence[tuple[str, str]]) -> str:
+    rows = "".join(f"<tr><td>{parts.safe(a)}</td><td>{parts.safe(b)}</td></tr>" for a, b in found)
+    return f'<table class="w-grid">{rows}</table>'

@@ -1,0 +1,88 @@
+"""Beside the lanes: the kernels of the trace, and other programs that show it."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import streamlit as st
+
+from whyidle.dashboard import parts
+from whyidle.monitor.kept import KeptTrace
+from whyidle.monitor.render.budget import clock, share
+from whyidle.monitor.render.symbols import short_name
+
+_SECONDS_MOST: Final = 600
+_KERNELS: Final = 10
+STYLE: Final = """
+<style>
+.w-grid td.w-name { max-width: 0; width: 60%; overflow: hidden; text-overflow: ellipsis;
+  white-space: nowrap; }
+</style>
+"""
+# What stands under the pointer: some templates are a megabyte long.
+_NAME_MOST: Final = 1000
+
+
+def kernels(trace: KeptTrace) -> None:
+    """List what took most time of all of the trace."""
+    for key, title in (("top_kernels", "Kernels"), ("top_operators", "Operators")):
+        found = trace.answer.get(key) or []
+        if not found:
+            continue
+        whole = trace.answer["budget"]["slices"].get("compute", 0)
+        rows = "".join(
+            f"<tr>{name_cell(short_name(each['name']), each['name'])}"
+            f"<td class=n>{each['count']:,}</td>"
+            f"<td class=n>{clock(each['total_ns'])}</td>"
+            f"<td class=n>{share(each['total_ns'], whole)}</td></tr>"
+            for each in found[:_KERNELS]
+        )
+        head = (
+            f"<tr><th>{title} of the trace</th><th class=n>times</th><th class=n>time</th>"
+            "<th class=n>of compute</th></tr>"
+        )
+        parts.write(f'<table class="w-grid">{head}{rows}</table>')
+
+
+def name_cell(short: str, whole: str = "") -> str:
+    """Return a cell of a table with as much of a name as there is room for."""
+    title = parts.safe((whole or short)[:_NAME_MOST])
+    shown = parts.safe(short[:_NAME_MOST])
+    return f'<td class="w-mono w-name" title="{title}">{shown}</td>'
+
+
+def elsewhere(trace: KeptTrace) -> None:
+    """Offer what other programs can do with the trace's file."""
+    if not trace.path.is_file():
+        parts.unknown("Perfetto and XProf", f"the trace's file {trace.path} is gone")
+        return
+    st.download_button(
+        "For Perfetto", partial(_perfetto, trace.path), f"{_stem(trace.path)}.perfetto.json.gz",
+        "application/gzip", key="perfetto", on_click="ignore", icon=":material/download:",
+        help="For ui.perfetto.dev, which works in the browser: nothing leaves this machine.",
+    )  # fmt: skip
+    if trace.format == "xplane":
+        parts.write('<p class="w-note">In XProf (TensorBoard), from a terminal:</p>')
+        st.code(f"monitor trace view {shlex.quote(str(trace.path))}", language=None)
+
+
+def _perfetto(path: Path) -> bytes:
+    """Return the file for Perfetto, made by a process of its own: a trace may be large."""
+    with tempfile.TemporaryDirectory(prefix="whyidle-perfetto-") as folder:
+        out = Path(folder) / "trace.json.gz"
+        line = [sys.executable, "-m", "whyidle.monitor", "trace", "view", str(path)]
+        subprocess.run(  # noqa: S603  our own program
+            [*line, "--perfetto", str(out)], check=True, capture_output=True, timeout=_SECONDS_MOST
+        )
+        return out.read_bytes()
+
+
+def _stem(path: Path) -> str:
+    name = path.name.removesuffix(".gz").removesuffix(".json").removesuffix(".pb")
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:80] or "trace"

@@ -1,0 +1,109 @@
+"""Compare: did it help, by how much beyond chance, and where did the time go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import streamlit as st
+
+from whyidle.dashboard import frame, parts, settings
+from whyidle.dashboard.frame import MOST_RUNS, Shown
+from whyidle.dashboard.pages import _compared, _tables
+from whyidle.dashboard.pages.fix import EVERY
+from whyidle.dashboard.parts import write
+from whyidle.dashboard.views import comparison, runs
+from whyidle.dashboard.views.comparison import Compared
+from whyidle.monitor.store import Run
+
+TITLE: Final = "Compare"
+_CHOSEN_FOR: Final = "compared-for"
+
+
+def page(shown: Shown) -> None:
+    """Draw the choice of two runs, and what is different between them."""
+    write(_tables.STYLE)
+    chosen = _choose(shown)
+    if chosen is None:
+        return
+
+    def draw(now: Shown) -> None:
+        # What is still being recorded has moved on.
+        found = [now.reader.run(run.id) for run in chosen]
+        _beside(found[0] or chosen[0], found[1] or chosen[1])
+
+    moves = any(run.is_recording for run in chosen) and not shown.is_paused
+    frame.live(draw, shown, EVERY if moves else None)
+
+
+def _choose(shown: Shown) -> tuple[Run, Run] | None:
+    """Return the two runs; none, where the reader has to choose first."""
+    known = {str(run.id): run for run in shown.reader.runs()[-MOST_RUNS:][::-1]}
+    if len(known) < 2:
+        parts.unknown("Nothing to compare with", "this is the only recording",
+                      "monitor run --label after -- CMD")  # fmt: skip
+        return None
+    _begin(shown, known)
+    left, right, swap = st.columns([5, 5, 1], vertical_alignment="bottom")
+    with left:
+        a = _picked("a", "A, before", known)
+    with right:
+        b = _picked("b", "B, after", known)
+    swap.button("Swap", on_click=_swap, width="stretch")
+    if a is None or b is None:
+        parts.unknown("Two runs", "no other run of this program is recorded: choose both")
+        return None
+    if a == b:
+        parts.unknown("Two runs", "A and B are the same recording: choose another one")
+        return None
+    return known[a], known[b]
+
+
+def _begin(shown: Shown, known: Mapping[str, Run]) -> None:
+    """Choose what the link names, else what belongs together."""
+    state, chosen = st.session_state, shown.run.id
+    is_another = state.get(_CHOSEN_FOR, chosen) != chosen
+    first = dict(zip("ab", runs.beside(list(known.values()), shown.run), strict=True))
+    for which, run in first.items():
+        asked = st.query_params.get(which)
+        if is_another or which not in state:
+            # Another run beside the page brings its own pair.
+            is_named = asked in known and not is_another
+            state[which] = asked if is_named else None if run is None else str(run.id)
+    state[_CHOSEN_FOR] = chosen
+
+
+def _picked(which: str, words: str, known: Mapping[str, Run]) -> str | None:
+    """Draw a picker, and keep what is chosen in the address: by its number, not by its name."""
+    chosen = st.selectbox(
+        words, list(known), index=None, key=which, placeholder="Choose a run",
+        format_func=lambda name: runs.called(known[name]),
+    )  # fmt: skip
+    if chosen is not None and st.query_params.get(which) != chosen:
+        st.query_params[which] = chosen
+    return chosen
+
+
+def _swap() -> None:
+    state = st.session_state
+    state["a"], state["b"] = state["b"], state["a"]
+
+
+def _beside(a: Run, b: Run) -> None:
+    found = _asked(str(settings.current().store), a.id, b.id, _moment(a), _moment(b))
+    _compared.page(found, a.id, b.id)
+    parts.title("The same in a terminal")
+    st.code(f"monitor compare {a.id} {b.id}", language="bash")
+
+
+def _moment(run: Run) -> int:
+    """Return until when an answer holds: for ever, where a run is over."""
+    return run.ended_ms or (int(time.time() / EVERY) if run.is_recording else 0)
+
+
+@st.cache_data(show_spinner=False, max_entries=16)
+def _asked(store: str, a: int, b: int, until_a: int, until_b: int) -> Compared:
+    del until_a, until_b
+    return comparison.compared(Path(store), a, b)

@@ -1,0 +1,126 @@
+"""Fix: what is wrong, where it is in the code, what to write instead, and what that gives back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import streamlit as st
+
+from whyidle.dashboard import frame, look, parts, settings
+from whyidle.dashboard.figures import account, ranges
+from whyidle.dashboard.frame import Shown
+from whyidle.dashboard.pages import _finding, _tables
+from whyidle.dashboard.parts import safe, write
+from whyidle.dashboard.views import findings, runs
+from whyidle.dashboard.views.findings import Page
+from whyidle.monitor.store import Run
+
+TITLE: Final = "Fix"
+# A diagnosis costs a look at the whole run, and seldom changes.
+EVERY: Final = 10.0
+
+
+def page(shown: Shown) -> None:
+    """Draw the page; that of a running job is drawn anew now and then."""
+    write(_tables.STYLE)
+    frame.live(_findings, shown, None if shown.every is None else max(EVERY, shown.every))
+
+
+def _findings(shown: Shown) -> None:
+    run = shown.run
+    tick = int(shown.span().end_ms / 1000 / EVERY)
+    found = _asked(str(settings.current().store), run.id, tick, run)
+    write(f'<div class="w-verdict"><b>{safe(found.verdict)}</b></div>')
+    with st.container():
+        _account(found)
+    with st.container():
+        _overview(found)
+    with st.container():
+        opened = _opened(found, run)
+    for finding in found.told["findings"]:
+        rule = finding["rule"]
+        with st.container(border=True, key=f"finding-{rule}"):
+            _finding.head(finding, found.places[rule], run.id)
+            with st.expander("Evidence, code and fix", expanded=rule == opened, key=f"more-{rule}"):
+                _finding.body(finding, found.places[rule])
+    if found.told["findings"]:
+        _measuring(shown)
+    _comparing(shown)
+    _besides(found, run)
+
+
+@st.cache_data(show_spinner=False, max_entries=8)
+def _asked(store: str, number: int, tick: int, _run: Run) -> Page:
+    # The tick is how old an answer may be.
+    del number, tick
+    return findings.page(Path(store), _run)
+
+
+def _opened(found: Page, run: Run) -> str | None:
+    """Return the finding that is open at first: that of the link, else the most important one.
+
+    It stays the same while others come and go, so that nothing closes under the reader's eyes.
+    """
+    linked = st.query_params.get("finding")
+    if linked is not None and found.finding(linked) is None:
+        parts.unknown(linked[:60], "this is not found in this run, or not any more")
+        linked = None
+    first = next((each["rule"] for each in found.told["findings"]), None)
+    key = f"first-of-{run.id}"
+    if first is not None:
+        st.session_state.setdefault(key, first)
+    return linked or st.session_state.get(key)
+
+
+def _account(found: Page) -> None:
+    budget = found.told["budget"]
+    if budget is None:
+        parts.unknown("Where the time goes", str(found.told["unknown"]["budget"]))
+        return
+    parts.title("Where the time goes", f"by {found.told['budget_source']}")
+    parts.chart(account.bar("fix-budget", {"now": budget}), "fix-budget", look.BAR_HEIGHT)
+
+
+def _overview(found: Page) -> None:
+    told = findings.ranges(found.told["findings"])
+    if len(told) > 1:
+        parts.title("How much faster each fix makes it", "predicted, each alone")
+        parts.chart(ranges.ranges("gains", told), "gains", ranges.height(told))
+
+
+def _measuring(shown: Shown) -> None:
+    parts.title("Measure it", "Change the code, run it again, and see what it gave back.")
+    st.code(findings.measuring(shown.run), language="bash", wrap_lines=True)
+
+
+def _comparing(shown: Shown) -> None:
+    """Lead to the run that belongs beside this one: whether a change has helped stands there."""
+    a, b = runs.beside(shown.reader.runs(), shown.run)
+    later = runs.after(shown.reader.runs(), shown.run)
+    if later is not None:
+        a, b = shown.run, later
+    if a is not None and b is not None:
+        other, when = (b, "after") if later is not None else (a, "before")
+        link = f"compare?run={b.id}&amp;a={a.id}&amp;b={b.id}"
+        write(f'<p><a href="{link}">Compare with run {other.id}</a>, which came {when} it.</p>')
+
+
+def _besides(found: Page, run: Run) -> None:
+    """Say what else there is to know: of the time, of the device, and of what nobody judged."""
+    unexplained = findings.unexplained(found.told)
+    if unexplained:
+        words = ", ".join(f"{name} {share:.0%}" for name, share in unexplained)
+        parts.unknown("No work, and no fix is known to give it back", f"{words} of the time")
+    works = findings.while_it_computes(found.told)
+    if works:
+        parts.title("While it computes")
+        write("".join(f'<p class="w-note">{safe(each)}</p>' for each in works))
+    doubts = findings.doubts(found.told)
+    if doubts:
+        parts.title("Take care")
+        write("".join(f'<p class="w-note">{safe(each)}</p>' for each in doubts))
+    not_checked = findings.not_checked(found.told, run)
+    if not_checked:
+        parts.title("Not checked", "what these faults would need to be judged")
+        _tables.table([(", ".join(names), f"needs {need}") for need, names in not_checked.items()])

@@ -1,0 +1,140 @@
+"""Memory & transfers: who holds the memory and whether it grows, and what goes over the links."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from whyidle.dashboard import frame, look, parts, settings
+from whyidle.dashboard.figures.lines import Limit, Line, lines
+from whyidle.dashboard.frame import Shown
+from whyidle.dashboard.pages import _gpus, _held, _transfers
+from whyidle.dashboard.pages._asked import Asked
+from whyidle.dashboard.views import job, memory
+from whyidle.dashboard.views.courses import Course
+from whyidle.dashboard.views.memory import Growth
+from whyidle.monitor import metrics as m
+from whyidle.monitor.render import numbers
+
+TITLE: Final = "Memory & transfers"
+_WORDS: Final = {
+    m.PROCESS_POOL_USED: "GPU memory in use, by the framework",
+    m.PROCESS_LIVE_BYTES: "arrays alive",
+    m.JOB_RSS: "main memory of the job",
+}
+
+
+def page(shown: Shown) -> None:
+    """Draw the page; what moves is drawn anew by itself."""
+    gpus = job.gpus(shown.reader, shown.run, everything=shown.everything)
+    choice = _gpus.choice(gpus)
+    frame.live(lambda now: _live(now, choice), shown)
+
+
+def _live(shown: Shown, choice: str) -> None:
+    asked = Asked.of(shown, choice)
+    store, run = settings.current().store, shown.run.id
+    grown, why = asked.seldom("growth", lambda: memory.growth(store, run))
+    whose = job.trainers(shown.reader, shown.run)
+    pools = [(who.name, memory.pools(asked.told, who.subjects)) for who in whose]
+    _held.tiles(asked, [courses for _, courses in pools], grown, why)
+    if asked.chosen:
+        left, right = parts.halves()
+        with left:
+            _devices(asked)
+        with right:
+            _pools(asked, pools)
+    else:
+        parts.unknown("GPU memory and links", asked.no_gpu)
+    left, right = parts.halves()
+    with left:
+        _main(asked)
+    with right:
+        _growth(grown, why)
+    _holders(asked)
+    _transfers.draw(asked, whose)
+
+
+def _devices(asked: Asked) -> None:
+    used = asked.told.of(m.GPU_MEMORY_USED, asked.chosen)
+    limits = _gpus.limits(asked.newest, m.GPU_MEMORY_TOTAL, asked.chosen, "limit")
+    drawn = _gpus.one_by_one(used)
+    figure = lines("memory", drawn, "bytes", asked.told.span, limits=limits)
+    parts.courses("GPU memory, in use by everybody", figure, used, "memory")
+
+
+def _pools(asked: Asked, pools: Sequence[tuple[str, Sequence[Course]]]) -> None:
+    name = "GPU memory, by the framework's own count"
+    if not pools:
+        parts.title(name)
+        parts.unknown("The framework's count", _held.NO_AGENT,
+                      "monitor attach PID")  # fmt: skip
+        return
+    span = asked.told.span
+    if len(pools) > 1:
+        # Of several processes what they use is enough to compare.
+        used = [Course(who, c.metric, c.times, c.values, c.least, c.most, c.unknown)
+                for who, (c, *_) in pools]  # fmt: skip
+        parts.courses(name, lines("pool", _gpus.one_by_one(used), "bytes", span), used, "pool")
+        return
+    courses = pools[0][1]
+    looks = ((look.BLUE, "solid"), (look.SKY, "solid"), (look.VERMILION, "dot"),
+             (look.GREEN, "solid"))  # fmt: skip
+    drawn = [Line(c, colour, dash) for c, (colour, dash) in zip(courses, looks, strict=True)]
+    parts.courses(name, lines("pool", drawn, "bytes", span), courses, "pool")
+
+
+def _main(asked: Asked) -> None:
+    run = asked.shown.run.id
+    rss = asked.told.one(m.JOB_RSS, run, "resident, all processes")
+    limit = asked.newest.get(m.JOB_MEMORY_LIMIT, run).value
+    whole = asked.newest.get(m.HOST_MEMORY_TOTAL, run).value
+    limits = [Limit(f"limit {numbers.size(limit)}", limit)] if limit else (
+        [Limit(f"machine {numbers.size(whole)}", whole)] if whole else []
+    )  # fmt: skip
+    drawn = [Line(rss, look.BLUE, fill=True)]
+    figure = lines("rss", drawn, "bytes", asked.told.span, limits=limits)
+    parts.courses("Main memory of the job", figure, [rss], "rss")
+
+
+def _growth(grown: Sequence[Growth], why: str | None) -> None:
+    parts.title("Growth", f"of the last {memory.GROWTH_SECONDS // 60} minutes at most")
+    if why is not None:
+        parts.unknown("Growth", f"needs {why}")
+        return
+    head = ("", "held", "trend", "")
+    rows = [
+        (
+            _WORDS.get(one.metric, one.metric.words),
+            numbers.size(one.held),
+            _trend(one.per_hour),
+            _held.full(one),
+        )
+        for one in grown
+    ]
+    parts.table(head, rows, right=(1, 2))
+
+
+def _trend(per_hour: float) -> str:
+    if abs(per_hour) < 1 << 20:
+        return "steady"
+    sign = "+" if per_hour >= 0 else "-"
+    return f"{sign}{numbers.size(abs(per_hour))}/h"
+
+
+def _holders(asked: Asked) -> None:
+    if not asked.chosen:
+        return
+    parts.title("Who holds it")
+    found = memory.holders(asked.shown.reader, asked.shown.run, asked.chosen)
+    if not found:
+        parts.unknown("Processes", "the driver names none on these GPUs")
+        return
+    rows = [
+        (
+            one.gpu, str(one.pid), one.name, "this job" if one.is_ours else "another",
+            numbers.show(one.memory, "bytes"), numbers.show(one.share, "ratio"),
+        )
+        for one in found
+    ]  # fmt: skip
+    parts.table(("GPU", "pid", "program", "", "memory", "share of SM time"), rows, right=(4, 5))

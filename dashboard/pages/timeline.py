@@ -1,0 +1,253 @@
+"""Timeline: what each device and thread did at every moment of a trace, and why nothing ran."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, cast
+
+import streamlit as st
+
+from whyidle.dashboard import look, parts, settings
+from whyidle.dashboard.figures import account, lanes, overview
+from whyidle.dashboard.figures.base import Figure
+from whyidle.dashboard.frame import Shown, still
+from whyidle.dashboard.live_plotly import Asked, lens
+from whyidle.dashboard.pages import _moment
+from whyidle.dashboard.pages import _timeline_about as about
+from whyidle.dashboard.pages import _timeline_tools as tools
+from whyidle.dashboard.views import timeline, timeline_overview
+from whyidle.dashboard.views.timeline import Part, Steps
+from whyidle.dashboard.views.timeline_lanes import Picture, picture
+from whyidle.dashboard.views.timeline_overview import Overview
+from whyidle.monitor.errors import Problem
+from whyidle.monitor.kept import Kept, KeptTrace
+from whyidle.monitor.render.budget import clock, share
+
+TITLE: Final = "Timeline"
+WINDOW: Final = "window"
+_ALL: Final = "all"
+_OVERVIEW_HEIGHT: Final = 74
+_BAR_HEIGHT: Final = 44
+# Of what stands around all that a thread does, the innermost.
+_AROUND_MOST: Final = 4
+_Key = tuple[str, int, int]
+
+
+def page(shown: Shown) -> None:
+    """Draw the page."""
+    parts.write(tools.STYLE)
+    _moment.trace(shown)
+    still(_view, shown)
+
+
+def _view(shown: Shown) -> None:
+    found = timeline.traces(settings.current().store, shown.run.id)
+    if not found:
+        keep = f"monitor trace FILE --run {shown.run.id}"
+        parts.unknown("The timeline", "no trace is kept with this run", keep)
+        return
+    if st.query_params.get("trace", str(found[0].id)) not in {str(trace.id) for trace in found}:
+        # The link means another trace, and so do its times.
+        _forget()
+    trace, devices, by, all_threads = _choices(found)
+    _warnings(trace)
+    store = settings.current().store
+    part = timeline.part_of(trace, st.query_params.get(WINDOW))
+    try:
+        steps = timeline.steps_of(store, trace.id, part)
+        drawn = _picture(_key(trace), part, devices, all_threads)
+    except Problem as problem:
+        parts.unknown("The lanes", problem.what, problem.next_step)
+        _answer(trace)
+        tools.elsewhere(trace)
+        return
+    _controls(trace, part, steps)
+    _overview(trace, part, devices)
+    _account(trace, part, devices)
+    _lanes(trace, drawn, by)
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        about.about(trace, shown.reader)
+    with right:
+        tools.kernels(trace)
+        tools.elsewhere(trace)
+
+
+def _choices(found: Sequence[KeptTrace]) -> tuple[KeptTrace, tuple[int, ...], str, bool]:
+    cells = st.columns([3, 2, 2, 1.3], vertical_alignment="bottom")
+    by_id = {str(trace.id): trace for trace in found}
+    traces = {number: timeline.name(trace) for number, trace in by_id.items()}
+    with cells[0]:
+        trace = by_id[_picker("Trace", "trace", traces, _forget)]
+    devices = timeline.device_names(trace.answer)
+    names = {str(i): timeline.for_picker(name) for i, name in enumerate(devices)}
+    with cells[1]:
+        several = {_ALL: f"all {len(names)} devices"} if len(names) != 1 else {}
+        one = _picker("Device", "device", {**several, **names})
+    by = cells[2].segmented_control(
+        "Colour by", ["cause", "kind"], default="cause", key="by", bind="query-params"
+    )
+    threads = cells[3].toggle("All threads", key="threads", bind="query-params")
+    shown = tuple(range(len(devices))) if one == _ALL else (int(one),)
+    return trace, shown, by or "cause", threads
+
+
+def _picker(
+    label: str, name: str, choices: Mapping[str, str], changed: Callable[[], None] | None = None
+) -> str:
+    """Let the reader choose; a link names the choice as we do, not by the words that are shown."""
+    keys = list(choices)
+    linked = st.query_params.get(name, "")
+
+    def chosen() -> None:
+        st.query_params[name] = st.session_state[f"pick-{name}"]
+        if changed is not None:
+            changed()
+
+    return st.selectbox(
+        label, keys, index=keys.index(linked) if linked in keys else 0, key=f"pick-{name}",
+        format_func=lambda key: choices[key], on_change=chosen,
+    )  # fmt: skip
+
+
+def _forget() -> None:
+    """Another trace has other windows and devices."""
+    st.session_state.pop("pick-device", None)
+    for name in (WINDOW, about.AT, "device"):
+        st.query_params.pop(name, None)
+
+
+@st.cache_data(show_spinner=False, max_entries=24)
+def _picture(key: _Key, part: Part, devices: tuple[int, ...], all_threads: bool) -> Picture:
+    return picture(Path(key[0]), key[1], part, devices, all_threads=all_threads)
+
+
+@st.cache_data(show_spinner=False, max_entries=8)
+def _all(key: _Key, devices: tuple[int, ...]) -> Overview:
+    return timeline_overview.overview(Path(key[0]), key[1], devices)
+
+
+def _key(trace: KeptTrace) -> _Key:
+    """Return what tells a trace from all others, also from one that had its number before."""
+    return str(settings.current().store), trace.id, trace.ts_ms
+
+
+def _go(trace: KeptTrace, part: Part) -> None:
+    """Show this window from now on."""
+    link = timeline.link(trace, part)
+    if link is None:
+        st.query_params.pop(WINDOW, None)
+    else:
+        st.query_params[WINDOW] = link
+
+
+def _controls(trace: KeptTrace, part: Part, steps: Steps) -> None:
+    whole = timeline.whole(trace)
+    begins, long = (timeline.ns(trace, t) for t in (part.start - trace.start, part.ticks))
+    words = f"{clock(begins)} into the trace" if part != whole else "all of the trace"
+    step = "" if steps.at is None else f"step {steps.at + 1} of {len(steps.parts)}, "
+    go = partial(_go, trace)
+    buttons: list[tuple[str, str, Part | None]] = [
+        ("whole", "Whole trace", whole if part != whole else None),
+        ("out", "Zoom out", timeline.zoomed(trace, part, 4) if part != whole else None),
+        ("left", "◀", timeline.shifted(trace, part, -0.5) if part.start > whole.start else None),
+        ("right", "▶", timeline.shifted(trace, part, 0.5) if part.end < whole.end else None),
+    ]
+    for key, label, number in (
+        ("previous", "Previous step", steps.previous), ("next", "Next step", steps.following),
+        ("median", "Median step", steps.median), ("slowest", "Slowest step", steps.slowest),
+    ):  # fmt: skip
+        to = None if number is None or number == steps.at else steps.parts[number]
+        buttons.append((key, label, to))
+    row = st.container(horizontal=True, gap="small")
+    for key, label, to in buttons:
+        row.button(label, key=f"go-{key}", disabled=to is None, on_click=go, args=(to or part,))
+    parts.title(f"{step}{clock(long)}, {words}")
+
+
+def _overview(trace: KeptTrace, part: Part, devices: tuple[int, ...]) -> None:
+    told = _all(_key(trace), devices)
+    figure = overview.overview("overview", told, trace, part)
+    asked = _lens(figure, "overview", _OVERVIEW_HEIGHT)
+    size, _ = overview.unit_of(trace, timeline.whole(trace))
+    if asked.zoomed:
+        _to(trace, trace.start, size, asked.zoomed)
+
+
+def _lanes(trace: KeptTrace, drawn: Picture, by: str) -> None:
+    selected = about.selected(trace)
+    figure, height = lanes.lanes(f"{trace.id}", drawn, cast("lanes.By", by), selected)
+    asked = _lens(figure, "lanes", height)
+    _notes(drawn)
+    if asked.zoomed is not None:
+        if asked.zoomed:
+            size, _ = overview.unit_of(trace, drawn.part)
+            _to(trace, drawn.part.start, size, asked.zoomed)
+        _go(trace, timeline.whole(trace))
+        st.rerun(scope="fragment")
+    if asked.clicked is not None and about.choose(asked.clicked.get("data")):
+        st.rerun(scope="fragment")
+
+
+def _notes(drawn: Picture) -> None:
+    """Say what is not drawn."""
+    lines = [f"{note[0].upper()}{note[1:]}." for note in drawn.notes]
+    for name, around in drawn.around.items():
+        left = f"({len(around) - _AROUND_MOST} more) > " if len(around) > _AROUND_MOST else ""
+        shown = " > ".join(around[-_AROUND_MOST:])
+        lines.append(f"All the while {name} was in {left}{shown}.")
+    if lines:
+        parts.write("".join(f'<p class="w-note">{parts.safe(line)}</p>' for line in lines))
+
+
+def _to(trace: KeptTrace, origin: int, size: float, zoomed: tuple[float, ...]) -> None:
+    """Show what the reader has zoomed to, in units of the chart."""
+    start, end = (origin + at * size * trace.ticks_per_ns for at in zoomed)
+    _go(trace, timeline.within(trace, start, end))
+    st.rerun(scope="fragment")
+
+
+def _lens(figure: Figure, key: str, height: int) -> Asked:
+    return lens(figure, key, height=height, base=settings.current().base)
+
+
+def _account(trace: KeptTrace, part: Part, devices: tuple[int, ...]) -> None:
+    budgets = _budgets(_key(trace), part)
+    names = timeline.device_names(trace.answer)
+    shown = {names[i]: budgets[i] for i in devices}
+    if any(budget["total_ns"] for budget in shown.values()):
+        figure = account.bar("window", shown)
+        # The lanes have the same colours and edges, and a legend.
+        margin = {"l": overview.LEFT, "r": overview.RIGHT, "t": 0, "b": 0}
+        figure["layout"] |= {"showlegend": False, "margin": margin}
+        parts.chart(figure, "window-account", _BAR_HEIGHT * (1 + len(shown)) // 2)
+
+
+@st.cache_data(show_spinner=False, max_entries=24)
+def _budgets(key: _Key, part: Part) -> list[dict[str, Any]]:
+    with Kept.open(Path(key[0])) as kept:
+        trace = kept.open_trace(key[1])
+        return timeline.account(trace, kept.account(trace.id, part.start, part.end), part)
+
+
+def _answer(trace: KeptTrace) -> None:
+    """Show what is known without a timeline."""
+    budget = trace.answer["budget"]
+    if sum(budget["slices"].values()):
+        parts.title("Where the time of this trace goes")
+        parts.chart(account.bar("trace", {"trace": budget}), "trace-account", look.BAR_HEIGHT)
+    tools.kernels(trace)
+
+
+def _warnings(trace: KeptTrace) -> None:
+    window = trace.answer.get("window")
+    covers = "" if not window else f"covers {clock(window['ns'])}"
+    budget = trace.answer["budget"]
+    computes = f"{share(budget['slices'].get('compute', 0), budget['total_ns'])} compute"
+    words = " · ".join(x for x in (timeline.format_name(trace), covers, computes) if x)
+    lines = [f'<p class="w-note">{parts.safe(words)}</p>']
+    told = [*trace.answer.get("warnings", ()), *trace.notes]
+    lines += [f'<p class="w-note">⚠ {parts.safe(text)}</p>' for text in told]
+    parts.write("".join(lines))

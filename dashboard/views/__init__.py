@@ -1,0 +1,1 @@
+"""What a page tells, read from the store: plain data, no Streamlit, no Plotly."""

@@ -1,0 +1,151 @@
+"""How metrics went over time, aligned; and why one is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from whyidle.dashboard.views.remember import remember
+from whyidle.dashboard.views.span import MOST_POINTS, POINTS, Span
+from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.store import Key, Point, Reader, Unknown
+
+NEVER_READ = "it was never read in this run"
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One line of a chart; a gap where it was not known."""
+
+    name: str
+    metric: Metric
+    times: Sequence[int] = ()
+    values: Sequence[float | None] = ()
+    least: Sequence[float | None] = ()
+    most: Sequence[float | None] = ()
+    # Why there is nothing at all.
+    unknown: str | None = None
+
+    @classmethod
+    def of(cls, name: str, metric: Metric, points: Sequence[Point]) -> Course:
+        """Make it of points that the store gave."""
+        times, values, least, most = zip(*points, strict=True)
+        return cls(name, metric, times, values, least, most)
+
+    @property
+    def last(self) -> float | None:
+        """The newest value that is known."""
+        return next((value for value in reversed(self.values) if value is not None), None)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of what is known."""
+        known = [value for value in self.values if value is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def peak(self) -> tuple[int, float] | None:
+        """When it was highest, and how high."""
+        heights = self.most or self.values
+        known = [(h, t) for t, h in zip(self.times, heights, strict=True) if h is not None]
+        return (max(known)[1], max(known)[0]) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whom the store keeps a number of."""
+
+    id: int
+    name: str
+
+
+@dataclass(slots=True)
+class Courses:
+    """Asks the store for a run's courses in one span."""
+
+    reader: Reader
+    run: int
+    span: Span
+    _unknown: dict[Scope, Mapping[Key, Unknown]] = field(default_factory=dict)
+
+    def once(self, what: Hashable, answer: Callable[[], _T]) -> _T:
+        """Return what was answered for this very span before; else ask."""
+        return remember((self.reader, self.run, self.span, what), answer)
+
+    def of(
+        self, metric: Metric, subjects: Sequence[Subject], points: int | None = None
+    ) -> list[Course]:
+        """Return the course of a metric, one a subject; of many each has fewer points."""
+        points = points or min(POINTS, max(2, MOST_POINTS // max(1, len(subjects))))
+        what = (metric, tuple(subjects), points)
+        return self.once(what, lambda: self._read(metric, subjects, points))
+
+    def _read(self, metric: Metric, subjects: Sequence[Subject], points: int) -> list[Course]:
+        span = self.span
+        ids = [subject.id for subject in subjects]
+        found = self.reader.series(metric, ids, span.start_ms, span.end_ms, points)
+        courses = []
+        for subject in subjects:
+            there = found.get(subject.id, [])
+            if not any(point.mean is not None for point in there):
+                why = self.why_not(metric, subject.id)
+                courses.append(Course(subject.name, metric, unknown=why))
+                continue
+            courses.append(Course.of(subject.name, metric, there))
+        return courses
+
+    def one(self, metric: Metric, subject: int, name: str | None = None) -> Course:
+        """Return the course of a metric of one subject."""
+        return self.of(metric, [Subject(subject, name or metric.words)])[0]
+
+    def mean(
+        self,
+        metric: Metric,
+        subjects: Sequence[Subject],
+        name: str | None = None,
+        points: int = POINTS,
+    ) -> Course:
+        """Return the mean over subjects: known where it is known of all that tell anything.
+
+        Beside it the least and the most that one of them had.
+        """
+        name = name or metric.words
+        if len(subjects) == 1:
+            return replace(self.of(metric, subjects, points)[0], name=name)
+        several = self.of(metric, subjects, points)
+        told = [course for course in several if course.unknown is None]
+        if not told:
+            why = next((c.unknown for c in several if c.unknown), NEVER_READ)
+            return Course(name, metric, unknown=why)
+        what = (metric, tuple(subjects), name, points, "mean")
+        return self.once(what, lambda: _mean(name, metric, told))
+
+    def why_not(self, metric: Metric, subject: int) -> str:
+        """Return why a metric has no value, in the words of who could not read it."""
+        scope = metric.scope
+        if scope not in self._unknown:
+            self._unknown[scope] = self.reader.unknown(self.run, (scope,))
+        found = self._unknown[scope].get(Key(scope, subject, metric))
+        return NEVER_READ if found is None else found.reason
+
+
+def _mean(name: str, metric: Metric, told: Sequence[Course]) -> Course:
+    by_time: dict[int, list[float]] = {}
+    for course in told:
+        for time, value in zip(course.times, course.values, strict=True):
+            kept = by_time.setdefault(time, [])
+            if value is not None:
+                kept.append(value)
+    times = sorted(by_time)
+    whole = [by_time[t] if len(by_time[t]) == len(told) else [] for t in times]
+    return Course(
+        name,
+        metric,
+        times,
+        [sum(some) / len(some) if some else None for some in whole],
+        [min(some, default=None) for some in whole],
+        [max(some, default=None) for some in whole],
+    )

@@ -1,0 +1,193 @@
+"""What was found in a run, as a page needs it beyond ``diagnose.as_json``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from whyidle.dashboard import look
+from whyidle.dashboard.views import job, source
+from whyidle.dashboard.views.source import Code
+from whyidle.monitor import rules
+from whyidle.monitor.finding import FRAMEWORKS
+from whyidle.monitor.render import findings as terminal
+from whyidle.monitor.render.budget import words
+from whyidle.monitor.render.numbers import amount
+from whyidle.monitor.rule import DOCUMENTS
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.store import Run
+
+Told = Mapping[str, Any]
+# Places whose code is shown; the others are named.
+MOST_CODE: Final = 2
+# A command that would not fit on a screen.
+LONGEST_COMMAND: Final = 500
+_PID, _RUN = re.compile(r"\bPID\b"), re.compile(r"\bRUN\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of the user's code, with what stands there or why that is not shown."""
+
+    words: str
+    code: Code | None
+    why_not: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of speed-ups, as a chart shows it."""
+
+    name: str
+    low: float
+    high: float
+    colour: str
+    # Where it is a measured one.
+    middle: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A measured number in words."""
+
+    name: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What to change, for one framework."""
+
+    framework: str
+    text: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The answer of ``monitor diagnose``, and the code that it names."""
+
+    told: Told
+    verdict: str
+    # By rule.
+    places: Mapping[str, Sequence[Place]]
+
+    def finding(self, rule: str) -> Told | None:
+        """Return what a rule found."""
+        return next((each for each in self.told["findings"] if each["rule"] == rule), None)
+
+
+def page(store: Path, run: Run) -> Page:
+    """Ask the rules, and read the code that they name."""
+    return of(job.diagnosis(store, run.id), run)
+
+
+def of(told: Told, run: Run) -> Page:
+    """Return an answer of ``monitor diagnose`` as a page shows it."""
+    return Page(told, terminal.verdict(told), {f["rule"]: places(f, run) for f in told["findings"]})
+
+
+def places(finding: Told, run: Run) -> list[Place]:
+    """Return the lines that a finding names, those that cost most with their code."""
+    found = []
+    for i, place in enumerate(finding["where"]):
+        share = "" if place["share"] is None else f"  {place['share']:.0%}"
+        line = f":{place['line']}" if place["line"] else ""
+        text = f"{place['file']}{line} in {place['function']}{share}"
+        code = source.around(place, run) if i < MOST_CODE else None
+        if isinstance(code, str):
+            found.append(Place(text, None, code))
+        else:
+            found.append(Place(text, code))
+    return found
+
+
+def gain(finding: Told) -> str | None:
+    """Say what the fix gives back."""
+    return terminal.gain(finding) if finding["speedup"] else None
+
+
+def ranges(told: Sequence[Told]) -> list[Range]:
+    """Return what each fix is expected to give back."""
+    found = []
+    for each in told:
+        if each["speedup"]:
+            low, high = each["speedup"]
+            colour = look.SEVERITIES.get(each["severity"], look.GREY)
+            found.append(Range(each["title"], low, high, colour))
+    return found
+
+
+def evidence(finding: Told) -> list[Evidence]:
+    """Return what speaks for it, each with where it comes from and how old it is."""
+    return [
+        Evidence(e["name"], amount(e["value"], e["unit"]), terminal.source(e))
+        for e in finding["evidence"]
+    ]
+
+
+def remedies(finding: Told) -> list[Remedy]:
+    """Return the fixes that concern this job."""
+    names = {str(name): words for name, words in FRAMEWORKS.items()}
+    return [
+        Remedy(names.get(name, name), fix["text"], fix["code"])
+        for name, fix in finding["fixes"].items()
+    ]
+
+
+def documents(finding: Told) -> list[tuple[str, str]]:
+    """Return what the rule cites, with the names of the documents."""
+    return [(each, DOCUMENTS.get(each[:2], "")) for each in finding["documents"]]
+
+
+def why(rule: str) -> str:
+    """Return the page of a rule: what it sees, why it costs, when it is wrong."""
+    found = rules.load().get(rule)
+    return "" if found is None else found.page.partition("\n")[2].strip()
+
+
+def unexplained(told: Told) -> list[tuple[str, float]]:
+    """Return the parts that are no work and that no finding is about."""
+    return [(words(Slice(part)), share) for part, share in told["unexplained"].items()]
+
+
+def while_it_computes(told: Told) -> list[str]:
+    """Say how the GPU works while it works."""
+    works = told["compute"]
+    if not works:
+        return []
+    said = list(works["said"])
+    if works["efficiency"] is not None:
+        share = amount(works["efficiency"], "ratio")
+        said.append(f"{share} of the chip's peak is used ({works['efficiency_source']}).")
+    return [*said, *(f"not known: {each}" for each in dict.fromkeys(works["unknown"].values()))]
+
+
+def doubts(told: Told) -> list[str]:
+    """Say what a reader must know besides: of the trace, and of rules that failed."""
+    failed = told["failed"].items()
+    return [*told["warnings"], *(f"{r} failed, a defect of whyidle: {why}" for r, why in failed)]
+
+
+def not_checked(told: Told, run: Run) -> dict[str, list[str]]:
+    """Return the rules that could not judge by what they need, with the numbers of this run."""
+    found: dict[str, list[str]] = {}
+    for need, names in terminal.by_need(told["not_checked"]).items():
+        text = need
+        if run.is_recording:
+            text = _RUN.sub(str(run.id), _PID.sub(str(run.target_pid or "PID"), text))
+        found[text] = names
+    return found
+
+
+def measuring(run: Run) -> str:
+    """Return the commands that tell whether a change has helped."""
+    command = run.command or "CMD"
+    if len(command) > LONGEST_COMMAND:
+        command = "CMD"
+    label = f"fix-of-{run.id}"
+    return f"monitor run --label {label} -- {command}\nmonitor compare {run.id} {label}"

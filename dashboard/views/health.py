@@ -1,0 +1,115 @@
+"""How we are ourselves: what it costs, who tells something and how old that is, what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from whyidle.dashboard.views.newest import Newest
+from whyidle.monitor import metrics as m
+from whyidle.monitor.metrics import Metric, Scope, Source
+from whyidle.monitor.reading import by_reason
+from whyidle.monitor.render import numbers
+from whyidle.monitor.store import Event, Reader, Run
+
+# Who is silent for so long, at so many ticks that are due, has a reason.
+SILENT_SECONDS: Final = 5.0
+SILENT_TICKS: Final = 3
+# What a screen has room for; the reasons that concern most come first.
+MOST_TROUBLE: Final = 4
+MOST_REASONS: Final = 5
+COST: Final = (
+    ("CPU", m.SELF_CPU), ("memory", m.SELF_RSS), ("a tick", m.SELF_TICK), ("NVML", m.SELF_NVML),
+    ("missed ticks", m.SELF_MISSED),
+)  # fmt: skip
+SOURCES: Final[dict[Source, str]] = {
+    "nvml": "GPU driver", "gpm": "GPU activity", "agent": "agent", "procfs": "system",
+    "cgroup": "container limits", "monitor": "recorder",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the corner tells, in words."""
+
+    # The recorder has not been heard of for so many seconds.
+    silent_s: float | None
+    cost: Mapping[str, str]
+    # By source: the age of its newest value, or that it tells nothing.
+    ages: Mapping[str, str]
+    agent: str
+    # Why it is not inside, and what to type.
+    agent_why: str
+    agent_step: str
+    trouble: tuple[Event, ...]
+    reasons: tuple[str, ...]
+
+
+def health(reader: Reader, run: Run) -> Health:
+    """Return how the recording of a run is."""
+    newest = Newest.of(reader, run)
+    inside, why, step = _agent(run.info or {})
+    events = reader.events(run.id, most=10 * MOST_TROUBLE)
+    return Health(
+        silent_s=_silence(newest, run),
+        cost={name: _cost(newest, run, metric) for name, metric in COST},
+        ages=dict(_ages(newest)),
+        agent=inside,
+        agent_why=why,
+        agent_step=step,
+        trouble=tuple(e for e in reversed(events) if _is_trouble(e))[:MOST_TROUBLE],
+        reasons=tuple(_reasons(newest))[:MOST_REASONS],
+    )
+
+
+def _cost(newest: Newest, run: Run, metric: Metric) -> str:
+    value = newest.get(metric, run.id).value
+    if metric is m.SELF_CPU and value is not None:
+        return f"{value:.1%} of a core"
+    return numbers.show(value, metric.unit)
+
+
+def _silence(newest: Newest, run: Run) -> float | None:
+    if not run.is_recording:
+        return None
+    known = [v.ts_ms for k, v in newest.values.items() if k.scope is Scope.MONITOR]
+    last = max(known, default=run.started_ms)
+    silent = (newest.now_ms - last) / 1000
+    return silent if silent > max(SILENT_SECONDS, SILENT_TICKS / (run.hz or 1.0)) else None
+
+
+def _ages(newest: Newest) -> Iterable[tuple[str, str]]:
+    latest: dict[str, int] = {}
+    for key, value in newest.values.items():
+        source = key.metric.source
+        latest[source] = max(latest.get(source, 0), value.ts_ms)
+    for source, words in SOURCES.items():
+        if source in latest:
+            age = max(0.0, (newest.now_ms - latest[source]) / 1000)
+            yield words, f"{age:.0f} s" if age < 60 else numbers.duration(age)
+        else:
+            yield words, "tells nothing"
+
+
+def _reasons(newest: Newest) -> list[str]:
+    return by_reason((key.metric, unknown.reason) for key, unknown in newest.unknown.items())
+
+
+def _agent(info: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return who has the agent inside; why some have none, and what to type."""
+    processes = [p for p in info.get("processes", ()) if isinstance(p, Mapping)]
+    inside = sum(bool(process.get("inside")) for process in processes)
+    said = f"inside {inside} of {len(processes)} processes" if processes else "inside no process"
+    outside = next((p for p in processes if not p.get("inside") and p.get("refused")), None)
+    if outside is not None:
+        return said, str(outside["refused"]), str(outside.get("next_step") or "")
+    refused = info.get("not_entered")
+    if not inside and isinstance(refused, Mapping):
+        return said, str(refused.get("what", "")), str(refused.get("next_step", ""))
+    return said, "", ""
+
+
+def _is_trouble(event: Event) -> bool:
+    """Tell whether it says what went wrong; what is slow in the job is a finding."""
+    return event.severity != "info" and event.kind != "finding"

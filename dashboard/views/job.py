@@ -1,0 +1,113 @@
+"""Which run is shown: who it is, its GPUs, and the account of its time with what is wrong in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from whyidle.dashboard.views.courses import Subject
+from whyidle.monitor import diagnose
+from whyidle.monitor.estimate import BACKENDS, Device
+from whyidle.monitor.signals import opening
+from whyidle.monitor.store import Gpu, Reader, Run
+from whyidle.monitor.store.identity import Recorder
+from whyidle.monitor.summary import in_order, subjects
+from whyidle.monitor.trained import trained
+
+NONE_READ = "no GPU was read in this run"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpus:
+    """The GPUs to show; why there is none."""
+
+    shown: tuple[Subject, ...]
+    # Those of the job: only their idle time is its own.
+    mine: tuple[Subject, ...]
+    others: int
+    how: str
+    problem: str | None = None
+    rows: tuple[Gpu, ...] = ()
+
+    def one(self, index: str | None) -> tuple[Subject, ...]:
+        """Return the GPU of that index alone; all that are shown, where there is no such one."""
+        found = tuple(s for s, g in zip(self.shown, self.rows, strict=True) if g.idx == index)
+        return found or self.shown
+
+
+def gpus(reader: Reader, run: Run, *, everything: bool) -> Gpus:
+    """Return this job's GPUs, or all of the machine."""
+    info = run.info or {}
+    found = reader.gpus(run.id)
+    mine = [gpu for gpu in found if gpu.idx in info.get("gpus", ())] or found
+    shown = found if everything else mine
+    problem = info.get("gpu_problem")
+    if not found and not problem:
+        problem = NONE_READ
+    return Gpus(
+        shown=tuple(_subject(gpu) for gpu in shown),
+        mine=tuple(_subject(gpu) for gpu in mine),
+        others=len(found) - len(shown),
+        how=str(info.get("gpus_how", "")),
+        problem=problem,
+        rows=tuple(shown),
+    )
+
+
+def _subject(gpu: Gpu) -> Subject:
+    return Subject(gpu.id, f"GPU {gpu.idx}")
+
+
+def state(run: Run) -> str:
+    """Return in a few words whether a run goes on, or how it ended."""
+    if run.is_recording:
+        return "recording"
+    if run.ended_ms is not None:
+        return run.end_reason or "ended"
+    recorder = Recorder(
+        run.host, run.boot_id, run.recorder_namespace, run.recorder_pid, run.recorder_start_ticks
+    )
+    # From another machine or container nobody can tell.
+    return "its recorder was killed" if recorder.lives() is False else "its recorder is elsewhere"
+
+
+def device(run: Run, *, has_gpus: bool) -> Device | None:
+    """Return what the job computes on: as its frameworks say, else where a GPU is known."""
+    told = trained((each.frameworks, each.counted) for each in in_order(run))
+    return BACKENDS.get(told.backend or "") or ("gpu" if has_gpus else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """One process that trains; the store may know it by several numbers, one after the other."""
+
+    name: str
+    subjects: tuple[Subject, ...]
+
+
+def trainers(reader: Reader, run: Run, most: int = 8) -> list[Trainer]:
+    """Return the processes that train, the first for the whole; workers that load data do not."""
+    order = in_order(run)
+    stepping = [each for each in order if each.counted is not None and each.counted.steps]
+    found = []
+    for watched in (stepping or order[:1])[:most]:
+        name = f"pid {watched.pid}" if watched.rank is None else f"rank {watched.rank}"
+        there = tuple(Subject(each, name) for each in subjects(reader, run, watched))
+        if there:
+            found.append(Trainer(name, there))
+    return found
+
+
+def account(store: Path, run: int, seconds: float | None) -> tuple[Mapping[str, Any] | None, str]:
+    """Return where the time of the last seconds went and who says so; or why nobody knows."""
+    window = opening.of_run(store, str(run), seconds)
+    if window.budget is None:
+        return None, diagnose.why_no_budget(window)
+    return window.budget, window.budget_source or ""
+
+
+def diagnosis(store: Path, run: int, seconds: float | None = None) -> Mapping[str, Any]:
+    """Return the answer of ``monitor diagnose``, of the last seconds if wanted."""
+    return diagnose.as_json(diagnose.diagnose(opening.of_run(store, str(run), seconds)))

@@ -1,0 +1,116 @@
+"""Who holds the memory, how much of it is left, and whether it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from whyidle.dashboard.views.courses import Course, Courses, Subject
+from whyidle.dashboard.views.newest import Newest
+from whyidle.monitor import metrics as m
+from whyidle.monitor.finding import Need
+from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.rules import memory_growth
+from whyidle.monitor.signals import opening
+from whyidle.monitor.signals.recorded import Trend
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.store import Point, Reader, Run
+
+# Growth is that of the last minutes: what was loaded at the start says nothing of now.
+GROWTH_SECONDS: Final = 900
+# By the framework's own count, in the order in which one holds the other.
+POOL: Final = (
+    m.PROCESS_POOL_USED, m.PROCESS_POOL_RESERVED, m.PROCESS_POOL_PEAK, m.PROCESS_LIVE_BYTES,
+)  # fmt: skip
+MOST_HOLDERS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How the memory went in the last minutes."""
+
+    metric: Metric
+    held: float
+    per_hour: float
+    # It rises to the end, and does not level out.
+    grows: bool
+    # ``None``: it is not known how much is left, or it does not grow.
+    full_in_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """One process on one GPU."""
+
+    gpu: str
+    pid: int
+    name: str
+    is_ours: bool
+    memory: float | None
+    share: float | None
+    why: str
+
+
+def growth(store: Path, run: int) -> tuple[list[Growth], str | None]:
+    """Return how the memory went, as the rule ``memory_growth`` judges it; or what that needs."""
+    window = opening.of_run(store, str(run), GROWTH_SECONDS)
+    trends = window.job.trends
+    found = [_growth(window, by, trends[by]) for by in memory_growth.BY if by in trends]
+    if found and window.job.seconds >= memory_growth.SHORTEST_S:
+        return found, None
+    return [], str(Need.LONGER)
+
+
+def _growth(window: Window, metric: Metric, trend: Trend) -> Growth:
+    grows = memory_growth.grows(trend)
+    left = memory_growth.left_s(window, metric, trend) if grows else None
+    return Growth(metric, trend.last, trend.per_s * 3600, grows, left)
+
+
+def pools(
+    courses: Courses, whose: Sequence[Subject], metrics: Sequence[Metric] = POOL
+) -> list[Course]:
+    """Return by the framework's count what a process held; parts of one process follow in turn."""
+    return [joined(courses.of(metric, whose), metric.words) for metric in metrics]
+
+
+def joined(parts: Sequence[Course], name: str) -> Course:
+    """Return the parts of one course in the order of time."""
+    known = [part for part in parts if part.unknown is None]
+    if not known:
+        return replace(parts[0], name=name)
+    if len(known) == 1:
+        return replace(known[0], name=name)
+    points = [
+        Point(*row)
+        for part in known
+        for row in zip(part.times, part.values, part.least, part.most, strict=True)
+    ]
+    # Where one of them was silent another one may have spoken.
+    told = {point.ts_ms: point for point in points if point.mean is not None}
+    return Course.of(name, known[0].metric, [told[time] for time in sorted(told)])
+
+
+def holders(reader: Reader, run: Run, gpus: Sequence[Subject]) -> list[Holder]:
+    """Return which processes hold memory of these GPUs now, the most first."""
+    newest = Newest.read(reader, run, (Scope.GPU_PROCESS,))
+    processes = {process.id: process for process in reader.processes(run.id)}
+    names = {gpu.id: gpu.name for gpu in gpus}
+    ours = {entry.get("pid") for entry in (run.info or {}).get("processes", ())} | {run.target_pid}
+    found = []
+    for pair in reader.gpu_processes(run.id):
+        memory = newest.get(m.PROCESS_GPU_MEMORY, pair.id)
+        share = newest.get(m.PROCESS_SM_SHARE, pair.id)
+        process = processes.get(pair.process)
+        if pair.gpu not in names or process is None or (memory.value or share.value) is None:
+            continue
+        is_ours = process.pid in ours or process.parent_pid in ours
+        found.append(
+            Holder(
+                names[pair.gpu], process.pid, process.name or process.command or "", is_ours,
+                memory.value, share.value, memory.why,
+            )
+        )  # fmt: skip
+    return sorted(found, key=lambda one: (one.gpu, -(one.memory or 0.0)))[:MOST_HOLDERS]

@@ -1,0 +1,140 @@
+"""The user's own code around a line: of a file that the job itself could read, no more of it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pwd
+import stat
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from whyidle.dashboard import settings
+from whyidle.monitor.demo import pairs
+from whyidle.monitor.errors import Problem
+from whyidle.monitor.signals.source import LARGEST
+from whyidle.monitor.store import Run
+from whyidle.monitor.store.identity import host
+
+# Lines before and after the one that is meant.
+AROUND: Final = 5
+LONGEST_LINE: Final = 200
+_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_DEMOS: Final = "demo_workloads/"
+NO_LINE: Final = "its line is not known"
+NO_SOURCE: Final = "it is no file of Python code with a whole path"
+NOT_A_FILE: Final = "it is no ordinary file, or too large for code that a person wrote"
+NOT_THE_JOBS: Final = "the user of the job may not read it"
+SHORTER: Final = "it has no such line any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Some lines of a file, and what speaks against their being those that ran."""
+
+    first: int
+    lines: tuple[str, ...]
+    line: int
+    doubts: tuple[str, ...] = ()
+
+
+def around(place: Mapping[str, Any], run: Run) -> Code | str:
+    """Return the code at a place, or why it cannot be shown."""
+    line = place["line"]
+    if not line:
+        return NO_LINE
+    try:
+        path, is_demo = _path(place["file"])
+        if path.suffix != ".py" or not path.is_absolute():
+            return NO_SOURCE
+        text, changed_ms = _read(path, run)
+    except (OSError, ValueError) as error:
+        return str(error.strerror or error) if isinstance(error, OSError) else str(error)
+    lines = text.splitlines()
+    if line > len(lines):
+        return SHORTER
+    first = max(1, line - AROUND)
+    shown = tuple(each[:LONGEST_LINE] for each in lines[first - 1 : line + AROUND])
+    doubts = [] if is_demo else list(_of_the_file(run, changed_ms))
+    if not _is_inside(text, line, place["function"]):
+        doubts.append(f"{place['function']} is not at this line")
+    return Code(first, shown, line, tuple(doubts))
+
+
+def _read(path: Path, run: Run) -> tuple[str, float]:
+    """Return the text of a file, and when it was changed."""
+    # A job may name anything: a pipe would block, a device or a link may do worse.
+    with os.fdopen(os.open(path, _OPEN), "rb") as opened:
+        told = os.fstat(opened.fileno())
+        if not stat.S_ISREG(told.st_mode) or told.st_size > LARGEST:
+            raise ValueError(NOT_A_FILE)
+        if not told.st_mode & stat.S_IROTH and told.st_uid != _user(run) and _user(run) != 0:
+            raise ValueError(NOT_THE_JOBS)
+        return opened.read(LARGEST).decode(errors="replace"), told.st_mtime * 1000
+
+
+def _user(run: Run) -> int | None:
+    """Return the number of the job's user; ours, where it is not told."""
+    if run.user is None:
+        return os.geteuid()
+    try:
+        return pwd.getpwnam(run.user).pw_uid
+    except KeyError:
+        return int(run.user) if run.user.isdecimal() else None
+
+
+def _path(file: str) -> tuple[Path, bool]:
+    """Return where the file is, and whether it is a demo of ours that ran elsewhere."""
+    path = Path(file)
+    demo = None if path.exists() else _demo(file)
+    return demo or path, demo is not None
+
+
+def _demo(file: str) -> Path | None:
+    """Return a program of a demo where it lies here: a recording may be of another machine."""
+    _, found, rest = file.rpartition(_DEMOS)
+    if not found and settings.current().is_sample:
+        # Its jobs were demos that lay elsewhere.
+        rest = "/".join(Path(file).parts[-2:])
+    if not rest or rest == file or ".." in Path(rest).parts:
+        return None
+    try:
+        return pairs.folder() / rest
+    except Problem:
+        return None
+
+
+def _of_the_file(run: Run, changed_ms: float) -> list[str]:
+    """Say why the file may not be the one that ran."""
+    doubts = []
+    if run.host not in {None, host()}:
+        doubts.append(f"recorded on {run.host}: this is the file of that name here")
+    elif run.container:
+        doubts.append("the job ran in a container: this is the file of that name outside of it")
+    if changed_ms > run.started_ms:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(changed_ms / 1000))
+        doubts.append(f"changed since the run began, on {when}: lines may have moved")
+    return doubts
+
+
+def _is_inside(text: str, line: int, function: str) -> bool:
+    """Tell whether the function is there, or called there, as far as that can be told of it."""
+    name = function.rpartition(".")[2]
+    if not name.isidentifier() or name in text.splitlines()[line - 1]:
+        return True
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
+    return any(
+        node.name == name and _begins(node) <= line <= (node.end_lineno or 0)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    )
+
+
+def _begins(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> int:
+    return min([node.lineno, *(each.lineno for each in node.decorator_list)])

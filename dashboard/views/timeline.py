@@ -1,0 +1,210 @@
+"""Which trace is looked at, and which window of it.
+
+What a link names is nanoseconds since the trace's first event; inside all is ticks, as in ``kept``.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from whyidle.monitor.kept import Kept, KeptTrace
+from whyidle.monitor.render.escape import printable
+from whyidle.monitor.traces.budgets.budget import Budget, Segments, by_slice, rounded, to_ns
+from whyidle.monitor.traces.causes import Cause
+
+_MARKUP: Final = re.compile(r"[*`\[\]<>$:~#\\|]|\b_|_\b")
+_LONGEST: Final = 60
+_PROFILERS: Final = {"kineto": "PyTorch (Kineto)", "xplane": "JAX or TensorFlow (XPlane)"}
+_WINDOW: Final = re.compile(r"(\d{1,18})-(\d{1,18})")
+_WORK: Final = np.array([not cause.slice.idle for cause in Cause])
+# Nobody needs less of a trace, and the times of a picture are still told apart.
+LEAST_TICKS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a trace, in ticks."""
+
+    start: int
+    end: int
+
+    @property
+    def ticks(self) -> int:
+        """How long it is."""
+        return self.end - self.start
+
+
+def traces(store: Path, run: int) -> list[KeptTrace]:
+    """Return the traces of a run, the newest first, then those that are of no run."""
+    with Kept.open(store) as kept:
+        found = [trace for trace in kept.traces() if trace.run in {run, None}]
+    return sorted(found, key=lambda trace: (trace.run is None, -trace.ts_ms, -trace.id))
+
+
+def name(trace: KeptTrace) -> str:
+    """Return in a line, for a picker, what a trace is: when it was taken, or of which file."""
+    if trace.taken is None:
+        number = "" if trace.run is None else f"{trace.id} · "
+        return f"{number}file {for_picker(trace.path.name)}"
+    moment = datetime.fromtimestamp(trace.ts_ms / 1000, tz=UTC).astimezone()
+    rank = trace.taken.get("rank")
+    of = f" of rank {rank}" if isinstance(rank, int) else ""
+    return f"{trace.id} · taken at {moment:%H:%M:%S}{of}"
+
+
+def for_picker(text: str) -> str:
+    """Return words for a picker, which reads markdown: what could be some is left out."""
+    return _MARKUP.sub("", printable(text))[:_LONGEST]
+
+
+def format_name(trace: KeptTrace) -> str:
+    """Return whose profiler wrote a trace, and how much is in it."""
+    return f"{_PROFILERS.get(trace.format, trace.format)}, {trace.answer.get('events', 0):,} events"
+
+
+def whole(trace: KeptTrace) -> Part:
+    """Return all of a trace."""
+    return Part(trace.start, max(trace.end, trace.start + LEAST_TICKS))
+
+
+def part_of(trace: KeptTrace, text: str | None) -> Part:
+    """Return the window that a link names; all of the trace where it names none that there is."""
+    found = _WINDOW.fullmatch(text or "")
+    if found is None:
+        return whole(trace)
+    return within(trace, *(trace.start + int(ns) * trace.ticks_per_ns for ns in found.groups()))
+
+
+def within(trace: KeptTrace, start: float, end: float) -> Part:
+    """Return a window of these bounds, as much of it as the trace has."""
+    all_ = whole(trace)
+    first = min(max(all_.start, int(start)), all_.end - LEAST_TICKS)
+    return Part(first, max(first + LEAST_TICKS, min(int(end), all_.end)))
+
+
+def link(trace: KeptTrace, part: Part) -> str | None:
+    """Return how a link names a window; nothing for all of the trace."""
+    if part == whole(trace):
+        return None
+    start, end = (at - trace.start for at in (part.start, part.end))
+    # Of a window that is no whole nanosecond long, what lies around it.
+    return f"{start // trace.ticks_per_ns}-{-(-end // trace.ticks_per_ns)}"
+
+
+def zoomed(trace: KeptTrace, part: Part, times: float) -> Part:
+    """Return a window so many times as long, around the same middle."""
+    middle, half = (part.start + part.end) / 2, part.ticks * times / 2
+    return within(trace, middle - half, middle + half)
+
+
+def shifted(trace: KeptTrace, part: Part, parts: float) -> Part:
+    """Return the window beside this one, as long as it; the last one where the trace ends."""
+    all_ = whole(trace)
+    start = part.start + int(part.ticks * parts)
+    start = max(all_.start, min(start, all_.end - part.ticks))
+    return Part(start, start + part.ticks)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps of a trace, and which of them a window shows."""
+
+    parts: Sequence[Part]
+    shown: Part
+
+    @property
+    def at(self) -> int | None:
+        """The number of the step that is shown, from zero; none where it is no step."""
+        near = max(2, self.shown.ticks // 1000)
+        for i, part in enumerate(self.parts):
+            off = abs(part.start - self.shown.start), abs(part.end - self.shown.end)
+            if max(off) <= near:
+                return i
+        return None
+
+    @property
+    def previous(self) -> int | None:
+        """The last step that begins before what is shown."""
+        i = self.at
+        before = [k for k, p in enumerate(self.parts) if p.start < self.shown.start]
+        return (i - 1 if i else None) if i is not None else (before[-1] if before else None)
+
+    @property
+    def following(self) -> int | None:
+        """The first step that begins after what is shown has begun."""
+        i = self.at
+        if i is not None:
+            return i + 1 if i + 1 < len(self.parts) else None
+        whole_trace = len(self.parts) and self.shown.start <= self.parts[0].start
+        if whole_trace:
+            return 0
+        return next((k for k, p in enumerate(self.parts) if p.start > self.shown.start), None)
+
+    @property
+    def slowest(self) -> int | None:
+        """The longest step."""
+        lengths = [part.ticks for part in self.parts]
+        return lengths.index(max(lengths)) if lengths else None
+
+    @property
+    def median(self) -> int | None:
+        """The step that takes as long as the middle one."""
+        lengths = [part.ticks for part in self.parts]
+        return lengths.index(statistics.median_low(lengths)) if lengths else None
+
+
+def steps_of(store: Path, trace: int, shown: Part) -> Steps:
+    """Return the steps of a trace."""
+    with Kept.open(store) as kept:
+        return Steps([Part(*pair) for pair in sorted(kept.steps(trace))], shown)
+
+
+def account(trace: KeptTrace, segments: Sequence[Segments], part: Part) -> list[dict[str, Any]]:
+    """Return for each device how a window of its time divides, to the nanosecond.
+
+    All of a trace is what the answer has: from its first operation to its last.
+    """
+    return [_account(trace, some, part, worked=part == whole(trace)) for some in segments]
+
+
+def _account(trace: KeptTrace, segments: Segments, part: Part, *, worked: bool) -> dict[str, Any]:
+    work = np.flatnonzero(_WORK[segments.cause]) if worked else np.arange(len(segments))
+    start, end = part.start, part.start
+    if len(work):
+        start = max(start, int(segments.start[work[0]]))
+        end = min(part.end, int(segments.end[work[-1]]))
+    edges = [np.array([at] if start < end else [], np.int64) for at in (start, end)]
+    sums = rounded(Budget(segments).sums(*edges), trace.ticks_per_ns)
+    slices, details = by_slice(sums)
+    return {"total_ns": sum(sums.values()), "steps": 0, "slices": slices, "details": details}
+
+
+def device_names(answer: Mapping[str, Any]) -> list[str]:
+    """Return what the devices of a trace are called: as short as they are told apart."""
+    devices: Sequence[Mapping[str, Any]] = answer["devices"]
+    hosts = {device.get("host") for device in devices}
+    kinds = [device["kind"] for device in devices]
+    return [
+        " ".join(
+            [
+                str(device["kind"]).upper(),
+                *([] if device["kind"] == "cpu" and kinds.count("cpu") == 1 else [device["index"]]),
+                *([] if device.get("rank") is None else [f"rank {device['rank']}"]),
+                *([] if len(hosts) < 2 else [f"on {device.get('host') or 'an unknown host'}"]),
+            ]
+        )
+        for device in devices
+    ]
+
+
+def ns(trace: KeptTrace, ticks: int) -> int:
+    """Return ticks as nanoseconds."""
+    return to_ns(ticks, trace.ticks_per_ns)

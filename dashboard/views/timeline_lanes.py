@@ -1,0 +1,215 @@
+"""The picture of a window: lines of pieces, as many as a person can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Literal, TypeVar
+
+import numpy as np
+
+from whyidle.dashboard.views.timeline import Part, device_names
+from whyidle.dashboard.views.timeline_merge import Seen, depths, fitted
+from whyidle.monitor.kept import Kept, KeptTrace, Timeline
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.traces.budgets.budget import Segments
+from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.grouping import present
+from whyidle.monitor.traces.model import Ints, Ops, Spans
+
+# Of each table so many events are read for a picture, the longest.
+READ_MOST: Final = 60_000
+# So many pieces are drawn: a browser draws them in well under a second.
+DRAWN_MOST: Final = 2000
+STEPS_MOST: Final = 200
+STREAMS_MOST: Final = 6
+STREAM_LINES: Final = 3
+# Of the first thread, and of each other one, so many lines.
+HOST_LINES: Final = (9, 3)
+THREADS_MOST: Final = 4
+# What covers so much of a window says nothing of a moment in it: it is told in words.
+ALL_OF_IT: Final = 0.95
+
+_T = TypeVar("_T", Ops, Spans)
+What = Literal["step", "idle", "work", "host"]
+_IDLE: Final = np.array([cause.slice is not Slice.COMPUTE for cause in Cause])
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a line is about."""
+
+    what: What
+    # Of which it is: "GPU 0", a thread; and which of its lines.
+    group: str
+    name: str
+    # The number of the device or thread.
+    of: int
+
+
+@dataclass(slots=True)
+class Line:
+    """One line of the picture."""
+
+    head: Head
+    seen: Seen
+    # For each piece the name of its longest event.
+    names: list[str]
+    # For each piece when its longest event begins and ends.
+    starts: Ints
+    ends: Ints
+
+
+@dataclass(slots=True)
+class Picture:
+    """Everything that is drawn of a window."""
+
+    trace: KeptTrace
+    part: Part
+    lines: list[Line]
+    steps: list[tuple[int, Part]]
+    # What stands around all that a thread does in the window: names, the outermost first.
+    around: dict[str, list[str]]
+    # What is not drawn, in words.
+    notes: list[str]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows that become a line."""
+
+    head: Head
+    table: Ops | Spans | Segments
+    kind: Ints
+
+
+@dataclass(slots=True)
+class _Maker:
+    """Makes a picture of what was read."""
+
+    trace: KeptTrace
+    part: Part
+    timeline: Timeline
+    account: Sequence[Segments]
+    devices: Sequence[int]
+    all_threads: bool
+    around: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def rows(self) -> Iterator[_Rows]:
+        for device in self.devices:
+            group = device_names(self.trace.answer)[device]
+            segments = self.account[device]
+            idle = segments.take(_IDLE[segments.cause])
+            yield _Rows(Head("idle", group, "why idle", device), idle, idle.cause.astype(np.int64))
+            yield from self._work(device, group)
+        yield from self._host()
+
+    def _work(self, device: int, group: str) -> Iterator[_Rows]:
+        ops = _real(self.timeline.lanes[device].ops)
+        streams = present(ops.stream)
+        time = {s: int((ops.end - ops.start)[ops.stream == s].sum()) for s in streams}
+        shown = set(sorted(streams, key=lambda s: -time[s])[:STREAMS_MOST])
+        if len(streams) > len(shown):
+            self.notes.append(
+                f"{group} has {len(streams)} streams: the {len(shown)} busiest are shown"
+            )
+        for stream in (s for s in streams if s in shown):
+            of = ops.take(ops.stream == stream)
+            label = self.timeline.names[stream] or "work"
+            yield from _lines(Head("work", group, _stream(label), device), of, STREAM_LINES)
+
+    def _host(self) -> Iterator[_Rows]:
+        host = _real(self.timeline.host)
+        threads = self._threads(host)
+        for place, thread in enumerate(threads):
+            of = host.take(host.thread == thread)
+            outside = of.end - of.start >= ALL_OF_IT * self.part.ticks
+            label = self.trace.threads[thread].label
+            if outside.any():
+                names = [self.timeline.names[i] for i in of.name[outside].tolist()]
+                self.around[label] = names
+                of = of.take(~outside)
+            most = HOST_LINES[min(place, 1)]
+            yield from _lines(Head("host", label, "", thread), of, most)
+
+    def _threads(self, host: Spans) -> list[int]:
+        """The threads that the devices wait for first, then those that did most."""
+        waits = np.zeros(len(self.trace.threads) + 1, np.int64)
+        for device in self.devices:
+            s = self.account[device]
+            np.add.at(waits, s.thread, s.end - s.start)
+        did = np.bincount(host.thread, minlength=len(self.trace.threads)) if len(host) else waits
+        threads = present(host.thread)
+        order = sorted(
+            threads, key=lambda t: (-int(waits[t]), not self.trace.threads[t].main, -int(did[t]))
+        )
+        if self.all_threads or len(order) <= THREADS_MOST:
+            return order
+        self.notes.append(f"of {len(order)} threads the {THREADS_MOST} that tell most are shown")
+        return order[:THREADS_MOST]
+
+
+def picture(
+    store: Path, trace: int, part: Part, devices: Sequence[int], *, all_threads: bool = False
+) -> Picture:
+    """Return what is to be seen of a window of a stored trace."""
+    with Kept.open(store) as kept:
+        timeline = kept.window(trace, part.start, part.end, READ_MOST)
+        account = kept.account(trace, part.start, part.end)
+        steps = sorted(kept.steps(trace))
+        maker = _Maker(timeline.trace, part, timeline, account, devices, all_threads)
+        rows = list(maker.rows())
+        columns = [(row.table.start, row.table.end, row.kind) for row in rows]
+        seen = fitted(columns, part.ticks, DRAWN_MOST)
+        lines = [_line(timeline, row, some) for row, some in zip(rows, seen, strict=True)]
+    notes = [*maker.notes, *_left_out(timeline)]
+    return Picture(timeline.trace, part, lines, _shown(steps, part), maker.around, notes)
+
+
+def _shown(steps: Sequence[tuple[int, int]], part: Part) -> list[tuple[int, Part]]:
+    """Return the steps that a window shows, with their numbers."""
+    found = [
+        (i, Part(max(start, part.start), min(end, part.end)))
+        for i, (start, end) in enumerate(steps, 1)
+        if start < part.end and end > part.start
+    ]
+    # More are a line of one colour.
+    return found if len(found) <= STEPS_MOST else []
+
+
+def _lines(head: Head, table: Ops | Spans, most: int) -> Iterator[_Rows]:
+    depth = depths(table.start, table.end)
+    for line in range(min(most, int(depth.max(initial=-1)) + 1)):
+        rows = table.take(depth == line)
+        kind = np.maximum(rows.kind, 0).astype(np.int64)
+        yield _Rows(head if line == 0 else replace(head, name=""), rows, kind)
+
+
+def _line(timeline: Timeline, rows: _Rows, seen: Seen) -> Line:
+    main, table = seen.main, rows.table
+    if isinstance(table, Segments):
+        names = [Cause(code).words for code in table.cause[main].tolist()]
+    else:
+        names = [timeline.names[i] for i in table.name[main].tolist()]
+    return Line(rows.head, seen, names, table.start[main], table.end[main])
+
+
+def _real(table: _T) -> _T:
+    """Leave out what has no length, and bring the rest into the order of time, the longer first."""
+    some = table.take(table.end > table.start)
+    return some.take(np.lexsort((-some.end, some.start)))
+
+
+def _left_out(timeline: Timeline) -> Iterator[str]:
+    words = {"op": "operations", "span": "host events"}
+    for table, name in words.items():
+        if left := timeline.left_out[table]:
+            yield f"the shortest {name}, at most {left:,}, are not drawn: zoom in to see them"
+    if timeline.lost:
+        yield f"{timeline.lost} pieces of the stored timeline are damaged and missing"
+
+
+def _stream(label: str) -> str:
+    return f"stream {label}" if label.isdecimal() else label

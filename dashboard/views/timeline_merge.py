@@ -1,0 +1,95 @@
+"""What of very many pieces a person can see: long ones as they are, short ones drawn together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Table
+
+# A width in which nobody tells two pieces apart, as a part of the window.
+FINEST: Final = 1 / 1200
+_COARSER: Final = 1.6
+
+
+@dataclass(slots=True)
+class Seen(Table):
+    """What is drawn of one line: each row stands for one piece, or for neighbours of it."""
+
+    start: Ints
+    end: Ints
+    kind: Kinds  # a Cause: that which has most of the time
+    count: Ints  # pieces
+    busy: Ints  # ticks that the pieces have together
+    main: Ids  # the row of the longest of them
+
+
+def merged(start: Ints, end: Ints, kind: Ints, finest: int) -> Seen:
+    """Draw together what is shorter than ``finest`` and close; pieces lie apart, in order."""
+    if not len(start):
+        return Seen.of()
+    length = end - start
+    short = length < finest
+    # At first by equal stretches of time, so that what has most of the time is of one place.
+    place = start // finest
+    starts = np.r_[True, ~(short[1:] & short[:-1] & (place[1:] == place[:-1]))]
+    cells = _joined(start, end, kind, length, np.flatnonzero(starts))
+    near = cells.start[1:] - cells.end[:-1] <= finest
+    alone = ~short[cells.main]
+    same = (cells.kind[1:] == cells.kind[:-1]) & near & ~(alone[1:] | alone[:-1])
+    first = np.flatnonzero(np.r_[True, ~same])
+    return _joined(start, end, kind, length, np.flatnonzero(starts)[first])
+
+
+def _joined(start: Ints, end: Ints, kind: Ints, length: Ints, first: Any) -> Seen:
+    """Return one row for the pieces from each of these on up to the next."""
+    count = np.diff(first, append=len(start))
+    group = np.repeat(np.arange(len(first)), count)
+    most = np.maximum.reduceat(length, first)
+    longest = np.flatnonzero(length == most[group])
+    main = longest[np.r_[True, group[longest][1:] != group[longest][:-1]]]
+    of_kind = np.bincount(
+        group * len(Cause) + kind, weights=length, minlength=len(first) * len(Cause)
+    ).reshape(len(first), len(Cause))
+    # Pieces without length have no time to weigh.
+    told = np.where(of_kind.any(axis=1), of_kind.argmax(axis=1), kind[main])
+    return Seen.of(
+        start=start[first],
+        end=np.maximum.reduceat(end, first),
+        kind=told,
+        count=count,
+        busy=np.add.reduceat(length, first),
+        main=main,
+    )
+
+
+def fitted(lines: list[tuple[Ints, Ints, Ints]], span: int, most: int) -> list[Seen]:
+    """Return what is drawn of lines so that all together are at most about so many."""
+    finest = max(1, int(span * FINEST))
+    while True:
+        seen = [merged(*line, finest) for line in lines]
+        if sum(map(len, seen)) <= most or finest > span:
+            return seen
+        finest = int(finest * _COARSER) + 1
+
+
+def depths(start: Ints, end: Ints) -> Ints:
+    """Return on which line each of sorted spans lies so that none overlaps another on its own."""
+    found = np.arange(len(start)) - np.searchsorted(np.sort(end), start, "right")
+    if _apart(start, end, found):
+        return found
+    free: list[int] = []
+    for at, (begin, last) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        line = next((i for i, until in enumerate(free) if until <= begin), len(free))
+        free[line : line + 1] = [last]
+        found[at] = line
+    return found
+
+
+def _apart(start: Ints, end: Ints, line: Ints) -> bool:
+    order = np.lexsort((start, line))
+    same: Flags = line[order][1:] == line[order][:-1]
+    return not (same & (start[order][1:] < end[order][:-1])).any()

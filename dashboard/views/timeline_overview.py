@@ -1,0 +1,60 @@
+"""All of a trace at a glance: how its time divides, from its first moment to its last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from whyidle.monitor.kept import Kept
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.traces.budgets.budget import Segments
+from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.model import Ints
+
+MOMENTS: Final = 240
+_SLICES: Final = list(Slice)
+_SLICE_OF: Final = np.array([_SLICES.index(cause.slice) for cause in Cause])
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """For each of equal stretches of a trace the share that each slice has of it."""
+
+    # Where the stretches begin, in ticks, and where the last one ends.
+    edges: Sequence[int]
+    parts: dict[Slice, list[float]]
+
+
+def overview(store: Path, number: int, devices: Sequence[int]) -> Overview:
+    """Return how the time of these devices divides, over all of a trace."""
+    with Kept.open(store) as kept:
+        trace = kept.open_trace(number)
+        account = kept.account(number, trace.start, trace.end + 1)
+    edges = np.linspace(trace.start, max(trace.end, trace.start + MOMENTS), MOMENTS + 1)
+    cut = edges.astype(np.int64)
+    ticks = np.zeros((len(_SLICES), MOMENTS))
+    for device in devices:
+        for place, of in _by_slice(account[device]):
+            ticks[place] += np.diff(_until(of, cut))
+    total = ticks.sum(axis=0)
+    shares = np.divide(ticks, total, out=np.zeros_like(ticks), where=total > 0)
+    found = {part: shares[i].tolist() for i, part in enumerate(_SLICES) if shares[i].any()}
+    return Overview(cut.tolist(), found)
+
+
+def _by_slice(segments: Segments) -> list[tuple[int, Segments]]:
+    of = _SLICE_OF[segments.cause]
+    return [(i, segments.take(of == i)) for i in range(len(_SLICES)) if (of == i).any()]
+
+
+def _until(segments: Segments, times: Ints) -> Ints:
+    """Return how much of these disjoint pieces lies before each time."""
+    before = np.r_[0, np.cumsum(segments.end - segments.start)]
+    ended = np.searchsorted(segments.end, times, "right")
+    start = np.append(segments.start, np.iinfo(np.int64).max)[ended]
+    found: Ints = before[ended] + np.maximum(0, times - start)
+    return found

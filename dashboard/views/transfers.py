@@ -1,0 +1,110 @@
+"""What goes over the links between host and device: now, and as the newest trace has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from whyidle.dashboard.views.courses import Course, Courses, Subject
+from whyidle.dashboard.views.newest import Newest
+from whyidle.dashboard.views.span import FEW_POINTS
+from whyidle.monitor import metrics as m
+from whyidle.monitor import pcie
+from whyidle.monitor.metrics import Metric
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.store import Gpu, Reader, Run
+
+PCIE: Final = (m.GPU_PCIE_RX, m.GPU_PCIE_TX)
+NVLINK: Final = (m.GPU_NVLINK_RX, m.GPU_NVLINK_TX)
+DIRECTIONS: Final = ("host to device", "device to host")
+PAGEABLE: Final = "pageable"
+MOST_TRACES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The PCIe link of a GPU as it stands."""
+
+    limit: float | None
+    words: str
+    # It could be faster: the GPU and its slot allow more.
+    could_be: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What the newest trace of a GPU says of copies."""
+
+    trace: int
+    age_s: float
+    rows: Sequence[Mapping[str, Any]]
+    # Of the traced time: that copies ran, and that nothing else did.
+    copying: float
+    exposed: float
+    # Of the bytes by direction, those from or to pageable memory; ``None``: nobody says.
+    pageable: Mapping[str, float | None]
+
+
+def link(newest: Newest, gpu: Gpu) -> Link:
+    """Return what the link of a GPU can carry in each direction."""
+    generation = newest.get(m.GPU_PCIE_GENERATION, gpu.id)
+    width = newest.get(m.GPU_PCIE_WIDTH, gpu.id)
+    if generation.value is None or width.value is None:
+        return Link(None, generation.why or width.why)
+    limit = pcie.limit(generation.value, width.value)
+    words = f"PCIe {generation.value:.0f} x{width.value:.0f}"
+    info = gpu.info or {}
+    most = info.get("pcie_generation_max"), info.get("pcie_width_max")
+    best = pcie.limit(*most)
+    slower = limit is not None and best is not None and limit < best
+    return Link(limit, words, f"PCIe {most[0]} x{most[1]}" if slower else "")
+
+
+def carried(courses: Courses, metric: Metric, gpus: Sequence[Subject]) -> Course:
+    """Return what went over the links of some GPUs, the mean of them."""
+    return courses.mean(metric, gpus, _NAMES[metric], FEW_POINTS)
+
+
+_NAMES: Final[dict[Metric, str]] = {
+    m.GPU_PCIE_RX: "to the GPU (H2D)",
+    m.GPU_PCIE_TX: "from the GPU (D2H)",
+    m.GPU_NVLINK_RX: "in",
+    m.GPU_NVLINK_TX: "out",
+}
+
+
+def copies(reader: Reader, run: Run, now_ms: int) -> Copies | None:
+    """Return what the newest trace of a GPU tells; ``None``: there is no such trace."""
+    for kept in reader.newest_traces(run.id, MOST_TRACES):
+        answer = kept.get("answer")
+        devices = answer.get("devices", ()) if isinstance(answer, dict) else ()
+        cards = [device for device in devices if device.get("kind") == "gpu"]
+        span = sum(card["span_ns"] for card in cards)
+        if span and isinstance(answer, dict):
+            rows = answer.get("copies", ())
+            return Copies(
+                trace=kept["id"],
+                age_s=max(0.0, (now_ms - kept["ts_ms"]) / 1000),
+                rows=rows,
+                copying=sum(card["copy_ns"] for card in cards) / span,
+                exposed=_exposed(answer, span),
+                pageable={each: _pageable(rows, each) for each in DIRECTIONS},
+            )
+    return None
+
+
+def _exposed(answer: Mapping[str, Any], span: int) -> float:
+    taken: int = answer["budget"]["slices"].get(Slice.EXPOSED_COPY, 0)
+    return taken / span
+
+
+def _pageable(rows: Sequence[Mapping[str, Any]], direction: str) -> float | None:
+    """Return the share of a direction's bytes that crosses pageable memory."""
+    mine = [row for row in rows if row["direction"] == direction]
+    sizes = [row["bytes"] for row in mine]
+    if not sizes or None in sizes or not sum(sizes):
+        return None
+    pageable: int = sum(row["bytes"] for row in mine if row["memory"] == PAGEABLE)
+    whole: int = sum(sizes)
+    return pageable / whole

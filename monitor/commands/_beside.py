@@ -1,0 +1,73 @@
+"""``attach --dashboard``: the web page beside a recording, which goes on whatever becomes of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import click
+
+from whyidle.monitor.commands._output import say
+from whyidle.monitor.errors import Problem, UsageProblem
+
+if TYPE_CHECKING:
+    from whyidle.monitor.recording.session import Screen
+    from whyidle.monitor.recording.snapshot import Snapshot
+    from whyidle.monitor.showing import Beside
+
+
+@runtime_checkable
+class Noting(Protocol):
+    """A screen that fills the terminal, and has a place for a word of ours."""
+
+    note: str | None
+
+
+class _Telling:
+    """A screen that also tells how the page is doing."""
+
+    def __init__(self, screen: Screen, page: Beside) -> None:
+        self._screen, self._page = screen, page
+
+    def tick(self, snapshot: Snapshot) -> None:
+        """Show one tick."""
+        if told := self._page.news():
+            if isinstance(self._screen, Noting):
+                self._screen.note = told
+            else:
+                click.echo(told, err=True)
+        self._screen.tick(snapshot)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        self._screen.close()
+
+
+@contextlib.contextmanager
+def dashboard(screen: Screen) -> Iterator[Screen]:
+    """Start the page, and end it; return a screen that tells its link. Without it there is none."""
+    from whyidle.monitor import showing
+    from whyidle.monitor.viewing import has_screen
+
+    try:
+        showing.check_installed()
+        page = showing.Beside(["--browser"] if has_screen() else [])
+    except Problem as problem:
+        say(f"{problem.what} The recording goes on without it.", problem.next_step)
+        yield screen
+        return
+    except OSError as error:
+        say(f"The dashboard cannot be started: {error}. The recording goes on without it.")
+        yield screen
+        return
+    with page:
+        yield _Telling(screen, page)
+
+
+def nowhere_to_say() -> UsageProblem:
+    """Return why a recording in the background has no page of its own."""
+    return UsageProblem(
+        "In the background nobody would see the link of the dashboard.",
+        "Open it when you want to look: monitor dashboard",
+    )

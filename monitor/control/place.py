@@ -1,0 +1,143 @@
+"""Where the socket of a recording lies: beside the store, and for its user alone.
+
+Folders and sockets are held by a descriptor: what was looked at is what is used, and a path is
+never too long for a socket's name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import socket
+import stat
+import struct
+import time
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+FOLDER: Final = "control"
+# Of a question or an answer, a line each.
+MOST_BYTES: Final = 4096
+# A recorder that is just beginning does not listen yet.
+STALE_SECONDS: Final = 60.0
+MOST_NAMES: Final = 1000
+_OURS: Final = re.compile(r"\d{1,19}\.sock|\d{1,19}\.\d{1,10}\.new")
+_CREDENTIALS: Final = struct.Struct("3i")
+
+
+class Peer(NamedTuple):
+    """Who is at the other end, as the kernel says."""
+
+    pid: int
+    uid: int
+
+
+def peer_of(line: socket.socket) -> Peer:
+    """Return who is at the other end; of a listener it is who began to listen."""
+    raw = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    return Peer(pid, uid)
+
+
+def open_folder(store: Path, *, make: bool = False) -> int:
+    """Return the folder's descriptor; whatever is wrong with it is an ``OSError``."""
+    folder = store.parent / FOLDER
+    if make:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(0o700)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        _check(handle, make=make)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _check(folder: int, *, make: bool) -> None:
+    found = os.fstat(folder)
+    if os.geteuid() not in {0, found.st_uid}:
+        raise PermissionError(errno.EPERM, "its folder belongs to another user")
+    if found.st_mode & 0o077 and make:
+        os.fchmod(folder, 0o700)
+    elif found.st_mode & 0o077:
+        raise OSError(errno.EBADF, "others may come into its folder")
+
+
+def name_of(run: int) -> str:
+    """Name the socket of a recording."""
+    return f"{run}.sock"
+
+
+def bind(folder: int, run: int) -> tuple[socket.socket, os.stat_result]:
+    """Listen under a recording's name; returns the socket, and what lies there.
+
+    Whatever lay there under this name was left over: recordings have numbers of their own.
+    """
+    new = f"{run}.{os.getpid()}.new"
+    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new, dir_fd=folder)
+        line.bind(f"/proc/self/fd/{folder}/{new}")
+        os.chmod(new, 0o600, dir_fd=folder)
+        line.listen(16)
+        # Listened to before it has its name: nobody takes it for one that is left over.
+        found = os.stat(new, dir_fd=folder, follow_symlinks=False)
+        os.rename(new, name_of(run), src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        line.close()
+        with contextlib.suppress(OSError):
+            os.unlink(new, dir_fd=folder)
+        raise
+    return line, found
+
+
+def look(folder: int, run: int) -> tuple[int, int]:
+    """Return a handle that only names the socket, and its owner; follows nothing."""
+    handle = os.open(name_of(run), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    found = os.fstat(handle)
+    if not stat.S_ISSOCK(found.st_mode):
+        os.close(handle)
+        raise FileNotFoundError(f"{name_of(run)} is no socket")
+    return handle, found.st_uid
+
+
+def remove(folder: int, run: int, ours: os.stat_result) -> None:
+    """Remove the socket of a recording, unless another has put its own there by now."""
+    name = name_of(run)
+    with contextlib.suppress(OSError):
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if os.path.samestat(found, ours):
+            os.unlink(name, dir_fd=folder)
+
+
+def sweep(folder: int) -> None:
+    """Remove what recorders left that were killed."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        names = [entry.name for entry in islice(entries, MOST_NAMES)]
+        for name in names:
+            if _OURS.fullmatch(name) and _is_left_over(folder, name):
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
+
+
+def _is_left_over(folder: int, name: str) -> bool:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except OSError:
+        return False
+    if not stat.S_ISSOCK(found.st_mode) or time.time() - found.st_mtime < STALE_SECONDS:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as line:
+        try:
+            line.connect(f"/proc/self/fd/{folder}/{name}")
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            # Whatever else it is, somebody may listen.
+            return False
+    return False

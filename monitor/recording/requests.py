@@ -1,0 +1,101 @@
+"""What a person asks of a recording that runs: a trace, a label, and how far the trace has come.
+
+Answered in the recorder's own thread, between two ticks. Whatever else is asked is not done.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from whyidle.monitor.attach.answers import Refusal
+from whyidle.monitor.control.asked import short
+from whyidle.monitor.errors import Problem, UsageProblem
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.recording.inside import OBSERVED, Inside
+from whyidle.monitor.recording.traces import Traces
+from whyidle.monitor.store import Writer
+from whyidle.monitor.store.labels import new_label
+from whyidle.monitor.tracing.wish import MOST_SECONDS
+
+Answer = dict[str, Any]
+
+
+class Requests:
+    """Those to one recording."""
+
+    def __init__(
+        self, run: int, target: ProcessKey, writer: Writer, inside: Inside, traces: Traces
+    ) -> None:
+        self._run = run
+        self._target = target
+        self._writer = writer
+        self._inside = inside
+        self._traces = traces
+
+    def answer(self, asked: Mapping[str, Any]) -> Answer:
+        """Do what is asked for; what cannot be done is a ``Problem``."""
+        match asked.get("do"):
+            case "trace":
+                return self._trace(_seconds(asked.get("seconds")))
+            case "state":
+                return self._state()
+            case "label":
+                return self._label(asked.get("label"))
+            case other:
+                raise UsageProblem(
+                    f"The recorder of run {self._run} cannot do {short(repr(other))}.",
+                    "Use the same version on both ends.",
+                )
+
+    def _trace(self, seconds: float | None) -> Answer:
+        refusal = self._barred()
+        if refusal is not None:
+            raise Problem(f"No trace: {refusal.what}", refusal.next_step)
+        self._traces.ask(time.monotonic(), seconds)
+        return self._told()
+
+    def _state(self) -> Answer:
+        if self._traces.wish.is_waiting and (refusal := self._barred()) is not None:
+            self._traces.wish.refused(f"No trace: {refusal.what}", refusal.next_step)
+        return self._told()
+
+    def _told(self) -> Answer:
+        return {"trace": self._traces.wish.told.as_json()}
+
+    def _label(self, text: object) -> Answer:
+        if not isinstance(text, str):
+            raise UsageProblem("A label is a text.", f"monitor runs {self._run} --label NAME")
+        label = new_label(text)
+        self._writer.describe_run(self._run, label=label)
+        return {"label": label or ""}
+
+    def _barred(self) -> Refusal | None:
+        """Return why no process of the job will give a trace; ``None`` where one may."""
+        seats = [seat for seat in self._inside.seats() if seat.has_framework]
+        pid = self._target.pid
+        running = [seat for seat in seats if seat.link is not None and not seat.is_stopped]
+        if running or any(seat.method is None for seat in seats):
+            return None
+        if any(seat.link is not None for seat in seats):
+            return Refusal("The job is stopped.", f"Let it go on: kill -CONT {pid}")
+        refusal = next((seat.refusal for seat in seats if seat.refusal), self._inside.not_entered)
+        if refusal is None or refusal.next_step:
+            return refusal
+        step = f"Have the agent go in for one trace: monitor trace {pid}"
+        return Refusal(
+            refusal.what, step if refusal == OBSERVED else f"See why: monitor doctor {pid}"
+        )
+
+
+def _seconds(asked: object) -> float | None:
+    """Return how long a trace is to be; ``None`` where that is left to us."""
+    if asked is None:
+        return None
+    if isinstance(asked, (int, float)) and type(asked) is not bool and 0 < asked < math.inf:
+        return float(min(asked, MOST_SECONDS))
+    raise UsageProblem(
+        "A trace takes a number of seconds.", "Ask for one of 1 s, or leave that out."
+    )

@@ -1,0 +1,68 @@
+"""The trace that a person asked for last: taken beyond the share, else as every other one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from whyidle.monitor.control.asked import Asked, State
+
+# No trace is longer, whatever is asked for.
+MOST_SECONDS: Final = 10.0
+# From the first moment on at which it could be taken: the agent gives the job a breath between two.
+PATIENCE_SECONDS: Final = 30.0
+
+
+class Wish:
+    """One at a time; ``told`` says how far it has come."""
+
+    def __init__(self) -> None:
+        self.told = Asked()
+        # ``None``: as long as is fit for the job's steps.
+        self.seconds: float | None = None
+        self._until: float | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether it is to be taken."""
+        return self.told.state is State.WAITING
+
+    def ask(self, at_ms: int, seconds: float | None) -> None:
+        """Begin a new one."""
+        self.seconds = seconds
+        self._until = None
+        self.told = Asked(State.WAITING, "A trace is taken as soon as it can be.", asked_ms=at_ms)
+
+    def is_late(self, now: float) -> bool:
+        """Tell whether it has been tried for long enough."""
+        if self._until is None:
+            self._until = now + PATIENCE_SECONDS
+        return now >= self._until
+
+    def waits(self, why: str) -> None:
+        """Take note that it has to be tried again."""
+        self._is(State.WAITING, f"A trace is taken as soon as it can be: {why}.")
+
+    def taking(self, pid: int, seconds: float) -> None:
+        """Take note that it is on."""
+        self._is(State.TAKING, f"A trace of process {pid} is taken, of at most {seconds:.2g} s.")
+
+    def reading(self) -> None:
+        """Take note that the file is here."""
+        self._is(State.READING, "The trace is here and is being read.")
+
+    def kept(self, trace: int, what: str) -> None:
+        """Take note that it stands in the store."""
+        self.told = replace(self.told, state=State.KEPT, what=what, next_step="", trace=trace)
+
+    def refused(self, what: str, next_step: str = "") -> None:
+        """Take note that there will be none."""
+        self._is(State.REFUSED, what, next_step)
+
+    def ends(self, what: str) -> None:
+        """Take note that there will be none, where something still was to come."""
+        if not self.told.is_over:
+            self.refused(what)
+
+    def _is(self, state: State, what: str, next_step: str = "") -> None:
+        self.told = replace(self.told, state=state, what=what, next_step=next_step)

@@ -1,0 +1,66 @@
+"""A page as Streamlit runs it, without a browser: what it says, and that nothing of it fails."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamlit.testing.v1 import AppTest
+
+from whyidle.dashboard import settings
+
+SECONDS = 30.0
+MARKUP = re.compile(r"<style>.*?</style>|<[^>]+>", re.DOTALL)
+
+
+def _script(name: str) -> None:
+    # It runs as a script of its own, which knows nothing of this file.
+    from whyidle.dashboard import frame  # noqa: PLC0415
+    from whyidle.dashboard.pages import PAGES  # noqa: PLC0415
+
+    frame.show(PAGES[name][1])
+
+
+@dataclass
+class App:
+    """One page over one store."""
+
+    test: AppTest
+
+    def again(self) -> App:
+        """Run the page once more, as when it is drawn anew."""
+        self.test.run()
+        return self
+
+    @property
+    def words(self) -> str:
+        """All that it says, without markup."""
+        bodies = [each.proto.body for each in self.test.get("html")]
+        assert not self.test.exception, self.test.exception[0].message
+        plain = (
+            re.sub(r"<style>.*?</style>|<[^>]+>", " ", body, flags=re.DOTALL) for body in bodies
+        )
+        return html.unescape(" ".join(" ".join(plain).split()))
+
+    @property
+    def markup(self) -> str:
+        """All that it says, as the browser gets it."""
+        return "\n".join(each.proto.body for each in self.test.get("html"))
+
+    @property
+    def charts(self) -> list[str]:
+        """The names of its charts."""
+        found = [getattr(each.proto, "id", "") for each in self.test.get("bidi_component")]
+        return [name for name in found if name]
+
+
+def app(store: Path, page: str = "now", **query: str) -> App:
+    """Open a page by its link."""
+    settings.use(settings.Settings(store=store))
+    test = AppTest.from_function(_script, args=(page,), default_timeout=SECONDS)
+    for name, value in query.items():
+        test.query_params[name] = value
+    test.run()
+    return App(test)

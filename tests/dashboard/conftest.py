@@ -1,0 +1,154 @@
+"""A dashboard that really runs, and a browser that really looks at it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+# Where the set-up could not bring them, what needs them is left out.
+if find_spec("streamlit") is None or find_spec("playwright") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+TOKEN = "a-token-of-tests"
+STARTS_WITHIN = 60.0
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+# A browser in a closed network that must not try to reach anybody of its own accord.
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@dataclass
+class Served:
+    """A running dashboard."""
+
+    port: int
+    process: subprocess.Popen[str]
+    token: str = TOKEN
+
+    def url(self, path: str = "", **query: object) -> str:
+        """Return the address of a page, with the token in it."""
+        return f"http://127.0.0.1:{self.port}/{path}?{urlencode({**query, 'token': self.token})}"
+
+
+@contextmanager
+def serving(store: Path, *options: str) -> Iterator[Served]:
+    """Run a dashboard over a store, and wait until it answers."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    line = [sys.executable, "-m", "whyidle.dashboard", "--port", str(port), "--store", str(store)]
+    environment = {**os.environ, "WHYIDLE_DASHBOARD_TOKEN": TOKEN}
+    process = subprocess.Popen([*line, *options], env=environment, text=True)
+    try:
+        _wait_for(port, process)
+        yield Served(port, process)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _wait_for(port: int, process: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + STARTS_WITHIN
+    while time.monotonic() < until:
+        assert process.poll() is None, "the dashboard ended by itself"
+        try:
+            with suppress(urllib.error.HTTPError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail(f"the dashboard did not answer within {STARTS_WITHIN} s")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The system's Chromium; without one its tests are left out."""
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("no Chromium here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415  may not be there
+
+    with sync_playwright() as api:
+        found = api.chromium.launch(executable_path=path, args=FLAGS)
+        yield found
+        found.close()
+
+
+@dataclass
+class Looked:
+    """A page in the browser, and everything that it complained about or asked for."""
+
+    page: Any
+    complaints: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def open(self, url: str, wait: str = "[data-drawn]") -> None:
+        """Open a page and wait until something of it is there."""
+        self.page.goto(url)
+        self.page.wait_for_selector(wait, timeout=30_000)
+
+    def drawn(self, name: str, at_least: int = 1) -> None:
+        """Wait until a chart was drawn so often."""
+        self.page.wait_for_function(
+            "([name, n]) => [...document.querySelectorAll(`[data-whyidle]`)].some("
+            "e => e.dataset.whyidle === name && Number(e.dataset.drawn || 0) >= n)",
+            arg=[name, at_least],
+            timeout=30_000,
+        )
+
+    def settled(self) -> None:
+        """Wait until the server has nothing more to draw."""
+        self.page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+
+    def chart(self, name: str, expression: str) -> Any:
+        """Return what an expression over a chart's element ``c`` comes to."""
+        return self.page.evaluate(
+            f"(name) => {{ const c = [...document.querySelectorAll('[data-whyidle]')]"
+            f".find(e => e.dataset.whyidle === name); return {expression}; }}",
+            name,
+        )
+
+    def text(self) -> str:
+        """Return all words of the page."""
+        return str(self.page.inner_text("body"))
+
+
+@pytest.fixture
+def look(browser: Any) -> Iterator[Callable[..., Looked]]:
+    """Open pages; whatever the browser complains about fails the test at its end."""
+    opened: list[tuple[Looked, Any]] = []
+
+    def new(**options: Any) -> Looked:
+        options = {"viewport": {"width": 1400, "height": 1000}, **options}
+        context = browser.new_context(**options)
+        looked = Looked(context.new_page())
+        page = looked.page
+        page.on("console", lambda m: m.type == "error" and looked.complaints.append(m.text))
+        page.on("pageerror", lambda e: looked.complaints.append(str(e)))
+        page.on("request", lambda r: looked.asked.append(r.url))
+        page.on("websocket", lambda w: looked.asked.append(w.url))
+        opened.append((looked, context))
+        return looked
+
+    yield new
+    for looked, context in opened:
+        context.close()
+        assert looked.complaints == []

@@ -1,0 +1,60 @@
+"""The page Memory & transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dashboard.apps import app
+from tests.dashboard.gpu_jobs import job
+from whyidle.dashboard import reading
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import NewRun, Writer
+
+
+@pytest.fixture(autouse=True)
+def _own_stores() -> Iterator[None]:
+    yield
+    reading._opened.clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    made = job(tmp_path / DATABASE, gpus=2, seconds=300)
+    made.end()
+    return tmp_path / DATABASE
+
+
+def test_it_says_who_holds_the_memory_and_when_it_is_full(store: Path) -> None:
+    words = app(store, "memory").words
+    assert "of 282 GiB, 2 GPUs" in words
+    assert "goes on growing: full in about 3 hours" in words
+    assert "GPU 0 100 train.py this job 40.0 GiB 10%" in words
+
+
+def test_it_says_how_fast_the_link_is_and_could_be(store: Path) -> None:
+    assert "The link runs at PCIe 4 x16, and could be PCIe 5 x16" in app(store, "memory").words
+
+
+def test_one_gpu_alone_by_a_link(store: Path) -> None:
+    words = app(store, "memory", gpu="1").words
+    assert "of 141 GiB" in words
+    assert "GPU 1 101 train.py" in words
+    assert "GPU 0 100" not in words
+
+
+def test_without_a_trace_it_says_how_to_have_one(store: Path) -> None:
+    assert "no trace of a GPU was kept with this run" in app(store, "memory").words
+
+
+def test_without_a_gpu_it_tells_of_the_main_memory(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / DATABASE) as writer:
+        info = {"gpu_problem": "There is no driver <b>.", "gpus": []}
+        writer.end_run(writer.begin_run(NewRun(info=info)), "stopped")
+    shown = app(tmp_path / DATABASE, "memory")
+    assert "There is no driver <b>." in shown.words
+    assert "<b>." not in shown.markup.replace("</b>", "")
+    assert "Main memory of the job" in shown.words
+    assert "PCIe" not in shown.words

@@ -1,0 +1,86 @@
+"""The charts move, and what the reader did to them stays."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dashboard.conftest import Looked, Served, serving
+from tests.dashboard.stores import Made, make
+
+NEWEST = "c.data[0].x.at(-1)"
+SHOWN = "c.layout.xaxis.range.join()"
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A store that a recorder writes to once a second."""
+    path = tmp_path_factory.mktemp("growing") / "whyidle.db"
+    ready, over = threading.Event(), threading.Event()
+
+    def record() -> None:
+        made: Made = make(path, seconds=120, gpus=2)
+        ready.set()
+        while not over.wait(1.0):
+            made.more(1)
+        made.end()
+
+    recorder = threading.Thread(target=record)
+    recorder.start()
+    assert ready.wait(30)
+    yield path
+    over.set()
+    recorder.join()
+
+
+@pytest.fixture(scope="module")
+def served(growing: Path) -> Iterator[Served]:
+    with serving(growing) as running:
+        yield running
+
+
+def test_the_data_moves_while_the_zoom_of_the_reader_stays(
+    served: Served, look: Callable[..., Looked]
+) -> None:
+    looked = look()
+    looked.open(served.url())
+    looked.drawn("activity")
+    box = looked.page.locator("[data-whyidle=activity] .nsewdrag").first.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    looked.page.mouse.move(box["x"] + 0.3 * box["width"], middle)
+    looked.page.mouse.down()
+    looked.page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=5)
+    looked.page.mouse.up()
+    whole = looked.chart("activity", "c.data[0].x.at(0)")
+    zoomed = looked.chart("activity", SHOWN)
+    assert zoomed.replace(" ", "T").split(",")[0] > whole
+    before, times = (
+        looked.chart("activity", NEWEST),
+        int(looked.chart("activity", "c.dataset.drawn")),
+    )
+    looked.drawn("activity", times + 2)
+    assert looked.chart("activity", NEWEST) > before
+    assert looked.chart("activity", SHOWN) == zoomed
+
+
+def test_no_request_leaves_the_machine(served: Served, look: Callable[..., Looked]) -> None:
+    looked = look()
+    looked.open(served.url())
+    looked.drawn("activity")
+    ours = (f"http://127.0.0.1:{served.port}/", f"ws://127.0.0.1:{served.port}/", "data:", "blob:")
+    assert [url for url in looked.asked if not url.startswith(ours)] == []
+
+
+def test_in_a_dark_browser_the_charts_are_dark_too(
+    served: Served, look: Callable[..., Looked]
+) -> None:
+    texts = {}
+    for scheme in ("light", "dark"):
+        looked = look(color_scheme=scheme)
+        looked.open(served.url())
+        looked.drawn("activity")
+        texts[scheme] = looked.chart("activity", "c._fullLayout.font.color")
+    assert texts["light"] != texts["dark"]

@@ -1,0 +1,113 @@
+"""A person goes through a trace: clicks on a gap, zooms, goes from step to step, sends a link."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dashboard import timelines
+from tests.dashboard.conftest import Looked, Served, serving
+
+# The middle of the loader's gap of the slowest step, in nanoseconds of the trace.
+GAP_NS = 215_000_000
+SHOWN_MS = "c.layout.xaxis.range[1]"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return timelines.make(tmp_path_factory.mktemp("timeline"))
+
+
+@pytest.fixture(scope="module")
+def served(store: Path) -> Iterator[Served]:
+    with serving(store) as running:
+        yield running
+
+
+@pytest.fixture
+def looked(served: Served, look: Callable[..., Looked]) -> Looked:
+    found = look()
+    found.open(served.url("timeline"))
+    found.drawn("lanes")
+    return found
+
+
+def place(looked: Looked, at_ms: float, line: int) -> tuple[float, float]:
+    """Where on the page a moment of a line of the lanes is."""
+    x, y = looked.chart(
+        "lanes",
+        f"(() => {{ const a = c._fullLayout, b = c.getBoundingClientRect();"
+        f" return [b.x + a.xaxis._offset + a.xaxis.d2p({at_ms}),"
+        f" b.y + a.yaxis._offset + a.yaxis.d2p(a.yaxis.tickvals[{line}])]; }})()",
+    )
+    return x, y
+
+
+def drag(looked: Looked, start_ms: float, end_ms: float, line: int = 2) -> None:
+    looked.page.mouse.move(*place(looked, start_ms, line))
+    looked.page.mouse.down()
+    looked.page.mouse.move(*place(looked, end_ms, line), steps=6)
+    looked.page.mouse.up()
+
+
+def wait_for_address(looked: Looked, part: str) -> None:
+    looked.page.wait_for_url(re.compile(re.escape(part)), timeout=20_000)
+
+
+def wait_for_lanes(looked: Looked, condition: str) -> None:
+    """Wait until the lanes ``c`` are what the condition says."""
+    looked.page.wait_for_function(
+        "() => [...document.querySelectorAll('[data-whyidle=lanes]')]"
+        f".some(c => c.layout && {condition})",
+        timeout=20_000,
+    )
+
+
+def test_what_is_clicked_on_is_explained(looked: Looked) -> None:
+    looked.page.mouse.click(*place(looked, GAP_NS / 1e6, 1))
+    looked.page.wait_for_selector("text=did meanwhile")
+    wait_for_lanes(looked, "c.layout.shapes.length === 1")
+    told = looked.text()
+    assert "idle: input" in told
+    assert timelines.LOADER in told
+    assert re.search(r"called cudaMemcpyAsync only 9\d\.\d ms into the gap", told)
+    assert "train.py(12): train" in told
+    # The sixth kernel of the first step has markup for a name.
+    at = (timelines.LOADS[0] + 30 + timelines.COPY) / 1000 + 5.5 * 2.1
+    looked.page.mouse.click(*place(looked, at, 2))
+    looked.page.wait_for_selector("text=launched by")
+    looked.page.get_by_test_id("stCode").get_by_text(timelines.HOSTILE).wait_for()
+    assert looked.page.query_selector("img[src=x]") is None
+
+
+def test_zooming_and_going_from_step_to_step(looked: Looked) -> None:
+    pieces = "c.data.map(t => t.y.length).reduce((a, b) => a + b)"
+    whole = looked.chart("lanes", pieces)
+    drag(looked, 60, 90)
+    wait_for_lanes(looked, "c.layout.xaxis.range[1] < 40")
+    wait_for_address(looked, "window=")
+    assert looked.chart("lanes", SHOWN_MS) == pytest.approx(30, abs=2)
+    assert looked.chart("lanes", pieces) > whole / 5
+    looked.page.mouse.dblclick(*place(looked, 15, 2))
+    wait_for_lanes(looked, "c.layout.xaxis.range[1] > 400")
+    assert "window=" not in looked.page.url
+    looked.page.get_by_role("button", name="Slowest step").click()
+    looked.page.wait_for_selector("text=step 3 of 5")
+    wait_for_lanes(looked, "Math.abs(c.layout.xaxis.range[1] - 116.6) < 0.1")
+    looked.page.get_by_role("button", name="Next step").click()
+    looked.page.wait_for_selector("text=step 4 of 5")
+    wait_for_lanes(looked, "Math.abs(c.layout.xaxis.range[1] - 86.6) < 0.1")
+
+
+def test_a_link_shows_the_same_again(served: Served, look: Callable[..., Looked]) -> None:
+    looked = look(color_scheme="dark")
+    at = f"idle-0-{GAP_NS}-{GAP_NS}"
+    url = served.url("timeline", trace=1, window="173000000-290000000", at=at, by="kind")
+    looked.open(url)
+    looked.page.wait_for_selector("text=did meanwhile")
+    looked.drawn("lanes")
+    assert looked.chart("lanes", SHOWN_MS) == pytest.approx(117)
+    assert "data loader" in looked.chart("lanes", "c.data.map(t => t.name).join()")

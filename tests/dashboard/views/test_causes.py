@@ -1,0 +1,83 @@
+"""Where the time of steps goes, over time: the parts add up, and waits are told as they were."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.dashboard.gpu_jobs import job
+from whyidle.dashboard.views import job as jobs
+from whyidle.dashboard.views import span as spans
+from whyidle.dashboard.views.causes import Causes, causes
+from whyidle.dashboard.views.courses import Courses
+from whyidle.monitor import metrics as m
+from whyidle.monitor.metrics import Scope
+from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import NewRun, Reader, Writer
+
+START_MS = 1_700_000_000_000
+
+
+def of_last(path: Path) -> Causes:
+    with Reader.open(path) as reader:
+        run = reader.find("last")
+        gpus = jobs.gpus(reader, run, everything=False)
+        told = Courses(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+        return causes(told, gpus.mine, jobs.device(run, has_gpus=bool(gpus.mine)))
+
+
+def test_the_parts_of_each_moment_add_up_to_its_step(tmp_path: Path) -> None:
+    made = job(tmp_path / DATABASE, gpus=2, seconds=120)
+    made.end()
+    found = of_last(tmp_path / DATABASE)
+    assert found.is_of_steps
+    with Reader.open(tmp_path / DATABASE) as reader:
+        run = reader.find("last")
+        told = Courses(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+        steps = told.one(m.JOB_STEP_P50, run.id)
+    for place, time in enumerate(found.times):
+        whole = sum(column[place] or 0.0 for column in found.parts.values())
+        wanted = dict(zip(steps.times, steps.values, strict=True))[time]
+        assert whole == pytest.approx(wanted)
+    assert Slice.IDLE_INPUT in found.parts
+    assert Slice.COMPUTE in found.parts
+
+
+def recorded(path: Path, job_of: dict[int, dict[m.Metric, float]]) -> None:
+    end_s = START_MS / 1000 + len(job_of)
+    with Writer.open(path, now=lambda: end_s) as writer:
+        run = writer.begin_run(NewRun(started_ms=START_MS))
+        for second, values in job_of.items():
+            rows = {Scope.JOB: {run: Reading(values)}}
+            writer.append(run, Tick(START_MS + 1000 * second, rows))
+        writer.end_run(run, "stopped")
+
+
+def test_what_was_not_due_at_a_tick_holds_on_until_the_next(tmp_path: Path) -> None:
+    step, wait = {m.JOB_STEP_P50: 0.1}, {m.JOB_LOADER_WAIT: 0.5}
+    recorded(tmp_path / DATABASE, {i: step | (wait if i % 3 == 0 else {}) for i in range(12)})
+    assert of_last(tmp_path / DATABASE).parts[Slice.IDLE_INPUT] == [pytest.approx(0.05)] * 12
+
+
+def test_what_is_gone_for_long_is_unknown_again(tmp_path: Path) -> None:
+    step, wait = {m.JOB_STEP_P50: 0.1}, {m.JOB_LOADER_WAIT: 0.5}
+    recorded(tmp_path / DATABASE, {i: step | (wait if i == 0 else {}) for i in range(20)})
+    found = of_last(tmp_path / DATABASE)
+    assert found.parts[Slice.IDLE_INPUT][-1] == 0
+    assert found.parts[Slice.IDLE_UNKNOWN][-1] == pytest.approx(0.1)
+
+
+def test_without_steps_the_shares_are_told_and_why(tmp_path: Path) -> None:
+    recorded(tmp_path / DATABASE, {i: {m.JOB_LOADER_WAIT: 0.5} for i in range(12)})
+    found = of_last(tmp_path / DATABASE)
+    assert not found.is_of_steps
+    assert found.unknown
+    assert found.parts[Slice.IDLE_INPUT] == [0.5] * 12
+
+
+def test_of_nothing_nothing_is_told(tmp_path: Path) -> None:
+    recorded(tmp_path / DATABASE, {i: {m.JOB_CPU: 1.0} for i in range(3)})
+    assert of_last(tmp_path / DATABASE).parts == {}

@@ -1,0 +1,134 @@
+"""Courses: what was known stands where it was, what was not is a gap with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dashboard.gpu_jobs import Job, job
+from whyidle.dashboard.views import span as spans
+from whyidle.dashboard.views.courses import NEVER_READ, Courses, Subject
+from whyidle.dashboard.views.span import ALL, MOST_POINTS, Span
+from whyidle.dashboard.views.table import as_csv
+from whyidle.monitor import metrics as m
+from whyidle.monitor.reading import LOST, UNSUPPORTED
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import Reader
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Job:
+    found = job(tmp_path / DATABASE, gpus=3, seconds=300, lost=100)
+    found.end()
+    return found
+
+
+@pytest.fixture
+def told(made: Job) -> Iterator[Courses]:
+    with Reader.open(made.writer.path) as reader:
+        run = reader.find("last")
+        yield Courses(reader, run.id, spans.of(reader, run, ALL, made.ts_ms))
+
+
+def subjects(made: Job) -> list[Subject]:
+    return [Subject(gpu, f"GPU {i}") for i, gpu in enumerate(made.gpus)]
+
+
+def test_a_chart_of_many_lines_has_no_more_points_than_one(told: Courses, made: Job) -> None:
+    courses = told.of(m.GPU_POWER, subjects(made) * 8)
+    assert sum(len(course.times) for course in courses) <= MOST_POINTS
+
+
+def test_a_lost_gpu_leaves_a_gap_and_the_mean_too(told: Courses, made: Job) -> None:
+    mean = told.mean(m.GPU_UTILISATION, subjects(made))
+    known = [time for time, value in zip(mean.times, mean.values, strict=True) if value is not None]
+    assert known[-1] < made.ts_ms - 95_000
+    assert mean.times[-1] > made.ts_ms - 5_000
+    least, most = mean.least[0], mean.most[0]
+    assert least is not None
+    assert most is not None
+    assert least < mean.values[0] < most  # type: ignore[operator]
+
+
+def test_the_mean_of_one_keeps_its_least_and_most(told: Courses, made: Job) -> None:
+    assert told.mean(m.GPU_POWER, subjects(made)[:1]).least
+
+
+def test_what_is_unknown_says_why(told: Courses, made: Job) -> None:
+    assert told.why_not(m.GPU_POWER, made.gpus[-1]) == LOST
+    assert told.one(m.GPU_XID, made.gpus[0]).unknown == UNSUPPORTED
+    assert told.one(m.HOST_CPU, made.run).unknown == NEVER_READ
+
+
+def test_a_peak_is_when_it_was_highest(told: Courses, made: Job) -> None:
+    course = told.of(m.GPU_POWER, subjects(made)[:1])[0]
+    peak = course.peak
+    assert peak is not None
+    assert peak[1] == max(value for value in course.most if value is not None)
+    around = told.span.around(peak[0])
+    assert around.start_ms <= peak[0] <= around.end_ms
+    assert around.seconds < told.span.seconds
+    assert around.name != told.span.name
+
+
+def test_what_stands_still_is_read_once(
+    told: Courses, made: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = told.of(m.GPU_POWER, subjects(made))
+    monkeypatch.setattr(Reader, "series", None)
+    assert told.of(m.GPU_POWER, subjects(made)) == first
+
+
+def test_another_file_with_a_run_of_that_number_is_read_anew(
+    told: Courses, made: Job, tmp_path: Path
+) -> None:
+    first = told.one(m.JOB_CPU, made.run)
+    other = job(tmp_path / "other" / DATABASE, gpus=1, seconds=100, ago=1000)
+    other.end()
+    with Reader.open(other.writer.path) as reader:
+        again = Courses(reader, made.run, told.span).one(m.JOB_CPU, made.run)
+    assert again != first
+
+
+def test_a_table_has_a_column_for_each_line_and_nothing_for_what_is_unknown(
+    told: Courses, made: Job
+) -> None:
+    courses = [*told.of(m.GPU_POWER, subjects(made)), told.one(m.JOB_STEP_P50, made.run)]
+    head, *rows = as_csv([*courses, told.one(m.HOST_CPU, made.run)]).splitlines()
+    assert head == "time,GPU 0: power (W),GPU 1: power (W),GPU 2: power (W),step p50 (s)"
+    assert rows[0].count(",") == 4
+    assert rows[-1].split(",")[3] == ""
+    assert rows[0].startswith("20")
+
+
+@pytest.mark.parametrize("name", spans.RANGES)
+def test_every_range_of_a_live_run_ends_now(tmp_path: Path, name: str) -> None:
+    made = job(tmp_path / DATABASE, gpus=1, seconds=200)
+    with Reader.open(made.writer.path) as reader:
+        run = reader.find("last")
+        span = spans.of(reader, run, name, made.ts_ms)
+    made.end()
+    assert span.is_live
+    assert run.started_ms <= span.start_ms < span.end_ms
+    assert made.ts_ms - span.end_ms <= 50_000
+    wanted = spans.RANGES[name]
+    assert wanted is None or span.seconds <= wanted + 1
+
+
+def test_a_long_span_moves_on_in_leaps_so_that_its_charts_stand_still(tmp_path: Path) -> None:
+    made = job(tmp_path / DATABASE, gpus=1, seconds=20)
+    with Reader.open(made.writer.path) as reader:
+        run = reader.find("last")
+        ticks = [made.ts_ms + 60_000 + i * 1000 for i in range(60)]
+        ends = {spans.of(reader, run, "24h", tick).end_ms for tick in ticks}
+        minute = {spans.of(reader, run, "1m", tick).end_ms for tick in ticks}
+    made.end()
+    assert len(ends) <= 3
+    assert len(minute) == 60
+
+
+def test_local_time_is_that_of_this_machine() -> None:
+    assert spans.local(0).startswith(("1970-01-01T", "1969-12-31T"))
+    assert Span(0, 90_000, is_live=False).seconds == 90

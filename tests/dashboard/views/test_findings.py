@@ -1,0 +1,122 @@
+"""The Fix page says what the terminal says, and adds what a page has room for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.windows import recorded
+from whyidle.dashboard.views import findings
+from whyidle.monitor import rules
+from whyidle.monitor.diagnose import as_json, diagnose
+from whyidle.monitor.render.findings import screen
+from whyidle.monitor.rule import DOCUMENTS
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.store import Run
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(**more: object) -> Run:
+    return Run(**{"id": 7, "ended_ms": 1, "command": "python train.py --lr 1", **more})  # type: ignore[arg-type]
+
+
+def told(window: Window) -> findings.Page:
+    return findings.of(as_json(diagnose(window)), run())
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "name", ["input_starved/before_torch", "retracing/before_jax", "gc_pauses/before_torch",
+             "memory_growth/before_jax", "input_starved/after_torch", "healthy/mlp_torch"]
+)  # fmt: skip
+def test_it_says_all_that_the_terminal_says_in_the_same_words(name: str) -> None:
+    window = recorded(name)
+    page = told(window)
+    terminal = flat(screen(diagnose(window)))
+    said = [page.verdict, *findings.doubts(page.told), *findings.while_it_computes(page.told)]
+    for each in page.told["findings"]:
+        said += [each["title"], *each["documents"], *each["also_seen"]]
+        said += [f"{e.name}: {e.value} ({e.source})" for e in findings.evidence(each)]
+        said += [f"{r.framework}: {r.text}" for r in findings.remedies(each)]
+        said += [place.words for place in page.places[each["rule"]]]
+        said += [gain] if (gain := findings.gain(each)) else []
+    assert [text for text in said if flat(text) not in terminal] == []
+
+
+def test_what_was_not_checked_stands_together_by_what_it_needs() -> None:
+    page = told(Window("run 7", "run"))
+    needs = findings.not_checked(page.told, run())
+    assert sorted(name for names in needs.values() for name in names) == sorted(
+        each["rule"] for each in page.told["not_checked"]
+    )
+    assert len(needs) < len(page.told["not_checked"])
+
+
+def test_the_command_for_what_is_missing_names_the_running_job_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    window = Window("run 7", "run", is_over=False)
+    monkeypatch.setattr(Run, "is_recording", property(lambda _: True))
+    needs = findings.not_checked(as_json(diagnose(window)), run(target_pid=4711))
+    assert any("monitor trace 4711 --run 7" in need for need in needs)
+    monkeypatch.setattr(Run, "is_recording", property(lambda _: False))
+    needs = findings.not_checked(as_json(diagnose(window)), run(target_pid=4711))
+    assert not any("4711" in need for need in needs)
+
+
+def test_how_a_gpu_works_while_it_works_is_told_with_what_is_not_known_of_it() -> None:
+    works = {
+        "said": ["Small kernels."], "efficiency": 0.31, "efficiency_source": "tensor activity",
+        "unknown": {"a": "no counter tells", "b": "no counter tells"},
+    }  # fmt: skip
+    assert findings.while_it_computes({"compute": works}) == [
+        "Small kernels.",
+        "31% of the chip's peak is used (tensor activity).",
+        "not known: no counter tells",
+    ]
+    assert findings.while_it_computes({"compute": None}) == []
+
+
+def test_every_document_that_a_rule_cites_has_its_name() -> None:
+    cited = {each for rule in rules.load().values() for each in rule.documents}
+    unnamed = {each for each in cited if each[:2] not in DOCUMENTS}
+    assert unnamed == {"beyond the documents"}
+    catalogue = (ROOT / "docs" / "catalogue.md").read_text("utf-8")
+    assert [name for name in DOCUMENTS.values() if name not in catalogue] == []
+    assert findings.documents({"documents": ["D2 §4"]}) == [("D2 §4", DOCUMENTS["D2"])]
+
+
+def test_the_page_of_a_rule_tells_why_it_costs_and_when_it_is_wrong() -> None:
+    for name, rule in rules.load().items():
+        if not rule.is_planned:
+            assert "## Why it costs" in findings.why(name)
+            assert "## When it is wrong" in findings.why(name)
+    assert findings.why("of_a_newer_version") == ""
+
+
+def test_a_change_is_measured_by_running_the_same_command_again() -> None:
+    assert findings.measuring(run()) == (
+        "monitor run --label fix-of-7 -- python train.py --lr 1\nmonitor compare 7 fix-of-7"
+    )
+    assert "-- CMD\n" in findings.measuring(run(command=None))
+    assert "-- CMD\n" in findings.measuring(run(command="x" * 9000))
+
+
+def test_only_what_costs_time_has_a_range() -> None:
+    page = told(recorded("memory_growth/before_jax"))
+    assert page.finding("memory_growth") is not None
+    assert "memory_growth" not in str(findings.ranges([page.finding("memory_growth") or {}]))
+    starved = told(recorded("input_starved/before_torch"))
+    (found,) = findings.ranges([starved.finding("input_starved") or {}])
+    assert 1 < found.low < found.high
+
+
+def test_the_code_of_a_recorded_line_is_read_where_it_lies() -> None:
+    (place, *_) = told(recorded("input_starved/before_torch")).places["input_starved"]
+    assert place.code is not None
+    assert "time.sleep(READ_SECONDS)" in place.code.lines[place.code.line - place.code.first]

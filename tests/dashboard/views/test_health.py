@@ -1,0 +1,91 @@
+"""The corner about ourselves: what we cost, how old each source is, what went wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.dashboard.gpu_jobs import job
+from whyidle.dashboard.views import marks
+from whyidle.dashboard.views import span as spans
+from whyidle.dashboard.views.health import Health, health
+from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import NewRun, Reader, Writer
+
+
+def of_last(path: Path) -> Health:
+    with Reader.open(path) as reader:
+        return health(reader, reader.find("last"))
+
+
+def test_what_we_cost_is_told(tmp_path: Path) -> None:
+    job(tmp_path / DATABASE, seconds=30).end()
+    cost = of_last(tmp_path / DATABASE).cost
+    assert cost == {
+        "CPU": "0.4% of a core", "memory": "40.0 MiB", "a tick": "3.0 ms", "NVML": "1.0 ms",
+        "missed ticks": "0",
+    }  # fmt: skip
+
+
+def test_a_source_that_ceased_grows_old(tmp_path: Path) -> None:
+    made = job(tmp_path / DATABASE, gpus=1, seconds=90, lost=70)
+    made.end()
+    ages = of_last(tmp_path / DATABASE).ages
+    assert ages["system"] == "0 s"
+    # What is lost has no value now, however old.
+    assert ages["GPU driver"] == "tells nothing"
+
+
+def test_a_recorder_that_ticks_is_not_silent_and_one_that_does_not_is(tmp_path: Path) -> None:
+    ticks = job(tmp_path / "ticks" / DATABASE, seconds=30)
+    silent = job(tmp_path / "silent" / DATABASE, seconds=30, ago=40)
+    assert of_last(tmp_path / "ticks" / DATABASE).silent_s is None
+    told = of_last(tmp_path / "silent" / DATABASE).silent_s
+    assert told is not None
+    assert told >= 40
+    ticks.end()
+    silent.end()
+    assert of_last(tmp_path / "silent" / DATABASE).silent_s is None
+
+
+def begun(path: Path, info: dict[str, Any]) -> Health:
+    with Writer.open(path) as writer:
+        run = writer.begin_run(NewRun(info=info))
+        writer.event(run, "finding", "Found: something.", severity="high")
+        writer.event(run, "tick_failed", "A tick failed.", severity="medium")
+        writer.end_run(run, "stopped")
+    return of_last(path)
+
+
+def test_trouble_is_told_and_findings_are_not_ours(tmp_path: Path) -> None:
+    told = begun(tmp_path / DATABASE, {})
+    assert [event.text for event in told.trouble] == ["A tick failed."]
+    assert told.agent == "inside no process"
+
+
+def test_an_agent_that_is_refused_says_why_and_what_to_type(tmp_path: Path) -> None:
+    entry = {"pid": 7, "inside": False, "refused": "It may not.", "next_step": "sudo it"}
+    told = begun(tmp_path / DATABASE, {"processes": [entry, {"pid": 8, "inside": True}]})
+    assert told.agent == "inside 1 of 2 processes"
+    assert (told.agent_why, told.agent_step) == ("It may not.", "sudo it")
+
+
+def test_a_job_that_nobody_entered_says_why(tmp_path: Path) -> None:
+    refused = {"what": "No framework is loaded.", "next_step": "Wait."}
+    told = begun(tmp_path / DATABASE, {"not_entered": refused})
+    assert (told.agent_why, told.agent_step) == ("No framework is loaded.", "Wait.")
+
+
+def test_marks_and_news_are_of_the_span_and_quiet_events_are_none(tmp_path: Path) -> None:
+    made = job(tmp_path / DATABASE, gpus=1, seconds=120, lost=30)
+    made.writer.event(made.run, "stacks", "Where it was.", ts_ms=made.ts_ms - 5000)
+    made.end()
+    with Reader.open(tmp_path / DATABASE) as reader:
+        run = reader.find("last")
+        whole = spans.of(reader, run, spans.ALL, 0)
+        last = spans.of(reader, run, "1m", 0)
+        assert [m["kind"] for m in marks.marks(reader, run.id, whole)] == ["compiled", "GPU lost"]
+        assert [m["kind"] for m in marks.marks(reader, run.id, last)] == ["GPU lost"]
+        news = marks.news(reader, run.id, whole)
+    assert [event.kind for event in news.events] == ["gpu_lost", "compile"]
+    assert news.more == 0

@@ -1,0 +1,45 @@
+"""Which runs belong beside each other, and what they are called in a picker."""
+
+from __future__ import annotations
+
+from whyidle.dashboard.views import runs
+from whyidle.monitor.store import Run
+
+
+def run(number: int, script: str | None = "train.py", **more: object) -> Run:
+    return Run(**{"id": number, "script": script, "ended_ms": 1, **more})  # type: ignore[arg-type]
+
+
+def ids(known: list[Run], number: int) -> tuple[int | None, int | None]:
+    pair = runs.beside(known, next(each for each in known if each.id == number))
+    return pair[0] and pair[0].id, pair[1] and pair[1].id
+
+
+def test_a_run_stands_beside_the_newest_before_it_of_the_same_program() -> None:
+    known = [run(1), run(2, "other.py"), run(3), run(4, "other.py"), run(5)]
+    assert ids(known, 5) == (3, 5)
+    assert ids(known, 4) == (2, 4)
+    assert ids(known[::-1], 5) == (3, 5)
+
+
+def test_before_and_after_in_one_folder_belong_together() -> None:
+    known = [run(1, "demos/x/before_torch.py"), run(2, "demos/x/after_torch.py"), run(3, "y/a.py")]
+    assert ids(known, 2) == (1, 2)
+    assert ids(known, 3) == (None, 3)
+
+
+def test_the_first_run_of_a_program_stands_beside_the_newest_after_it() -> None:
+    known = [run(1), run(2), run(3)]
+    assert ids(known, 1) == (1, 3)
+    assert runs.after(known, known[2]) is None
+
+
+def test_programs_whose_names_are_not_known_are_not_alike() -> None:
+    assert ids([run(1, None), run(2, None)], 2) == (None, 2)
+
+
+def test_the_name_of_a_run_is_no_markdown() -> None:
+    name = runs.called(run(3, label="**bold** [x](http://e.vil) $x$ :red[x]"))
+    assert not set(name) & set("*[]$:`")
+    assert runs.called(run(3, None)) == "3 · job"
+    assert len(runs.called(run(3, label="x" * 500))) < 60

@@ -1,0 +1,173 @@
+"""Which window of a trace is shown, and its account: what the lanes say adds up to the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.dashboard import timelines
+from whyidle.dashboard.views import timeline
+from whyidle.dashboard.views.timeline import Part, Steps
+from whyidle.dashboard.views.timeline_lanes import picture
+from whyidle.dashboard.views.timeline_overview import overview
+from whyidle.monitor.kept import Kept, KeptTrace
+from whyidle.monitor.slices import Slice
+from whyidle.monitor.traces.causes import Cause
+
+MS = 1_000_000
+SLOWEST = 2
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return timelines.make(tmp_path_factory.mktemp("timeline"))
+
+
+@pytest.fixture
+def trace(store: Path) -> Iterator[KeptTrace]:
+    return timeline.traces(store, 1)[0]
+
+
+def account(store: Path, trace: KeptTrace, part: Part) -> dict[str, int]:
+    with Kept.open(store) as kept:
+        segments = kept.account(trace.id, part.start, part.end)
+    slices: dict[str, int] = timeline.account(trace, segments, part)[0]["slices"]
+    return slices
+
+
+def test_the_account_of_all_of_a_trace_is_that_of_its_answer(store: Path, trace: KeptTrace) -> None:
+    assert account(store, trace, timeline.whole(trace)) == trace.answer["budget"]["slices"]
+
+
+def test_the_accounts_of_its_steps_add_up_to_the_step_budget(store: Path, trace: KeptTrace) -> None:
+    steps = timeline.steps_of(store, trace.id, timeline.whole(trace))
+    sums = dict.fromkeys(map(str, Slice), 0)
+    for part in steps.parts:
+        for name, ns in account(store, trace, part).items():
+            sums[name] += ns
+    assert sums == trace.answer["step_budget"]["slices"]
+
+
+def the_lane(store: Path, trace: KeptTrace, part: Part) -> dict[str, int]:
+    lane = next(x for x in picture(store, trace.id, part, [0]).lines if x.head.what == "idle")
+    sums: dict[str, int] = {}
+    for kind, busy in zip(lane.seen.kind.tolist(), lane.seen.busy.tolist(), strict=True):
+        sums[Cause(kind).slice] = sums.get(Cause(kind).slice, 0) + busy
+    return sums
+
+
+def idle(slices: dict[str, int]) -> dict[str, int]:
+    return {name: ns for name, ns in slices.items() if ns and name != Slice.COMPUTE}
+
+
+def test_the_lane_of_a_window_says_cause_by_cause_what_its_account_says(
+    store: Path, trace: KeptTrace
+) -> None:
+    loader = timelines.LOADS[0] * 1000
+    part = Part(trace.start + loader - 5 * MS, trace.start + loader + 10 * MS)
+    told = idle(account(store, trace, part))
+    assert the_lane(store, trace, part) == told
+    assert len(told) > 3
+
+
+def test_where_short_gaps_are_drawn_together_all_their_time_is_there(
+    store: Path, trace: KeptTrace
+) -> None:
+    part = timeline.steps_of(store, trace.id, timeline.whole(trace)).parts[SLOWEST]
+    told = idle(account(store, trace, part))
+    assert sum(the_lane(store, trace, part).values()) == sum(told.values())
+    assert told[Slice.IDLE_INPUT] == pytest.approx(90 * MS, rel=0.01)
+
+
+def test_the_overview_has_all_time_of_each_stretch_and_all_of_the_trace(
+    store: Path, trace: KeptTrace
+) -> None:
+    told = overview(store, trace.id, [0])
+    sums = np.sum(list(told.parts.values()), axis=0)
+    assert np.all((np.abs(sums - 1) < 1e-9) | (sums == 0))
+    width = (trace.end - trace.start) / (len(told.edges) - 1)
+    compute = sum(told.parts[Slice.COMPUTE]) * width
+    assert compute == pytest.approx(trace.answer["budget"]["slices"]["compute"], rel=0.05)
+
+
+def test_a_link_reproduces_its_window(trace: KeptTrace) -> None:
+    part = Part(trace.start + 5 * MS, trace.start + 7 * MS)
+    assert timeline.link(trace, part) == f"{5 * MS}-{7 * MS}"
+    assert timeline.part_of(trace, timeline.link(trace, part)) == part
+
+
+def test_all_of_a_trace_needs_no_words_in_a_link(trace: KeptTrace) -> None:
+    assert timeline.link(trace, timeline.whole(trace)) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5", "7-", "-7", "a-b", "1-2-3", "<script>", "9" * 40 + "-1", None, "1e3-1e4"]
+)
+def test_a_link_that_names_no_window_shows_all_of_the_trace(
+    trace: KeptTrace, text: str | None
+) -> None:
+    assert timeline.part_of(trace, text) == timeline.whole(trace)
+
+
+@pytest.mark.parametrize("text", ["7000000-5000000", "0-0", f"{10**17}-{2 * 10**17}", "5-6"])
+def test_a_window_always_has_some_time_of_the_trace(trace: KeptTrace, text: str) -> None:
+    part, whole = timeline.part_of(trace, text), timeline.whole(trace)
+    assert whole.start <= part.start < part.end <= whole.end
+
+
+def test_zooming_out_ends_at_the_ends_of_the_trace(trace: KeptTrace) -> None:
+    part = Part(trace.start + 10 * MS, trace.start + 20 * MS)
+    assert timeline.zoomed(trace, part, 2) == Part(trace.start + 5 * MS, trace.start + 25 * MS)
+    assert timeline.zoomed(trace, part, 1000) == timeline.whole(trace)
+
+
+def test_going_along_stops_at_the_ends_of_the_trace(trace: KeptTrace) -> None:
+    part = Part(trace.start + 10 * MS, trace.start + 30 * MS)
+    assert timeline.shifted(trace, part, 0.5).start == trace.start + 20 * MS
+    assert timeline.shifted(trace, part, -9) == Part(trace.start, trace.start + 20 * MS)
+    assert timeline.shifted(trace, part, 900).end == trace.end
+
+
+def a_walk(*lengths: int) -> list[Part]:
+    edges = np.cumsum([1000, *lengths]).tolist()
+    return [Part(a, b) for a, b in pairwise(edges)]
+
+
+def test_steps_lead_to_the_next_the_slowest_and_the_middle_one() -> None:
+    parts = a_walk(50_000, 90_000, 60_000)
+    steps = Steps(parts, parts[1])
+    assert (steps.at, steps.previous, steps.following) == (1, 0, 2)
+    assert (steps.slowest, steps.median) == (1, 2)
+    assert (Steps(parts, parts[0]).previous, Steps(parts, parts[2]).following) == (None, None)
+
+
+def test_from_all_of_a_trace_the_next_step_is_the_first() -> None:
+    parts = a_walk(50_000, 90_000, 60_000)
+    steps = Steps(parts, Part(0, 999_999))
+    assert (steps.at, steps.previous, steps.following) == (None, None, 0)
+
+
+def test_without_steps_there_is_nowhere_to_go() -> None:
+    steps = Steps([], Part(0, 100))
+    assert (steps.at, steps.previous, steps.following, steps.slowest, steps.median) == (None,) * 5
+
+
+def test_a_file_that_is_of_no_run_stands_after_the_runs_own(tmp_path: Path) -> None:
+    store = timelines.make(tmp_path)
+    timelines.kept(store, timelines.write(tmp_path / "my_run*[x](y).json"), None)
+    found = timeline.traces(store, 1)
+    assert [trace.run for trace in found] == [1, None]
+    assert timeline.name(found[1]) == "file my_runx(y).json"
+
+
+def test_a_device_is_called_by_no_more_than_tells_it_apart() -> None:
+    gpu = {"kind": "gpu", "index": "3", "rank": 1, "host": "node7"}
+    cpu = {"kind": "cpu", "index": "0", "rank": None, "host": "node7"}
+    assert timeline.device_names({"devices": [gpu, cpu]}) == ["GPU 3 rank 1", "CPU"]
+    other = {**gpu, "host": None, "rank": None}
+    two = timeline.device_names({"devices": [gpu, other]})
+    assert two == ["GPU 3 rank 1 on node7", "GPU 3 on an unknown host"]
