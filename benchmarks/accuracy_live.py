@@ -1,10 +1,11 @@
 """How the rules do live: every demo pair run several times, watched as a user would watch it.
 
-In the first round the program with the fault runs alone for a few seconds before ``monitor attach``
-goes in as anybody would call it: what counts is when the right finding is told first. In the others
-both sides run under ``monitor run`` as ``monitor demo`` runs them. Pairs come in random order in
-each round, the two sides of a pair next to each other in random order, so that both meet the same
-machine. The healthy programs run too. The gain is measured by what the programs print themselves.
+First the program with the fault runs alone for a few seconds before ``monitor attach`` goes in as
+anybody would call it: what counts is when the right finding is told first. Then, in each round,
+both sides run under ``monitor run`` as ``monitor demo`` runs them, for as long as it does. Pairs
+come in random order in each round, the two sides of a pair next to each other in random order, so
+that both meet the same machine. The healthy programs run too. The gain is measured by what the
+programs print themselves.
 
 The result goes into ``benchmarks/accuracy_live.json``, from which ``docs/accuracy.md`` is made.
 
@@ -32,6 +33,7 @@ from whyidle.monitor.demo.outcome import of_runs
 from whyidle.monitor.demo.pairs import Pair
 from whyidle.monitor.demo.printed import printed
 from whyidle.monitor.demo.watched import Watched, watch
+from whyidle.monitor.signals import opening
 from whyidle.monitor.state import database
 from whyidle.monitor.store.reader import Reader
 
@@ -40,8 +42,7 @@ RESULT = Path(__file__).with_name("accuracy_live.json")
 ALONE_SECONDS = 3.0
 # The first look of an attached monitor comes after 12 s, and what lasts is told with the next one.
 ATTACHED_SECONDS = 20.0
-SECONDS = 7.0
-ROUNDS = 2
+ROUNDS = 1
 LOUD = ("high", "medium")
 
 
@@ -75,27 +76,31 @@ def first_told(store: Path, run: int, rules: tuple[str, ...], began: float) -> f
     return min((event.ts_ms / 1000 - began for event in right), default=None)
 
 
-def once(pair: Pair, store: Path, seconds: float, *, attach: bool) -> dict[str, Any]:
-    """Run both sides of a pair, and return what was found and measured."""
-    seen: dict[str, Watched] = {}
-    waited, was_met = None, False
-    for side in random.sample(pairs.SIDES, 2):
-        script = pair.script(side)
-        met = attached(script, pair.name) if attach and side == "before" else None
-        if met is not None:
-            was_met = True
-            seen[side] = met[0]
-            waited = first_told(store, met[0].run, pair.faults, met[1])
-        else:
-            seen[side] = watch(script, seconds, pair.name)
+def met(pair: Pair, store: Path) -> dict[str, Any] | None:
+    """Attach to the running program with the fault, and return what was found and when."""
+    seen = attached(pair.script("before"), pair.name)
+    if seen is None:
+        return None
+    watched, began = seen
+    waited = first_told(store, watched.run, pair.faults, began)
+    answer = diagnose.as_json(diagnose.diagnose(opening.of_run(store, str(watched.run))))
+    return {
+        "told_after_s": None if waited is None else round(waited, 1),
+        "found": [found["rule"] for found in answer["findings"]],
+    }
+
+
+def once(pair: Pair, store: Path, seconds: float | None) -> dict[str, Any]:
+    """Run both sides of a pair as a demo, and return what was found and measured."""
+    seen = {
+        side: watch(pair.script(side), seconds or pair.seconds, pair.name)
+        for side in random.sample(pairs.SIDES, 2)
+    }
     told = of_runs(store, pair, [(seen["before"], seen["after"])])
-    timed = [f["rule"] for f in told.before.findings if f["speedup"]]
     left = [told.after.of(rule) for rule in pair.faults]
     return {
-        "attached": was_met,
-        "told_after_s": None if waited is None else round(waited, 1),
         "found": [f["rule"] for f in told.before.findings],
-        "timed": timed,
+        "timed": [f["rule"] for f in told.before.findings if f["speedup"]],
         "left": [f and f["severity"] for f in left],
         "predicted": told.predicted,
         "measured": told.speedup,
@@ -104,14 +109,20 @@ def once(pair: Pair, store: Path, seconds: float, *, attach: bool) -> dict[str, 
 
 
 def rounds(
-    chosen: list[Pair], store: Path, number: int, seconds: float
+    chosen: list[Pair], store: Path, number: int, seconds: float | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield each time that a pair was run."""
+    """Yield each time that a pair was run; the first time it is attached to as well."""
     for each in range(number):
         for pair in random.sample(chosen, len(chosen)):
-            found = once(pair, store, seconds, attach=each == 0)
-            row = {"pair": pair.name, "framework": pair.framework, "faults": pair.faults, **found}
-            print(json.dumps({**row, "round": each + 1}), file=sys.stderr, flush=True)
+            row: dict[str, Any] = {
+                "pair": pair.name,
+                "framework": pair.framework,
+                "faults": pair.faults,
+            }
+            if each == 0:
+                row["attached"] = met(pair, store)
+            row |= {**once(pair, store, seconds), "round": each + 1}
+            print(json.dumps(row), file=sys.stderr, flush=True)
             yield row
 
 
@@ -129,7 +140,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("fault", nargs="*")
     asked.add_argument("--rounds", type=int, default=ROUNDS)
-    asked.add_argument("--seconds", type=float, default=SECONDS)
+    asked.add_argument("--seconds", type=float, help="in place of what each demo takes")
     given = asked.parse_args()
     random.seed(1)
     began = time.monotonic()
@@ -141,7 +152,9 @@ def main() -> None:
             "date": time.strftime("%Y-%m-%d"),
             "machine": f"{os.cpu_count()} cores, {platform.machine()}",
             "pairs": [],
-            "healthy": [] if given.fault else list(healthy(database(), given.seconds)),
+            "healthy": []
+            if given.fault
+            else list(healthy(database(), given.seconds or pairs.SECONDS)),
         }
         for row in rounds(chosen, database(), given.rounds, given.seconds):
             told["pairs"].append(row)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -37,11 +36,9 @@ def main() -> None:
     wanted = sys.argv[1:] or list(PICTURES)
     path = next(found for name in BROWSERS if (found := shutil.which(name)))
     INTO.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as api:
-        # A reader of a store in use writes beside it.
-        store = Path(shutil.copy(SAMPLE, folder))
+    with sync_playwright() as api:
         browser = api.chromium.launch(executable_path=path, args=FLAGS)
-        with serving(store) as served:
+        with serving(SAMPLE, "--sample") as served:
             for name in wanted:
                 page, query, scheme = PICTURES[name]
                 context = browser.new_context(viewport=SIZE, color_scheme=scheme)

@@ -22,7 +22,7 @@ STYLE: Final = """
 .stApp [data-testid="stMainBlockContainer"] [data-testid="stVerticalBlock"] { gap: 0.6rem; }
 .w-head { font-size: 0.82rem; opacity: 0.72; margin: 0 0 2px 0; letter-spacing: 0.01em; }
 .w-title { font-size: 0.95rem; font-weight: 600; margin: 0 0 1px 0; }
-.w-note { font-size: 0.82rem; opacity: 0.72; margin: 0; }
+.w-note { font-size: 0.82rem; opacity: 0.72; margin: 0; overflow-wrap: anywhere; }
 .w-big { font-size: 1.55rem; font-weight: 600; line-height: 1.2;
   font-variant-numeric: tabular-nums; }
 .w-sub { font-size: 0.78rem; opacity: 0.7; overflow-wrap: anywhere; }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -185,8 +186,12 @@ def _trace(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _watched(run: Run) -> list[Watched]:
-    entries: list[Mapping[str, Any]] = (run.info or {}).get("processes", [])
-    return msgspec.convert(entries, list[Watched])
+    found = []
+    for entry in (run.info or {}).get("processes", []):
+        # What another version wrote otherwise must not cost the rest.
+        with contextlib.suppress(msgspec.ValidationError):
+            found.append(msgspec.convert(entry, Watched))
+    return found
 
 
 def in_order(run: Run) -> list[Watched]:

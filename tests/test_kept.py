@@ -201,7 +201,9 @@ def cut_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kept, 
         yield reader, trace, kept
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.integers(-50, 13_000), st.integers(1, 3000) | st.just(1) | st.integers(1, 100_000))
 def test_a_window_is_what_brute_force_finds(
     cut_small: tuple[Kept, Trace, int], start: int, length: int

@@ -32,6 +32,7 @@ def bar(name: str, budgets: Mapping[str, Mapping[str, Any]]) -> Figure:
                 "text": [f"{share:.0%}" if share >= 0.04 else "" for share in shares],
                 "textposition": "inside",
                 "insidetextanchor": "middle",
+                "textangle": 0,
                 "hovertemplate": f"{LOOKS[part].words}: %{{x:.1%}}<br>{LOOKS[part].meaning}"
                 "<extra></extra>",
             }

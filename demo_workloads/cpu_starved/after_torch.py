@@ -1,6 +1,8 @@
 """Train a small network with a number of threads that was chosen by hand.
 
 Run: python demo_workloads/cpu_starved/after_torch.py --seconds 20
+
+It takes 18 seconds to show.
 """
 
 import argparse

@@ -1,6 +1,8 @@
 """Train a small classifier on images that fit into the device's memory.
 
 Run: python demo_workloads/host_resident_data/after_jax.py --seconds 20
+
+It takes 18 seconds to show.
 """
 
 import argparse

@@ -2,6 +2,8 @@
 
 Without GPUs the cores of the CPU play them, up to eight, each with one thread.
 Run: python demo_workloads/misaligned_shards/after_jax.py --seconds 20
+
+It takes 18 seconds to show.
 """
 
 import argparse

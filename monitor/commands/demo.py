@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from whyidle.monitor.render.demo import Progress
 
 FRAMEWORKS = ("jax", "torch")
-# Enough for a trace and some stretches of steps; three pairs are then through in 90 s.
-SECONDS = 7.0
 # A program that trains for less shows nothing of its steps.
 LEAST = 0.5
 # To start Python, the framework and the recorder, and to diagnose.
@@ -35,7 +33,8 @@ AROUND = 4.0
 class Asked(NamedTuple):
     """How long, and how often."""
 
-    seconds: float
+    # ``None``: for as long as each fault takes to show.
+    seconds: float | None
     rounds: int
 
 
@@ -51,8 +50,9 @@ All there are:                      monitor demo --list"""
               help="Only with this one.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Run every pair; that takes a while.")
 @click.option("--list", "only_list", is_flag=True, help="List the faults, and run none.")
-@click.option("--seconds", type=options.Finite(min=LEAST), default=SECONDS, show_default=True,
-              metavar="S", help="Train for so long, before and after.")  # fmt: skip
+@click.option("--seconds", type=options.Finite(min=LEAST), metavar="S",
+              help="Train for so long, before and after (default: as long as the fault takes to"
+              " show, 7 to 18).")  # fmt: skip
 @click.option("--rounds", type=click.IntRange(1, 20), default=1, show_default=True, metavar="N",
               help="Run both sides so often, in turns: how sure the speed-up is.")  # fmt: skip
 @click.option("--no-dashboard", is_flag=True, help="Say nothing of the dashboard at the end.")
@@ -63,7 +63,7 @@ def command(
     framework: str | None,
     everything: bool,
     only_list: bool,
-    seconds: float,
+    seconds: float | None,
     rounds: int,
     no_dashboard: bool,
     as_json: bool,
@@ -202,13 +202,14 @@ def _run(pair: Pair, asked: Asked, store: Path, progress: Progress, what: str) -
     from whyidle.monitor.demo.watched import NO_TRACES, TRACES, Failed, Stopped, watch
 
     done: list[Watched] = []
+    seconds = asked.seconds or pair.seconds
     try:
         for number in range(2 * asked.rounds):
             turn, side = number // 2 + 1, SIDES[number % 2]
             of = f", round {turn} of {asked.rounds}" if asked.rounds > 1 else ""
-            progress.begin(f"{what} {side} the fix{of}", asked.seconds + AROUND)
+            progress.begin(f"{what} {side} the fix{of}", seconds + AROUND)
             label, traces = f"{pair.name} {side}", TRACES if turn == 1 else NO_TRACES
-            done.append(watch(pair.script(side), asked.seconds, label, progress, traces=traces))
+            done.append(watch(pair.script(side), seconds, label, progress, traces=traces))
     except (Stopped, KeyboardInterrupt) as stopped:
         progress.end()
         _forget(store, stopped.run if isinstance(stopped, Stopped) else None)

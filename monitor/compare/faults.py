@@ -52,8 +52,7 @@ class _Judged:
 
 def _fault(rule: str, one: _Judged, two: _Judged) -> Fault:
     a, b = one.found.get(rule), two.found.get(rule)
-    known = a or b
-    title = "" if known is None else known.found.title or known.rule.title
+    title = _title(a, b)
     has, other = (one, two) if b is None else (two, one)
     return Fault(
         rule,
@@ -62,6 +61,14 @@ def _fault(rule: str, one: _Judged, two: _Judged) -> Fault:
         None if b is None else str(b.severity),
         None if a is not None and b is not None else _why_unknown(rule, has, other),
     )
+
+
+def _title(a: Finding | None, b: Finding | None) -> str:
+    """Return the words for it: of one that stays, those that say it of both."""
+    told = [each.found.title or each.rule.title for each in (a, b) if each is not None]
+    if a is not None and len(set(told)) > 1:
+        return a.rule.title
+    return told[0] if told else ""
 
 
 def _why_unknown(rule: str, has: _Judged, other: _Judged) -> str | None:

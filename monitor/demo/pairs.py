@@ -1,7 +1,8 @@
 """Which demos there are: each fault before and after its fix, stories of two faults, healthy jobs.
 
 A demo is found by the name of its file; what it shows is the name of its folder. A story says in
-its first lines which faults it has, the largest first: ``Faults: unjitted_step, tiny_work``.
+its first lines which faults it has, the largest first: ``Faults: unjitted_step, tiny_work``; what
+is not seen at once says when: ``It takes 18 seconds to show.``
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ WORDS: Final = {"jax": "JAX", "torch": "PyTorch"}
 CURATED: Final = (("retracing", "jax"), ("input_starved", "torch"), ("unjitted_step", "jax"))
 INSTALL: Final = "pip install 'whyidle[demo]'"
 _FAULTS: Final = re.compile(r"^Faults: (.+)$", re.MULTILINE)
+_SHOWS: Final = re.compile(r"^It takes (\d+) seconds to show\.$", re.MULTILINE)
+# Enough for a trace and some stretches of steps; three pairs are then through in 90 s.
+SECONDS: Final = 7.0
 _RUN_LINE: Final = re.compile(r"^Run: python \S+/(?:before|after)_\w+\.py ")
 
 
@@ -37,6 +41,8 @@ class Pair:
     folder: Path
     # The rules that are to find it, the largest first.
     faults: tuple[str, ...]
+    # For so long each side runs where nobody says it otherwise.
+    seconds: float = SECONDS
 
     def script(self, side: Side) -> Path:
         """Return the program of one side."""
@@ -87,10 +93,12 @@ def _pairs(root: Path) -> Iterator[Pair]:
     for before in sorted(root.glob("*/before_*.py")):
         if not before.with_name(before.name.replace("before_", "after_")).exists():
             continue
-        told = _FAULTS.search(before.read_text("utf-8"))
+        text = before.read_text("utf-8")
+        told, shows = _FAULTS.search(text), _SHOWS.search(text)
         name = before.parent.name
         faults = tuple(told[1].split(", ")) if told else (name,)
-        yield Pair(name, before.stem.removeprefix("before_"), before.parent, faults)
+        seconds = float(shows[1]) if shows else SECONDS
+        yield Pair(name, before.stem.removeprefix("before_"), before.parent, faults, seconds)
 
 
 def installed(framework: str) -> bool:

@@ -33,6 +33,8 @@ class Made:
             ticks = [self._tick(self.ts_ms + i * 1000) for i in range(min(BATCH, seconds))]
             assert self.writer.append_many(self.run, ticks)
             self.ts_ms += len(ticks) * 1000
+            # As a recorder does: sums are made of what is complete.
+            self.writer.maintain(self.ts_ms / 1000)
             seconds -= len(ticks)
 
     def end(self) -> None:

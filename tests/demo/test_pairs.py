@@ -121,6 +121,14 @@ def test_what_is_shown_to_who_asks_for_nothing_is_there() -> None:
     assert set(pairs.CURATED) <= there
 
 
+def test_a_fault_that_does_not_show_at_once_has_its_time_and_the_first_ones_are_short() -> None:
+    slow = pairs.named("memory_growth", "torch")
+    assert slow.seconds > pairs.SECONDS
+    said = {slow.script(side).read_text().count("It takes 18 seconds") for side in pairs.SIDES}
+    assert said == {1}
+    assert {pairs.named(*one).seconds for one in pairs.CURATED} == {pairs.SECONDS}
+
+
 def test_a_pair_is_found_by_its_name_and_framework() -> None:
     assert pairs.named("input_starved", "torch", ALL).framework == "torch"
     assert pairs.named("input_starved", "jax", ALL).framework == "jax"
