@@ -16,7 +16,6 @@ Run: .venv/bin/python benchmarks/dashboard.py [--refreshes 500] [--json]
 from __future__ import annotations
 
 import argparse
-import json
 import socket
 import statistics
 import subprocess
@@ -37,7 +36,8 @@ from playwright.sync_api import Page, sync_playwright
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.dashboard.conftest import BROWSERS, FLAGS  # noqa: E402  found by the line above
+from benchmarks.results import Result, tell  # noqa: E402  found by the line above
+from tests.dashboard.conftest import BROWSERS, FLAGS  # noqa: E402  likewise
 from tests.dashboard.stores import make  # noqa: E402  likewise
 
 BAR_MS, BAR_FIRST_S = 200.0, 2.0
@@ -273,11 +273,33 @@ def measured(refreshes: int) -> dict[str, Any]:
             ready.wait()
             print("the day is recorded; measuring", file=sys.stderr)
             told["ours"] = ours(api, path, store, refreshes)
-            told["raw st.plotly_chart, one GPU"] = peer(api, path, store, first[0])
+            told["raw"] = peer(api, path, store, first[0])
         finally:
             over.set()
             recorder.join()
     return told
+
+
+def results(told: dict[str, Any]) -> list[Result]:
+    """Return the figures that are quoted."""
+    mine, raw = told["ours"], told["raw"]
+    after, at_end = ([f"{name} after {n}" for name in ("server", "page's scripts")]
+                     for n in (SETTLED, mine["refreshes"]))  # fmt: skip
+    memory = [
+        Result(f"memory, {what} refreshes", value, "MB")
+        for names, place in ((after, 0), (at_end, -1))
+        for what, value in zip(
+            names, (mine["server_mb"][place], mine["browser_heap_mb"][place]), strict=True
+        )
+    ]
+    return [
+        Result("Now, 24 h x 8 GPUs: a refresh of all", mine["refresh_ms"], "ms", BAR_MS),
+        Result("of that in the server", mine["server_ms"], "ms"),
+        Result("of that in the browser", mine["browser_ms"], "ms"),
+        Result("4 x st.plotly_chart, raw, of one GPU", raw["refresh_ms"], "ms"),
+        Result("first page, warm", mine["first_page_s"][1], "s", BAR_FIRST_S),
+        *memory,
+    ]
 
 
 def main() -> None:
@@ -286,15 +308,7 @@ def main() -> None:
     parser.add_argument("--refreshes", type=int, default=500)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    told = measured(options.refreshes)
-    if options.json:
-        print(json.dumps(told))
-        return
-    for name, figures in told.items():
-        print(name)
-        for what, value in figures.items():
-            print(f"  {what:<18} {value}")
-    print(f"bars: a refresh {BAR_MS:.0f} ms, the first page {BAR_FIRST_S:.0f} s")
+    tell(results(measured(options.refreshes)), as_json=options.json)
 
 
 if __name__ == "__main__":

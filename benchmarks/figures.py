@@ -29,6 +29,7 @@ SCRIPTS = (
     "diagnose",
     "agent_cost",
     "attach_stress",
+    "dashboard",
 )
 
 

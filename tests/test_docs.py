@@ -22,6 +22,7 @@ def test_generated_tables_are_current() -> None:
         "docs/probes.md",
         "docs/catalogue.md",
         "docs/accuracy.md",
+        "docs/gpu.md",
     ]
     check = [sys.executable, "-m", "cogapp", "--check", "--verbosity=0", *pages]
     done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -1,0 +1,287 @@
+"""gpu_check.py where there is no GPU: its quick look, and how it keeps what was done."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import gpu_keep
+from tests.conftest import ROOT
+from tests.gpu import kept
+from tests.gpu.test_on_a_gpu import CHECK, CHECKS, has_gpu
+
+# What gpu_keep has put on the import path.
+runner = importlib.import_module("gpu_checks.runner")
+room = importlib.import_module("gpu_checks.room")
+places = importlib.import_module("gpu_checks.places")
+
+programs = importlib.import_module("gpu_checks.programs")
+retaken = importlib.import_module("gpu_checks.retaken")
+claims = importlib.import_module("gpu_checks.claims")
+totals = importlib.import_module("gpu_checks.totals")
+paths = importlib.import_module("gpu_checks.paths")
+gpu_page = importlib.import_module("gpu_page")
+
+PAIR = "retracing_jax"
+XPLANES = sorted((ROOT.parent / "shared" / "traces" / "xplane").glob("jax_*.xplane.pb"))
+without_a_gpu = pytest.mark.skipif(has_gpu(), reason="there is a GPU here")
+
+
+def start(out: Path, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(CHECK), "--quick", "--out", str(out), "--only", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.fixture(scope="module")
+def looked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two quick looks, side by side."""
+    pytest.importorskip("jax")
+    folder = tmp_path_factory.mktemp("looked")
+    asked = {"attach": ("attach",), "pairs": ("pairs", "--pairs", PAIR)}
+    running = {name: start(folder / name, *words) for name, words in asked.items()}
+    for process in running.values():
+        said, _ = process.communicate()
+        assert process.returncode == 0, said
+    return {name: folder / name for name in asked}
+
+
+def checks(out: Path) -> dict[str, Any]:
+    told = json.loads((out / "report.json").read_text())["checks"]
+    return {check["name"]: check for check in told}
+
+
+def test_a_job_that_is_entered_loses_what_it_loses_alone(looked: dict[str, Path]) -> None:
+    parts = {part["name"]: part for part in checks(looked["attach"])["attach"]["parts"]}
+    alone, entered = parts["jax: alone"]["figures"], parts["jax: lost the same"]["figures"]
+    assert entered["losses"] == alone["losses"]
+    assert entered["wrong"] == 0 < entered["rounds"]
+    cycles = parts["jax: in and out"]["figures"]
+    assert cycles["cycles"] == 3
+    assert cycles["not_entered"] == 0 < cycles["stop_median_ms"]
+    assert parts["jax: monitor attach"]["figures"]["attached"] == "agent"
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A place in which a program was traced by JAX's own profiler."""
+    pytest.importorskip("jax")
+    folder = tmp_path_factory.mktemp("profiled") / "check"
+    folder.mkdir()
+    return room.Room(folder, time.monotonic() + 600, gpu=False)
+
+
+def test_our_times_are_the_profilers_own(profiled: Any) -> None:
+    part = profiled.do("jax", partial(totals.compare, profiled, "jax"))
+    assert part.verdict == "ok", part.why
+    assert part.figures["ours_ns"] == part.figures["theirs_ns"] > 0
+
+
+@pytest.mark.skipif(not XPLANES, reason="the shared traces are absent")
+@pytest.mark.parametrize("path", XPLANES, ids=lambda path: path.name)
+def test_our_times_of_a_real_gpu_are_those_of_jaxs_own_reader(path: Path) -> None:
+    profiler = pytest.importorskip("jax.profiler")
+    planes = profiler.ProfileData.from_file(str(path)).planes
+    told = {"planes": {plane.name: programs.told_of(plane) for plane in planes}}
+    theirs, ours = totals.of_jax(told, gpu=True), totals.ours(path, gpu=True)
+    assert theirs.keys() == ours.keys()
+    assert all(totals.alike(ours[name], theirs[name], counted=True) for name in theirs)
+
+
+def test_what_only_a_gpu_can_answer_is_left_out_with_the_reason(profiled: Any) -> None:
+    part = profiled.do("jax", partial(claims.ask, profiled, "jax"))
+    assert (part.verdict, part.why) == ("left out", "there is no GPU here to ask")
+    assert part.figures["asked"] > 5
+
+
+def test_a_pair_is_found_measured_and_recorded(looked: dict[str, Path]) -> None:
+    (part,) = checks(looked["pairs"])["pairs"]["parts"]
+    figures = part["figures"]
+    assert (part["name"], figures["fault"]) == (PAIR, "retracing")
+    assert PAIR.startswith(figures["before"]["top"])
+    assert figures["measured"][1] > 1
+    with tarfile.open(looked["pairs"] / "recording.tar") as archive:
+        names = archive.getnames()
+    assert {f"pairs/windows/{PAIR}_{side}.json.gz" for side in ("before", "after")} <= {*names}
+    # On a busy machine one may be missing, with its reason.
+    assert len(figures["unknown_traces"]) + sum("traces/" in name for name in names) == 2
+
+
+def test_what_is_brought_back_is_kept_and_replayed(looked: dict[str, Path], tmp_path: Path) -> None:
+    for out in looked.values():
+        model, _ = gpu_keep.keep(out, tmp_path)
+    kept.check_files(model)
+    kept.check_findings(model)
+    for trace in model.glob("traces/*.gz"):
+        kept.check_trace(trace)
+    index = kept.index(model)
+    assert [run["command"].split()[:3] for run in index["runs"]] == [
+        ["gpu_check.py", "--quick", "--only"]
+    ] * len(looked)
+    findings = json.loads((model / gpu_keep.FINDINGS).read_text())
+    assert findings[f"windows/{PAIR}_before.json.gz"][0].startswith("retracing ")
+    shown = gpu_page.page(tmp_path)
+    assert f"| {PAIR} | `retracing` |" in shown
+    assert "| jax: in and out | 3 |" in shown
+
+
+def test_a_later_run_takes_the_place_of_an_earlier_one(
+    looked: dict[str, Path], tmp_path: Path
+) -> None:
+    for _ in range(2):
+        model, written = gpu_keep.keep(looked["pairs"], tmp_path)
+    kept.check_files(model)
+    index = kept.index(model)
+    assert len(index["runs"]) == 1
+    assert [part["name"] for part in index["parts"]].count(PAIR) == 1
+    assert written
+
+
+def test_a_quick_look_is_never_kept_among_the_real(looked: dict[str, Path]) -> None:
+    with pytest.raises(gpu_keep.Refused):
+        gpu_keep.keep(looked["pairs"], gpu_keep.RECORDINGS)
+
+
+@without_a_gpu
+def test_without_a_gpu_it_says_what_can_be_done(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(CHECK), "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 5
+    assert "--quick" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_list_tells_every_check() -> None:
+    done = subprocess.run(
+        [sys.executable, str(CHECK), "--list"], capture_output=True, text=True, check=True
+    )
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [*CHECKS, "sample"]
+
+
+def test_the_page_is_made_of_what_is_recorded() -> None:
+    check = [sys.executable, "-m", "cogapp", "--check", "--verbosity=0", "docs/gpu.md"]
+    done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stderr}\nType: .venv/bin/cog -r docs/gpu.md"
+
+
+def test_a_page_without_recordings_has_no_figure(tmp_path: Path) -> None:
+    assert gpu_page.page(tmp_path).startswith("Nothing is recorded yet")
+
+
+def test_a_trace_that_is_too_large_is_taken_again_for_less_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+
+    def taken(_pid: int, seconds: float) -> Path | None:
+        asked.append(seconds)
+        path = tmp_path / f"{len(asked)}.json"
+        path.write_bytes(bytes(round(seconds * 1000)))
+        # At first its framework is not there yet.
+        return path if len(asked) > 1 else None
+
+    monkeypatch.setattr(retaken, "taken", taken)
+    with subprocess.Popen(["sleep", "600"]) as job_that_runs:
+        text, name = retaken.until_small(job_that_runs, Path.read_bytes, 100)
+        job_that_runs.kill()
+    assert len(text) <= 100
+    assert name == f"{len(asked)}.json"
+    assert asked == sorted(asked, reverse=True)
+    with subprocess.Popen(["true"]) as job_that_ended:
+        job_that_ended.wait()
+        assert retaken.until_small(job_that_ended, Path.read_bytes, 100) is None
+
+
+# How the checks are run --------------------------------------------------------------------------
+def job(tmp_path: Path, seconds: float = 60.0) -> Any:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "work").mkdir()
+    until = time.monotonic() + seconds
+    return runner.Job(tmp_path / "out", tmp_path / "work", {"model": None}, "a test", until)
+
+
+# Tells one part that is done, then works on for ever; "$0" is the folder, "$1" its limit.
+HANGING = """
+printf '[{"name": "one", "verdict": "ok", "why": null, "seconds": 1, "figures": {}, \
+"files": ["kept"]}]' > "$0/answer.json"
+echo kept > "$0/kept"
+exec sleep 600
+"""
+
+
+def test_a_check_that_is_cut_off_keeps_what_it_has_done(tmp_path: Path) -> None:
+    made = job(tmp_path)
+    made.run("hangs", 2.0, ["sh", "-c", HANGING, str(tmp_path / "work" / "hangs")])
+    (check,) = checks(made.out).values()
+    assert check["verdict"] == "failed"
+    assert check["why"].startswith("cut off")
+    assert [part["name"] for part in check["parts"]] == ["one"]
+    with tarfile.open(made.out / "recording.tar") as archive:
+        assert "hangs/kept" in archive.getnames()
+
+
+def test_a_check_that_crashes_costs_itself_alone(tmp_path: Path) -> None:
+    made = job(tmp_path)
+    made.run("crashes", 30.0, ["sh", "-c", "kill -SEGV $$"])
+    assert checks(made.out)["crashes"]["why"].startswith("it ended with code -11")
+
+
+def test_a_check_without_time_is_left_out(tmp_path: Path) -> None:
+    made = job(tmp_path, seconds=0.0)
+    made.run("late", 30.0, ["sh", "-c", "exit 9"])
+    assert checks(made.out)["late"]["verdict"] == "left out"
+
+
+def test_one_part_that_fails_lets_the_next_ones_go_on(tmp_path: Path) -> None:
+    def wrong(_: Any) -> None:
+        raise room.Failed("it is wrong")
+
+    def absent(_: Any) -> None:
+        raise room.LeftOut("it is not here")
+
+    def broken(_: Any) -> None:
+        raise ZeroDivisionError
+
+    made = room.Room(tmp_path, time.monotonic() + 60, gpu=False)
+    for name, work in {"a": wrong, "b": absent, "c": broken, "d": lambda _: None}.items():
+        made.do(name, work)
+    told = {part["name"]: (part["verdict"], part["why"]) for part in room.told(tmp_path)}
+    assert told["a"] == ("failed", "it is wrong")
+    assert told["b"] == ("left out", "it is not here")
+    assert told["c"][0] == "failed"
+    assert "ZeroDivisionError" in told["c"][1]
+    assert told["d"] == ("ok", None)
+
+
+def test_a_trace_keeps_its_length_and_loses_its_places() -> None:
+    trace = f"\x0a\x20{ROOT}/demo_workloads/x.py\x12 {ROOT}/.typing/whyidle/monitor/a.py".encode()
+    blanked = places.blanked(trace)
+    assert len(blanked) == len(trace)
+    assert str(ROOT).encode() not in blanked
+    assert b"/demo_workloads/x.py" in blanked
+    assert places.without(f"{ROOT}/demo_workloads/x.py".encode()) == b"/job/demo_workloads/x.py"
+
+
+def test_a_wheel_that_came_along_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with zipfile.ZipFile(tmp_path / "brought-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("brought_along.py", "THERE = True")
+    monkeypatch.setenv("PYTHONPATH", "")
+    paths.prepare(tmp_path / "work", tmp_path)
+    look = "import brought_along, whyidle.monitor.cli as us; print(us.__file__)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(ROOT / ".typing/whyidle/monitor/cli.py")
