@@ -49,9 +49,13 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("looked")
     asked = {"attach": ("attach",), "pairs": ("pairs", "--pairs", PAIR)}
     running = {name: start(folder / name, *words) for name, words in asked.items()}
-    for process in running.values():
+    for name, process in running.items():
         said, _ = process.communicate()
-        assert process.returncode == 0, said
+        if process.returncode:
+            # Its budgets are of seconds, and the other tests take the cores: once more, alone.
+            again = start(folder / name, *asked[name])
+            then, _ = again.communicate()
+            assert again.returncode == 0, said + then
     return {name: folder / name for name in asked}
 
 
