@@ -18,7 +18,7 @@ from whyidle.dashboard import sample, settings
 from whyidle.monitor.commands._output import open_what_is_closed, say
 from whyidle.monitor.errors import Exit, Problem
 from whyidle.monitor.state import database
-from whyidle.monitor.store import Reader
+from whyidle.monitor.store import Reader, UnknownRun
 from whyidle.monitor.store.records import LAST
 from whyidle.monitor.viewing import ended_by_signals
 
@@ -73,7 +73,7 @@ def _serve(chosen: argparse.Namespace) -> None:
         base=places.base(chosen.base_path),
     )
     with _store(chosen) as store, places.listen(wanted.address, chosen.port) as bound:
-        run = checked(store, chosen.run)
+        run = checked(store, chosen.run, is_sample=chosen.sample)
         settings.use(
             settings.Settings(store=store, run=run, base=wanted.base, is_sample=chosen.sample)
         )
@@ -95,12 +95,20 @@ def _store(chosen: argparse.Namespace) -> Iterator[Path]:
         yield chosen.store or database()
 
 
-def checked(store: Path, run: str | None) -> str:
+def checked(store: Path, run: str | None, *, is_sample: bool = False) -> str:
     """Return the run that is shown first; one that was named must be there."""
     if run is None:
         return LAST
     with Reader.open(store) as reader:
-        return str(reader.find(run).id)
+        try:
+            return str(reader.find(run).id)
+        except UnknownRun as problem:
+            if not is_sample:
+                raise
+            # The other commands do not list these.
+            known = ", ".join(str(each.id) for each in reader.runs())
+            what = f"{problem.what} The sample has the runs {known}."
+            raise UnknownRun(what, "See all of them: monitor dashboard --sample") from None
 
 
 def _tell(place: places.Place, *, browser: bool) -> None:

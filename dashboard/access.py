@@ -54,7 +54,7 @@ class Access:
             await self._app(scope, receive, send)
         elif refusal := self._refusal(scope):
             await self._refuse(scope, receive, send, *refusal)
-        elif self._place.token is not None and _told(scope) is not None:
+        elif self._is_to_be_welcomed(scope):
             await self._welcome(scope, receive, self._with_headers(send))
         else:
             await self._app(_without_origin(scope), receive, self._with_headers(send))
@@ -96,6 +96,11 @@ class Access:
             pair.strip().partition("=") for pair in ";".join(_all(scope, b"cookie")).split(";")
         )
         return any(name == self._cookie and _same(value, self._pass) for name, _, value in pairs)
+
+    def _is_to_be_welcomed(self, scope: Scope) -> bool:
+        """Tell whether a browser comes with a token; a line of ours stays where it is."""
+        is_page = scope["type"] == "http" and self._place.token is not None
+        return is_page and _told(scope) is not None
 
     def _has_token(self, scope: Scope) -> bool:
         told, wanted = _told(scope) or "", (self._place.token, self._ticket)

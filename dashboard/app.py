@@ -7,25 +7,36 @@ from functools import partial
 
 import streamlit as st
 
-from whyidle.dashboard import frame, parts
+from whyidle.dashboard import frame, parts, picked
 from whyidle.dashboard.pages import PAGES
 
 NAME = "whyidle"
 
 
-def _show(draw: Callable[[frame.Shown], None], title: str) -> None:
-    st.set_page_config(page_title=f"{title} · {NAME}", layout="wide")
-    parts.write(parts.STYLE)
-    frame.show(draw)
-
-
 def main() -> None:
-    """Draw the page that the address names."""
+    """Draw the choices that all pages share, and the page that the address names."""
+    shown: frame.Shown | None = None
+
+    def draw_it(draw: Callable[[frame.Shown], None]) -> None:
+        if shown is not None:
+            frame.page(draw, shown)
+
     pages = [
-        st.Page(partial(_show, draw, title), title=title, url_path=path, default=i == 0)
+        st.Page(partial(draw_it, draw), title=title, url_path=path, default=i == 0)
         for i, (path, (title, draw)) in enumerate(PAGES.items())
     ]
-    st.navigation(pages, position="top").run()
+    page = st.navigation(pages, position="hidden")
+    st.set_page_config(page_title=f"{page.title} · {NAME}", layout="wide")
+    parts.write(parts.STYLE)
+    # Outside of the page: so the choices, and their part of the address, stay from page to page.
+    with st.container(horizontal=True, key="pages"):
+        ways = [st.empty() for _ in pages]
+    shown = frame.chosen()
+    # What is bound to a choice goes along by itself.
+    run = None if shown is None else {picked.NAME: str(shown.run.id)}
+    for way, each in zip(ways, pages, strict=True):
+        way.page_link(each, query_params=run)
+    page.run()
 
 
 main()

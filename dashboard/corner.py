@@ -4,16 +4,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import streamlit as st
 
 from whyidle.dashboard import parts, settings
 from whyidle.dashboard.parts import safe, write
 from whyidle.dashboard.views import health as views
+from whyidle.dashboard.views import job
+from whyidle.dashboard.views.newest import Newest
 from whyidle.monitor.control import client
 from whyidle.monitor.errors import Problem
 from whyidle.monitor.render.numbers import duration
 from whyidle.monitor.store import Reader, Run
+
+_LABELLED: Final = "labelled"
+
+
+def run(reader: Reader, run: Run) -> None:
+    """Show how the run and its recording are, as of now."""
+    _about(run)
+    health(reader, run)
+
+
+def _about(run: Run) -> None:
+    """Say what the run is in a few quiet words."""
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_ms / 1000))
+    said = [job.state(run), f"since {when}"]
+    if run.is_recording or run.ended_ms is not None:
+        end = run.ended_ms or time.time() * 1000
+        said.insert(1, duration(max(0.0, (end - run.started_ms) / 1000)))
+    rows = [
+        " · ".join(said),
+        " · ".join(x for x in (run.framework, run.script, f"pid {run.target_pid}") if x),
+        f"{run.user or ''}@{run.host or ''}",
+    ]
+    write("".join(f'<div class="w-sub">{safe(row)}</div>' for row in rows))
 
 
 def health(reader: Reader, run: Run) -> None:
@@ -22,7 +48,11 @@ def health(reader: Reader, run: Run) -> None:
     if told.silent_s is not None:
         words = f"The recorder has been silent for {duration(told.silent_s)}."
         write(f'<div class="w-alarm">{safe(words)}</div>')
-    lines = [_pairs("Own cost", told.cost), _pairs("Newest value", told.ages)]
+    elif not run.is_recording and run.ended_ms is None:
+        words = f"{job.state(run).capitalize()}. {_last_heard(reader, run)}"
+        write(f'<div class="w-alarm">{safe(words)}</div>')
+    newest = "Newest value" if run.is_recording else "Newest value, at the end"
+    lines = [_pairs("Own cost", told.cost), _pairs(newest, told.ages)]
     lines.append(_line(f"Agent: {told.agent}"))
     if told.agent_why:
         lines.append(_line(told.agent_why))
@@ -37,22 +67,38 @@ def health(reader: Reader, run: Run) -> None:
         write(f'<details class="w-health"><summary>Not known</summary>{reasons}</details>')
 
 
+def _last_heard(reader: Reader, run: Run) -> str:
+    values = Newest.of(reader, run).values.values()
+    last = max((value.ts_ms for value in values), default=None)
+    if last is None:
+        return "Nothing was heard of it."
+    return f"It was last heard of at {time.strftime('%H:%M:%S', time.localtime(last / 1000))}."
+
+
 def label(run: Run) -> None:
     """Let the run be called something: its recorder writes that down."""
     if settings.current().is_sample:
         return
-    with st.expander("Label this run"), st.form("label", border=False):
-        wanted = st.text_input("Label", value=run.label or "", label_visibility="collapsed")
-        if st.form_submit_button("Save"):
-            _save(run, wanted)
+    with st.expander("Label this run"):
+        if not run.is_recording:
+            parts.note("It is no longer recorded. Type:")
+            st.code(f"monitor runs {run.id} --label NAME", language="bash", wrap_lines=True)
+            return
+        with st.form("label", border=False):
+            wanted = st.text_input("Label", value=run.label or "", label_visibility="collapsed")
+            if st.form_submit_button("Save"):
+                _save(run, wanted)
+    if st.session_state.get(_LABELLED) == (run.id, run.label or ""):
+        parts.note(f"Saved: {f'it is called {run.label}' if run.label else 'it has no label'} now.")
 
 
 def _save(run: Run, wanted: str) -> None:
     try:
-        client.set_label(settings.current().store, run.id, wanted.strip())
+        kept = client.set_label(settings.current().store, run.id, wanted.strip())
     except Problem as problem:
         parts.unknown("Not saved", problem.what, problem.next_step)
     else:
+        st.session_state[_LABELLED] = run.id, kept
         # The picker shows it.
         st.rerun()
 

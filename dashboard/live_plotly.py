@@ -15,7 +15,9 @@ import streamlit as st
 # Where our server has Plotly's own file; nothing is fetched from elsewhere.
 SCRIPT: Final = "whyidle/plotly.min.js"
 
-_HTML: Final = '<div class="whyidle-chart"></div>'
+_HTML: Final = """
+<p class="w-title"></p><p class="w-note"></p><div class="whyidle-chart"></div><p class="w-note"></p>
+"""
 _JS: Final = """
 const loading = {};
 function plotly(source) {
@@ -48,8 +50,7 @@ function themed(layout, element) {
 }
 
 // What the reader zoomed to stays, though the span of the data moves on underneath.
-function noteZoom(chart, change) {
-  const zoom = chart.whyidleZoom ||= {};
+function noteZoom(chart, zoom, change) {
   for (const [name, value] of Object.entries(change)) {
     const [axis, what] = name.split(".");
     if (!/^[xy]axis\\d*$/.test(axis) || !what) continue;
@@ -58,57 +59,90 @@ function noteZoom(chart, change) {
   }
 }
 
-function zoomed(layout, chart) {
-  for (const [axis, range] of Object.entries(chart.whyidleZoom || {})) {
+function zoomed(layout, state) {
+  // Another span, or another run, is not what was zoomed into.
+  if (state.revision !== layout.uirevision) state.zoom = {};
+  state.revision = layout.uirevision;
+  for (const [axis, range] of Object.entries(state.zoom)) {
     layout[axis] = {...layout[axis], range, autorange: false};
   }
   return layout;
 }
 
-// A chart that shows as much as there is room for: what the reader zooms to is drawn anew.
-function askZoom(chart, change) {
-  const range = ["xaxis.range[0]", "xaxis.range[1]"].map((name) => change[name]);
-  if (range.every((value) => typeof value === "number")) chart.whyidleTell("zoomed", range);
+function listen(chart, state) {
+  chart.on("plotly_relayout", (change) => {
+    if (!state.data.asks) { noteZoom(chart, state.zoom, change); return; }
+    // It shows as much as there is room for: what the reader zooms to is drawn anew.
+    const range = ["xaxis.range[0]", "xaxis.range[1]"].map((name) => change[name]);
+    if (range.every((value) => typeof value === "number")) state.tell("zoomed", range);
+  });
+  chart.on("plotly_doubleclick", () => {
+    if (state.data.asks) { state.tell("zoomed", []); return; }
+    state.zoom = {};
+    draw(chart, state);
+  });
+  chart.on("plotly_click", (event) => {
+    const point = event.points[0];
+    state.tell("clicked", {curve: point.curveNumber, x: point.x, y: point.y,
+                           data: point.customdata ?? null});
+  });
 }
 
+async function draw(chart, state) {
+  if (state.gone) return;
+  try {
+    const {figure, config} = state.data;
+    await window.Plotly.react(chart, figure.data, zoomed(themed(figure.layout, chart), state), {
+      responsive: true, displaylogo: false, displayModeBar: false, doubleClick: false,
+      ...(config || {})});
+    chart.dataset.drawn = String(Number(chart.dataset.drawn || 0) + 1);
+    if (!state.listens) listen(chart, state);
+    state.listens = true;
+  } catch (error) {
+    chart.textContent = error.message;
+  }
+}
+
+// The figures of one refresh come within moments of each other: all charts are drawn at once, for
+// the browser paints the page anew after each.
+const TOGETHER_MS = 60;
+const charts = window.whyidleCharts ||= {waiting: new Map(), timer: null};
+function soon(chart, state) {
+  charts.waiting.set(chart, state);
+  charts.timer ||= setTimeout(async () => {
+    charts.timer = null;
+    const waiting = [...charts.waiting];
+    charts.waiting.clear();
+    try {
+      await plotly(state.data.script);
+    } catch (error) {
+      for (const [each] of waiting) each.textContent = error.message;
+      return;
+    }
+    for (const [each, its] of waiting) draw(each, its);
+  }, TOGETHER_MS);
+}
+
+// Called for each new figure, and when the theme changes; what is to be once for a chart lies with
+// its element.
 export default function ({parentElement, data, setTriggerValue}) {
   const chart = parentElement.querySelector(".whyidle-chart");
   chart.style.height = data.height + "px";
+  // The words around it come with it: each element of the page costs at each refresh.
+  [...parentElement.querySelectorAll("p")].forEach((element, place) => {
+    element.textContent = data.words[place] || "";
+    element.hidden = !data.words[place];
+  });
   chart.dataset.whyidle = data.name;
-  let gone = false;
-  const draw = () => plotly(data.script).then((Plotly) => {
-    if (gone) return;
-    const config = {responsive: true, displaylogo: false, displayModeBar: false,
-                    doubleClick: false, ...(data.config || {})};
-    const layout = zoomed(themed(data.figure.layout, chart), chart);
-    return Plotly.react(chart, data.figure.data, layout, config)
-      .then(() => {
-        chart.dataset.drawn = String(Number(chart.dataset.drawn || 0) + 1);
-        if (chart.whyidleListens) return;
-        chart.whyidleListens = true;
-        chart.on("plotly_relayout", (change) =>
-          chart.whyidleAsks ? askZoom(chart, change) : noteZoom(chart, change));
-        chart.on("plotly_doubleclick", () => {
-          if (chart.whyidleAsks) { chart.whyidleTell("zoomed", []); return; }
-          chart.whyidleZoom = {}; chart.whyidleDraw();
-        });
-        chart.on("plotly_click", (event) => {
-          const point = event.points[0];
-          chart.whyidleClicked({curve: point.curveNumber, x: point.x, y: point.y,
-                                data: point.customdata ?? null});
-        });
-      });
-  }).catch((error) => { chart.textContent = error.message; });
-  chart.whyidleClicked = (point) => setTriggerValue("clicked", point);
-  chart.whyidleTell = setTriggerValue;
-  chart.whyidleAsks = Boolean(data.asks);
-  chart.whyidleDraw = draw;
-  draw();
-  // The reader changes the theme: the colours follow at once.
-  const watcher = new MutationObserver(draw);
-  const root = document.querySelector(".stApp") || document.body;
-  watcher.observe(root, {attributes: true, attributeFilter: ["class", "style"]});
-  return () => { gone = true; watcher.disconnect(); };
+  const state = chart.whyidle ||= {zoom: {}};
+  state.data = data;
+  state.tell = setTriggerValue;
+  soon(chart, state);
+  return () => {
+    state.gone = true;
+    delete chart.whyidle;
+    if (window.Plotly) window.Plotly.purge(chart);
+  };
 }
 """
 
@@ -117,19 +151,24 @@ _component = st.components.v2.component(
 )
 
 
-def chart(
+def chart(  # noqa: PLR0913  what stands around it, by name
     figure: Mapping[str, Any],
     key: str,
     *,
     height: int,
     base: str = "",
+    words: Words = ("", "", ""),
     clicked: Callable[[], None] | None = None,
 ) -> Mapping[str, Any] | None:
     """Draw a figure; the same key is the same chart. Returns the point that was just clicked."""
-    data = _data(figure, key, height, base)
+    data = {**_data(figure, key, height, base), "words": words}
     told = _component(data=data, key=key, on_clicked_change=clicked or _nothing)
     point = told.get("clicked")
     return point if isinstance(point, dict) else None
+
+
+# Its title, a quiet line below that, and one below the chart; shown as the text that they are.
+Words = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +201,8 @@ def _range(told: object) -> tuple[float, float] | tuple[()] | None:
 
 
 def _data(figure: Mapping[str, Any], key: str, height: int, base: str) -> dict[str, Any]:
-    prefix = f"/{base}" if base else ""
-    return {"figure": figure, "height": height, "name": key, "script": f"{prefix}/{SCRIPT}"}
+    script = f"/{base}/{SCRIPT}" if base else f"/{SCRIPT}"
+    return {"figure": figure, "height": height, "name": key, "script": script, "words": ()}
 
 
 def _nothing() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Collection, Mapping, Sequence
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -11,20 +13,31 @@ import streamlit as st
 
 from whyidle.dashboard import look, settings
 from whyidle.dashboard.figures.base import Figure
+from whyidle.dashboard.live_plotly import Words
 from whyidle.dashboard.live_plotly import chart as draw
 from whyidle.dashboard.views.courses import Course
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable
+from whyidle.monitor.slices import LOOKS, Slice
 
+# Smaller parts of a bar are not seen, and in those below the other there is no room for words.
+_LEAST_SHARE: Final = 0.0005
+_LEAST_WRITTEN: Final = 0.04
 STYLE: Final = """
 <style>
 .stApp [data-testid="stMainBlockContainer"] { padding-top: 4.6rem; max-width: 1500px; }
 .stApp [data-testid="stMainBlockContainer"] [data-testid="stVerticalBlock"] { gap: 0.6rem; }
+/* A page that is drawn anew all the time needs no sign that it is, nor what fades meanwhile:
+   the browser would paint all of it with each picture of that. */
+[data-testid="stStatusWidget"] { display: none; }
+.stApp [data-stale] { opacity: 1 !important; transition: none !important; }
 .w-head { font-size: 0.82rem; opacity: 0.72; margin: 0 0 2px 0; letter-spacing: 0.01em; }
 .w-title { font-size: 0.95rem; font-weight: 600; margin: 0 0 1px 0; }
 .w-note { font-size: 0.82rem; opacity: 0.72; margin: 0; overflow-wrap: anywhere; }
 .w-big { font-size: 1.55rem; font-weight: 600; line-height: 1.2;
   font-variant-numeric: tabular-nums; }
+.w-tiles { display: grid; gap: 14px 24px;
+  grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }
 .w-sub { font-size: 0.78rem; opacity: 0.7; overflow-wrap: anywhere; }
 .w-unknown { font-size: 0.9rem; opacity: 0.75;
   border: 1px dashed color-mix(in srgb, currentColor 35%, transparent);
@@ -46,6 +59,11 @@ STYLE: Final = """
 .w-key { font-size: 0.8rem; margin-right: 14px; white-space: nowrap; }
 .w-key i { display: inline-block; width: 18px; height: 3px; margin-right: 6px;
   vertical-align: 3px; }
+.w-key .w-square { height: 11px; width: 11px; vertical-align: -1px; }
+.w-budget { display: flex; height: 46px; margin: 6px 0 8px 0; overflow: hidden;
+  border-radius: 3px; }
+.w-budget i { font-style: normal; font-size: 0.85rem; color: #fff; min-width: 0;
+  display: flex; align-items: center; justify-content: center; text-shadow: 0 0 3px #0009; }
 .w-alarm { font-size: 0.85rem; font-weight: 600; border-left: 3px solid #D55E00;
   padding: 2px 8px; margin: 0 0 6px 0; }
 .w-health { font-size: 0.78rem; margin: 0 0 4px 0; }
@@ -87,6 +105,28 @@ def legend(colours: Mapping[str, str]) -> None:
         for words, colour in colours.items()
     )
     write(f"<div>{told}</div>")
+
+
+def budget(words: str, note_: str, told: Mapping[str, Any]) -> None:
+    """Write an account as one bar: of plain elements, which cost the browser next to nothing."""
+    total = sum(told["slices"].values())
+    shares = {part: told["slices"].get(part, 0) / total for part in Slice} if total else {}
+    shown = {part: share for part, share in shares.items() if share >= _LEAST_SHARE}
+    bar = "".join(
+        f'<i style="flex:{share:.5f};background:{look.CAUSES[part]}"'
+        f' title="{safe(f"{LOOKS[part].words}: {share:.1%}; {LOOKS[part].meaning}")}">'
+        f"{f'{share:.0%}' if share >= _LEAST_WRITTEN else ''}</i>"
+        for part, share in shown.items()
+    )
+    keys = "".join(
+        f'<span class="w-key"><i class="w-square" style="background:{look.CAUSES[part]}"></i>'
+        f"{safe(LOOKS[part].words)} {share:.1%}</span>"
+        for part, share in shown.items()
+    )
+    write(
+        f'<p class="w-title">{safe(words)}</p><p class="w-note">{safe(note_)}</p>'
+        f'<div class="w-budget">{bar}</div><div>{keys}</div>'
+    )
 
 
 def heading(words: str) -> None:
@@ -132,10 +172,34 @@ def unknown(what: str, why: str, then: str = "") -> None:
 def tile(name: str, value: str | None, note: str = "") -> None:
     """Show one number; where it is not known, the note says why."""
     shown = safe(value) if value is not None else numbers.DASH
-    write(
+    told = (
         f'<div class="w-head">{safe(name)}</div><div class="w-big">{shown}</div>'
         f'<div class="w-sub">{safe(note)}</div>'
     )
+    if _ROW.tiles is None:
+        write(told)
+    else:
+        _ROW.tiles.append(f"<div>{told}</div>")
+
+
+class _Row(threading.local):
+    """The tiles of a row that is being made, in this thread."""
+
+    tiles: list[str] | None = None
+
+
+_ROW: Final = _Row()
+
+
+@contextmanager
+def row() -> Iterator[None]:
+    """Write the tiles within it beside each other and in one piece, for each piece costs."""
+    _ROW.tiles = []
+    try:
+        yield
+        write(f'<div class="w-tiles">{"".join(_ROW.tiles)}</div>')
+    finally:
+        _ROW.tiles = None
 
 
 def chip(severity: str) -> str:
@@ -144,26 +208,32 @@ def chip(severity: str) -> str:
     return f'<span class="w-chip" style="background:{colour}">{safe(severity)}</span>'
 
 
-def chart(figure: Figure, key: str, height: int = look.CHART_HEIGHT) -> Mapping[str, Any] | None:
-    """Draw a live chart."""
-    return draw(figure, key, height=height, base=settings.current().base)
+def chart(
+    figure: Figure,
+    key: str,
+    height: int = look.CHART_HEIGHT,
+    words: Words = ("", "", ""),
+) -> Mapping[str, Any] | None:
+    """Draw a live chart, with its title, a quiet line below that, and one below the chart."""
+    title, note, below = (printable(each) for each in words)
+    return draw(
+        figure, key, height=height, base=settings.current().base, words=(title, note, below)
+    )
 
 
 def courses(
     name: str, figure: Figure, told: Sequence[Course], key: str, height: int = look.CHART_HEIGHT
 ) -> None:
     """Draw courses with their title; those that are unknown say so below, each reason once."""
-    title(name)
     known = [course for course in told if course.unknown is None]
     missing: dict[str, list[str]] = {}
     for course in told:
         if course.unknown is not None:
             missing.setdefault(course.unknown, []).append(course.name)
     if known:
-        chart(figure, key, height)
         notes = [f"{', '.join(names)}: {why}" for why, names in missing.items()]
-        if notes:
-            write(f'<p class="w-note">{safe("; ".join(notes))}</p>')
+        chart(figure, key, height, (name, "", "; ".join(notes)))
         return
+    title(name)
     for why, names in missing.items():
         unknown(", ".join(names), why)

@@ -8,6 +8,7 @@ from typing import Final
 import streamlit as st
 
 from whyidle.dashboard import settings
+from whyidle.dashboard.views.remember import forget_others
 from whyidle.monitor.errors import Problem
 from whyidle.monitor.store import Reader
 
@@ -28,7 +29,9 @@ def _is_whole(opened: Reader) -> bool:
 def _opened(path: str, device: int, inode: int) -> Reader:
     # Both tell one file from the next; an argument that began with _ would not count.
     del device, inode
-    return Reader.open(Path(path))
+    opened = Reader.open(Path(path))
+    forget_others(opened)
+    return opened
 
 
 def reader() -> Reader:

@@ -126,6 +126,8 @@ def configuration(place: Place) -> dict[str, Any]:
         "logger.level": "error",
         "logger.hideWelcomeMessage": True,
         "runner.magicEnabled": False,
+        # A collection of everything after each refresh took as long as all the rest.
+        "runner.postScriptGC": False,
         "secrets.files": [],
         **look.THEME,
     }

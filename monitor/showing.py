@@ -89,6 +89,15 @@ class Beside:
             return f"The dashboard has ended; the recording goes on. {self._last_words()}"
         return None
 
+    def stay(self) -> str | None:
+        """Return the link where somebody can still open it; ``None``: nobody answers there."""
+        self.news()
+        return self._link if self._child.poll() is None else None
+
+    def wait(self) -> None:
+        """Wait until it ends by itself."""
+        self._child.wait()
+
     def end(self) -> None:
         """End it."""
         self._child.terminate()

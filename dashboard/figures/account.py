@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from whyidle.dashboard import look
@@ -15,10 +16,10 @@ from whyidle.monitor.slices import LOOKS, Slice
 
 def bar(name: str, budgets: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Return budgets as bars, one above the other, each part in its share of the whole."""
-    names = list(budgets)
+    names = [base.plain(name) for name in budgets]
     traces = []
     for part in Slice:
-        shares = [_share(budgets[each]["slices"], part) for each in names]
+        shares = [_share(each["slices"], part) for each in budgets.values()]
         if not any(share >= 0.0005 for share in shares):
             continue
         traces.append(
@@ -55,17 +56,17 @@ def over_time(
     name: str, causes: Causes, span: Span, marks: Sequence[Mapping[str, Any]] = ()
 ) -> Figure:
     """Return the time of a step by cause; marks say what was compiled, collected or traced."""
+    width = _width(causes.times)
     times = [local(time) for time in causes.times]
     traces: list[Mapping[str, Any]] = [
         {
-            "type": "scatter",
-            "mode": "lines",
-            "stackgroup": "time",
+            "type": "bar",
             "name": LOOKS[part].words,
             "x": times,
             "y": [None if value is None else round(value, 9) for value in values],
-            "line": {"width": 0.5, "color": look.CAUSES[part]},
-            "fillcolor": look.CAUSES[part],
+            # Areas would run down to zero where nothing is known.
+            "width": width,
+            "marker": {"color": look.CAUSES[part], "line": {"width": 0}},
             "hovertemplate": "%{y:.3~s}s" if causes.is_of_steps else "%{y:.0%}",
         }
         for part, values in causes.parts.items()
@@ -73,9 +74,15 @@ def over_time(
     unit: Any = "seconds" if causes.is_of_steps else "ratio"
     shape = base.layout(
         f"{name} {span.name}", xaxis=base.time_axis(span), yaxis=base.value_axis(unit),
-        shapes=[_rule(mark) for mark in marks],
+        barmode="stack", bargap=0, shapes=[_rule(mark) for mark in marks],
     )  # fmt: skip
     return base.figure([*traces, *_labels(marks)], shape)
+
+
+def _width(times: Sequence[int]) -> int:
+    """Return for how long each moment stands: as far as most are from the next."""
+    between = sorted(later - sooner for sooner, later in pairwise(times))
+    return between[len(between) // 2] if between else 1000
 
 
 def _rule(mark: Mapping[str, Any]) -> dict[str, Any]:

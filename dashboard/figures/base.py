@@ -11,12 +11,15 @@ from whyidle.monitor.metrics import Unit
 from whyidle.monitor.render.escape import printable
 
 Figure = dict[str, Any]
+COUNTS: Final = ",.4~r"
 # How an axis and the label under the pointer show a unit.
 _AXES: Final[dict[Unit, dict[str, Any]]] = {
     "ratio": {"tickformat": ".0%", "range": [0, 1.02]},
     "bytes": {"tickformat": "~s", "ticksuffix": "B"},
     "bytes_per_second": {"tickformat": "~s", "ticksuffix": "B/s"},
-    "per_second": {"tickformat": "~s", "ticksuffix": "/s"},
+    # Nobody counts in thousandths: half a step a second is 0.5, and not 500 milli.
+    "per_second": {"tickformat": COUNTS, "ticksuffix": "/s"},
+    "count": {"tickformat": COUNTS},
     "seconds": {"tickformat": "~s", "ticksuffix": "s"},
     "watts": {"tickformat": "~s", "ticksuffix": " W"},
     "cores": {"tickformat": ".2~f"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -34,6 +34,11 @@ _HOVER_MOST: Final = 90
 # Host events say what the host did; only the lane above says what that cost.
 _FAINT: Final = 0.7
 _THINNEST: Final = 0.2
+# A piece that is thinner is chosen also by a click so far beside it, in parts of the window.
+_REACH: Final = 0.01
+# Of more pieces in a line none has much room beside it.
+_BESIDE_MOST: Final = 200
+_UNSEEN: Final = "rgba(0,0,0,0)"
 _STEPS: Final = ("#9AA1AB", "#C3C8CF")
 # Towards white or black, and how far.
 _SHADES: Final = ((255, 0.0), (255, 0.4), (0, 0.35), (255, 0.65), (0, 0.6), (255, 0.82))
@@ -57,6 +62,16 @@ class _Bars:
     text: list[str] = field(default_factory=list)
     hover: list[str] = field(default_factory=list)
     data: list[list[object]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A bar of a line, and what it says."""
+
+    start: int
+    end: int
+    hover: str
+    data: list[object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +181,7 @@ class _Drawing:
         )  # fmt: skip
         middle = self._next(height, label)
         seen = line.seen
+        pieces: list[_Piece] = []
         rows = zip(
             seen.start.tolist(), seen.end.tolist(), seen.kind.tolist(), seen.count.tolist(),
             seen.busy.tolist(), line.names, line.starts.tolist(), line.ends.tolist(), strict=True,
@@ -186,6 +202,30 @@ class _Drawing:
             )
             offset = begins - self._trace.start, ends - self._trace.start
             bars.data.append([head.what, head.of, *(ns(self._trace, at) for at in offset)])
+            pieces.append(_Piece(start, end, bars.hover[-1], bars.data[-1]))
+        if head.what == "idle":
+            self._beside(pieces, middle, 0.86 * height)
+
+    def _beside(self, pieces: Sequence[_Piece], middle: float, height: float) -> None:
+        """Let a piece that is too thin to hit be chosen by a click beside it."""
+        part = self._picture.part
+        reach = int(_REACH * part.ticks)
+        if len(pieces) > _BESIDE_MOST:
+            return
+        for i, piece in enumerate(pieces):
+            if piece.end - piece.start > 2 * reach:
+                continue
+            before = pieces[i - 1].end if i else part.start
+            after = pieces[i + 1].start if i + 1 < len(pieces) else part.end
+            # Half way to the next one that is the nearer.
+            start = max(piece.start - reach, (piece.start + before) // 2)
+            end = min(piece.end + reach, (piece.end + after) // 2)
+            bars = self._of(_Bars("", _UNSEEN, faint=False, place=-2))
+            self._add(bars, start, end, middle, height)
+            bars.text.append("")
+            bars.hover.append(piece.hover)
+            bars.data.append(piece.data)
+            bars.line[-1] = 0
 
     def _add(self, bars: _Bars, start: int, end: int, middle: float, height: float) -> None:
         at, long = self._x(start - self._picture.part.start), self._x(end - start)

@@ -13,7 +13,10 @@ from whyidle.dashboard.views.courses import Course
 from whyidle.dashboard.views.span import Span, local
 from whyidle.monitor.metrics import Unit
 
-_FORMATS: Final[dict[Unit, str]] = {"ratio": ".0%", "bytes": ".3~f", "watts": ".0f", "cores": ".2f"}
+_FORMATS: Final[dict[Unit, str]] = {
+    "ratio": ".0%", "bytes": ".3~f", "watts": ".0f", "cores": ".2f",
+    "per_second": base.COUNTS, "count": base.COUNTS,
+}  # fmt: skip
 _BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 

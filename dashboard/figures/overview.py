@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from whyidle.dashboard import look
 from whyidle.dashboard.figures import base
@@ -15,6 +16,9 @@ from whyidle.monitor.slices import LOOKS
 # Beside the chart; the lanes below it have the same, so that moments stand above each other.
 LEFT: Final = 176
 RIGHT: Final = 10
+# Words that stand in the place of what is not drawn, where it takes so much of the chart.
+NOTHING: Final = "nothing recorded of the device"
+_ROOM: Final = 0.2
 _UNITS: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
@@ -44,9 +48,21 @@ def overview(name: str, told: Overview, trace: KeptTrace, shown: Part) -> Figure
         xaxis={"range": [edges[0], edges[-1]], "ticksuffix": f" {suffix}", "nticks": 9,
                "showgrid": False, "zeroline": False},
         yaxis={"range": [0, 1], "visible": False, "fixedrange": True},
+        annotations=list(_blanks(told, x)),
         margin={"l": LEFT, "r": RIGHT, "t": 2, "b": 22},
     )  # fmt: skip
     return base.figure(traces, shape)
+
+
+def _blanks(told: Overview, x: Callable[[int], float]) -> Iterator[dict[str, Any]]:
+    """Say in the place of what is not drawn why it is not."""
+    if told.known is None:
+        return
+    first, last = told.edges[0], told.edges[-1]
+    for start, end in ((first, told.known[0]), (told.known[1], last)):
+        if end - start > _ROOM * (last - first):
+            yield {"text": NOTHING, "x": (x(start) + x(end)) / 2, "y": 0.5, "yref": "paper",
+                   "showarrow": False, "font": {"size": 11}}  # fmt: skip
 
 
 def unit_of(trace: KeptTrace, part: Part) -> tuple[float, str]:

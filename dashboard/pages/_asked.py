@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import streamlit as st
 
 from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.views import job
@@ -37,8 +40,7 @@ class Asked:
         """Ask what stands for the whole page."""
         gpus = job.gpus(shown.reader, shown.run, everything=shown.everything)
         told = Courses(shown.reader, shown.run.id, shown.span())
-        newest = Newest.of(shown.reader, shown.run)
-        return cls(shown, gpus, gpus.one(choice), choice, told, newest)
+        return cls(shown, gpus, gpus.one(choice), choice, told, _newest(shown))
 
     @property
     def span(self) -> Span:
@@ -52,5 +54,19 @@ class Asked:
 
     def seldom(self, what: str, answer: Callable[[], _T]) -> _T:
         """Return an answer that may be some seconds old."""
-        tick = self.span.end_ms // _SELDOM_MS
-        return remember((self.shown.reader, self.shown.run.id, what, tick), answer)
+        reader, run = self.shown.reader, self.shown.run
+        moves = self.span.is_live and self.shown.paused_ms is None
+        tick = (time.monotonic_ns() // 1_000_000 if moves else self.span.end_ms) // _SELDOM_MS
+        return remember((reader, run.id, what, job.standing(reader, run), tick), answer)
+
+
+def _newest(shown: Shown) -> Newest:
+    """Return what is known now; on a page that was stopped, what was known then."""
+    if shown.paused_ms is None:
+        return Newest.of(shown.reader, shown.run)
+    stopped = shown.run.id, shown.paused_ms
+    kept: tuple[Any, Newest] | None = st.session_state.get("newest_at")
+    if kept is None or kept[0] != stopped:
+        kept = stopped, Newest.of(shown.reader, shown.run)
+        st.session_state["newest_at"] = kept
+    return kept[1]

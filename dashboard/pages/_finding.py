@@ -36,13 +36,13 @@ def _cost(finding: Told) -> str:
     """Return the whole of the time as a bar: what surely comes back, what may, what stays."""
     low, high = finding["lost_share"]
     colour = look.SEVERITIES.get(finding["severity"], look.GREY)
+    most = f", at most {high:.0%}" if f"{high:.0%}" != f"{low:.0%}" else ""
     maybe = f"repeating-linear-gradient(135deg,{colour} 0 3px,transparent 3px 6px)"
     return (
         f'<div class="w-cost" role="img" aria-label="{low:.0%} to {high:.0%} of the time">'
         f'<i style="width:{low:.1%};background:{colour}"></i>'
         f'<i style="width:{high - low:.1%};background:{maybe}"></i></div>'
-        f'<div class="w-sub">of all the time: {low:.0%} comes back at least, the striped part'
-        f" perhaps, {1 - high:.0%} stays</div>"
+        f'<div class="w-sub">at least {low:.0%} of the time comes back{most}</div>'
     )
 
 

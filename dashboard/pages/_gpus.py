@@ -17,6 +17,7 @@ from whyidle.monitor.render import numbers
 
 TOGETHER: Final = "together"
 EACH: Final = "each"
+MOST_IN_A_LEGEND: Final = 4
 
 
 def choice(gpus: Gpus, *, each: bool = False) -> str:
@@ -42,6 +43,11 @@ def named(gpus: Gpus) -> str:
     others = f"; {gpus.others} more in the machine" if gpus.others else ""
     how = gpus.how if gpus.shown == gpus.mine else "all of the machine"
     return f"{count}{others} ({how})" if how else f"{count}{others}"
+
+
+def is_few(gpus: Sequence[Subject]) -> bool:
+    """Tell whether each chart has room for a legend of its own."""
+    return len(gpus) <= MOST_IN_A_LEGEND
 
 
 def colours(gpus: Sequence[Subject]) -> dict[str, str]:

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from whyidle.dashboard import parts
 from whyidle.dashboard.pages._asked import Asked
+from whyidle.dashboard.views import memory
 from whyidle.dashboard.views.courses import Course
+from whyidle.dashboard.views.job import Trainer
 from whyidle.dashboard.views.memory import POOL, Growth
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric
@@ -17,7 +19,10 @@ NO_AGENT = "no process has the agent inside"
 
 
 def tiles(
-    asked: Asked, pools: Sequence[Sequence[Course]], grown: Sequence[Growth], why: str | None
+    asked: Asked,
+    pools: Sequence[tuple[Trainer, Sequence[Course]]],
+    grown: Sequence[Growth],
+    why: str | None,
 ) -> None:
     """Write the numbers."""
     used, peak, uses, holds, growth = parts.columns(5)
@@ -26,9 +31,9 @@ def tiles(
     with peak:
         _peak(asked)
     with uses:
-        _pool("Framework uses", m.PROCESS_POOL_USED, pools)
+        _pool("Framework uses", m.PROCESS_POOL_USED, asked, pools)
     with holds:
-        _pool("Framework holds", m.PROCESS_POOL_RESERVED, pools)
+        _pool("Framework holds", m.PROCESS_POOL_RESERVED, asked, pools)
     with growth:
         first = next((one for one in grown if one.grows), None)
         text = f"+{numbers.size(first.per_hour)}/h" if first else "none" if grown else None
@@ -66,8 +71,13 @@ def _peak(asked: Asked) -> None:
     )
 
 
-def _pool(name: str, metric: Metric, pools: Sequence[Sequence[Course]]) -> None:
-    mine = [courses[POOL.index(metric)] for courses in pools]
+def _pool(
+    name: str, metric: Metric, asked: Asked, pools: Sequence[tuple[Trainer, Sequence[Course]]]
+) -> None:
+    if asked.span.is_live:
+        mine = memory.held(asked.told, metric, [who for who, _ in pools], asked.newest.now_ms)
+    else:
+        mine = [courses[POOL.index(metric)] for _, courses in pools]
     values = [course.last for course in mine if course.last is not None]
     unknown = next((course.unknown for course in mine if course.unknown), NO_AGENT)
     several = f", {len(values)} processes" if len(values) > 1 else ""

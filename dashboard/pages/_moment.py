@@ -10,39 +10,36 @@ import streamlit as st
 
 from whyidle.dashboard import parts, settings
 from whyidle.dashboard.frame import Shown
+from whyidle.dashboard.pages._asked import Asked
 from whyidle.dashboard.parts import safe, write
+from whyidle.dashboard.views import findings, job
+from whyidle.dashboard.views.computing import known_compute
 from whyidle.dashboard.views.courses import Course, Courses
 from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.marks import News
 from whyidle.dashboard.views.newest import Newest
-from whyidle.dashboard.views.span import FEW_POINTS
+from whyidle.dashboard.views.span import FEW_POINTS, RANGES
 from whyidle.monitor import metrics as m
 from whyidle.monitor.control import client
 from whyidle.monitor.errors import Problem
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.render import numbers
-from whyidle.monitor.slices import Slice
 from whyidle.monitor.store import Event, Run
 
 # While a trace is on its way, it is asked how far it has come.
 _TRACE_SECONDS: Final = 1.0
 
 
-def tiles(told: Courses, newest: Newest, gpus: Gpus, answer: Mapping[str, Any]) -> None:
+def tiles(asked: Asked) -> None:
     """Write the numbers of this moment; of a run that is over, their means."""
-    cells = parts.columns(5)
-    with cells[0]:
-        _busy(told, newest, gpus)
-    with cells[1]:
-        share = _compute(answer)
-        parts.tile("Computing", None if share is None else numbers.show(share, "ratio"),
-                   f"by the {answer['budget_source']}" if share is not None else
-                   str(answer["unknown"].get("budget", "")))  # fmt: skip
-    for cell, name, metric in (
-        (cells[2], "Step", m.JOB_STEP_P50), (cells[3], "Steps", m.JOB_STEPS),
-        (cells[4], "Samples", m.JOB_SAMPLES),
-    ):  # fmt: skip
-        with cell:
+    told, newest = asked.told, asked.newest
+    with parts.row():
+        _busy(told, newest, asked.gpus)
+        share, who = computing(asked)
+        parts.tile("Computing", None if share is None else numbers.show(share, "ratio"), who)
+        for name, metric in (
+            ("Step", m.JOB_STEP_P50), ("Steps", m.JOB_STEPS), ("Samples", m.JOB_SAMPLES),
+        ):  # fmt: skip
             _number(name, told, newest, metric)
 
 
@@ -83,30 +80,45 @@ def _busy(told: Courses, newest: Newest, gpus: Gpus) -> None:
     parts.tile(name, _shown(mean, metric), note or "kernels ran in this share of the time")
 
 
-def _compute(answer: Mapping[str, Any]) -> float | None:
-    budget = answer["budget"]
-    total = sum(budget["slices"].values()) if budget else 0
-    return budget["slices"].get(Slice.COMPUTE, 0) / total if total else None
+def accounted(asked: Asked) -> tuple[Mapping[str, Any] | None, str]:
+    """Return where the time of the shown range goes and who says so; or why nobody knows."""
+    run, seconds = asked.shown.run.id, RANGES.get(asked.shown.range)
+    store = settings.current().store
+    return asked.seldom(f"account {seconds}", lambda: job.account(store, run, seconds))
+
+
+def computing(asked: Asked) -> tuple[float | None, str]:
+    """Return which share of the shown range computes, and who says so; or why nobody knows."""
+    budget, who = accounted(asked)
+    if budget is None:
+        return None, who
+    is_counted = bool(asked.gpus.mine) and not asked.gpus.problem
+    return known_compute(budget, who, counted=is_counted)
 
 
 def finding(answer: Mapping[str, Any], run: Run) -> None:
-    """Write what costs most, and where to read how it is fixed."""
-    if not answer["findings"]:
+    """Write what costs most and the risks beside it, and where to read how each is fixed."""
+    told = findings.lead(answer["findings"])
+    if told is None:
         words = "Nothing found that costs time." if answer["is_known"] else (
             "Nothing found yet: it is not known where most of the time goes."
         )  # fmt: skip
         write(f'<p class="w-verdict">{safe(words)}</p>')
         return
-    first, more = answer["findings"][0], len(answer["findings"]) - 1
-    gain = first["speedup"]
+    _finding(told.first, run, "How to fix it", f" · {told.more} more" if told.more else "")
+    for each in told.beside:
+        _finding(each, run, "What to do about it")
+
+
+def _finding(told: Mapping[str, Any], run: Run, way: str, more: str = "") -> None:
+    gain = told["speedup"]
     gives = f" A fix makes steps {gain[0]:.1f} to {gain[1]:.1f}x faster." if gain else ""
-    place = first["where"][0] if first["where"] else None
+    place = told["where"][0] if told["where"] else None
     at = f"{place['file']}:{place['line']} in {place['function']}" if place else ""
-    link = parts.link("fix", "How to fix it", run=run.id, finding=first["rule"])
-    others = f" · {more} more" if more else ""
+    link = parts.link("fix", way, run=run.id, finding=told["rule"])
     write(
-        f'<p class="w-verdict">{parts.chip(first["severity"])}<b>{safe(first["title"])}</b>'
-        f'{safe(gives)} <span class="w-mono">{safe(at)}</span> {link}{safe(others)}</p>'
+        f'<p class="w-verdict">{parts.chip(told["severity"])}<b>{safe(told["title"])}</b>'
+        f'{safe(gives)} <span class="w-mono">{safe(at)}</span> {link}{safe(more)}</p>'
     )
 
 

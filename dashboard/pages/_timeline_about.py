@@ -12,12 +12,20 @@ import streamlit as st
 from whyidle.dashboard import parts, settings
 from whyidle.dashboard.figures.lanes import Selected
 from whyidle.dashboard.pages import _timeline_tools as tools
-from whyidle.dashboard.views import timeline, timeline_event, timeline_gap, timeline_looks
+from whyidle.dashboard.views import (
+    findings,
+    job,
+    timeline,
+    timeline_event,
+    timeline_gap,
+    timeline_looks,
+)
 from whyidle.dashboard.views.timeline_event import Event, Wanted
 from whyidle.dashboard.views.timeline_gap import Gap
 from whyidle.dashboard.views.timeline_host import Did
 from whyidle.dashboard.views.timeline_looks import Looks
 from whyidle.monitor.kept import KeptTrace
+from whyidle.monitor.render import numbers
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.symbols import short_name
@@ -67,7 +75,8 @@ def about(trace: KeptTrace, reader: Reader) -> None:
     if chosen is None:
         parts.write(
             '<p class="w-note">Click on a gap in a "why idle" lane: what the host did in it stands'
-            " here. Drag over the lanes to zoom in, double-click for the whole trace.</p>"
+            " here. Click on a step to zoom to it, drag over the lanes to zoom in, double-click for"
+            " the whole trace.</p>"
         )
         return
     what, of, start, end = chosen
@@ -128,8 +137,10 @@ def _about_gap(trace: KeptTrace, gap: Gap | None, reader: Reader) -> None:
         parts.title(f"What {gap.thread} did meanwhile")
         parts.write(_did(gap.doing.did, gap.ticks, "of the gap"))
     _stack(gap.doing.stack)
-    _code(trace, gap)
-    _looks(timeline_looks.looks_at(reader, trace, gap.start))
+    looks = timeline_looks.looks_at(reader, trace, gap.start)
+    if not _code(trace, gap) and looks is None:
+        _found(trace, gap)
+    _looks(looks)
 
 
 def _causes(trace: KeptTrace, gap: Gap) -> str:
@@ -186,18 +197,38 @@ def _stack(stack: Sequence[str]) -> None:
         st.code("\n".join(printable(name) for name in stack), language=None)
 
 
-def _code(trace: KeptTrace, gap: Gap) -> None:
-    """Show the lines of the user's code to which such time is owed in the whole trace."""
+def _code(trace: KeptTrace, gap: Gap) -> bool:
+    """Show the lines of the user's code to which such time is owed in the whole trace, if any."""
     found = timeline_gap.lines_of(trace.answer, gap.slice)[:_LINES_MOST]
     words = LOOKS[gap.slice].words
     if not found:
         why = trace.answer.get("unknown", {}).get("where", "no line of the user's code owns it")
         parts.unknown(f"Lines of code for {words}", why)
-        return
+        return False
     parts.title(f"Lines of your code that own {words} in this trace")
     parts.write(_rows([(_place(place), share(place["share"], 1)) for place in found]))
     if trace.run is not None:
         parts.write(f"<p>{parts.link('fix', 'How to fix it', run=trace.run)}</p>")
+    return True
+
+
+def _found(trace: KeptTrace, gap: Gap) -> None:
+    """Show the lines that a finding of the run names for such time, where the trace has none."""
+    if trace.run is None:
+        return
+    told = findings.of_slice(_diagnosed(str(settings.current().store), trace.run), gap.slice)
+    if told is None:
+        return
+    parts.title("Lines that the run's finding names", str(told["title"]))
+    shares = (numbers.show(place["share"], "ratio") for place in told["where"])
+    rows = [(_place(p), s) for p, s in zip(told["where"], shares, strict=True)][:_LINES_MOST]
+    fix = parts.link("fix", "How to fix it", run=trace.run, finding=told["rule"])
+    parts.write(f"{_rows(rows)}<p>{fix}</p>")
+
+
+@st.cache_data(show_spinner=False, max_entries=4, ttl=60)
+def _diagnosed(store: str, run: int) -> Mapping[str, Any]:
+    return job.diagnosis(Path(store), run)
 
 
 def _place(place: Mapping[str, Any]) -> str:

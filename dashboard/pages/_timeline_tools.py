@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import parts
+from whyidle.dashboard import parts, settings
+from whyidle.dashboard.views import perfetto
 from whyidle.monitor.kept import KeptTrace
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.symbols import short_name
 
-_SECONDS_MOST: Final = 600
 _KERNELS: Final = 10
 STYLE: Final = """
 <style>
@@ -59,28 +56,21 @@ def name_cell(short: str, whole: str = "") -> str:
 
 def elsewhere(trace: KeptTrace) -> None:
     """Offer what other programs can do with the trace's file."""
+    if settings.current().is_sample:
+        parts.note("Perfetto and XProf read a trace's file: the sample has none.")
+        return
     if not trace.path.is_file():
         parts.unknown("Perfetto and XProf", f"the trace's file {trace.path} is gone")
         return
     st.download_button(
-        "For Perfetto", partial(_perfetto, trace.path), f"{_stem(trace.path)}.perfetto.json.gz",
-        "application/gzip", key="perfetto", on_click="ignore", icon=":material/download:",
+        "For Perfetto", partial(perfetto.packed, trace.path),
+        f"{_stem(trace.path)}.perfetto.json.gz", "application/gzip",
+        key="perfetto", on_click="ignore", icon=":material/download:",
         help="For ui.perfetto.dev, which works in the browser: nothing leaves this machine.",
     )  # fmt: skip
     if trace.format == "xplane":
         parts.write('<p class="w-note">In XProf (TensorBoard), from a terminal:</p>')
         st.code(f"monitor trace view {shlex.quote(str(trace.path))}", language=None)
-
-
-def _perfetto(path: Path) -> bytes:
-    """Return the file for Perfetto, made by a process of its own: a trace may be large."""
-    with tempfile.TemporaryDirectory(prefix="whyidle-perfetto-") as folder:
-        out = Path(folder) / "trace.json.gz"
-        line = [sys.executable, "-m", "whyidle.monitor", "trace", "view", str(path)]
-        subprocess.run(  # noqa: S603  our own program
-            [*line, "--perfetto", str(out)], check=True, capture_output=True, timeout=_SECONDS_MOST
-        )
-        return out.read_bytes()
 
 
 def _stem(path: Path) -> str:

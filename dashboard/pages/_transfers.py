@@ -8,14 +8,13 @@ from typing import Any, Final
 from whyidle.dashboard import look, parts
 from whyidle.dashboard.figures.lines import Limit, Line, lines
 from whyidle.dashboard.pages._asked import Asked
-from whyidle.dashboard.views import memory, transfers
+from whyidle.dashboard.views import job, memory, transfers
 from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.job import Trainer
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.render import numbers
 
-SELDOM_MS: Final = 10_000
 _COLOURS: Final = (look.BLUE, look.ORANGE)
 
 
@@ -70,10 +69,7 @@ def _copies(asked: Asked) -> None:
     found = asked.seldom("copies", lambda: transfers.copies(shown.reader, shown.run, end_ms))
     if found is None:
         parts.title("Copies, by the newest trace")
-        step = (
-            "monitor attach PID" if not shown.run.is_recording else "Take a trace on the page Now"
-        )
-        parts.unknown("Copies", "no trace of a GPU was kept with this run", step)
+        parts.unknown("Copies", *_why_no_copies(asked))
         return
     age = f"trace {found.trace}, {numbers.duration(found.age_s)} before the end of what is shown"
     parts.title("Copies, by the newest trace", age)
@@ -90,6 +86,16 @@ def _copies(asked: Asked) -> None:
     if found.rows:
         head = ("copies", "count", "bytes", "time", "speed")
         parts.table(head, [_copy(row) for row in found.rows], right=(1, 2, 3, 4))
+
+
+def _why_no_copies(asked: Asked) -> tuple[str, str]:
+    """Return why no trace tells of copies, and what would bring one; nothing would without GPU."""
+    if not asked.gpus.mine:
+        return f"no GPU is read: {asked.no_gpu or job.NONE_READ}", ""
+    why = "no trace of a GPU was kept with this run"
+    if asked.shown.run.is_recording:
+        return why, "Take a trace on the page Now"
+    return f"{why}, and it is over: one of a running job has them", ""
 
 
 def _copy(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import streamlit as st
 
 from whyidle.dashboard import frame, parts, settings
-from whyidle.dashboard.frame import MOST_RUNS, Shown
+from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.pages import _compared, _tables
 from whyidle.dashboard.pages.fix import EVERY
 from whyidle.dashboard.parts import write
-from whyidle.dashboard.views import comparison, runs
+from whyidle.dashboard.views import comparison, job, runs
 from whyidle.dashboard.views.comparison import Compared
-from whyidle.monitor.store import Run
+from whyidle.monitor.store import Reader, Run
 
 TITLE: Final = "Compare"
 _CHOSEN_FOR: Final = "compared-for"
@@ -32,7 +32,7 @@ def page(shown: Shown) -> None:
     def draw(now: Shown) -> None:
         # What is still being recorded has moved on.
         found = [now.reader.run(run.id) for run in chosen]
-        _beside(found[0] or chosen[0], found[1] or chosen[1])
+        _beside(now.reader, found[0] or chosen[0], found[1] or chosen[1])
 
     moves = any(run.is_recording for run in chosen) and not shown.is_paused
     frame.live(draw, shown, EVERY if moves else None)
@@ -40,7 +40,7 @@ def page(shown: Shown) -> None:
 
 def _choose(shown: Shown) -> tuple[Run, Run] | None:
     """Return the two runs; none, where the reader has to choose first."""
-    known = {str(run.id): run for run in shown.reader.runs()[-MOST_RUNS:][::-1]}
+    known = {str(run.id): run for run in shown.reader.runs()[-runs.MOST_RUNS :][::-1]}
     if len(known) < 2:
         parts.unknown("Nothing to compare with", "this is the only recording",
                       "monitor run --label after -- CMD")  # fmt: skip
@@ -52,6 +52,10 @@ def _choose(shown: Shown) -> tuple[Run, Run] | None:
     with right:
         b = _picked("b", "B, after", known)
     swap.button("Swap", on_click=_swap, width="stretch")
+    chosen = {which: run for which, run in (("a", a), ("b", b)) if run is not None}
+    if any(st.query_params.get(which) != run for which, run in chosen.items()):
+        # Both at once: each time is a step for the button that goes back.
+        st.query_params.update(chosen)
     if a is None or b is None:
         parts.unknown("Two runs", "no other run of this program is recorded: choose both")
         return None
@@ -65,7 +69,7 @@ def _begin(shown: Shown, known: Mapping[str, Run]) -> None:
     """Choose what the link names, else what belongs together."""
     state, chosen = st.session_state, shown.run.id
     is_another = state.get(_CHOSEN_FOR, chosen) != chosen
-    first = dict(zip("ab", runs.beside(list(known.values()), shown.run), strict=True))
+    first = dict(zip("ab", _pair(shown, known), strict=True))
     for which, run in first.items():
         asked = st.query_params.get(which)
         if is_another or which not in state:
@@ -75,15 +79,30 @@ def _begin(shown: Shown, known: Mapping[str, Run]) -> None:
     state[_CHOSEN_FOR] = chosen
 
 
+def _pair(shown: Shown, known: Mapping[str, Run]) -> tuple[Run | None, Run | None]:
+    """Return what belongs beside each other, what was changed for the better after what it was."""
+    a, b = runs.beside(list(known.values()), shown.run)
+    if settings.current().is_sample and a is not None and b is not None:
+        # Somebody looks at it for the first time, whatever was recorded first.
+        store = settings.current().store
+        first, second = (_has_high(job.diagnosis(store, run.id)) for run in (a, b))
+        if second and not first:
+            return b, a
+    return a, b
+
+
+def _has_high(told: Mapping[str, Any]) -> bool:
+    return any(finding["severity"] == "high" for finding in told["findings"])
+
+
 def _picked(which: str, words: str, known: Mapping[str, Run]) -> str | None:
-    """Draw a picker, and keep what is chosen in the address: by its number, not by its name."""
-    chosen = st.selectbox(
+    """Draw a picker, and return the number of what is chosen."""
+    # Set anew each time: the browser knows an entry by its words, and these change.
+    st.session_state[which] = st.session_state[which]
+    return st.selectbox(
         words, list(known), index=None, key=which, placeholder="Choose a run",
         format_func=lambda name: runs.called(known[name]),
     )  # fmt: skip
-    if chosen is not None and st.query_params.get(which) != chosen:
-        st.query_params[which] = chosen
-    return chosen
 
 
 def _swap() -> None:
@@ -91,19 +110,21 @@ def _swap() -> None:
     state["a"], state["b"] = state["b"], state["a"]
 
 
-def _beside(a: Run, b: Run) -> None:
-    found = _asked(str(settings.current().store), a.id, b.id, _moment(a), _moment(b))
+def _beside(reader: Reader, a: Run, b: Run) -> None:
+    until = _until(reader, a), _until(reader, b)
+    found = _asked(str(settings.current().store), a.id, b.id, until)
     _compared.page(found, a.id, b.id)
     parts.title("The same in a terminal")
     st.code(f"monitor compare {a.id} {b.id}", language="bash")
 
 
-def _moment(run: Run) -> int:
-    """Return until when an answer holds: for ever, where a run is over."""
-    return run.ended_ms or (int(time.time() / EVERY) if run.is_recording else 0)
+def _until(reader: Reader, run: Run) -> tuple[object, ...]:
+    """Return what an answer holds for: where a run is over, until a trace is kept with it."""
+    tick = int(time.time() / EVERY) if run.ended_ms is None else None
+    return *job.standing(reader, run), tick
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
-def _asked(store: str, a: int, b: int, until_a: int, until_b: int) -> Compared:
-    del until_a, until_b
+def _asked(store: str, a: int, b: int, until: object) -> Compared:
+    del until
     return comparison.compared(Path(store), a, b)

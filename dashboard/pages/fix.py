@@ -12,8 +12,8 @@ from whyidle.dashboard.figures import account, ranges
 from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.pages import _finding, _tables
 from whyidle.dashboard.parts import safe, write
-from whyidle.dashboard.views import findings, runs
-from whyidle.dashboard.views.findings import Page
+from whyidle.dashboard.views import findings, job, runs
+from whyidle.dashboard.views.findings import Page, Told
 from whyidle.monitor.store import Run
 
 TITLE: Final = "Fix"
@@ -30,7 +30,9 @@ def page(shown: Shown) -> None:
 def _findings(shown: Shown) -> None:
     run = shown.run
     tick = int(shown.span().end_ms / 1000 / EVERY)
-    found = _asked(str(settings.current().store), run.id, tick, run)
+    told = _asked(str(settings.current().store), run.id, tick, job.standing(shown.reader, run))
+    # The code is read each time: the reader may be changing it right now.
+    found = findings.of(told, run)
     write(f'<div class="w-verdict"><b>{safe(found.verdict)}</b></div>')
     with st.container():
         _account(found)
@@ -51,10 +53,10 @@ def _findings(shown: Shown) -> None:
 
 
 @st.cache_data(show_spinner=False, max_entries=8)
-def _asked(store: str, number: int, tick: int, _run: Run) -> Page:
+def _asked(store: str, number: int, tick: int, standing: object) -> Told:
     # The tick is how old an answer may be.
-    del number, tick
-    return findings.page(Path(store), _run)
+    del tick, standing
+    return job.diagnosis(Path(store), number)
 
 
 def _opened(found: Page, run: Run) -> str | None:

@@ -12,11 +12,14 @@ from whyidle.dashboard.pages import _gpus, _held, _transfers
 from whyidle.dashboard.pages._asked import Asked
 from whyidle.dashboard.views import job, memory
 from whyidle.dashboard.views.courses import Course
+from whyidle.dashboard.views.job import Trainer
 from whyidle.dashboard.views.memory import Growth
 from whyidle.monitor import metrics as m
 from whyidle.monitor.render import numbers
 
 TITLE: Final = "Memory & transfers"
+# The limit is drawn where the job comes so near to it.
+NEAR_LIMIT: Final = 0.5
 _WORDS: Final = {
     m.PROCESS_POOL_USED: "GPU memory in use, by the framework",
     m.PROCESS_LIVE_BYTES: "arrays alive",
@@ -36,8 +39,8 @@ def _live(shown: Shown, choice: str) -> None:
     store, run = settings.current().store, shown.run.id
     grown, why = asked.seldom("growth", lambda: memory.growth(store, run))
     whose = job.trainers(shown.reader, shown.run)
-    pools = [(who.name, memory.pools(asked.told, who.subjects)) for who in whose]
-    _held.tiles(asked, [courses for _, courses in pools], grown, why)
+    pools = [(who, memory.pools(asked.told, who.subjects)) for who in whose]
+    _held.tiles(asked, pools, grown, why)
     if asked.chosen:
         left, right = parts.halves()
         with left:
@@ -63,7 +66,7 @@ def _devices(asked: Asked) -> None:
     parts.courses("GPU memory, in use by everybody", figure, used, "memory")
 
 
-def _pools(asked: Asked, pools: Sequence[tuple[str, Sequence[Course]]]) -> None:
+def _pools(asked: Asked, pools: Sequence[tuple[Trainer, Sequence[Course]]]) -> None:
     name = "GPU memory, by the framework's own count"
     if not pools:
         parts.title(name)
@@ -73,7 +76,7 @@ def _pools(asked: Asked, pools: Sequence[tuple[str, Sequence[Course]]]) -> None:
     span = asked.told.span
     if len(pools) > 1:
         # Of several processes what they use is enough to compare.
-        used = [Course(who, c.metric, c.times, c.values, c.least, c.most, c.unknown)
+        used = [Course(who.name, c.metric, c.times, c.values, c.least, c.most, c.unknown)
                 for who, (c, *_) in pools]  # fmt: skip
         parts.courses(name, lines("pool", _gpus.one_by_one(used), "bytes", span), used, "pool")
         return
@@ -89,12 +92,16 @@ def _main(asked: Asked) -> None:
     rss = asked.told.one(m.JOB_RSS, run, "resident, all processes")
     limit = asked.newest.get(m.JOB_MEMORY_LIMIT, run).value
     whole = asked.newest.get(m.HOST_MEMORY_TOTAL, run).value
-    limits = [Limit(f"limit {numbers.size(limit)}", limit)] if limit else (
-        [Limit(f"machine {numbers.size(whole)}", whole)] if whole else []
-    )  # fmt: skip
+    most = limit or whole
+    words = f"{'limit' if limit else 'machine'} {numbers.size(most or 0.0)}"
+    # Far below its limit the course would be a flat line at the bottom.
+    is_near = most is not None and rss.peak is not None and rss.peak[1] > NEAR_LIMIT * most
+    limits = [Limit(words, most)] if most is not None and is_near else []
     drawn = [Line(rss, look.BLUE, fill=True)]
     figure = lines("rss", drawn, "bytes", asked.told.span, limits=limits)
     parts.courses("Main memory of the job", figure, [rss], "rss")
+    if most and not is_near and rss.unknown is None:
+        parts.note(f"{words}: far above what is shown")
 
 
 def _growth(grown: Sequence[Growth], why: str | None) -> None:
@@ -107,19 +114,17 @@ def _growth(grown: Sequence[Growth], why: str | None) -> None:
         (
             _WORDS.get(one.metric, one.metric.words),
             numbers.size(one.held),
-            _trend(one.per_hour),
-            _held.full(one),
+            _trend(one),
+            _held.full(one) if one.grows else "",
         )
         for one in grown
     ]
     parts.table(head, rows, right=(1, 2))
 
 
-def _trend(per_hour: float) -> str:
-    if abs(per_hour) < 1 << 20:
-        return "steady"
-    sign = "+" if per_hour >= 0 else "-"
-    return f"{sign}{numbers.size(abs(per_hour))}/h"
+def _trend(one: Growth) -> str:
+    """Return the pace of what grows; of all else a pace would foretell what is not to come."""
+    return f"+{numbers.size(one.per_hour)}/h" if one.grows else "none"
 
 
 def _holders(asked: Asked) -> None:

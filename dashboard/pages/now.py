@@ -16,9 +16,10 @@ from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.pages import _gpus, _moment
 from whyidle.dashboard.pages._asked import Asked
 from whyidle.dashboard.views import causes, job, marks
+from whyidle.dashboard.views.causes import Causes
 from whyidle.dashboard.views.courses import Course, Subject
 from whyidle.dashboard.views.job import Gpus
-from whyidle.dashboard.views.span import ALL, FEW_POINTS, RANGES, Span
+from whyidle.dashboard.views.span import ALL, FEW_POINTS, POINTS, Span
 from whyidle.dashboard.views.table import as_csv
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Metric
@@ -41,6 +42,9 @@ def page(shown: Shown) -> None:
         choice = _gpus.choice(gpus, each=True)
         if words := _gpus.named(gpus):
             parts.note(words)
+        # One legend stands for all charts of many GPUs, and is drawn once.
+        if not _gpus.is_few(chosen := gpus.one(choice)):
+            parts.legend(_gpus.colours(chosen))
     with right:
         peak = st.segmented_control(
             "Zoom to the peak of", _peaks(gpus), key="peak", bind="query-params", width="stretch"
@@ -57,22 +61,25 @@ def _peaks(gpus: Gpus) -> list[str]:
 def _live(shown: Shown, choice: str, peak: str | None) -> None:
     asked = _zoomed(shown, choice, peak)
     answer = asked.seldom("diagnosis", lambda: _diagnosed(shown))
-    _moment.tiles(asked.told, asked.newest, asked.gpus, answer)
+    news = marks.news(shown.reader, shown.run.id, asked.span)
+    # Asked before anything is drawn, and remembered: what is drawn piece by piece, while the next
+    # is computed, costs the browser twice as much.
+    _courses(asked)
+    _caused(asked)
+    _moment.tiles(asked)
     _account(asked)
     _moment.finding(answer, shown.run)
     for cell, draws in _places(asked):
         with cell:
             for draw in draws:
                 draw(asked)
-    _moment.events(marks.news(shown.reader, shown.run.id, asked.span))
+    _moment.events(news)
 
 
 def _places(asked: Asked) -> list[tuple[Any, Sequence[Callable[[Asked], None]]]]:
     """Return the columns of the page, and what is drawn in each."""
     if asked.choice == _gpus.EACH and asked.chosen:
         _each(asked)
-        # One legend stands for all: within the small charts there is no room.
-        parts.legend(_gpus.colours(asked.chosen))
         one, two, three = parts.columns(3)
         return [(one, [_steps]), (two, [_memory]), (three, [_power])]
     left, right = parts.halves()
@@ -130,15 +137,12 @@ def _diagnosed(shown: Shown) -> Mapping[str, Any]:
 
 
 def _account(asked: Asked) -> None:
-    run, seconds = asked.shown.run.id, RANGES.get(asked.shown.range)
-    store = settings.current().store
-    budget, who = asked.seldom(f"account {seconds}", lambda: job.account(store, run, seconds))
+    budget, who = _moment.accounted(asked)
     if budget is None:
         parts.unknown("Where the time goes", who)
         return
     past = "the whole run" if asked.shown.range == ALL else f"the last {asked.shown.range}"
-    parts.title("Where the time goes", f"{past}, by {who}")
-    parts.chart(account.bar("budget", {"now": budget}), "budget", look.BAR_HEIGHT)
+    parts.budget("Where the time goes", f"{past}, by {who}", budget)
 
 
 # Charts ------------------------------------------------------------------------------------------
@@ -181,25 +185,28 @@ def _each(asked: Asked) -> None:
                 parts.courses(gpu.name, figure, courses, key, look.SMALL_HEIGHT)
 
 
+def _caused(asked: Asked) -> Causes:
+    device = job.device(asked.shown.run, has_gpus=bool(asked.gpus.mine))
+    return causes.causes(asked.told, asked.gpus.mine, device)
+
+
 def _steps(asked: Asked) -> None:
-    run = asked.shown.run
-    device = job.device(run, has_gpus=bool(asked.gpus.mine))
-    found = causes.causes(asked.told, asked.gpus.mine, device)
-    parts.title("Time of a step, by cause" if found.is_of_steps else "Time, by cause")
+    run, found = asked.shown.run, _caused(asked)
+    name = "Time of a step, by cause" if found.is_of_steps else "Time, by cause"
     if not found.parts:
         parts.unknown("The time by cause", found.unknown or "nothing measured says so")
         return
     happened = marks.marks(asked.shown.reader, run.id, asked.span)
-    parts.chart(account.over_time("causes", found, asked.span, happened), "causes")
-    if found.unknown:
-        parts.note(f"steps: {found.unknown}")
+    below = f"steps: {found.unknown}" if found.unknown else ""
+    figure = account.over_time("causes", found, asked.span, happened)
+    parts.chart(figure, "causes", words=(name, found.how, below))
 
 
 def _memory(asked: Asked) -> None:
     used = _courses(asked)["memory"]
     limits = _gpus.limits(asked.newest, m.GPU_MEMORY_TOTAL, asked.chosen, "limit")
     figure = lines("memory", _gpus.one_by_one(used), "bytes", asked.span, limits=limits)
-    figure["layout"]["showlegend"] = asked.choice != _gpus.EACH
+    figure["layout"]["showlegend"] = _gpus.is_few(asked.chosen)
     name = "GPU memory" if asked.chosen else "Memory of the job"
     parts.courses(name, figure, used, "memory")
 
@@ -210,7 +217,7 @@ def _power(asked: Asked) -> None:
     used = _courses(asked)["power"]
     limits = _gpus.limits(asked.newest, m.GPU_POWER_LIMIT, asked.chosen, "limit")
     figure = lines("power", _gpus.one_by_one(used), "watts", asked.span, limits=limits)
-    figure["layout"]["showlegend"] = asked.choice != _gpus.EACH
+    figure["layout"]["showlegend"] = _gpus.is_few(asked.chosen)
     parts.courses("Power", figure, used, "power")
 
 
@@ -233,4 +240,5 @@ def _below(shown: Shown, choice: str, peak: str | None) -> None:
 
 def _csv(shown: Shown, choice: str, peak: str | None) -> str:
     asked = _zoomed(shown, choice, peak)
+    asked = replace(asked, told=replace(asked.told, grid=POINTS))
     return as_csv([course for some in _courses(asked).values() for course in some])

@@ -63,16 +63,27 @@ def _view(shown: Shown) -> None:
         _answer(trace)
         tools.elsewhere(trace)
         return
+    if not drawn.trace.answer["devices"]:
+        parts.unknown("The timeline", "this trace holds no device work", _another(shown))
+        tools.elsewhere(trace)
+        return
     _controls(trace, part, steps)
     _overview(trace, part, devices)
     _account(trace, part, devices)
-    _lanes(trace, drawn, by)
+    _lanes(trace, drawn, by, steps)
     left, right = st.columns([3, 2], gap="large")
     with left:
         about.about(trace, shown.reader)
     with right:
         tools.kernels(trace)
         tools.elsewhere(trace)
+
+
+def _another(shown: Shown) -> str:
+    """Return how to come by a trace that tells more."""
+    if shown.run.is_recording:
+        return "Take another one: Take a trace now"
+    return "Choose another one above, or take one of a running job: monitor attach PID"
 
 
 def _choices(found: Sequence[KeptTrace]) -> tuple[KeptTrace, tuple[int, ...], str, bool]:
@@ -84,7 +95,8 @@ def _choices(found: Sequence[KeptTrace]) -> tuple[KeptTrace, tuple[int, ...], st
     devices = timeline.device_names(trace.answer)
     names = {str(i): timeline.for_picker(name) for i, name in enumerate(devices)}
     with cells[1]:
-        several = {_ALL: f"all {len(names)} devices"} if len(names) != 1 else {}
+        every = f"all {len(names)} devices" if names else "no device"
+        several = {_ALL: every} if len(names) != 1 else {}
         one = _picker("Device", "device", {**several, **names})
     by = cells[2].segmented_control(
         "Colour by", ["cause", "kind"], default="cause", key="by", bind="query-params"
@@ -172,11 +184,22 @@ def _overview(trace: KeptTrace, part: Part, devices: tuple[int, ...]) -> None:
     figure = overview.overview("overview", told, trace, part)
     asked = _lens(figure, "overview", _OVERVIEW_HEIGHT)
     size, _ = overview.unit_of(trace, timeline.whole(trace))
+    if told.known is not None and not figure["layout"]["annotations"]:
+        parts.note(_unknown_around(trace, *told.known))
     if asked.zoomed:
         _to(trace, trace.start, size, asked.zoomed)
 
 
-def _lanes(trace: KeptTrace, drawn: Picture, by: str) -> None:
+def _unknown_around(trace: KeptTrace, start: int, end: int) -> str:
+    """Say of which stretches of a trace there is no account."""
+    begins, ends = (clock(timeline.ns(trace, at - trace.start)) for at in (start, end))
+    near = timeline.whole(trace).ticks // 100
+    said = [f"before {begins}"] if start - trace.start > near else []
+    said += [f"after {ends}"] if trace.end - end > near else []
+    return f"Nothing is recorded of the device {' and '.join(said)}."
+
+
+def _lanes(trace: KeptTrace, drawn: Picture, by: str, steps: Steps) -> None:
     selected = about.selected(trace)
     figure, height = lanes.lanes(f"{trace.id}", drawn, cast("lanes.By", by), selected)
     asked = _lens(figure, "lanes", height)
@@ -187,7 +210,17 @@ def _lanes(trace: KeptTrace, drawn: Picture, by: str) -> None:
             _to(trace, drawn.part.start, size, asked.zoomed)
         _go(trace, timeline.whole(trace))
         st.rerun(scope="fragment")
-    if asked.clicked is not None and about.choose(asked.clicked.get("data")):
+    if asked.clicked is not None:
+        _click(trace, asked.clicked.get("data"), steps)
+
+
+def _click(trace: KeptTrace, data: object, steps: Steps) -> None:
+    """Show the step that was clicked on; of all else say what it is."""
+    step = timeline.step_of(data, steps)
+    if step is not None and step != steps.shown:
+        _go(trace, step)
+        st.rerun(scope="fragment")
+    if step is None and about.choose(data):
         st.rerun(scope="fragment")
 
 
@@ -216,8 +249,8 @@ def _lens(figure: Figure, key: str, height: int) -> Asked:
 def _account(trace: KeptTrace, part: Part, devices: tuple[int, ...]) -> None:
     budgets = _budgets(_key(trace), part)
     names = timeline.device_names(trace.answer)
-    shown = {names[i]: budgets[i] for i in devices}
-    if any(budget["total_ns"] for budget in shown.values()):
+    shown = timeline.rows(trace, part, {names[i]: budgets[i] for i in devices})
+    if any(sum(budget["slices"].values()) for budget in shown.values()):
         figure = account.bar("window", shown)
         # The lanes have the same colours and edges, and a legend.
         margin = {"l": overview.LEFT, "r": overview.RIGHT, "t": 0, "b": 0}
@@ -234,18 +267,21 @@ def _budgets(key: _Key, part: Part) -> list[dict[str, Any]]:
 
 def _answer(trace: KeptTrace) -> None:
     """Show what is known without a timeline."""
-    budget = trace.answer["budget"]
-    if sum(budget["slices"].values()):
-        parts.title("Where the time of this trace goes")
-        parts.chart(account.bar("trace", {"trace": budget}), "trace-account", look.BAR_HEIGHT)
+    told = timeline.headline(trace.answer)
+    if told.total_ns:
+        parts.title("Where the time of this trace goes", f"of {told.of}")
+        parts.chart(account.bar("trace", {"trace": told.budget}), "trace-account", look.BAR_HEIGHT)
     tools.kernels(trace)
 
 
 def _warnings(trace: KeptTrace) -> None:
     window = trace.answer.get("window")
     covers = "" if not window else f"covers {clock(window['ns'])}"
-    budget = trace.answer["budget"]
-    computes = f"{share(budget['slices'].get('compute', 0), budget['total_ns'])} compute"
+    account_ = timeline.headline(trace.answer)
+    compute = account_.budget["slices"].get("compute", 0)
+    computes = f"{share(compute, account_.total_ns)} compute of {account_.of}"
+    if not account_.total_ns:
+        computes = ""
     words = " · ".join(x for x in (timeline.format_name(trace), covers, computes) if x)
     lines = [f'<p class="w-note">{parts.safe(words)}</p>']
     told = [*trace.answer.get("warnings", ()), *trace.notes]

@@ -1,7 +1,7 @@
 """The time of a step by cause, over time: as the counters and the agent have it, moment by moment.
 
-Each moment is judged as the live view judges now (``estimate.running``); what only a trace can tell
-apart stays unknown.
+Each moment is judged as the live view judges now (``estimate.running``). What only a trace can tell
+apart is divided as the last trace before it has it, where that may still count; else it is unknown.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from whyidle.dashboard.views import last_trace
 from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.span import FEW_POINTS
 from whyidle.monitor import metrics as m
@@ -17,7 +18,10 @@ from whyidle.monitor.estimate import ORDER, Device, running
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.reading import Reading
 from whyidle.monitor.slices import Slice
+from whyidle.monitor.tracing.told import Told
 
+BY_COUNTERS: Final = "an estimate from counters"
+BY_TRACE: Final = f"{BY_COUNTERS}; what they cannot tell apart as the last trace before has it"
 _GPU: Final = (m.GPU_UTILISATION, m.GPU_SM_ACTIVITY)
 # Agents tell of the last seconds every few ticks: meanwhile it stands.
 _HOLDS_MS: Final = 6_000
@@ -32,6 +36,13 @@ class Causes:
     is_of_steps: bool
     # Why the steps are not known, or nothing at all.
     unknown: str | None = None
+    # A trace divides what the counters leave unknown, at some moment at least.
+    by_trace: bool = False
+
+    @property
+    def how(self) -> str:
+        """Who says so, in words."""
+        return BY_TRACE if self.by_trace else BY_COUNTERS
 
 
 def causes(courses: Courses, gpus: Sequence[Subject], device: Device | None) -> Causes:
@@ -48,34 +59,73 @@ def _causes(courses: Courses, gpus: Sequence[Subject], device: Device | None) ->
     of_steps = steps.unknown is None
     moments = _by_time([*told, *(card for some in cards for card in some)])
     parts: dict[Slice, list[float | None]] = {part: [] for part in Slice}
-    for values in moments.values():
-        divided = _divided(values, gpus, device, of_steps=of_steps)
+    traces = last_trace.traces(courses.reader, courses.run, courses.span.end_ms)
+    by_trace = False
+    for time, values in moments.items():
+        trace = last_trace.at(traces, time)
+        divided, is_filled = _divided(_Moment(time, values, trace), gpus, device, of_steps=of_steps)
+        by_trace |= is_filled
         for part in Slice:
             parts[part].append(None if divided is None else divided.get(part, 0.0))
     shown = {part: column for part, column in parts.items() if any(column)}
-    return Causes(list(moments), shown, of_steps, None if of_steps else steps.unknown)
+    unknown = None if of_steps else steps.unknown
+    return Causes(list(moments), shown, of_steps, unknown, by_trace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What is known of a moment."""
+
+    ts_ms: int
+    values: Mapping[tuple[Metric, str], float]
+    trace: Told | None
 
 
 def _divided(
-    values: Mapping[tuple[Metric, str], float],
+    moment: _Moment,
     gpus: Sequence[Subject],
     device: Device | None,
     *,
     of_steps: bool,
-) -> Mapping[Slice, float] | None:
-    """Return how one moment divides; ``None``: nothing is known of it."""
+) -> tuple[Mapping[Slice, float] | None, bool]:
+    """Return how one moment divides, ``None``: nothing is known of it; whether a trace says so."""
+    values, trace = moment.values, moment.trace
     job = Reading({metric: value for (metric, name), value in values.items() if name == "job"})
     cards = [
         Reading({x: values[x, gpu.name] for x in _GPU if (x, gpu.name) in values}) for gpu in gpus
     ]
-    slices = running(job, cards, device).slices
+    slices: Mapping[Slice, float] = running(job, cards, device).slices
     whole = job.get(m.JOB_STEP_P50) if of_steps else 1.0
+    if whole is None:
+        return None, False
+    is_filled = False
+    # Where nobody measured anything, nothing speaks against a trace: that is no evidence.
+    if trace is not None and values:
+        age = (moment.ts_ms - trace.ts_ms) / 1000
+        told = running(job, cards, device, trace, age)
+        if told.source == "trace":
+            slices, is_filled = _filled(slices, told.slices)
     total = sum(slices.values())
-    if whole is None or not (total or of_steps):
-        return None
     if not total:
-        return {Slice.IDLE_UNKNOWN: whole}
-    return {part: whole * ns / total for part, ns in slices.items()}
+        return ({Slice.IDLE_UNKNOWN: whole} if of_steps else None), False
+    return {part: whole * ns / total for part, ns in slices.items()}, is_filled
+
+
+def _filled(
+    counted: Mapping[Slice, float], traced: Mapping[Slice, int]
+) -> tuple[Mapping[Slice, float], bool]:
+    """Return what the counters tell, with its unknown part divided as a trace has it.
+
+    Of each part the trace has as much to say as it has more than was counted.
+    """
+    total, whole = sum(counted.values()), sum(traced.values())
+    known = {part: counted.get(part, 0) / total if total else 0.0 for part in Slice}
+    left = known.pop(Slice.IDLE_UNKNOWN) if total else 1.0
+    has = {part: max(0.0, traced.get(part, 0) / whole - known.get(part, 0.0)) for part in Slice}
+    weight = sum(has.values())
+    if not left or not weight:
+        return counted, False
+    return {part: known.get(part, 0.0) + left * has[part] / weight for part in Slice}, True
 
 
 def _by_time(courses: Sequence[Course]) -> dict[int, dict[tuple[Metric, str], float]]:

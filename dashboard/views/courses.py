@@ -69,6 +69,8 @@ class Courses:
     reader: Reader
     run: int
     span: Span
+    # Of each line so many points, whatever a chart asks for: rows of a table belong together.
+    grid: int | None = None
     _unknown: dict[Scope, Mapping[Key, Unknown]] = field(default_factory=dict)
 
     def once(self, what: Hashable, answer: Callable[[], _T]) -> _T:
@@ -79,7 +81,7 @@ class Courses:
         self, metric: Metric, subjects: Sequence[Subject], points: int | None = None
     ) -> list[Course]:
         """Return the course of a metric, one a subject; of many each has fewer points."""
-        points = points or min(POINTS, max(2, MOST_POINTS // max(1, len(subjects))))
+        points = self.grid or points or min(POINTS, max(2, MOST_POINTS // max(1, len(subjects))))
         what = (metric, tuple(subjects), points)
         return self.once(what, lambda: self._read(metric, subjects, points))
 
@@ -112,7 +114,7 @@ class Courses:
 
         Beside it the least and the most that one of them had.
         """
-        name = name or metric.words
+        name, points = name or metric.words, self.grid or points
         if len(subjects) == 1:
             return replace(self.of(metric, subjects, points)[0], name=name)
         several = self.of(metric, subjects, points)

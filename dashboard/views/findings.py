@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from whyidle.dashboard import look
-from whyidle.dashboard.views import job, source
+from whyidle.dashboard.views import source
 from whyidle.dashboard.views.source import Code
 from whyidle.monitor import rules
 from whyidle.monitor.finding import FRAMEWORKS
+from whyidle.monitor.processes.secrets import MASK
 from whyidle.monitor.render import findings as terminal
 from whyidle.monitor.render.budget import words
 from whyidle.monitor.render.numbers import amount
@@ -23,8 +23,11 @@ from whyidle.monitor.store import Run
 Told = Mapping[str, Any]
 # Places whose code is shown; the others are named.
 MOST_CODE: Final = 2
+# Risks that stand beside the dearest finding; the page Fix has all.
+MOST_BESIDE: Final = 2
 # A command that would not fit on a screen.
 LONGEST_COMMAND: Final = 500
+_OWN_COMMAND: Final = "# CMD: your own command, as you type it. A secret in it was not kept."
 _PID, _RUN = re.compile(r"\bPID\b"), re.compile(r"\bRUN\b")
 
 
@@ -68,6 +71,39 @@ class Remedy:
 
 
 @dataclass(frozen=True, slots=True)
+class Lead:
+    """What is said first: the finding that costs most time, and the risks that are no cost."""
+
+    first: Told
+    beside: Sequence[Told]
+    more: int
+
+
+def lead(told: Sequence[Told]) -> Lead | None:
+    """Return which finding explains most of the lost time; with what comes before it in the list.
+
+    The list has errors and risks first. Who looks at idle time wants to know its cause, and of the
+    risks besides.
+    """
+    if not told:
+        return None
+    first = max(told, key=_lost)
+    beside = [each for each in told[: told.index(first)] if not each["speedup"]][:MOST_BESIDE]
+    return Lead(first, beside, len(told) - 1 - len(beside))
+
+
+def of_slice(told: Told, part: Slice) -> Told | None:
+    """Return the finding that is about a part of the time and names lines; the first of them."""
+    found = (each for each in told["findings"] if each["slice"] == part and each["where"])
+    return next(found, None)
+
+
+def _lost(finding: Told) -> float:
+    """Return the share of the time by which it is compared; of equals the first stays the first."""
+    return sum(finding["lost_share"] or (0.0,)) / 2
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """The answer of ``monitor diagnose``, and the code that it names."""
 
@@ -79,11 +115,6 @@ class Page:
     def finding(self, rule: str) -> Told | None:
         """Return what a rule found."""
         return next((each for each in self.told["findings"] if each["rule"] == rule), None)
-
-
-def page(store: Path, run: Run) -> Page:
-    """Ask the rules, and read the code that they name."""
-    return of(job.diagnosis(store, run.id), run)
 
 
 def of(told: Told, run: Run) -> Page:
@@ -186,8 +217,9 @@ def not_checked(told: Told, run: Run) -> dict[str, list[str]]:
 
 def measuring(run: Run) -> str:
     """Return the commands that tell whether a change has helped."""
-    command = run.command or "CMD"
-    if len(command) > LONGEST_COMMAND:
+    command, label = run.command or "CMD", f"fix-of-{run.id}"
+    is_masked = MASK in command
+    if is_masked or len(command) > LONGEST_COMMAND:
         command = "CMD"
-    label = f"fix-of-{run.id}"
-    return f"monitor run --label {label} -- {command}\nmonitor compare {run.id} {label}"
+    lines = [f"monitor run --label {label} -- {command}", f"monitor compare {run.id} {label}"]
+    return "\n".join([_OWN_COMMAND, *lines] if is_masked else lines)

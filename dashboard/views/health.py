@@ -12,6 +12,7 @@ from whyidle.monitor.metrics import Metric, Scope, Source
 from whyidle.monitor.reading import by_reason
 from whyidle.monitor.render import numbers
 from whyidle.monitor.store import Event, Reader, Run
+from whyidle.monitor.summary import ROLLING
 
 # Who is silent for so long, at so many ticks that are due, has a reason.
 SILENT_SECONDS: Final = 5.0
@@ -20,9 +21,12 @@ SILENT_TICKS: Final = 3
 MOST_TROUBLE: Final = 4
 MOST_REASONS: Final = 5
 COST: Final = (
-    ("CPU", m.SELF_CPU), ("memory", m.SELF_RSS), ("a tick", m.SELF_TICK), ("NVML", m.SELF_NVML),
-    ("missed ticks", m.SELF_MISSED),
+    ("CPU", m.SELF_CPU), ("memory", m.SELF_RSS), ("one look at everything", m.SELF_TICK),
+    ("NVML", m.SELF_NVML), ("missed ticks", m.SELF_MISSED),
 )  # fmt: skip
+# What is told of how the job does: pages have findings, marks and a list for it. A GPU that is lost
+# concerns every page.
+OF_THE_JOB: Final = frozenset({"finding", "retrace_storm", "gc_pause"})
 SOURCES: Final[dict[Source, str]] = {
     "nvml": "GPU driver", "gpm": "GPU activity", "agent": "agent", "procfs": "system",
     "cgroup": "container limits", "monitor": "recorder",
@@ -50,7 +54,8 @@ def health(reader: Reader, run: Run) -> Health:
     """Return how the recording of a run is."""
     newest = Newest.of(reader, run)
     inside, why, step = _agent(run.info or {})
-    events = reader.events(run.id, most=10 * MOST_TROUBLE)
+    without = OF_THE_JOB | ROLLING
+    trouble = reader.events(run.id, without=without, most=MOST_TROUBLE, with_news=False)
     return Health(
         silent_s=_silence(newest, run),
         cost={name: _cost(newest, run, metric) for name, metric in COST},
@@ -58,7 +63,7 @@ def health(reader: Reader, run: Run) -> Health:
         agent=inside,
         agent_why=why,
         agent_step=step,
-        trouble=tuple(e for e in reversed(events) if _is_trouble(e))[:MOST_TROUBLE],
+        trouble=tuple(reversed(trouble)),
         reasons=tuple(_reasons(newest))[:MOST_REASONS],
     )
 
@@ -87,7 +92,7 @@ def _ages(newest: Newest) -> Iterable[tuple[str, str]]:
     for source, words in SOURCES.items():
         if source in latest:
             age = max(0.0, (newest.now_ms - latest[source]) / 1000)
-            yield words, f"{age:.0f} s" if age < 60 else numbers.duration(age)
+            yield words, f"{f'{age:.0f} s' if age < 60 else numbers.duration(age)} ago"
         else:
             yield words, "tells nothing"
 
@@ -108,8 +113,3 @@ def _agent(info: Mapping[str, Any]) -> tuple[str, str, str]:
     if not inside and isinstance(refused, Mapping):
         return said, str(refused.get("what", "")), str(refused.get("next_step", ""))
     return said, "", ""
-
-
-def _is_trouble(event: Event) -> bool:
-    """Tell whether it says what went wrong; what is slow in the job is a finding."""
-    return event.severity != "info" and event.kind != "finding"

@@ -13,7 +13,7 @@ from whyidle.monitor.estimate import BACKENDS, Device
 from whyidle.monitor.signals import opening
 from whyidle.monitor.store import Gpu, Reader, Run
 from whyidle.monitor.store.identity import Recorder
-from whyidle.monitor.summary import in_order, subjects
+from whyidle.monitor.summary import Watched, in_order, subjects
 from whyidle.monitor.trained import trained
 
 NONE_READ = "no GPU was read in this run"
@@ -81,7 +81,7 @@ def device(run: Run, *, has_gpus: bool) -> Device | None:
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """One process that trains; the store may know it by several numbers, one after the other."""
+    """One that trains; the store may know it by several numbers, one after the other."""
 
     name: str
     subjects: tuple[Subject, ...]
@@ -91,13 +91,23 @@ def trainers(reader: Reader, run: Run, most: int = 8) -> list[Trainer]:
     """Return the processes that train, the first for the whole; workers that load data do not."""
     order = in_order(run)
     stepping = [each for each in order if each.counted is not None and each.counted.steps]
-    found = []
-    for watched in (stepping or order[:1])[:most]:
+    by_name: dict[str, list[Watched]] = {}
+    for watched in stepping or order[:1]:
         name = f"pid {watched.pid}" if watched.rank is None else f"rank {watched.rank}"
-        there = tuple(Subject(each, name) for each in subjects(reader, run, watched))
+        by_name.setdefault(name, []).append(watched)
+    found = []
+    for name, some in list(by_name.items())[:most]:
+        # A rank that was started again goes on where it ended: the newest process comes last.
+        some.sort(key=lambda watched: watched.start_ticks or 0)
+        there = tuple(Subject(i, name) for each in some for i in subjects(reader, run, each))
         if there:
             found.append(Trainer(name, there))
     return found
+
+
+def standing(reader: Reader, run: Run) -> tuple[object, ...]:
+    """Return what changes an answer about a run, however little time goes by meanwhile."""
+    return run.is_recording, run.ended_ms, run.label, reader.newest_trace(run.id)
 
 
 def account(store: Path, run: int, seconds: float | None) -> tuple[Mapping[str, Any] | None, str]:

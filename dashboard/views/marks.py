@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Final
 
 from whyidle.dashboard import look
+from whyidle.dashboard.views.remember import remember
 from whyidle.dashboard.views.span import Span
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.store import Event, Reader
@@ -36,17 +38,27 @@ class News:
 
 def marks(reader: Reader, run: int, span: Span) -> list[dict[str, object]]:
     """Return the marks of a span, the newest where there are too many."""
-    events = reader.events(run, span.start_ms, without=_QUIET, most=10 * MOST)
     found = [
         {"ts_ms": e.ts_ms, "kind": KINDS[e.kind][0], "colour": KINDS[e.kind][1], "text": e.text}
-        for e in events
-        if e.kind in KINDS and e.ts_ms < span.end_ms
+        for e in _happened(reader, run, span)
+        if e.kind in KINDS
     ]
     return found[-MOST:]
 
 
 def news(reader: Reader, run: int, span: Span) -> News:
     """Return what happened in a span, the newest first."""
-    events = reader.events(run, span.start_ms, without=_QUIET, most=10 * MOST)
-    found = [event for event in events if event.ts_ms < span.end_ms][::-1]
-    return News(tuple(found[:MOST_NEWS]), max(0, len(found) - MOST_NEWS))
+    found = _happened(reader, run, span)[::-1]
+    return News(found[:MOST_NEWS], max(0, len(found) - MOST_NEWS))
+
+
+def _happened(reader: Reader, run: int, span: Span) -> tuple[Event, ...]:
+    """Return the events of a span; what is drawn in the same second shares one look."""
+
+    def ask() -> tuple[Event, ...]:
+        events = reader.events(run, span.start_ms, without=_QUIET, most=10 * MOST)
+        return tuple(event for event in events if event.ts_ms < span.end_ms)
+
+    # Something may still be added to a run that is over, such as a trace.
+    second = time.time_ns() // 1_000_000_000
+    return remember((reader, run, "events", span, second), ask)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from whyidle.dashboard.views.courses import Course, Courses, Subject
-from whyidle.dashboard.views.newest import Newest
+from whyidle.dashboard.views.job import Trainer
+from whyidle.dashboard.views.newest import OLD_SECONDS, Newest
+from whyidle.dashboard.views.span import FEW_POINTS, Span
 from whyidle.monitor import metrics as m
 from whyidle.monitor.finding import Need
 from whyidle.monitor.metrics import Metric, Scope
@@ -16,7 +18,8 @@ from whyidle.monitor.rules import memory_growth
 from whyidle.monitor.signals import opening
 from whyidle.monitor.signals.recorded import Trend
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.store import Point, Reader, Run
+from whyidle.monitor.store import Point, Process, Reader, Run
+from whyidle.monitor.summary import in_order
 
 # Growth is that of the last minutes: what was loaded at the start says nothing of now.
 GROWTH_SECONDS: Final = 900
@@ -76,6 +79,16 @@ def pools(
     return [joined(courses.of(metric, whose), metric.words) for metric in metrics]
 
 
+def held(courses: Courses, metric: Metric, whose: Sequence[Trainer], now_ms: int) -> list[Course]:
+    """Return what the newest process of each told in the last seconds; who is gone holds nothing.
+
+    A course over the whole span would end with the last that a dead process said.
+    """
+    recent = Span(now_ms - int(OLD_SECONDS * 1000), now_ms + 1, is_live=True)
+    subjects = [who.subjects[-1] for who in whose]
+    return replace(courses, span=recent).of(metric, subjects, FEW_POINTS)
+
+
 def joined(parts: Sequence[Course], name: str) -> Course:
     """Return the parts of one course in the order of time."""
     known = [part for part in parts if part.unknown is None]
@@ -98,19 +111,31 @@ def holders(reader: Reader, run: Run, gpus: Sequence[Subject]) -> list[Holder]:
     newest = Newest.read(reader, run, (Scope.GPU_PROCESS,))
     processes = {process.id: process for process in reader.processes(run.id)}
     names = {gpu.id: gpu.name for gpu in gpus}
-    ours = {entry.get("pid") for entry in (run.info or {}).get("processes", ())} | {run.target_pid}
+    ours = {(watched.pid, watched.start_ticks) for watched in in_order(run)}
+    if run.target_pid is not None:
+        ours.add((run.target_pid, run.target_start_ticks))
     found = []
     for pair in reader.gpu_processes(run.id):
         memory = newest.get(m.PROCESS_GPU_MEMORY, pair.id)
         share = newest.get(m.PROCESS_SM_SHARE, pair.id)
         process = processes.get(pair.process)
-        if pair.gpu not in names or process is None or (memory.value or share.value) is None:
+        is_told = memory.value is not None or share.value is not None
+        if pair.gpu not in names or process is None or not is_told:
             continue
-        is_ours = process.pid in ours or process.parent_pid in ours
         found.append(
             Holder(
-                names[pair.gpu], process.pid, process.name or process.command or "", is_ours,
-                memory.value, share.value, memory.why,
+                names[pair.gpu], process.pid, process.name or process.command or "",
+                _is_ours(process, ours), memory.value, share.value, memory.why,
             )
         )  # fmt: skip
     return sorted(found, key=lambda one: (one.gpu, -(one.memory or 0.0)))[:MOST_HOLDERS]
+
+
+def _is_ours(process: Process, ours: Collection[tuple[int, int | None]]) -> bool:
+    """Tell whether it is one of the job, or a child of one; another may have got its number."""
+    ticks = process.start_ticks
+    return any(
+        (pid == process.pid and begun in {None, ticks})
+        or (pid == process.parent_pid and (begun is None or begun <= ticks))
+        for pid, begun in ours
+    )

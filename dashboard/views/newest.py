@@ -39,7 +39,8 @@ class Newest:
     @classmethod
     def of(cls, reader: Reader, run: Run) -> Newest:
         """Return what is known of the run as a whole; all parts of a page share one look."""
-        moment = time.time_ns() // 1_000_000_000 if run.is_recording else run.ended_ms
+        # Of a run whose recorder cannot be seen from here, more may still come.
+        moment = time.time_ns() // 1_000_000_000 if run.ended_ms is None else run.ended_ms
         return remember((reader, run.id, "newest", moment), lambda: cls.read(reader, run, SCOPES))
 
     @classmethod

@@ -11,15 +11,14 @@ from typing import Any, Final, TypeVar
 MOST_KEPT: Final = 256
 
 _T = TypeVar("_T")
+# Who answers comes first: another file may have a run of the same number.
+Question = tuple[Hashable, ...]
 _LOCK: Final = Lock()
-_KEPT: Final[OrderedDict[Hashable, Any]] = OrderedDict()
+_KEPT: Final[OrderedDict[Question, Any]] = OrderedDict()
 
 
-def remember(question: Hashable, answer: Callable[[], _T]) -> _T:
-    """Return what was answered to this question before; else ask, and keep it for a while.
-
-    Questions about a store name its reader: another file may have a run of the same number.
-    """
+def remember(question: Question, answer: Callable[[], _T]) -> _T:
+    """Return what was answered to this question before; else ask, and keep it for a while."""
     with _LOCK:
         if question in _KEPT:
             _KEPT.move_to_end(question)
@@ -32,3 +31,10 @@ def remember(question: Hashable, answer: Callable[[], _T]) -> _T:
         while len(_KEPT) > MOST_KEPT:
             _KEPT.popitem(last=False)
     return found
+
+
+def forget_others(reader: Hashable) -> None:
+    """Drop what other readers answered: their file is gone, and nobody asks of it again."""
+    with _LOCK:
+        for question in [each for each in _KEPT if each[0] is not reader]:
+            del _KEPT[question]

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
+from whyidle.dashboard.views import job
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.store import Run
 
-LONGEST: Final = 40
-# A picker reads markdown: what could be some is left out.
-_MARKUP: Final = frozenset("*_`[]<>$:~#\\|")
+# Further back a picker does not go; a link does.
+MOST_RUNS: Final = 200
+# Before and after have to be told apart in the width of the sidebar.
+LONGEST: Final = 22
+_DAY_SECONDS: Final = 86400
 
 
 def called(run: Run) -> str:
-    """Return a run in a line, for a picker: its number, its label or script."""
-    words = run.label or run.script or (run.command or "").split(" ")[0] or "job"
-    plain = "".join(each for each in printable(words) if each not in _MARKUP)
-    return f"{'● ' if run.is_recording else ''}{run.id} · {plain[:LONGEST]}"
+    """Return a run in a line, for a picker: its number, what it is, when it began, how it is."""
+    mark = "● " if run.is_recording else ""
+    return f"{run.id} · {_name(run)} · {_began(run)} · {mark}{printable(job.state(run))}"
+
+
+def _name(run: Run) -> str:
+    """Return the label, or the end of the script: there two programs of a folder differ."""
+    if run.label:
+        label = printable(run.label)
+        return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
+    script = printable(run.script or (run.command or "").split(" ")[0] or "job")
+    return script if len(script) <= LONGEST else f"…{script[1 - LONGEST :]}"
+
+
+def _began(run: Run) -> str:
+    began = run.started_ms / 1000
+    form = "%H:%M" if time.time() - began < _DAY_SECONDS else "%m-%d %H:%M"
+    return time.strftime(form, time.localtime(began))
 
 
 def beside(known: Sequence[Run], run: Run) -> tuple[Run | None, Run | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import pwd
 import stat
 import time
 from collections.abc import Mapping
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from whyidle.dashboard import settings
+from whyidle.dashboard.views import reading_as
+from whyidle.dashboard.views.reading_as import NotAllowed, Who
 from whyidle.monitor.demo import pairs
 from whyidle.monitor.errors import Problem
 from whyidle.monitor.signals.source import LARGEST
@@ -22,7 +23,6 @@ from whyidle.monitor.store.identity import host
 # Lines before and after the one that is meant.
 AROUND: Final = 5
 LONGEST_LINE: Final = 200
-_OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _DEMOS: Final = "demo_workloads/"
 NO_LINE: Final = "its line is not known"
 NO_SOURCE: Final = "it is no file of Python code with a whole path"
@@ -50,7 +50,9 @@ def around(place: Mapping[str, Any], run: Run) -> Code | str:
         path, is_demo = _path(place["file"])
         if path.suffix != ".py" or not path.is_absolute():
             return NO_SOURCE
-        text, changed_ms = _read(path, run)
+        text, changed_ms = _read(path, _reader(run, is_demo=is_demo))
+    except NotAllowed:
+        return NOT_THE_JOBS
     except (OSError, ValueError) as error:
         return str(error.strerror or error) if isinstance(error, OSError) else str(error)
     lines = text.splitlines()
@@ -64,26 +66,19 @@ def around(place: Mapping[str, Any], run: Run) -> Code | str:
     return Code(first, shown, line, tuple(doubts))
 
 
-def _read(path: Path, run: Run) -> tuple[str, float]:
+def _read(path: Path, who: Who) -> tuple[str, float]:
     """Return the text of a file, and when it was changed."""
     # A job may name anything: a pipe would block, a device or a link may do worse.
-    with os.fdopen(os.open(path, _OPEN), "rb") as opened:
-        told = os.fstat(opened.fileno())
+    with os.fdopen(reading_as.opened(path, who), "rb") as file:
+        told = os.fstat(file.fileno())
         if not stat.S_ISREG(told.st_mode) or told.st_size > LARGEST:
             raise ValueError(NOT_A_FILE)
-        if not told.st_mode & stat.S_IROTH and told.st_uid != _user(run) and _user(run) != 0:
-            raise ValueError(NOT_THE_JOBS)
-        return opened.read(LARGEST).decode(errors="replace"), told.st_mtime * 1000
+        return file.read(LARGEST).decode(errors="replace"), told.st_mtime * 1000
 
 
-def _user(run: Run) -> int | None:
-    """Return the number of the job's user; ours, where it is not told."""
-    if run.user is None:
-        return os.geteuid()
-    try:
-        return pwd.getpwnam(run.user).pw_uid
-    except KeyError:
-        return int(run.user) if run.user.isdecimal() else None
+def _reader(run: Run, *, is_demo: bool) -> Who:
+    """Return whose rights count: ours, where the file is our own, or nobody tells the user."""
+    return Who.ourselves() if is_demo or run.user is None else Who.named(run.user)
 
 
 def _path(file: str) -> tuple[Path, bool]:

@@ -6,6 +6,8 @@ import csv
 import io
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
+from statistics import fmean
 
 from whyidle.dashboard.views.courses import Course
 
@@ -13,16 +15,38 @@ from whyidle.dashboard.views.courses import Course
 def as_csv(courses: Sequence[Course]) -> str:
     """Return courses as CSV; what was not known stays empty."""
     known = [course for course in courses if course.unknown is None]
-    columns = [dict(zip(course.times, course.values, strict=True)) for course in known]
-    times = sorted({time for column in columns for time in column})
+    width = _width(known)
+    columns = [_column(course, width) for course in known]
+    # A row bears the first moment that lies in it.
+    times: dict[int, int] = {}
+    for time in sorted({time for course in known for time in course.times}):
+        times.setdefault(time // width, time)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["time", *(_name(course) for course in known)])
-    for time in times:
+    for row, time in times.items():
         moment = datetime.fromtimestamp(time / 1000, tz=UTC).isoformat(timespec="milliseconds")
-        cells = (column.get(time) for column in columns)
+        cells = (column.get(row) for column in columns)
         writer.writerow([moment, *("" if cell is None else repr(cell) for cell in cells)])
     return text.getvalue()
+
+
+def _width(courses: Sequence[Course]) -> int:
+    """Return how long a row lasts: as the points of the coarsest course, where they differ."""
+    if len({tuple(course.times) for course in courses}) < 2:
+        return 1
+    return max(
+        min((b - a for a, b in pairwise(course.times)), default=1) or 1 for course in courses
+    )
+
+
+def _column(course: Course, width: int) -> dict[int, float]:
+    """Return the mean of what is known in each row."""
+    rows: dict[int, list[float]] = {}
+    for time, value in zip(course.times, course.values, strict=True):
+        if value is not None:
+            rows.setdefault(time // width, []).append(value)
+    return {row: fmean(values) for row, values in rows.items()}
 
 
 def _name(course: Course) -> str:

@@ -16,12 +16,15 @@ from typing import Any, Final
 import numpy as np
 
 from whyidle.monitor.kept import Kept, KeptTrace
+from whyidle.monitor.render.budget import clock
 from whyidle.monitor.render.escape import printable
+from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.traces.budgets.budget import Budget, Segments, by_slice, rounded, to_ns
 from whyidle.monitor.traces.causes import Cause
 
 _MARKUP: Final = re.compile(r"[*`\[\]<>$:~#\\|]|\b_|_\b")
 _LONGEST: Final = 60
+FIRST_TO_LAST: Final = "first to last operation"
 _PROFILERS: Final = {"kineto": "PyTorch (Kineto)", "xplane": "JAX or TensorFlow (XPlane)"}
 _WINDOW: Final = re.compile(r"(\d{1,18})-(\d{1,18})")
 _WORK: Final = np.array([not cause.slice.idle for cause in Cause])
@@ -167,6 +170,15 @@ def steps_of(store: Path, trace: int, shown: Part) -> Steps:
         return Steps([Part(*pair) for pair in sorted(kept.steps(trace))], shown)
 
 
+def step_of(data: object, steps: Steps) -> Part | None:
+    """Return the step that a piece of the lanes stands for; nothing where it stands for none."""
+    if not isinstance(data, list) or len(data) < 2 or data[0] != "step":
+        return None
+    number = data[1]
+    known = isinstance(number, int) and 1 <= number <= len(steps.parts)
+    return steps.parts[number - 1] if known else None
+
+
 def account(trace: KeptTrace, segments: Sequence[Segments], part: Part) -> list[dict[str, Any]]:
     """Return for each device how a window of its time divides, to the nanosecond.
 
@@ -185,6 +197,43 @@ def _account(trace: KeptTrace, segments: Segments, part: Part, *, worked: bool) 
     sums = rounded(Budget(segments).sums(*edges), trace.ticks_per_ns)
     slices, details = by_slice(sums)
     return {"total_ns": sum(sums.values()), "steps": 0, "slices": slices, "details": details}
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The account that stands for a trace on every page, and what it is of."""
+
+    budget: Mapping[str, Any]
+    of: str
+    # It is that of the whole steps, and not from the first operation to the last.
+    is_of_steps: bool
+
+    @property
+    def total_ns(self) -> int:
+        """All of its time, of all devices."""
+        return sum(self.budget["slices"].values())
+
+
+def headline(answer: Mapping[str, Any]) -> Headline:
+    """Return what the other pages tell of a trace."""
+    told = Traced(answer, "")
+    budget, steps = told.account, answer.get("step_budget")
+    if steps and budget["slices"] == steps["slices"]:
+        count = steps["steps"]
+        return Headline(budget, f"its {count} whole steps" if count > 1 else "its one step", True)
+    return Headline(budget, FIRST_TO_LAST, False)
+
+
+def rows(
+    trace: KeptTrace, part: Part, budgets: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Return accounts by what each is of: of the trace as all pages tell it, then of the window."""
+    told = headline(trace.answer)
+    found = {told.of: told.budget} if told.is_of_steps else {}
+    of = FIRST_TO_LAST if part == whole(trace) else f"these {clock(ns(trace, part.ticks))}"
+    if len(budgets) == 1:
+        return {**found, of: next(iter(budgets.values()))}
+    return {**found, **{f"{name}, {of}": budget for name, budget in budgets.items()}}
 
 
 def device_names(answer: Mapping[str, Any]) -> list[str]:

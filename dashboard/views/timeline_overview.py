@@ -16,6 +16,8 @@ from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ints
 
 MOMENTS: Final = 240
+# A shorter stretch without an account is told nowhere.
+_NOTABLE: Final = 0.01
 _SLICES: Final = list(Slice)
 _SLICE_OF: Final = np.array([_SLICES.index(cause.slice) for cause in Cause])
 
@@ -27,6 +29,8 @@ class Overview:
     # Where the stretches begin, in ticks, and where the last one ends.
     edges: Sequence[int]
     parts: dict[Slice, list[float]]
+    # From when to when something is known of these devices; ``None``: of all of the trace.
+    known: tuple[int, int] | None = None
 
 
 def overview(store: Path, number: int, devices: Sequence[int]) -> Overview:
@@ -43,7 +47,18 @@ def overview(store: Path, number: int, devices: Sequence[int]) -> Overview:
     total = ticks.sum(axis=0)
     shares = np.divide(ticks, total, out=np.zeros_like(ticks), where=total > 0)
     found = {part: shares[i].tolist() for i, part in enumerate(_SLICES) if shares[i].any()}
-    return Overview(cut.tolist(), found)
+    return Overview(cut.tolist(), found, _known([account[device] for device in devices], cut))
+
+
+def _known(accounts: Sequence[Segments], cut: Ints) -> tuple[int, int] | None:
+    """Return where the accounts begin and end, where that is not where the trace does."""
+    told = [some for some in accounts if len(some)]
+    if not told:
+        return None
+    start, end = min(int(s.start[0]) for s in told), max(int(s.end[-1]) for s in told)
+    first, last = int(cut[0]), int(cut[-1])
+    near = _NOTABLE * (last - first)
+    return (start, end) if start - first > near or last - end > near else None
 
 
 def _by_slice(segments: Segments) -> list[tuple[int, Segments]]:

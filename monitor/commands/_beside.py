@@ -44,8 +44,29 @@ class _Telling:
         self._screen.close()
 
 
+class Opened:
+    """The screen of a recording, and the page beside it where there is one."""
+
+    def __init__(self, screen: Screen, page: Beside | None = None) -> None:
+        self.screen = screen
+        self._page = page
+
+    def stay(self, run: int, *, may_wait: bool) -> None:
+        """After the recording: leave the page for as long as somebody is there to look at it."""
+        link = None if self._page is None else self._page.stay()
+        if self._page is None or link is None:
+            return
+        if not may_wait:
+            click.echo(f"The dashboard has ended. Open it again: monitor dashboard {run}", err=True)
+            return
+        # Ctrl-C ends the page alone: how the recording went, its exit code says as ever.
+        with contextlib.suppress(KeyboardInterrupt):
+            click.echo(f"The dashboard stays until Ctrl-C: {link}", err=True)
+            self._page.wait()
+
+
 @contextlib.contextmanager
-def dashboard(screen: Screen) -> Iterator[Screen]:
+def dashboard(screen: Screen) -> Iterator[Opened]:
     """Start the page, and end it; return a screen that tells its link. Without it there is none."""
     from whyidle.monitor import showing
     from whyidle.monitor.viewing import has_screen
@@ -55,14 +76,14 @@ def dashboard(screen: Screen) -> Iterator[Screen]:
         page = showing.Beside(["--browser"] if has_screen() else [])
     except Problem as problem:
         say(f"{problem.what} The recording goes on without it.", problem.next_step)
-        yield screen
+        yield Opened(screen)
         return
     except OSError as error:
         say(f"The dashboard cannot be started: {error}. The recording goes on without it.")
-        yield screen
+        yield Opened(screen)
         return
     with page:
-        yield _Telling(screen, page)
+        yield Opened(_Telling(screen, page), page)
 
 
 def nowhere_to_say() -> UsageProblem:

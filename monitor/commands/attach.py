@@ -23,9 +23,7 @@ from whyidle.monitor.commands._output import mute
 @options.any_user
 @options.traces
 @options.quiet
-@click.option(
-    "--dashboard", is_flag=True, help="Show it as a web page too; see `monitor dashboard`."
-)
+@click.option("--dashboard", is_flag=True, help="Show it as a web page too; it stays until Ctrl-C.")
 @click.option("--background", is_flag=True, help="Record on in the background; see `monitor stop`.")
 @click.option("--ready-fd", type=int, hidden=True)
 @options.as_json
@@ -80,8 +78,9 @@ def command(
                           as_json=as_json)  # fmt: skip
         return
     screen = options.screen(as_json=as_json, quiet=quiet, everything=everything)
-    with _beside.dashboard(screen) if dashboard else nullcontext(screen) as shown:
-        session = Session(database(), shown)
+    beside = _beside.dashboard(screen) if dashboard else nullcontext(_beside.Opened(screen))
+    with beside as opened:
+        session = Session(database(), opened.screen)
         session.open_gpus(require=require_gpu)
         told = session.record(
             Wanted(target, hz, label, observe=observe, any_user=any_user, trace_share=share),
@@ -89,12 +88,14 @@ def command(
             stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
             ready=None if ready_fd is None else _background.announcer(ready_fd),
         )
-    try:
-        options.tell(told, as_json=as_json)
-    except OSError:
-        if session.stopped_by != signal.SIGHUP:
-            raise
-        # The terminal has gone, and whoever could read.
-        mute()
+        try:
+            options.tell(told, as_json=as_json)
+        except OSError:
+            if session.stopped_by != signal.SIGHUP:
+                raise
+            # The terminal has gone, and whoever could read.
+            mute()
+        if session.stopped_by is None:
+            opened.stay(told.run.id, may_wait=sys.stdout.isatty() and not as_json)
     if session.stopped_by in {signal.SIGINT, signal.SIGHUP}:
         sys.exit(128 + session.stopped_by)

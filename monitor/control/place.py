@@ -14,6 +14,7 @@ import socket
 import stat
 import struct
 import time
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -115,12 +116,16 @@ def remove(folder: int, run: int, ours: os.stat_result) -> None:
             os.unlink(name, dir_fd=folder)
 
 
-def sweep(folder: int) -> None:
-    """Remove what recorders left that were killed."""
+def sweep(folder: int, is_ours: Callable[[int], bool]) -> None:
+    """Remove what recorders left that were killed; ``is_ours``: whose run is of this machine.
+
+    Of another machine that shares the folder nobody here can tell whether it still listens.
+    """
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         names = [entry.name for entry in islice(entries, MOST_NAMES)]
         for name in names:
-            if _OURS.fullmatch(name) and _is_left_over(folder, name):
+            found = _OURS.fullmatch(name) and _is_left_over(folder, name)
+            if found and is_ours(int(name.partition(".")[0])):
                 with contextlib.suppress(OSError):
                     os.unlink(name, dir_fd=folder)
 

@@ -13,12 +13,15 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from whyidle.monitor.control import place
 from whyidle.monitor.control.asked import short
 from whyidle.monitor.errors import Problem, UsageProblem
+from whyidle.monitor.store import Reader
+from whyidle.monitor.store.identity import host
 
 MOST_CLIENTS: Final = 8
 SILENT_SECONDS: Final = 1.0
@@ -52,7 +55,7 @@ class Server:
         """Listen for a recording; whatever is against it is an ``OSError``."""
         folder = place.open_folder(store, make=True)
         try:
-            place.sweep(folder)
+            place.sweep(folder, partial(_is_of_here, store))
             return cls(folder, run, answer)
         except BaseException:
             os.close(folder)
@@ -165,3 +168,12 @@ def _rubbish(how: str) -> Problem:
     return UsageProblem(
         f"The recorder was sent a line {how}.", "Use the same version on both ends."
     )
+
+
+def _is_of_here(store: Path, run: int) -> bool:
+    """Tell whether a run was recorded on this machine; of one that is not known nobody can."""
+    try:
+        with Reader.open(store) as reader:
+            return reader.find(str(run)).host == host()
+    except Problem:
+        return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import re
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NamedTuple
@@ -95,7 +96,7 @@ def describe(pid: int, fs: ProcFs | None = None, files: set[str] | None = None) 
         key=ProcessKey(pid, stat.start_ticks),
         parent=stat.parent,
         name=stat.name,
-        command=" ".join(arguments) or f"[{stat.name}]",
+        command=shlex.join(arguments) or f"[{stat.name}]",
         script=script_of(arguments) or stat.name,
         user=_user(fs, pid),
         python=python_of(fs.link(f"{pid}/exe"), files),

@@ -237,7 +237,7 @@ class Recorder:
         if self._ticks:
             try:
                 # First: who leaves can drop no trace any more.
-                self._traces.close()
+                self._traces.close(job_ended=reason is None)
                 self._leave()
             except Exception as error:  # noqa: BLE001  a recording must have its end
                 self.note_failure(error)

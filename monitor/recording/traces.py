@@ -40,6 +40,7 @@ CALM_TICKS = 2
 LEAST_STEPS = 3
 # Of the job's time: what a person asks for is given all of it.
 ALL = 1.0
+JOB_ENDED = "the job ended first"
 # Of a step's time: who says so, where nobody counts steps.
 SOURCE = "trace"
 
@@ -111,7 +112,7 @@ class Traces:
                 self._look_again(now, seats)
         except Exception as error:  # noqa: BLE001  counters come also without traces
             self._is_off = True
-            self._taking.close()
+            self._taking.close("traces are off after a failure")
             text = f"Traces are off from now on ({type(error).__name__}: {error})."
             self._news.append(News(FAILED, self._target, text, "medium"))
 
@@ -174,9 +175,12 @@ class Traces:
         median: int | None = told.steps["median_ns"]
         return None if median is None else median / 1e9
 
-    def close(self) -> None:
-        """End what is on its way."""
-        self._taking.close()
+    def close(self, *, job_ended: bool) -> None:
+        """End what is on its way; who waits for a trace finds in the run why there is none."""
+        is_lost = not self.wish.told.is_over
+        self._taking.close(JOB_ENDED if job_ended else "the recording ended first")
+        if is_lost:
+            self._news.append(News(FAILED, self._target, self.wish.told.what))
 
     def _at_once(self, seats: Sequence[Seat], now: float) -> list[Candidate]:
         """Return who may be asked for a trace that a person waits for."""
@@ -198,7 +202,8 @@ class Traces:
 
     def _way(self, seat: Seat, share: float) -> ByAgent:
         assert seat.link is not None  # noqa: S101  it stands in the order
-        return ByAgent(seat.link, self._taking.space, self._owner, share)
+        ended = JOB_ENDED if seat.key == self._target else "it ended first"
+        return ByAgent(seat.link, self._taking.space, self._owner, share, ended)
 
 
 def _put(reading: Reading, metric: Metric, counted: Metric, seconds: float) -> bool:

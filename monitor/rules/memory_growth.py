@@ -92,15 +92,16 @@ def left_s(window: Window, metric: Metric, trend: Trend) -> float | None:
 
 
 def _on_host(window: Window, trend: Trend) -> list[float]:
+    """Return what is free now: the mean of a time in which it grew would promise too much."""
     limit = window.job.means.get(m.JOB_MEMORY_LIMIT)
-    free = window.job.means.get(m.HOST_MEMORY_AVAILABLE)
-    return [room for room in (free, limit and limit - trend.last) if room is not None]
+    left = limit and max(0.0, limit - window.job.lasts.get(m.JOB_RSS, trend.last))
+    return [room for room in (window.job.last(m.HOST_MEMORY_AVAILABLE), left) if room is not None]
 
 
 def _on_device(window: Window) -> list[float]:
     """Return what is free on each GPU of the job, which others may hold a part of."""
-    means = [gpu.means for gpu in window.job.gpus if gpu.owned]
-    pairs = [(each.get(m.GPU_MEMORY_TOTAL), each.get(m.GPU_MEMORY_USED)) for each in means]
+    mine = [gpu for gpu in window.job.gpus if gpu.owned]
+    pairs = [(g.means.get(m.GPU_MEMORY_TOTAL), g.last(m.GPU_MEMORY_USED)) for g in mine]
     return [total - used for total, used in pairs if total is not None and used is not None]
 
 

@@ -63,6 +63,10 @@ MOST_STACKS: Final = 600
 MOST_FACTS: Final = 20
 FRAMEWORK: Final = "framework"
 TRENDS: Final = (m.JOB_RSS, m.PROCESS_RSS, m.PROCESS_LIVE_BYTES, m.PROCESS_POOL_USED)
+# What is asked for as it stands at the end; a probe that is due seldom spoke within this time.
+LASTS: Final = (m.JOB_RSS, m.HOST_MEMORY_AVAILABLE)
+LAST_MS: Final = 60_000
+LAST_POINTS: Final = 120
 # A trend needs this many points to say whether it levels out.
 LEAST_POINTS: Final = 8
 
@@ -108,6 +112,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         warm_s=(steady.start_ms - span.start_ms) / 1000,
         means=found.means,
         trends=found.trends,
+        lasts=found.lasts,
         unknown={key.metric: why.reason for key, why in unknown.items()},
         gpus=_gpus(reader, run, steady),
         facts=_facts(reader, run, who),
@@ -168,6 +173,7 @@ class _Reading:
         self._span = span
         self.means: dict[Metric, float] = {}
         self.trends: dict[Metric, Trend] = {}
+        self.lasts: dict[Metric, float] = {}
 
     def read(self, scope: Scope, whose: Sequence[int]) -> None:
         """Read every metric of a scope."""
@@ -179,6 +185,21 @@ class _Reading:
             trend = _trend(_series(self._reader, metric, whose, self._span))
             if trend is not None:
                 self.trends[metric] = trend
+        for metric in (each for each in LASTS if each.scope is scope and each in self.means):
+            last = list(_lasts(self._reader, metric, whose, self._span).values())
+            self.lasts |= {metric: last[-1]} if last else {}
+
+
+def _lasts(reader: Reader, metric: Metric, whose: Sequence[int], span: Span) -> dict[int, float]:
+    """Return the newest value of each, where it is known of the last of the span."""
+    start = max(span.start_ms, span.end_ms - LAST_MS)
+    found = reader.series(metric, list(whose), start, span.end_ms, LAST_POINTS)
+    return {
+        subject: point.mean
+        for subject, points in found.items()
+        for point in points
+        if point.mean is not None
+    }
 
 
 def _series(reader: Reader, metric: Metric, whose: Sequence[int], span: Span) -> list[Point]:
@@ -214,10 +235,15 @@ def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
         gpu.id: reader.means(OF_GPUS, [gpu.id], span.start_ms, span.end_ms, GPU_POINTS)
         for gpu in gpus
     }
+    used = m.GPU_MEMORY_USED
+    lasts = _lasts(reader, used, [gpu.id for gpu in gpus], span)
     return tuple(
-        SeenGpu(gpu.idx or "?", gpu.name, gpu.idx in owned, means[gpu.id], gpu.info or {})
+        SeenGpu(
+            gpu.idx or "?", gpu.name, gpu.idx in owned, means[gpu.id], gpu.info or {},
+            {used: lasts[gpu.id]} if gpu.id in lasts else {},
+        )
         for gpu in gpus
-    )
+    )  # fmt: skip
 
 
 def _facts(reader: Reader, run: Run, who: Watched | None) -> dict[str, Facts]:

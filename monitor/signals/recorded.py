@@ -34,6 +34,12 @@ class SeenGpu:
     owned: bool
     means: Mapping[Metric, float]
     info: Facts = field(default_factory=dict)
+    # The newest, of what is asked for as it stands at the end.
+    lasts: Mapping[Metric, float] = field(default_factory=dict)
+
+    def last(self, metric: Metric) -> float | None:
+        """Return the newest value, or the mean where that was not kept."""
+        return self.lasts.get(metric, self.means.get(metric))
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class Recorded:
     # Of the job, the host, and the process that stands for the job.
     means: Mapping[Metric, float] = field(default_factory=dict)
     trends: Mapping[Metric, Trend] = field(default_factory=dict)
+    # The newest, of what is asked for as it stands at the end.
+    lasts: Mapping[Metric, float] = field(default_factory=dict)
     unknown: Mapping[Metric, str] = field(default_factory=dict)
     gpus: tuple[SeenGpu, ...] = ()
     # The last that each framework said, by the name of the probe ("jax", "torch").
@@ -69,6 +77,10 @@ class Recorded:
         """Return the mean of a metric over the window."""
         value = self.means.get(metric)
         return None if value is None else self.measure(value, metric.unit, metric.source)
+
+    def last(self, metric: Metric) -> float | None:
+        """Return the newest value, or the mean where that was not kept."""
+        return self.lasts.get(metric, self.means.get(metric))
 
     def measure(self, value: float, unit: str, source: str = "agent") -> Measure:
         """Return a number of this recording."""

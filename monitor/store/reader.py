@@ -33,6 +33,7 @@ _ALL: Final = frozenset(Scope)
 # As SQLite says it.
 _ENDLESS: Final = -1
 _WITHOUT: Final = "kind NOT IN (SELECT value FROM json_each(?))"
+_NO_NEWS: Final = " AND severity != 'info'"
 
 
 _P = ParamSpec("_P")
@@ -131,15 +132,22 @@ class Reader:
 
     @_told
     def events(
-        self, run: int, since_ms: int = 0, without: Collection[str] = (), most: int = _ENDLESS
+        self,
+        run: int,
+        since_ms: int = 0,
+        without: Collection[str] = (),
+        most: int = _ENDLESS,
+        *,
+        with_news: bool = True,
     ) -> list[Event]:
-        """Return the events of a run in their order, some kinds left out if wanted.
+        """Return the events of a run in their order, some kinds and mere news left out if wanted.
 
         Of too many those that are more than news come first, then the newest.
         """
+        order = "severity = 'info', " if with_news else ""
         where = (
-            f"run = ? AND ts_ms >= ? AND {_WITHOUT}"
-            " ORDER BY severity = 'info', ts_ms DESC, id DESC LIMIT ?"
+            f"run = ? AND ts_ms >= ? AND {_WITHOUT}{'' if with_news else _NO_NEWS}"
+            f" ORDER BY {order}ts_ms DESC, id DESC LIMIT ?"
         )
         found = self._rows(Event, "event", where, run, since_ms, json.dumps(list(without)), most)
         return sorted(found, key=lambda event: (event.ts_ms, event.id))
@@ -150,6 +158,15 @@ class Reader:
         query = f"SELECT count(*) FROM event WHERE run = ? AND {_WITHOUT}"  # noqa: S608
         kinds = json.dumps(list(without))
         return int(self._connection.execute(query, (run, kinds)).fetchone()[0])
+
+    @_told
+    def newest_trace(self, run: int) -> int | None:
+        """Return the number of the newest trace of a run: whether another has come since."""
+        if not schema.present(self._connection, "trace"):
+            return None
+        query = "SELECT max(id) FROM trace WHERE run = ?"
+        found: int | None = self._connection.execute(query, (run,)).fetchone()[0]
+        return found
 
     def last_trace(self, run: int) -> dict[str, Any] | None:
         """Return the newest trace of a run as it was kept; ``None`` where there is none."""

@@ -26,6 +26,8 @@ COPY_SECONDS: Final = 0.05
 _PIECE: Final = 1 << 20
 _LONGEST_NS: Final = 600 * 1_000_000_000
 FRAMEWORKS: Final = ("jax", "torch")
+# The goodbye of an agent whose process ends by itself.
+_EXIT: Final = "exit"
 
 
 class _Failed(Exception):  # noqa: N818  an answer
@@ -37,12 +39,21 @@ class ByAgent:
 
     name = "the agent"
 
-    def __init__(self, link: Link, space: Space, owner: str, share: float = 1.0) -> None:
+    def __init__(
+        self,
+        link: Link,
+        space: Space,
+        owner: str,
+        share: float = 1.0,
+        ended: str = "it ended first",
+    ) -> None:
         self._link = link
         self._space = space
         self._owner = owner
         # Of its time that the job gives to traces; 1 is one that a person asked for.
         self._share = share
+        # What is said where the process ends before the trace is there.
+        self._ended = ended
         self._deadline: float | None = None
         self._id: int | None = None
         self._copy: _Copy | None = None
@@ -140,7 +151,8 @@ class ByAgent:
 
     def _check_alive(self, deadline: float) -> None:
         if not self._link.is_open:
-            raise _Failed("the agent went before the trace was done")
+            has_ended = self._link.bye == _EXIT
+            raise _Failed(self._ended if has_ended else "the agent went before the trace was done")
         if time.monotonic() > deadline:
             raise _Failed("the agent did not say in time what became of it")
 

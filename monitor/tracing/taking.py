@@ -112,14 +112,14 @@ class Taking:
         news, self._news = self._news, []
         return news
 
-    def close(self) -> None:
+    def close(self, why: str) -> None:
         """End what is on its way, and keep no half of it."""
         turn, self._turn = self._turn, None
         if turn is not None:
             turn.close()
             if turn.taken is not None:
                 remove(turn.taken.path)
-        self.wish.ends("No trace: the recording ended before it was there.")
+        self.wish.ends(f"No trace: {why}.")
 
     # Inside --------------------------------------------------------------------------------------
     def _begin(self, now: float, candidates: Sequence[Candidate]) -> None:
@@ -232,7 +232,10 @@ class Taking:
                 self.wish.waits(why)
             else:
                 again = _AGAIN.format(pid=who.key.pid)
-                self.wish.refused(f"No trace of process {who.key.pid}: {why}.", again)
+                text = f"No trace of process {who.key.pid}: {why}."
+                self.wish.refused(text, again)
+                # Who asked may look only when the recording is over.
+                self._say(FAILED, who, text, "info")
         elif why.startswith(TOO_EARLY):
             # Others take traces of it, too.
             self.policy.later(now)

@@ -14,6 +14,7 @@ from tests.control.conftest import Puppet, Recorder, descriptors
 from whyidle.monitor.control import place
 from whyidle.monitor.control.server import Server
 from whyidle.monitor.state import DATABASE
+from whyidle.monitor.store import NewRun, Writer
 
 answer = Puppet().answer
 
@@ -74,6 +75,11 @@ def make(path: Path, what: str) -> None:
             line.bind(str(path))
 
 
+def recorded(store: Path, run: int, **row: Any) -> None:
+    with Writer.open(store) as writer:
+        assert writer.begin_run(NewRun(**row)) == run
+
+
 @pytest.mark.parametrize("what", ["file", "link", "socket"])
 def test_whatever_lies_under_our_name_makes_way(tmp_path: Path, what: str) -> None:
     store = tmp_path / DATABASE
@@ -110,10 +116,27 @@ def test_what_killed_recorders_left_is_swept_unless_it_is_young(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: float, left: list[str]
 ) -> None:
     monkeypatch.setattr(place, "STALE_SECONDS", age)
+    recorded(tmp_path / DATABASE, 1)
     (tmp_path / place.FOLDER).mkdir(mode=0o700)
     make(tmp_path / place.FOLDER / "1.sock", "socket")
     server = Server.open(tmp_path / DATABASE, 2, answer)
     assert names(tmp_path / DATABASE) == left
+    server.close()
+
+
+def test_of_another_machine_that_shares_the_folder_nothing_is_swept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "STALE_SECONDS", 0.0)
+    store = tmp_path / DATABASE
+    recorded(store, 1, host="elsewhere")
+    recorded(store, 2)
+    (tmp_path / place.FOLDER).mkdir(mode=0o700)
+    # The last one is of a run that nobody knows of.
+    for name in ("1.sock", "1.77.new", "2.sock", "2.77.new", f"{10**18}.sock"):
+        make(tmp_path / place.FOLDER / name, "socket")
+    server = Server.open(store, 3, answer)
+    assert names(store) == ["1.77.new", "1.sock", f"{10**18}.sock", "3.sock"]
     server.close()
 
 
@@ -122,6 +145,7 @@ def test_a_living_recorder_and_what_is_not_ours_are_never_swept(
 ) -> None:
     monkeypatch.setattr(place, "STALE_SECONDS", 0.0)
     store = tmp_path / DATABASE
+    recorded(store, 1)
     first = Server.open(store, 1, answer)
     strange = tmp_path / place.FOLDER / "theirs.sock"
     make(strange, "socket")

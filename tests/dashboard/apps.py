@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,13 @@ class App:
         plain = (
             re.sub(r"<style>.*?</style>|<[^>]+>", " ", body, flags=re.DOTALL) for body in bodies
         )
-        return html.unescape(" ".join(" ".join(plain).split()))
+        return html.unescape(" ".join(" ".join([*plain, *self._of_charts]).split()))
+
+    @property
+    def _of_charts(self) -> list[str]:
+        """What stands around the charts, which they bring along."""
+        told = [json.loads(each.proto.json or "{}") for each in self.test.get("bidi_component")]
+        return [word for data in told for word in data.get("words", ())]
 
     @property
     def markup(self) -> str:
@@ -56,9 +63,9 @@ class App:
         return [name for name in found if name]
 
 
-def app(store: Path, page: str = "now", **query: str) -> App:
+def app(store: Path, page: str = "now", *, is_sample: bool = False, **query: str) -> App:
     """Open a page by its link."""
-    settings.use(settings.Settings(store=store))
+    settings.use(settings.Settings(store=store, is_sample=is_sample))
     test = AppTest.from_function(_script, args=(page,), default_timeout=SECONDS)
     for name, value in query.items():
         test.query_params[name] = value

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import select
 import shutil
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
@@ -49,33 +47,28 @@ class Served:
 
 @contextmanager
 def serving(store: Path, *options: str) -> Iterator[Served]:
-    """Run a dashboard over a store, and wait until it answers."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    line = [sys.executable, "-m", "whyidle.dashboard", "--port", str(port), "--store", str(store)]
+    """Run a dashboard over a store, at a port that it finds; the link says that it answers."""
+    line = [sys.executable, "-m", "whyidle.dashboard", "--store", str(store), *options]
     environment = {**os.environ, "WHYIDLE_DASHBOARD_TOKEN": TOKEN}
-    process = subprocess.Popen([*line, *options], env=environment, text=True)
+    process = subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, text=True)
     try:
-        _wait_for(port, process)
-        yield Served(port, process)
+        yield Served(_port_of(process), process)
     finally:
         process.terminate()
-        process.wait(20)
+        process.communicate(timeout=20)
 
 
-def _wait_for(port: int, process: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + STARTS_WITHIN
-    while time.monotonic() < until:
-        assert process.poll() is None, "the dashboard ended by itself"
-        try:
-            with suppress(urllib.error.HTTPError):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
-        except OSError:
-            time.sleep(0.1)
-        else:
-            return
-    pytest.fail(f"the dashboard did not answer within {STARTS_WITHIN} s")
+def _port_of(process: subprocess.Popen[str]) -> int:
+    """Wait for the line with the link."""
+    assert process.stdout is not None
+    if not select.select([process.stdout], [], [], STARTS_WITHIN)[0]:
+        pytest.fail(f"the dashboard did not answer within {STARTS_WITHIN} s")
+    said = process.stdout.readline()
+    found = re.search(r"http://\S+", said)
+    assert found is not None, f"the dashboard said no link, but {said!r}"
+    port = urlsplit(found[0]).port
+    assert port is not None
+    return port
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ _OURS: Final = frozenset(
         "unit",
         "probe",
     }
-    | {"paced_by", "state", "host", "rank", "index", "gpus", "budget_source", "bye", "schema"}
+    | {"paced_by", "state", "gpus", "budget_source", "bye", "schema"}
 )
 
 

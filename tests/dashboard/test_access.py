@@ -102,6 +102,9 @@ def test_a_websocket_needs_the_cookie(served: Served, allowed: str) -> None:
     # Also with the token in hand: the cookie alone says that a browser was let in.
     assert ask(served.port, f"{STREAM}?token={TOKEN}", websocket=True).status == 403
     assert ask(served.port, STREAM, websocket=True, Cookie=allowed).status == 101
+    # A page whose address still has the token hands it on: it is neither needed nor in the way.
+    told = f"{STREAM}?token={TOKEN}"
+    assert ask(served.port, told, websocket=True, Cookie=allowed).status == 101
 
 
 @pytest.mark.parametrize("hosts", STRANGERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pty
 import re
 import select
 import signal
@@ -29,7 +30,7 @@ from whyidle.dashboard.__main__ import checked
 from whyidle.monitor import showing
 from whyidle.monitor.commands._beside import _Telling
 from whyidle.monitor.commands.dashboard import _check_reach
-from whyidle.monitor.errors import Exit, UsageProblem
+from whyidle.monitor.errors import Exit, Problem, UsageProblem
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.render import screens
 from whyidle.monitor.render.live import LiveView
@@ -127,6 +128,12 @@ def test_a_run_is_named_by_number_label_or_last(store: Path) -> None:
     assert [checked(store, name) for name in ("1", "mine", "last", None)] == ["1", "1", "1", "last"]
     with pytest.raises(UsageProblem, match="no recording 'nobody'"):
         checked(store, "nobody")
+
+
+def test_a_run_that_the_sample_has_not_is_not_looked_for_elsewhere(store: Path) -> None:
+    with pytest.raises(Problem, match="The sample has the runs 1") as told:
+        checked(store, "9", is_sample=True)
+    assert "monitor runs" not in told.value.next_step
 
 
 @pytest.mark.parametrize(
@@ -255,6 +262,43 @@ def test_beside_a_recording_it_opens_and_ends_with_it(
     assert job.poll() is None
     with Reader.open(state / DATABASE) as reader:
         assert [each.pid for each in reader.processes(1)] == [job.pid]
+
+
+def test_on_a_terminal_the_page_stays_when_the_job_has_ended(state: Path) -> None:
+    ours, theirs = pty.openpty()
+    doomed = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    arguments = command("attach", doomed.pid, "--observe", "--dashboard", "--quiet")
+    env = {**os.environ, "TERM": "dumb"}
+    with subprocess.Popen(
+        arguments, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    ) as process, os.fdopen(ours, errors="replace") as said:  # fmt: skip
+        os.close(theirs)
+        try:
+            link_in(said)
+            doomed.communicate(b"\n")
+            told = ""
+            while "The dashboard stays" not in told:
+                told += said.readline()
+            link = told.split()[-1]
+            assert "The dashboard stays until Ctrl-C: http://" in told
+            assert told.index("job ended") < told.index("The dashboard stays")
+            assert opens(link) == 200
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == Exit.OK
+            assert not listeners(port_of(link))
+        finally:
+            process.kill()
+            doomed.kill()
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_where_nobody_looks_nobody_is_waited_for(
+    monitor: Monitor, job: subprocess.Popen[str], options: list[str]
+) -> None:
+    done = monitor("attach", job.pid, "--observe", "--dashboard", "--for", "8", *options)
+    assert done.returncode == Exit.OK
+    assert "monitor dashboard 1" in done.stderr
+    assert "stays until Ctrl-C" not in done.stderr
 
 
 def test_a_recording_that_is_killed_takes_it_along(state: Path, job: subprocess.Popen[str]) -> None:

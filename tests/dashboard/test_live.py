@@ -12,6 +12,7 @@ from tests.dashboard.conftest import Looked, Served, serving
 from tests.dashboard.stores import Made, make
 
 NEWEST = "c.data[0].x.at(-1)"
+COLOUR = "c._fullLayout.font.color"
 SHOWN = "c.layout.xaxis.range.join()"
 
 
@@ -42,18 +43,23 @@ def served(growing: Path) -> Iterator[Served]:
         yield running
 
 
+def zoom(looked: Looked, name: str) -> None:
+    """Drag over a chart, as a reader does who wants to see more of it."""
+    box = looked.page.locator(f"[data-whyidle={name}] .nsewdrag").first.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    looked.page.mouse.move(box["x"] + 0.3 * box["width"], middle)
+    looked.page.mouse.down()
+    looked.page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=5)
+    looked.page.mouse.up()
+
+
 def test_the_data_moves_while_the_zoom_of_the_reader_stays(
     served: Served, look: Callable[..., Looked]
 ) -> None:
     looked = look()
     looked.open(served.url())
     looked.drawn("activity")
-    box = looked.page.locator("[data-whyidle=activity] .nsewdrag").first.bounding_box()
-    middle = box["y"] + box["height"] / 2
-    looked.page.mouse.move(box["x"] + 0.3 * box["width"], middle)
-    looked.page.mouse.down()
-    looked.page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=5)
-    looked.page.mouse.up()
+    zoom(looked, "activity")
     whole = looked.chart("activity", "c.data[0].x.at(0)")
     zoomed = looked.chart("activity", SHOWN)
     assert zoomed.replace(" ", "T").split(",")[0] > whole
@@ -64,6 +70,34 @@ def test_the_data_moves_while_the_zoom_of_the_reader_stays(
     looked.drawn("activity", times + 2)
     assert looked.chart("activity", NEWEST) > before
     assert looked.chart("activity", SHOWN) == zoomed
+
+
+def test_who_chooses_another_range_sees_that_and_not_the_old_zoom(
+    served: Served, look: Callable[..., Looked]
+) -> None:
+    looked = look()
+    looked.open(served.url(range="5m"))
+    looked.drawn("activity")
+    zoom(looked, "activity")
+    zoomed = looked.chart("activity", SHOWN)
+    times = int(looked.chart("activity", "c.dataset.drawn"))
+    looked.page.get_by_text("1m", exact=True).click()
+    looked.drawn("activity", times + 2)
+    start, end = looked.chart("activity", SHOWN).replace(" ", "T").split(",")
+    assert f"{start},{end}" != zoomed.replace(" ", "T")
+    assert start < looked.chart("activity", NEWEST) <= end
+
+
+def test_a_chart_that_is_left_leaves_nothing_behind(
+    served: Served, look: Callable[..., Looked]
+) -> None:
+    looked = look()
+    looked.open(served.url())
+    looked.drawn("activity")
+    looked.chart("activity", "window.left = c")
+    looked.page.get_by_role("link", name="Fix", exact=True).click()
+    looked.page.wait_for_selector("text=Measure it")
+    looked.page.wait_for_function("() => !window.left._fullLayout && !window.left.isConnected")
 
 
 def test_no_request_leaves_the_machine(served: Served, look: Callable[..., Looked]) -> None:
@@ -82,5 +116,26 @@ def test_in_a_dark_browser_the_charts_are_dark_too(
         looked = look(color_scheme=scheme)
         looked.open(served.url())
         looked.drawn("activity")
-        texts[scheme] = looked.chart("activity", "c._fullLayout.font.color")
+        texts[scheme] = looked.chart("activity", COLOUR)
     assert texts["light"] != texts["dark"]
+
+
+def test_whoever_goes_from_light_to_dark_takes_the_charts_along(
+    tmp_path: Path, look: Callable[..., Looked]
+) -> None:
+    # Of a run that is over nothing else draws anything anew.
+    store = tmp_path / "whyidle.db"
+    make(store, seconds=60, gpus=2).end()
+    with serving(store) as running:
+        looked = look(color_scheme="light")
+        looked.open(running.url())
+        looked.drawn("activity")
+        looked.settled()
+        light = looked.chart("activity", COLOUR)
+        for scheme, is_light in (("dark", False), ("light", True)):
+            looked.page.emulate_media(color_scheme=scheme)
+            looked.page.wait_for_function(
+                "([light, same]) => [...document.querySelectorAll('[data-whyidle=activity]')]"
+                ".some(c => (c._fullLayout.font.color === light) === same)",
+                arg=[light, is_light],
+            )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.traces.kineto_text import Record, document, event, kernel
-from whyidle.monitor.kept import keep
+from whyidle.monitor.kept import Kept, keep
 from whyidle.monitor.store import NewRun, Writer
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
@@ -87,3 +87,10 @@ def make(folder: Path, *, devices: int = 1) -> Path:
         writer.end_run(run, "the job ended", 0)
     kept(store, write(folder / "train.json", devices=devices), run)
     return store
+
+
+def answer(store: Path) -> dict[str, Any]:
+    """Return what the first trace of a store told."""
+    with Kept.open(store) as opened:
+        found: dict[str, Any] = opened.open_trace(1).answer
+    return found

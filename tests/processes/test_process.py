@@ -1,5 +1,8 @@
 import importlib.metadata
 import importlib.util
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,10 +65,19 @@ def test_a_name_with_parentheses_and_spaces_does_not_confuse_the_stat_line() -> 
     assert (stat.pid, stat.name, stat.state, stat.parent) == (7, "a ) b (c", "S", 1)
 
 
+def test_a_command_is_told_as_it_would_be_typed() -> None:
+    words = [sys.executable, "-c", "import sys; sys.stdin.read()", "--name", "it's $HOME", "*"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+        who = describe(process.pid)
+        process.communicate()
+    assert who is not None
+    assert shlex.split(who.command) == words
+
+
 def test_a_recorded_process_is_described_and_its_secret_is_not_kept() -> None:
     who = describe(10294, RECORDED)
     assert who is not None
-    assert who.command == "python train.py --api-key ***"
+    assert who.command == "python train.py --api-key '***'"
     assert who.script == "train.py"
     assert who.python == "3.11"
     assert who.frameworks == {}

@@ -221,6 +221,25 @@ def test_while_the_user_profiles_no_trace_is_taken_and_that_is_said(state: Path)
 
 
 @pytest.mark.ptrace
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_trace_that_the_end_of_the_job_takes_along_is_told_in_its_run(
+    state: Path, *, is_killed: bool
+) -> None:
+    pytest.importorskip("torch")
+    with start_job(TORCH + LOOP) as job:
+        recording = Recording(job, state)
+        client.ask_trace(recording.store, 1, MOST_SECONDS)
+        recording.until(lambda: client.state(recording.store, 1).state is State.TAKING)
+        if is_killed:
+            job.kill()
+        job.communicate("enough\n", timeout=60)
+        recording.process.communicate(timeout=60)
+    with Reader.open(recording.store) as reader:
+        (lost,) = [e.text for e in reader.events(1) if e.kind == "trace_failed"]
+    assert lost.endswith(": the job ended first.")
+
+
+@pytest.mark.ptrace
 def test_a_stopped_job_is_not_waited_for(state: Path) -> None:
     pytest.importorskip("torch")
     with recorded(TORCH + LOOP, state) as recording:

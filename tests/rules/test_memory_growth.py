@@ -41,23 +41,33 @@ def test_memory_that_rises_to_the_end() -> None:
 
 
 def test_memory_that_is_full_within_the_day() -> None:
-    told = found(NAME, window(trends={m.JOB_RSS: LEAK}, means={m.HOST_MEMORY_AVAILABLE: 5e9}))
+    told = found(NAME, window(trends={m.JOB_RSS: LEAK}, lasts={m.HOST_MEMORY_AVAILABLE: 5e9}))
     assert told.severity is Severity.HIGH
     assert told.evidence[-1].value == pytest.approx(100)
 
 
 def test_what_grows_on_a_gpu_is_full_when_the_gpu_is() -> None:
-    means = {m.HOST_MEMORY_AVAILABLE: 500e9}
-    gpus = [(100e9, 90e9), (100e9, 95e9)]
+    free = {m.HOST_MEMORY_AVAILABLE: 500e9}
     seen = tuple(
-        SeenGpu(str(i), None, owned=True, means={m.GPU_MEMORY_TOTAL: t, m.GPU_MEMORY_USED: used})
-        for i, (t, used) in enumerate(gpus)
-    )
+        SeenGpu(
+            str(i), None, owned=True,
+            means={m.GPU_MEMORY_TOTAL: 100e9, m.GPU_MEMORY_USED: 40e9},
+            lasts={m.GPU_MEMORY_USED: used},
+        )
+        for i, used in enumerate((90e9, 95e9))
+    )  # fmt: skip
     facts = {"torch": {"backend": "cuda"}}
     told = found(
-        NAME, window(trends={m.PROCESS_POOL_USED: LEAK}, means=means, gpus=seen, facts=facts)
+        NAME, window(trends={m.PROCESS_POOL_USED: LEAK}, lasts=free, gpus=seen, facts=facts)
     )
     assert told.evidence[-1].value == pytest.approx(100)
+
+
+def test_what_is_free_is_free_now_and_not_in_the_mean_of_a_time_in_which_it_grew() -> None:
+    means = {m.HOST_MEMORY_AVAILABLE: 80e9, m.JOB_MEMORY_LIMIT: 100e9, m.JOB_RSS: 50e9}
+    lasts = {m.HOST_MEMORY_AVAILABLE: 20e9, m.JOB_RSS: 90e9}
+    told = found(NAME, window(trends={m.JOB_RSS: LEAK}, means=means, lasts=lasts))
+    assert told.evidence[-1].value == pytest.approx(10e9 / LEAK.per_s)
 
 
 def test_arrays_count_before_the_rest_of_the_process() -> None:

@@ -70,6 +70,13 @@ def test_rates_are_told_per_step(tmp_path: Path) -> None:
     assert window.syncs_per_step.unit == "1/step"
 
 
+def test_what_is_asked_for_as_it_stands_is_the_newest(tmp_path: Path) -> None:
+    window = record(tmp_path, 600, lambda s: {m.JOB_RSS: 1e9 + 1e7 * s, **ten_steps(s)})
+    assert window.job.last(m.JOB_RSS) == 1e9 + 1e7 * 599
+    assert window.job.means[m.JOB_RSS] < 5e9
+    assert window.job.last(m.HOST_MEMORY_AVAILABLE) is None
+
+
 def test_what_was_not_measured_is_none(tmp_path: Path) -> None:
     window = record(tmp_path, 30, lambda _: {m.JOB_CPU: 1.0})
     assert window.syncs_per_step is None

@@ -44,6 +44,14 @@ def test_run_and_its_subjects_come_back(store: Store) -> None:
         assert (event.kind, event.scope, event.subject) == ("xid", Scope.GPU, store.gpu)
 
 
+def test_mere_news_may_be_left_out(store: Store) -> None:
+    for i, severity in enumerate(("info", "low", "info", "high", "info")):
+        store.writer.event(store.run, "what", f"{i}", severity=severity, ts_ms=1000 + i)
+    with Reader.open(store.path) as reader:
+        assert [e.text for e in reader.events(store.run, with_news=False)] == ["1", "3"]
+        assert [e.text for e in reader.events(store.run, most=1, with_news=False)] == ["3"]
+
+
 def test_of_many_events_the_grave_and_the_newest_are_told(store: Store) -> None:
     store.writer.event(store.run, "xid", "XID 79", severity="high", ts_ms=1)
     for i in range(300):

@@ -237,7 +237,7 @@ def test_the_end_of_a_recording_leaves_no_half_of_a_trace(bench: Bench) -> None:
     turn = bench.taking._turn
     assert turn is not None
     assert turn.parser is not None
-    bench.taking.close()
+    bench.taking.close("the recording ended first")
     assert turn.parser._child.returncode is not None
     assert Space(bench.store).files() == []
     assert way.is_closed

@@ -110,6 +110,7 @@ def test_a_refusal_is_its_end_and_no_reason_not_to_ask_unasked(bench: Wishing, a
     bench.wish()
     assert bench.until_over(one(A, way)) is State.REFUSED
     assert bench.what == "No trace of process 10: the job profiles itself."
+    assert [news.text for news in bench.news] == [bench.what]
     assert way.is_closed
     assert bench.taking.policy.may_ask(A, bench.now)
     assert len(way.asked) == 1
@@ -177,6 +178,6 @@ def test_so_is_the_end_of_the_recording_however_far_it_has_come(bench: Wishing, 
     bench.wish()
     for _ in range(ticks):
         bench.look(one(A, way))
-    bench.taking.close()
+    bench.taking.close("the recording ended first")
     assert bench.taking.wish.told.state is State.REFUSED
-    assert "the recording ended" in bench.what
+    assert bench.what == "No trace: the recording ended first."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +120,34 @@ def test_a_window_is_told_in_a_unit_of_which_it_has_some(
     shown: Picture, ns: int, unit: str
 ) -> None:
     assert overview.unit_of(shown.trace, Part(0, ns))[1] == unit
+
+
+def test_a_thin_gap_is_met_by_a_click_beside_it_and_never_by_one_on_another(
+    store: Path, shown: Picture
+) -> None:
+    part = Part(shown.trace.start + 62 * MS, shown.trace.start + 82 * MS)
+    figure, _ = lanes.lanes("x", picture(store, shown.trace.id, part, [0]))
+    unseen = next(bars for bars in figure["data"] if bars["marker"]["color"] == lanes._UNSEEN)
+    gaps = {tuple(data) for colour, *data in pieces(figure) if colour != lanes._UNSEEN}
+    assert not unseen["showlegend"]
+    assert len(unseen["y"]) > 5
+    assert all(tuple(data) in gaps and data[0] == "idle" for data in unseen["customdata"])
+    spans = sorted(
+        (base, base + long) for base, long in zip(unseen["base"], unseen["x"], strict=True)
+    )
+    assert all(end <= start + 1e-9 for (_, end), (start, _) in pairwise(spans))
+    # The last piece of each gap is 0.07 ms long, and reaches 0.2 ms into the kernel that follows.
+    assert sum(end - start == pytest.approx(0.27) for start, end in spans) > 5
+
+
+def test_what_an_overview_has_no_account_of_is_named_in_its_place(
+    store: Path, shown: Picture
+) -> None:
+    trace = shown.trace
+    told = all_of(store, trace.id, [0])
+    whole = timeline.whole(trace)
+    assert not overview.overview("x", told, trace, whole)["layout"]["annotations"]
+    half = replace(told, known=(told.edges[0], (told.edges[0] + told.edges[-1]) // 2))
+    (said,) = Figure(overview.overview("x", half, trace, whole)).layout.annotations
+    assert said.text == overview.NOTHING
+    assert 216 < said.x < 433

@@ -96,8 +96,22 @@ def test_names_are_text_and_no_markup() -> None:
 def test_causes_are_stacked_with_their_own_colours(is_of_steps: bool) -> None:
     parts = {Slice.COMPUTE: [0.2, None], Slice.IDLE_INPUT: [0.3, None]}
     figure = valid(account.over_time("y", Causes([0, 1], parts, is_of_steps), SPAN))
-    assert [trace["stackgroup"] for trace in figure["data"]] == ["time", "time"]
-    assert figure["data"][0]["fillcolor"] != figure["data"][1]["fillcolor"]
+    assert figure["layout"]["barmode"] == "stack"
+    assert figure["data"][0]["marker"]["color"] != figure["data"][1]["marker"]["color"]
+
+
+def test_where_nothing_is_known_causes_leave_a_gap_and_do_not_fall_to_zero() -> None:
+    causes = Causes([0, 1000, 2000], {Slice.COMPUTE: [0.2, None, 0.3]}, is_of_steps=True)
+    (bars,) = valid(account.over_time("y", causes, SPAN))["data"]
+    # Areas of Plotly's would be drawn down to zero there.
+    assert (bars["type"], bars["y"]) == ("bar", [0.2, None, 0.3])
+    assert bars["width"] == 1000
+
+
+def test_the_name_of_a_device_is_no_markup() -> None:
+    budget = {"slices": {"compute": 1}}
+    figure = account.bar("x", {"<a href='http://evil.example'>GPU</a>": budget})
+    assert "<" not in figure["data"][0]["y"][0]
 
 
 def test_marks_are_rules_and_points_that_tell() -> None:
@@ -112,3 +126,10 @@ def test_a_budget_is_a_bar_whose_parts_are_shares() -> None:
     budget = {"slices": {"compute": 25, "idle_input": 75, "idle_gc": 0}}
     figure = valid(account.bar("budget", {"now": budget}))
     assert [trace["x"] for trace in figure["data"]] == [[0.25], [0.75]]
+
+
+def test_less_than_one_a_second_is_told_in_tenths_and_not_in_thousandths() -> None:
+    drawn = valid(lines("x", [Line(course(0.5, 0.25), "#000000")], "per_second", SPAN))
+    assert "s" not in drawn["layout"]["yaxis"]["tickformat"]
+    assert "s}" not in drawn["data"][0]["hovertemplate"].removesuffix("}")
+    assert drawn["data"][0]["hovertemplate"] == "%{y:,.4~r}"

@@ -58,3 +58,26 @@ def test_without_a_gpu_it_tells_of_the_main_memory(tmp_path: Path) -> None:
     assert "<b>." not in shown.markup.replace("</b>", "")
     assert "Main memory of the job" in shown.words
     assert "PCIe" not in shown.words
+
+
+def test_what_does_not_grow_has_no_pace(store: Path) -> None:
+    words = app(store, "memory").words
+    assert "main memory of the job 5.0 GiB none" in words
+    assert "does not go on growing" not in words
+
+
+def test_a_limit_far_above_is_told_in_words_and_does_not_flatten_the_course(store: Path) -> None:
+    assert "machine 512 GiB: far above what is shown" in app(store, "memory").words
+
+
+def test_without_a_gpu_nobody_is_told_to_attach_for_its_copies(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / DATABASE) as writer:
+        info = {"gpu_problem": "There is no driver.", "gpus": []}
+        writer.end_run(writer.begin_run(NewRun(info=info)), "stopped")
+    words = app(tmp_path / DATABASE, "memory").words
+    assert "Copies : no GPU is read: There is no driver." in words
+
+
+def test_a_run_that_is_over_is_not_told_to_be_attached_to(store: Path) -> None:
+    words = app(store, "memory").words
+    assert "and it is over: one of a running job has them" in words

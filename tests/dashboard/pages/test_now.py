@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
+from tests.dashboard import stores
 from tests.dashboard.apps import app
 from tests.dashboard.gpu_jobs import job
 from whyidle.dashboard import reading, settings
 from whyidle.dashboard.pages import now
+from whyidle.dashboard.views.computing import ONLY_A_TRACE
 from whyidle.monitor.control import client
 from whyidle.monitor.control.client import Asked, State
 from whyidle.monitor.errors import Problem
+from whyidle.monitor.render import numbers
 from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import Reader
 
@@ -45,10 +48,10 @@ def live(tmp_path: Path) -> Iterator[Path]:
 def test_it_answers_in_order_what_a_person_asks(store: Path) -> None:
     words = app(store).words
     places = [words.index(each) for each in (
-        "GPU utilisation", "Where the time goes", "How to fix it", "Time of a step, by cause",
-        "What happened",
+        "GPU utilisation", "Where the time goes", "How to fix it", "What happened",
     )]  # fmt: skip
     assert places == sorted(places)
+    assert "Time of a step, by cause" in words
     assert "2 x NVIDIA H200; 1 more in the machine (the driver lists the job on them)" in words
 
 
@@ -192,10 +195,24 @@ def test_a_label_goes_to_the_recorder(live: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_label_of_a_finished_run_says_what_to_type(store: Path) -> None:
     shown = app(store)
-    shown.test.sidebar.text_input[0].set_value("fast")
-    _save(shown.test)
-    assert "monitor runs 1 --label fast" in shown.words
+    assert "monitor runs 1 --label NAME" in [each.value for each in shown.test.sidebar.code]
+    assert not shown.test.sidebar.text_input
 
 
 def _save(test: Any) -> None:
     next(button for button in test.sidebar.button if button.label == "Save").click().run()
+
+
+def test_the_dearest_finding_is_said_first_and_a_risk_beside_it(tmp_path: Path) -> None:
+    job(tmp_path / DATABASE, seconds=300).end()
+    words = app(tmp_path / DATABASE).words
+    starved, grows = "The device waits for the next batch", "The job holds more memory"
+    assert words.index(starved) < words.index(grows)
+    assert words.index("How to fix it") < words.index("What to do about it")
+
+
+def test_where_no_counter_says_how_busy_the_device_is_nothing_is_said_of_computing(
+    tmp_path: Path,
+) -> None:
+    stores.make(tmp_path / DATABASE, seconds=60).end()
+    assert f"Computing {numbers.DASH} {ONLY_A_TRACE}" in app(tmp_path / DATABASE).words

@@ -32,5 +32,12 @@ def test_one_pair_became_faster_and_another_slower(store: Path) -> None:
     with Reader.open(store) as reader:
         runs = reader.runs()
     said = [text(drawn("compare", store, str(run.id), is_sample=True)) for run in runs]
+    said.append(text(drawn("compare", store, is_sample=True, a="3", b="4")))
     for word in ("faster", "slower", "gone"):
         assert any(f">{word}</span>" in page for page in said), word
+
+
+def test_the_newest_run_is_what_its_mended_one_is_compared_with(store: Path) -> None:
+    app = drawn("compare", store, is_sample=True)
+    assert [app.selectbox(key=which).value for which in ("run", "a", "b")] == ["4", "4", "3"]
+    assert ">faster</span>" in text(app)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import sqlite3
 from pathlib import Path
 
@@ -11,9 +9,9 @@ import pytest
 
 from tests.dashboard import timelines
 from tests.dashboard.apps import App, app
-from whyidle.dashboard.pages import _timeline_tools as tools
+from whyidle.dashboard.views import job
+from whyidle.monitor.render.budget import share
 from whyidle.monitor.store import NewRun, Writer
-from whyidle.monitor.traces.opening import identify
 
 GAP = "idle-0-215000000-215000000"
 
@@ -138,9 +136,40 @@ def test_a_file_that_is_gone_is_told_instead_of_offered(tmp_path: Path) -> None:
     assert f"{tmp_path / 'train.json'} is gone" in words
 
 
-def test_what_perfetto_gets_has_the_lane_that_says_why(tmp_path: Path) -> None:
-    found = tools._perfetto(timelines.write(tmp_path / "train.json"))
-    names = {each["name"] for each in json.loads(gzip.decompress(found))["traceEvents"]}
-    assert "idle: input: data loader" in names
-    (tmp_path / "again.json.gz").write_bytes(found)
-    assert identify(tmp_path / "again.json.gz")
+def test_the_share_of_compute_is_that_of_the_steps_as_on_all_pages(store: Path) -> None:
+    words = app(store, "timeline").words
+    answer = timelines.answer(store)
+    steps = answer["step_budget"]["slices"]
+    shown = share(steps["compute"], sum(steps.values()))
+    assert f"{shown} compute of its 5 whole steps" in words
+
+
+def test_a_trace_without_a_device_says_so_and_draws_nothing(tmp_path: Path) -> None:
+    store = timelines.make(tmp_path)
+    changed(store, "UPDATE trace SET header = json_set(header, '$.answer.devices', json_array())")
+    shown = app(store, "timeline")
+    assert "this trace holds no device work" in shown.words
+    assert "monitor attach PID" in shown.words
+    assert not shown.charts
+
+
+def test_the_sample_says_once_that_it_has_no_files(store: Path) -> None:
+    shown = app(store, "timeline", is_sample=True)
+    assert shown.words.count("the sample has none") == 1
+    assert "is gone" not in shown.words
+    assert not list(shown.test.get("download_button"))
+
+
+def test_where_a_trace_names_no_line_that_of_the_runs_finding_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = timelines.make(tmp_path)
+    changed(store, "UPDATE trace SET header = json_set(header, '$.answer.where', json_array())")
+    place = {"file": "load.py", "line": 7, "function": "read<b>", "share": 0.4}
+    told = {"rule": "input_starved", "title": "It waits", "slice": "idle_input", "where": [place]}
+    monkeypatch.setattr(job, "diagnosis", lambda *_: {"findings": [told]})
+    shown = app(store, "timeline", at=GAP)
+    assert "Lines that the run's finding names It waits" in shown.words
+    assert "load.py:7 in read<b> 40%" in shown.words
+    assert "finding=input_starved" in shown.markup
+    assert "read<b>" not in shown.markup

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tests.dashboard.gpu_jobs import job
 from whyidle.dashboard.views import job as jobs
 from whyidle.dashboard.views import span as spans
-from whyidle.dashboard.views.causes import Causes, causes
+from whyidle.dashboard.views.causes import BY_COUNTERS, BY_TRACE, Causes, causes
 from whyidle.dashboard.views.courses import Courses
 from whyidle.monitor import metrics as m
 from whyidle.monitor.metrics import Scope
@@ -81,3 +83,56 @@ def test_without_steps_the_shares_are_told_and_why(tmp_path: Path) -> None:
 def test_of_nothing_nothing_is_told(tmp_path: Path) -> None:
     recorded(tmp_path / DATABASE, {i: {m.JOB_CPU: 1.0} for i in range(3)})
     assert of_last(tmp_path / DATABASE).parts == {}
+
+
+def traced(path: Path, at_s: int, job_of: dict[int, dict[m.Metric, float]], **ns: int) -> None:
+    """Record a job, and keep a trace that was taken so many seconds after its start."""
+    recorded(path, job_of)
+    slices = dict.fromkeys(map(str, Slice), 0) | {str(Slice(part)): n for part, n in ns.items()}
+    budget = {"total_ns": sum(ns.values()), "steps": 0, "slices": slices, "details": {}}
+    answer = {
+        "format": "xplane", "budget": budget, "step_budget": None, "window": None,
+        "steps": {"count": 0}, "devices": [{"kind": "cpu", "index": "0"}],
+    }  # fmt: skip
+    taken = {"pid": 1, "how": "the agent", "rank": None, "held_ns": None}
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "INSERT INTO trace (run, ts_ms, format, path, header) VALUES (1, ?, 'xplane', '/x', ?)",
+            (START_MS + 1000 * at_s, json.dumps({"answer": answer, "taken": taken})),
+        )
+    connection.close()
+
+
+def test_after_a_trace_it_divides_what_the_counters_leave_unknown(tmp_path: Path) -> None:
+    values = {i: {m.JOB_STEP_P50: 0.1, m.JOB_LOADER_WAIT: 0.5} for i in range(12)}
+    traced(tmp_path / DATABASE, 6, values, compute=30, idle_dispatch=20, idle_input=50)
+    found = of_last(tmp_path / DATABASE)
+    assert found.parts[Slice.IDLE_INPUT] == [pytest.approx(0.05)] * 12
+    assert list(found.parts[Slice.COMPUTE]) == [0] * 6 + [pytest.approx(0.03)] * 6
+    assert list(found.parts[Slice.IDLE_DISPATCH]) == [0] * 6 + [pytest.approx(0.02)] * 6
+    assert found.parts[Slice.IDLE_UNKNOWN][0] == pytest.approx(0.05)
+    assert found.how == BY_TRACE
+
+
+def test_a_trace_that_the_counters_contradict_divides_nothing(tmp_path: Path) -> None:
+    values = {i: {m.JOB_STEP_P50: 0.1, m.JOB_LOADER_WAIT: 0.1} for i in range(12)}
+    traced(tmp_path / DATABASE, 0, values, compute=10, idle_input=90)
+    found = of_last(tmp_path / DATABASE)
+    assert Slice.COMPUTE not in found.parts
+    assert found.parts[Slice.IDLE_UNKNOWN] == [pytest.approx(0.09)] * 12
+    assert found.how == BY_COUNTERS
+
+
+def test_a_trace_says_nothing_of_moments_at_which_nobody_measured(tmp_path: Path) -> None:
+    values = {i: {m.JOB_CPU: 1.0} for i in range(12)}
+    traced(tmp_path / DATABASE, 0, values, compute=100)
+    assert of_last(tmp_path / DATABASE).parts == {}
+
+
+def test_the_parts_add_up_also_where_a_trace_divides_them(tmp_path: Path) -> None:
+    values = {i: {m.JOB_STEP_P50: 0.1, m.JOB_LOADER_WAIT: 0.05 * i} for i in range(12)}
+    traced(tmp_path / DATABASE, 0, values, compute=50, idle_input=30, idle_unknown=20)
+    found = of_last(tmp_path / DATABASE)
+    for place in range(12):
+        whole = sum(column[place] or 0.0 for column in found.parts.values())
+        assert whole == pytest.approx(0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.dashboard.gpu_jobs import Job, job
 from whyidle.dashboard.views import span as spans
 from whyidle.dashboard.views.courses import NEVER_READ, Courses, Subject
+from whyidle.dashboard.views.remember import _KEPT, forget_others, remember
 from whyidle.dashboard.views.span import ALL, MOST_POINTS, Span
 from whyidle.dashboard.views.table import as_csv
 from whyidle.monitor import metrics as m
@@ -101,6 +103,32 @@ def test_a_table_has_a_column_for_each_line_and_nothing_for_what_is_unknown(
     assert rows[0].count(",") == 4
     assert rows[-1].split(",")[3] == ""
     assert rows[0].startswith("20")
+
+
+def test_a_table_leaves_no_cell_empty_that_is_known(told: Courses, made: Job) -> None:
+    fine = told.of(m.GPU_POWER, subjects(made)[:1], 150)[0]
+    coarse = told.of(m.JOB_CPU, [Subject(made.run, "job")], 40)[0]
+    assert len(fine.times) > 1.5 * len(coarse.times)
+    _, *rows = as_csv([fine, coarse]).splitlines()
+    assert len(rows) >= len(coarse.times)
+    assert all(cell for row in rows for cell in row.split(","))
+
+
+def test_lines_of_one_table_have_the_same_points(told: Courses, made: Job) -> None:
+    table = replace(told, grid=50)
+    several = table.of(m.GPU_POWER, subjects(made)[:2])
+    mean = table.mean(m.GPU_UTILISATION, subjects(made)[:2], points=160)
+    assert len({tuple(course.times) for course in (*several, mean)}) == 1
+    assert told.mean(m.GPU_UTILISATION, subjects(made)[:2], points=160).times != mean.times
+
+
+def test_what_was_answered_of_a_file_that_is_gone_is_let_go(told: Courses, made: Job) -> None:
+    told.one(m.JOB_CPU, made.run)
+    assert any(question[0] is told.reader for question in _KEPT)
+    another = object()
+    remember((another, "what"), lambda: 1)
+    forget_others(another)
+    assert list(_KEPT) == [(another, "what")]
 
 
 @pytest.mark.parametrize("name", spans.RANGES)

@@ -13,6 +13,7 @@ from whyidle.monitor.diagnose import as_json, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.rule import DOCUMENTS
 from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
 from whyidle.monitor.store import Run
 
 ROOT = Path(__file__).parents[3]
@@ -107,6 +108,13 @@ def test_a_change_is_measured_by_running_the_same_command_again() -> None:
     assert "-- CMD\n" in findings.measuring(run(command="x" * 9000))
 
 
+def test_a_masked_secret_is_not_offered_as_its_value() -> None:
+    words = findings.measuring(run(command="python train.py --api-key '***'"))
+    assert "***" not in words
+    assert "-- CMD\n" in words
+    assert words.startswith("# CMD: your own command")
+
+
 def test_only_what_costs_time_has_a_range() -> None:
     page = told(recorded("memory_growth/before_jax"))
     assert page.finding("memory_growth") is not None
@@ -120,3 +128,31 @@ def test_the_code_of_a_recorded_line_is_read_where_it_lies() -> None:
     (place, *_) = told(recorded("input_starved/before_torch")).places["input_starved"]
     assert place.code is not None
     assert "time.sleep(READ_SECONDS)" in place.code.lines[place.code.line - place.code.first]
+
+
+def finding(rule: str, lost: list[float] | None = None, **more: object) -> findings.Told:
+    return {"rule": rule, "lost_share": lost, "speedup": lost and [1.1, 1.2], **more}
+
+
+def test_the_dearest_finding_is_said_first_and_risks_stand_beside_it() -> None:
+    risk, small, dear = finding("memory"), finding("gc", [0.1, 0.1]), finding("input", [0.4, 0.8])
+    told = findings.lead([risk, small, dear])
+    assert told is not None
+    assert told.first is dear
+    assert list(told.beside) == [risk]
+    assert told.more == 1
+
+
+def test_where_nothing_costs_time_the_first_of_the_list_is_said() -> None:
+    told = findings.lead([finding("error"), finding("memory")])
+    assert told is not None
+    assert (told.first["rule"], list(told.beside), told.more) == ("error", [], 1)
+    assert findings.lead([]) is None
+
+
+def test_the_finding_about_a_part_of_the_time_is_one_that_names_lines() -> None:
+    bare = finding("a", slice="idle_compile", where=[])
+    named = finding("b", slice="idle_compile", where=[{"file": "x.py"}])
+    told = {"findings": [finding("c", slice="idle_input", where=[{}]), bare, named]}
+    assert findings.of_slice(told, Slice.IDLE_COMPILE) is named
+    assert findings.of_slice(told, Slice.IDLE_GC) is None

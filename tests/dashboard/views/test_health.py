@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.dashboard.gpu_jobs import job
 from whyidle.dashboard.views import marks
@@ -22,8 +25,8 @@ def test_what_we_cost_is_told(tmp_path: Path) -> None:
     job(tmp_path / DATABASE, seconds=30).end()
     cost = of_last(tmp_path / DATABASE).cost
     assert cost == {
-        "CPU": "0.4% of a core", "memory": "40.0 MiB", "a tick": "3.0 ms", "NVML": "1.0 ms",
-        "missed ticks": "0",
+        "CPU": "0.4% of a core", "memory": "40.0 MiB", "one look at everything": "3.0 ms",
+        "NVML": "1.0 ms", "missed ticks": "0",
     }  # fmt: skip
 
 
@@ -31,7 +34,7 @@ def test_a_source_that_ceased_grows_old(tmp_path: Path) -> None:
     made = job(tmp_path / DATABASE, gpus=1, seconds=90, lost=70)
     made.end()
     ages = of_last(tmp_path / DATABASE).ages
-    assert ages["system"] == "0 s"
+    assert ages["system"] == "0 s ago"
     # What is lost has no value now, however old.
     assert ages["GPU driver"] == "tells nothing"
 
@@ -52,12 +55,13 @@ def begun(path: Path, info: dict[str, Any]) -> Health:
     with Writer.open(path) as writer:
         run = writer.begin_run(NewRun(info=info))
         writer.event(run, "finding", "Found: something.", severity="high")
+        writer.event(run, "retrace_storm", "Compiled again and again.", severity="medium")
         writer.event(run, "tick_failed", "A tick failed.", severity="medium")
         writer.end_run(run, "stopped")
     return of_last(path)
 
 
-def test_trouble_is_told_and_findings_are_not_ours(tmp_path: Path) -> None:
+def test_our_trouble_is_told_and_that_of_the_job_is_not_ours(tmp_path: Path) -> None:
     told = begun(tmp_path / DATABASE, {})
     assert [event.text for event in told.trouble] == ["A tick failed."]
     assert told.agent == "inside no process"
@@ -89,3 +93,26 @@ def test_marks_and_news_are_of_the_span_and_quiet_events_are_none(tmp_path: Path
         news = marks.news(reader, run.id, whole)
     assert [event.kind for event in news.events] == ["gpu_lost", "compile"]
     assert news.more == 0
+
+
+def test_marks_and_news_are_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job(tmp_path / DATABASE, gpus=1, seconds=60).end()
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_000_000_000)
+    asked = []
+    events = Reader.events
+    monkeypatch.setattr(Reader, "events", lambda *a, **k: asked.append(a) or events(*a, **k))
+    with Reader.open(tmp_path / DATABASE) as reader:
+        run = reader.find("last")
+        whole = spans.of(reader, run, spans.ALL, 0)
+        assert marks.marks(reader, run.id, whole)
+        assert marks.news(reader, run.id, whole).events
+    assert len(asked) == 1
+
+
+def test_trouble_of_long_ago_is_told_however_much_happens_in_the_job(tmp_path: Path) -> None:
+    made = job(tmp_path / DATABASE, gpus=1, seconds=60)
+    made.writer.event(made.run, "tick_failed", "A tick failed.", severity="low", ts_ms=1000)
+    for i in range(100):
+        made.writer.event(made.run, "finding", f"Found {i}.", severity="high")
+    made.end()
+    assert [each.text for each in of_last(tmp_path / DATABASE).trouble] == ["A tick failed."]

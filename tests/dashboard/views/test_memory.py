@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from whyidle.dashboard.views import span as spans
 from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.newest import Newest
 from whyidle.monitor import metrics as m
+from whyidle.monitor.metrics import Scope
+from whyidle.monitor.reading import Reading, Tick
 from whyidle.monitor.state import DATABASE
-from whyidle.monitor.store import Reader, Run
+from whyidle.monitor.store import NewRun, Process, Reader, Run, Writer
 
 
 @pytest.fixture
@@ -49,6 +53,21 @@ def test_memory_that_leaks_is_told_with_its_pace_and_its_end(made: Job) -> None:
     still = next(one for one in grown if one.metric is m.JOB_RSS)
     assert not still.grows
     assert still.full_in_s is None
+
+
+def test_a_gpu_is_full_when_what_is_free_now_is_used_up(tmp_path: Path) -> None:
+    grows = job(tmp_path / "grows" / DATABASE, gpus=1, seconds=0)
+    first = grows.ts_ms
+    ticks = [grows._tick(first + i * 1000) for i in range(300)]
+    for second, tick in enumerate(ticks):
+        of_gpu = tick.rows[Scope.GPU][grows.gpus[0]].values
+        of_gpu[m.GPU_MEMORY_USED] = 20 * GIB + second * 300e6
+        tick.rows[Scope.PROCESS][grows.ranks[0]].values[m.PROCESS_POOL_USED] = second * 300e6 + 1e9
+    assert grows.writer.append_many(grows.run, ticks)
+    grows.end()
+    grown, _ = memory.growth(grows.writer.path, grows.run)
+    pool = next(one for one in grown if one.metric is m.PROCESS_POOL_USED)
+    assert pool.full_in_s == pytest.approx((121 * GIB - 299 * 300e6) / 300e6, rel=0.02)
 
 
 def test_growth_of_a_short_run_says_what_it_needs(tmp_path: Path) -> None:
@@ -96,6 +115,57 @@ def test_those_that_train_have_pools_and_loaders_are_left_out(reader: Reader, ru
     assert reserved.last == used.last + 4 * GIB
     assert peak.last == used.last + 3 * GIB
     assert live.unknown
+
+
+def test_a_process_that_died_holds_nothing_any_more(tmp_path: Path) -> None:
+    made = job(tmp_path / "again" / DATABASE, gpus=2, seconds=120)
+    run, old = made.run, made.ranks[0]
+    with Reader.open(made.writer.path) as reader:
+        info = dict(reader.find("last").info or {})
+        info["processes"] = [*info["processes"], {**info["processes"][0], "start_ticks": 9000}]
+        made.writer.describe_run(run, info=info)
+        new = made.writer.add_process(run, pid=100, start_ticks=9000, name="train.py", rank=0)
+        made.ranks[0] = new
+        made.more(60)
+        whose = jobs.trainers(reader, reader.find("last"))
+        assert [(one.name, one.subjects[0].id) for one in whose] == [
+            ("rank 0", old), ("rank 1", made.ranks[1]),
+        ]  # fmt: skip
+        assert whose[0].subjects[-1].id == new
+        told = Courses(reader, run, spans.of(reader, reader.find("last"), "5m", made.ts_ms))
+        held = memory.held(told, m.PROCESS_POOL_USED, whose, made.ts_ms)
+        assert [one.last for one in held] == [(12 + i) * GIB + 179 * LEAK for i in range(2)]
+        gone = memory.held(told, m.PROCESS_POOL_USED, whose, made.ts_ms + 60_000)
+        assert [one.last for one in gone] == [None, None]
+    made.end()
+
+
+def test_a_process_that_has_the_number_of_one_of_ours_is_not_ours(
+    made: Job, reader: Reader, run: Run
+) -> None:
+    gpus = jobs.gpus(reader, run, everything=True).shown
+    for info, expected in (
+        ({"processes": [{**run.info["processes"][0], "start_ticks": 1}]}, [False, False]),  # type: ignore[index]
+        (run.info, [True, True]),
+    ):
+        found = memory.holders(reader, replace(run, info=info, target_pid=None), gpus)
+        assert [one.is_ours for one in found] == expected
+    child = Process(id=1, run=1, pid=500, start_ticks=50, parent_pid=100)
+    assert memory._is_ours(child, {(100, 40)})
+    assert memory._is_ours(child, {(100, None)})
+    assert not memory._is_ours(child, {(100, 60)})
+
+
+def test_who_is_known_to_hold_nothing_is_told(tmp_path: Path) -> None:
+    with Writer.open(tmp_path / "zero" / DATABASE) as writer:
+        run = writer.begin_run(NewRun())
+        gpu = writer.add_gpu(run, idx="0")
+        pair = writer.add_gpu_process(gpu, writer.add_process(run, pid=7, start_ticks=1))
+        idle = {Scope.GPU_PROCESS: {pair: Reading({m.PROCESS_GPU_MEMORY: 0.0})}}
+        writer.append(run, Tick(time.time_ns() // 1_000_000, idle))
+    with Reader.open(tmp_path / "zero" / DATABASE) as reader:
+        found = memory.holders(reader, reader.find("last"), [Subject(gpu, "GPU 0")])
+    assert [(one.pid, one.memory, one.share) for one in found] == [(7, 0.0, None)]
 
 
 def test_a_link_is_told_with_its_limit_and_what_it_could_be(reader: Reader, run: Run) -> None:

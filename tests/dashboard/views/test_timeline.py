@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from tests.dashboard import timelines
-from whyidle.dashboard.views import timeline
+from whyidle.dashboard.views import timeline, timeline_overview
 from whyidle.dashboard.views.timeline import Part, Steps
 from whyidle.dashboard.views.timeline_lanes import picture
 from whyidle.dashboard.views.timeline_overview import overview
 from whyidle.monitor.kept import Kept, KeptTrace
+from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.causes import Cause
 
@@ -171,3 +172,44 @@ def test_a_device_is_called_by_no_more_than_tells_it_apart() -> None:
     other = {**gpu, "host": None, "rank": None}
     two = timeline.device_names({"devices": [gpu, other]})
     assert two == ["GPU 3 rank 1 on node7", "GPU 3 on an unknown host"]
+
+
+def test_the_headline_of_a_trace_is_the_account_that_all_pages_tell(trace: KeptTrace) -> None:
+    told = timeline.headline(trace.answer)
+    assert told.budget == Traced(trace.answer, "").account == trace.answer["step_budget"]
+    assert (told.of, told.is_of_steps) == ("its 5 whole steps", True)
+
+
+def test_the_headline_of_a_trace_without_steps_is_of_all_its_work(trace: KeptTrace) -> None:
+    told = timeline.headline({**trace.answer, "step_budget": None})
+    assert told.budget == trace.answer["budget"]
+    assert not told.is_of_steps
+
+
+def test_an_overview_knows_where_its_account_ends(store: Path, trace: KeptTrace) -> None:
+    length = trace.end - trace.start
+    cut = np.array([trace.start, trace.start + 2 * length])
+    with Kept.open(store) as kept:
+        accounts = kept.account(trace.id, trace.start, trace.end + 1)
+    known = timeline_overview._known(accounts, cut)
+    assert known is not None
+    assert trace.end - known[1] < length / 50
+    assert timeline_overview._known(accounts, np.array(known)) is None
+
+
+def test_a_piece_stands_for_a_step_where_it_says_so(store: Path, trace: KeptTrace) -> None:
+    steps = timeline.steps_of(store, trace.id, timeline.whole(trace))
+    assert timeline.step_of(["step", 3, 0, 0], steps) == steps.parts[SLOWEST]
+    for other in (["idle", 3, 0, 0], ["step", 0, 0, 0], ["step", 6, 0, 0], ["step", "3"], None):
+        assert timeline.step_of(other, steps) is None
+
+
+def test_each_account_is_named_by_what_it_is_of(trace: KeptTrace) -> None:
+    part = Part(trace.start, trace.start + 5 * MS)
+    steps, window = trace.answer["step_budget"], {"slices": {}}
+    one, two = {"GPU 0": window}, {"GPU 0": window, "GPU 1": window}
+    told = timeline.rows(trace, part, one)
+    assert told == {"its 5 whole steps": steps, "these 5.00 ms": window}
+    whole = timeline.rows(trace, timeline.whole(trace), one)
+    assert list(whole) == ["its 5 whole steps", "first to last operation"]
+    assert list(timeline.rows(trace, part, two))[2] == "GPU 1, these 5.00 ms"

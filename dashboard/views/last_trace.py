@@ -1,0 +1,58 @@
+"""Which trace stood for a job at a moment: the newest that had been taken by then."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from whyidle.dashboard.views.remember import remember
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.store import Reader
+from whyidle.monitor.tracing.told import Told
+
+MOST: Final = 8
+# A trace is kept seldom, and takes some milliseconds to read.
+_SELDOM_MS: Final = 10_000
+
+
+def traces(reader: Reader, run: int, now_ms: int) -> Sequence[Told]:
+    """Return the newest traces of a run, in the order in which they were taken."""
+    tick = now_ms // _SELDOM_MS
+    return remember((reader, run, "last traces", tick), lambda: _read(reader, run))
+
+
+def at(told: Sequence[Told], ts_ms: int) -> Told | None:
+    """Return the last one that began at or before a moment."""
+    place = bisect_right([each.ts_ms for each in told], ts_ms)
+    return told[place - 1] if place else None
+
+
+def _read(reader: Reader, run: int) -> list[Told]:
+    kept = [_told(each) for each in reader.newest_traces(run, MOST)]
+    return sorted((each for each in kept if each is not None), key=lambda each: each.ts_ms)
+
+
+def _told(kept: Mapping[str, Any]) -> Told | None:
+    """Return a kept trace as the recorder told of it; one that nobody took is of no moment."""
+    answer, taken = kept.get("answer"), kept.get("taken")
+    if not isinstance(answer, dict) or not isinstance(taken, dict):
+        return None
+    window = answer.get("window")
+    return Told(
+        trace=kept["id"],
+        key=ProcessKey(int(taken.get("pid") or 0), 0),
+        rank=taken.get("rank"),
+        framework="",
+        how=str(taken.get("how") or ""),
+        ts_ms=kept["ts_ms"],
+        at=kept["ts_ms"] / 1000,
+        seconds=window["ns"] / 1e9 if window else 0.0,
+        held_ns=taken.get("held_ns"),
+        format=answer["format"],
+        budget=answer["budget"],
+        step_budget=answer.get("step_budget"),
+        steps=answer["steps"],
+        kinds=tuple(dict.fromkeys(device["kind"] for device in answer["devices"])),
+        window=window,
+    )
