@@ -2,9 +2,7 @@
 
 This pair is about memory, not time: while a step runs, there are both the old state and the new.
 
-Run: python demo_workloads/buffers_not_donated/before_jax.py --seconds 20
-
-It takes 18 seconds to show.
+Run: python demo_workloads/buffers_not_donated/before_jax.py --seconds 20  # 18 show it
 """
 
 import argparse

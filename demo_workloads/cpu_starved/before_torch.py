@@ -1,8 +1,6 @@
 """Train a small network with a number of threads that was chosen by hand.
 
-Run: python demo_workloads/cpu_starved/before_torch.py --seconds 20
-
-It takes 18 seconds to show.
+Run: python demo_workloads/cpu_starved/before_torch.py --seconds 20  # 18 show it
 """
 
 import argparse

@@ -1,8 +1,6 @@
 """Train a small network, and watch how often it is right while it learns.
 
-Run: python demo_workloads/forward_run_twice/before_jax.py --seconds 20
-
-It takes 18 seconds to show.
+Run: python demo_workloads/forward_run_twice/before_jax.py --seconds 20  # 18 show it
 """
 
 import argparse

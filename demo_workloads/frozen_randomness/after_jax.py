@@ -3,9 +3,7 @@
 The noise of the program before is drawn once, when the step is compiled, and never again: this
 pair is about a wrong result, not about time.
 
-Run: python demo_workloads/frozen_randomness/after_jax.py --seconds 20
-
-It takes 18 seconds to show.
+Run: python demo_workloads/frozen_randomness/after_jax.py --seconds 20  # 18 show it
 """
 
 import argparse

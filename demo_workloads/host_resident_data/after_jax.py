@@ -1,8 +1,6 @@
 """Train a small classifier on images that fit into the device's memory.
 
-Run: python demo_workloads/host_resident_data/after_jax.py --seconds 20
-
-It takes 18 seconds to show.
+Run: python demo_workloads/host_resident_data/after_jax.py --seconds 20  # 18 show it
 """
 
 import argparse

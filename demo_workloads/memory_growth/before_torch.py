@@ -2,9 +2,7 @@
 
 The pair is about memory: what is kept for each step stays until the process ends.
 
-Run: python demo_workloads/memory_growth/before_torch.py --seconds 20
-
-It takes 18 seconds to show.
+Run: python demo_workloads/memory_growth/before_torch.py --seconds 20  # 18 show it
 """
 
 import argparse

@@ -1,9 +1,7 @@
 """Train a small network on batches that do not divide evenly among the devices.
 
 Without GPUs the cores of the CPU play them, up to eight, each with one thread.
-Run: python demo_workloads/misaligned_shards/after_jax.py --seconds 20
-
-It takes 18 seconds to show.
+Run: python demo_workloads/misaligned_shards/after_jax.py --seconds 20  # 18 show it
 """
 
 import argparse

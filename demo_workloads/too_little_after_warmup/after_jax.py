@@ -1,8 +1,6 @@
 """Measure how long a training step takes; no time is lost here, but the figure may be wrong.
 
-Run: python demo_workloads/too_little_after_warmup/after_jax.py --seconds 20
-
-It takes 18 seconds to show.
+Run: python demo_workloads/too_little_after_warmup/after_jax.py --seconds 20  # 18 show it
 """
 
 import argparse

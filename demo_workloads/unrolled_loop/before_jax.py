@@ -2,9 +2,7 @@
 
 The clock begins before the first step: compiling is a part of what this pair shows.
 
-Run: python demo_workloads/unrolled_loop/before_jax.py --seconds 20
-
-It takes 18 seconds to show.
+Run: python demo_workloads/unrolled_loop/before_jax.py --seconds 20  # 18 show it
 """
 
 import argparse

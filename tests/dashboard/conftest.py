@@ -124,6 +124,11 @@ class Looked:
         return str(self.page.inner_text("body"))
 
 
+def _complains(message: Any) -> bool:
+    # A server that ends before the page is closed is what a test does, and no fault of the page.
+    return message.type == "error" and "disconnected from server" not in message.text
+
+
 @pytest.fixture
 def look(browser: Any) -> Iterator[Callable[..., Looked]]:
     """Open pages; whatever the browser complains about fails the test at its end."""
@@ -134,7 +139,7 @@ def look(browser: Any) -> Iterator[Callable[..., Looked]]:
         context = browser.new_context(**options)
         looked = Looked(context.new_page())
         page = looked.page
-        page.on("console", lambda m: m.type == "error" and looked.complaints.append(m.text))
+        page.on("console", lambda m: _complains(m) and looked.complaints.append(m.text))
         page.on("pageerror", lambda e: looked.complaints.append(str(e)))
         page.on("request", lambda r: looked.asked.append(r.url))
         page.on("websocket", lambda w: looked.asked.append(w.url))

@@ -23,7 +23,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("page", "charts"), [
-    ("now", ["budget", "causes", "memory", "activity", "power"]),
+    ("now", ["causes", "memory", "activity", "power"]),
     ("memory", ["memory", "pool", "rss", "pcie", "nvlink", "readback", "calls"]),
 ])  # fmt: skip
 def test_all_charts_are_drawn_without_complaints(

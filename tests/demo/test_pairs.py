@@ -124,7 +124,7 @@ def test_what_is_shown_to_who_asks_for_nothing_is_there() -> None:
 def test_a_fault_that_does_not_show_at_once_has_its_time_and_the_first_ones_are_short() -> None:
     slow = pairs.named("memory_growth", "torch")
     assert slow.seconds > pairs.SECONDS
-    said = {slow.script(side).read_text().count("It takes 18 seconds") for side in pairs.SIDES}
+    said = {slow.script(side).read_text().count("# 18 show it") for side in pairs.SIDES}
     assert said == {1}
     assert {pairs.named(*one).seconds for one in pairs.CURATED} == {pairs.SECONDS}
 
