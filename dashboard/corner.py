@@ -46,11 +46,9 @@ def health(reader: Reader, run: Run) -> None:
     """Show what the recording costs, who tells something, and what went wrong."""
     told = views.health(reader, run)
     if told.silent_s is not None:
-        words = f"The recorder has been silent for {duration(told.silent_s)}."
-        write(f'<div class="w-alarm">{safe(words)}</div>')
+        parts.alarm(f"The recorder has been silent for {duration(told.silent_s)}.")
     elif not run.is_recording and run.ended_ms is None:
-        words = f"{job.state(run).capitalize()}. {_last_heard(reader, run)}"
-        write(f'<div class="w-alarm">{safe(words)}</div>')
+        parts.alarm(f"{job.state(run).capitalize()}. {_last_heard(reader, run)}")
     newest = "Newest value" if run.is_recording else "Newest value, at the end"
     lines = [_pairs("Own cost", told.cost), _pairs(newest, told.ages)]
     lines.append(_line(f"Agent: {told.agent}"))

@@ -47,11 +47,15 @@ class Shown:
     run: Run
     range: str
     everything: bool
-    is_paused: bool
-    # When the reader stopped it.
+    # When the reader stopped it; ``None``: it moves.
     paused_ms: int | None = None
     # The run as it stood when the page was drawn: a run that is asked again tells how it is now.
     face: Face | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the reader stopped it."""
+        return self.paused_ms is not None
 
     @property
     def every(self) -> float | None:
@@ -78,13 +82,6 @@ class Shown:
         if run is None:
             raise picked.gone(str(self.run.id))
         return replace(self, run=run)
-
-
-def show(draw: Callable[[Shown], None]) -> None:
-    """Draw the choices, and the page of what was chosen."""
-    shown = chosen()
-    if shown is not None:
-        page(draw, shown)
 
 
 def chosen() -> Shown | None:
@@ -165,8 +162,7 @@ def choose() -> Shown:
         )
         everything = st.toggle("All GPUs of the machine", key="all", bind="query-params")
         paused_ms = _paused() if face.is_recording else None
-    is_paused = paused_ms is not None
-    shown = Shown(reader, run, name or spans.ALL, everything, is_paused, paused_ms, face)
+    shown = Shown(reader, run, name or spans.ALL, everything, paused_ms, face)
     with st.sidebar:
         live(lambda now: corner.run(now.reader, now.run), shown, shown.beat)
         corner.label(run)

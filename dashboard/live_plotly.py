@@ -91,10 +91,9 @@ function listen(chart, state) {
 async function draw(chart, state) {
   if (state.gone) return;
   try {
-    const {figure, config} = state.data;
+    const {figure} = state.data;
     await window.Plotly.react(chart, figure.data, zoomed(themed(figure.layout, chart), state), {
-      responsive: true, displaylogo: false, displayModeBar: false, doubleClick: false,
-      ...(config || {})});
+      responsive: true, displaylogo: false, displayModeBar: false, doubleClick: false});
     chart.dataset.drawn = String(Number(chart.dataset.drawn || 0) + 1);
     if (!state.listens) listen(chart, state);
     state.listens = true;

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import html
-import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import streamlit as st
 
 from whyidle.dashboard import look, settings
+from whyidle.dashboard.figures.account import LEAST_SHARE, LEAST_WRITTEN
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.live_plotly import Words
 from whyidle.dashboard.live_plotly import chart as draw
@@ -20,9 +19,6 @@ from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.slices import LOOKS, Slice
 
-# Smaller parts of a bar are not seen, and in those below the other there is no room for words.
-_LEAST_SHARE: Final = 0.0005
-_LEAST_WRITTEN: Final = 0.04
 STYLE: Final = """
 <style>
 .stApp [data-testid="stMainBlockContainer"] { padding-top: 4.6rem; max-width: 1500px; }
@@ -64,7 +60,7 @@ STYLE: Final = """
   border-radius: 3px; }
 .w-budget i { font-style: normal; font-size: 0.85rem; color: #fff; min-width: 0;
   display: flex; align-items: center; justify-content: center; text-shadow: 0 0 3px #0009; }
-.w-alarm { font-size: 0.85rem; font-weight: 600; border-left: 3px solid #D55E00;
+.w-alarm { font-size: 0.85rem; font-weight: 600; border-left: 3px solid;
   padding: 2px 8px; margin: 0 0 6px 0; }
 .w-health { font-size: 0.78rem; margin: 0 0 4px 0; }
 .w-health summary { cursor: pointer; font-weight: 600; font-size: 0.85rem; }
@@ -111,11 +107,11 @@ def budget(words: str, note_: str, told: Mapping[str, Any]) -> None:
     """Write an account as one bar: of plain elements, which cost the browser next to nothing."""
     total = sum(told["slices"].values())
     shares = {part: told["slices"].get(part, 0) / total for part in Slice} if total else {}
-    shown = {part: share for part, share in shares.items() if share >= _LEAST_SHARE}
+    shown = {part: share for part, share in shares.items() if share >= LEAST_SHARE}
     bar = "".join(
         f'<i style="flex:{share:.5f};background:{look.CAUSES[part]}"'
         f' title="{safe(f"{LOOKS[part].words}: {share:.1%}; {LOOKS[part].meaning}")}">'
-        f"{f'{share:.0%}' if share >= _LEAST_WRITTEN else ''}</i>"
+        f"{f'{share:.0%}' if share >= LEAST_WRITTEN else ''}</i>"
         for part, share in shown.items()
     )
     keys = "".join(
@@ -169,37 +165,30 @@ def unknown(what: str, why: str, then: str = "") -> None:
     write(f'<div class="w-unknown"><b>{safe(what)}</b>: {safe(why)}{then}</div>')
 
 
-def tile(name: str, value: str | None, note: str = "") -> None:
-    """Show one number; where it is not known, the note says why."""
-    shown = safe(value) if value is not None else numbers.DASH
-    told = (
-        f'<div class="w-head">{safe(name)}</div><div class="w-big">{shown}</div>'
-        f'<div class="w-sub">{safe(note)}</div>'
+class Tile(NamedTuple):
+    """One number; where it is not known, the note says why."""
+
+    name: str
+    value: str | None
+    note: str = ""
+
+
+def tiles(told: Sequence[Tile]) -> None:
+    """Write numbers beside each other and in one piece, for each piece costs."""
+    write(f'<div class="w-tiles">{"".join(_tile(each) for each in told)}</div>')
+
+
+def _tile(told: Tile) -> str:
+    shown = safe(told.value) if told.value is not None else numbers.DASH
+    return (
+        f'<div><div class="w-head">{safe(told.name)}</div><div class="w-big">{shown}</div>'
+        f'<div class="w-sub">{safe(told.note)}</div></div>'
     )
-    if _ROW.tiles is None:
-        write(told)
-    else:
-        _ROW.tiles.append(f"<div>{told}</div>")
 
 
-class _Row(threading.local):
-    """The tiles of a row that is being made, in this thread."""
-
-    tiles: list[str] | None = None
-
-
-_ROW: Final = _Row()
-
-
-@contextmanager
-def row() -> Iterator[None]:
-    """Write the tiles within it beside each other and in one piece, for each piece costs."""
-    _ROW.tiles = []
-    try:
-        yield
-        write(f'<div class="w-tiles">{"".join(_ROW.tiles)}</div>')
-    finally:
-        _ROW.tiles = None
+def alarm(words: str) -> None:
+    """Write what must be seen first."""
+    write(f'<div class="w-alarm" style="border-color:{look.VERMILION}">{safe(words)}</div>')
 
 
 def chip(severity: str) -> str:

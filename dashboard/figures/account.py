@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from whyidle.dashboard import look
 from whyidle.dashboard.figures import base
@@ -13,43 +13,56 @@ from whyidle.dashboard.views.causes import Causes
 from whyidle.dashboard.views.span import Span, local
 from whyidle.monitor.slices import LOOKS, Slice
 
+# Smaller parts of a bar are not seen, and in those below the other there is no room for words.
+LEAST_SHARE: Final = 0.0005
+LEAST_WRITTEN: Final = 0.04
+
 
 def bar(name: str, budgets: Mapping[str, Mapping[str, Any]]) -> Figure:
     """Return budgets as bars, one above the other, each part in its share of the whole."""
-    names = [base.plain(name) for name in budgets]
-    traces = []
-    for part in Slice:
-        shares = [_share(each["slices"], part) for each in budgets.values()]
-        if not any(share >= 0.0005 for share in shares):
-            continue
-        traces.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": LOOKS[part].words,
-                "y": names,
-                "x": shares,
-                "marker": {"color": look.CAUSES[part]},
-                "text": [f"{share:.0%}" if share >= 0.04 else "" for share in shares],
-                "textposition": "inside",
-                "insidetextanchor": "middle",
-                "textangle": 0,
-                "hovertemplate": f"{LOOKS[part].words}: %{{x:.1%}}<br>{LOOKS[part].meaning}"
-                "<extra></extra>",
-            }
-        )
+    rows = {
+        row: {part: _share(each["slices"], part) for part in Slice} for row, each in budgets.items()
+    }
     shape = base.layout(
         name,
         barmode="stack",
         hovermode="closest",
         bargap=0.25,
         xaxis={"visible": False, "range": [0, 1], "fixedrange": True},
-        yaxis={"visible": len(names) > 1, "automargin": True, "fixedrange": True,
+        yaxis={"visible": len(rows) > 1, "automargin": True, "fixedrange": True,
                "autorange": "reversed", "showgrid": False},
         legend={"orientation": "h", "y": -0.05, "yanchor": "top", "x": 0, "traceorder": "normal"},
         margin={"l": 0, "r": 0, "t": 0, "b": 30},
     )  # fmt: skip
-    return base.figure(traces, shape)
+    return base.figure(bars(rows, "%{customdata:.1%}"), shape)
+
+
+def bars(rows: Mapping[str, Mapping[Slice, float]], told: str) -> list[dict[str, Any]]:
+    """Return rows of stacked parts, to one scale; ``told`` is what a part says of itself."""
+    wholes = {row: sum(parts.values()) or 1.0 for row, parts in rows.items()}
+    longest = max(wholes.values(), default=1.0)
+    lengths = {part: [parts.get(part, 0.0) for parts in rows.values()] for part in Slice}
+    return [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": LOOKS[part].words,
+            "y": [base.plain(row) for row in rows],
+            "x": of_part,
+            "marker": {"color": look.CAUSES[part]},
+            "customdata": [x / whole for x, whole in zip(of_part, wholes.values(), strict=True)],
+            "text": [
+                f"{x / whole:.0%}" if x >= LEAST_WRITTEN * longest else ""
+                for x, whole in zip(of_part, wholes.values(), strict=True)
+            ],
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "textangle": 0,
+            "hovertemplate": f"{LOOKS[part].words}: {told}<br>{LOOKS[part].meaning}<extra></extra>",
+        }
+        for part, of_part in lengths.items()
+        if any(x >= LEAST_SHARE * longest for x in of_part)
+    ]
 
 
 def over_time(

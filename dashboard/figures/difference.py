@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from whyidle.dashboard import look
-from whyidle.dashboard.figures import base
+from whyidle.dashboard.figures import account, base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.comparison import Better, Change
-from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.slices import Slice
 
 ROW_HEIGHT: Final = 30
 # Of the whole: the scale of changes is never smaller.
@@ -20,36 +20,6 @@ _WORDS: Final[dict[Better, str]] = {"better": "less: better", "worse": "more: wo
 
 def budgets(name: str, sides: Mapping[str, Mapping[Slice, float]]) -> Figure:
     """Return the time of each side as a bar, to one scale: the shorter one is the faster."""
-    rows = list(sides)
-    traces: list[dict[str, Any]] = []
-    whole = max((sum(each.values()) for each in sides.values()), default=0.0) or 1.0
-    for part in Slice:
-        seconds = [sides[row].get(part, 0.0) for row in rows]
-        if not any(each >= 0.0005 * whole for each in seconds):
-            continue
-        shares = [
-            each / (sum(sides[row].values()) or 1.0)
-            for row, each in zip(rows, seconds, strict=True)
-        ]
-        traces.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": LOOKS[part].words,
-                "y": rows,
-                "x": seconds,
-                "marker": {"color": look.CAUSES[part]},
-                "customdata": shares,
-                "text": [
-                    f"{share:.0%}" if each >= 0.04 * whole else ""
-                    for share, each in zip(shares, seconds, strict=True)
-                ],
-                "textposition": "inside",
-                "insidetextanchor": "middle",
-                "hovertemplate": f"{LOOKS[part].words}: %{{x:.3~s}}s, %{{customdata:.1%}}"
-                f"<br>{LOOKS[part].meaning}<extra></extra>",
-            }
-        )
     shape = base.layout(
         name,
         barmode="stack",
@@ -61,7 +31,7 @@ def budgets(name: str, sides: Mapping[str, Mapping[Slice, float]]) -> Figure:
         margin={"l": 8, "r": 8, "t": 30, "b": 26},
         legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0, "traceorder": "normal"},
     )
-    return base.figure(traces, shape)
+    return base.figure(account.bars(sides, "%{x:.3~s}s, %{customdata:.1%}"), shape)
 
 
 def changes(name: str, told: Sequence[Change], whole: float) -> Figure:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from whyidle.dashboard import parts
 from whyidle.dashboard.pages._asked import Asked
+from whyidle.dashboard.parts import Tile
 from whyidle.dashboard.views import memory
 from whyidle.dashboard.views.courses import Course
 from whyidle.dashboard.views.job import Trainer
@@ -25,31 +26,31 @@ def tiles(
     why: str | None,
 ) -> None:
     """Write the numbers."""
-    used, peak, uses, holds, growth = parts.columns(5)
-    with used:
-        _in_use(asked)
-    with peak:
-        _peak(asked)
-    with uses:
-        _pool("Framework uses", m.PROCESS_POOL_USED, asked, pools)
-    with holds:
-        _pool("Framework holds", m.PROCESS_POOL_RESERVED, asked, pools)
-    with growth:
-        first = next((one for one in grown if one.grows), None)
-        text = f"+{numbers.size(first.per_hour)}/h" if first else "none" if grown else None
-        parts.tile("Growth", text, why or (full(first) if first else "in the last minutes"))
+    parts.tiles([
+        _in_use(asked),
+        _peak(asked),
+        _pool("Framework uses", m.PROCESS_POOL_USED, asked, pools),
+        _pool("Framework holds", m.PROCESS_POOL_RESERVED, asked, pools),
+        _grows(grown, why),
+    ])  # fmt: skip
 
 
-def _in_use(asked: Asked) -> None:
+def _grows(grown: Sequence[Growth], why: str | None) -> Tile:
+    first = next((one for one in grown if one.grows), None)
+    text = f"+{numbers.size(first.per_hour)}/h" if first else "none" if grown else None
+    return Tile("Growth", text, why or (full(first) if first else "in the last minutes"))
+
+
+def _in_use(asked: Asked) -> Tile:
     name = "GPU memory in use"
     used, total = _sum(asked, m.GPU_MEMORY_USED), _sum(asked, m.GPU_MEMORY_TOTAL)
     if used is None:
         known = [asked.newest.get(m.GPU_MEMORY_USED, gpu.id) for gpu in asked.chosen]
-        parts.tile(name, None, next((one.why for one in known if one.value is None), NO_GPU))
-        return
+        why = next((one.why for one in known if one.value is None), NO_GPU)
+        return Tile(name, None, why)
     note = f"{used / total:.0%} of {numbers.size(total)}" if total else ""
     several = f", {len(asked.chosen)} GPUs" if len(asked.chosen) > 1 else ""
-    parts.tile(name, numbers.size(used), note + several)
+    return Tile(name, numbers.size(used), note + several)
 
 
 def _sum(asked: Asked, metric: Metric) -> float | None:
@@ -58,13 +59,13 @@ def _sum(asked: Asked, metric: Metric) -> float | None:
     return sum(known) if known and len(known) == len(values) else None
 
 
-def _peak(asked: Asked) -> None:
+def _peak(asked: Asked) -> Tile:
     courses = asked.told.of(m.GPU_MEMORY_USED, asked.chosen)
     peaks = [course.peak for course in courses]
     highest = max((peak[1] for peak in peaks if peak is not None), default=None)
     several = "of the fullest GPU, " if len(courses) > 1 else ""
     unknown = next((course.unknown for course in courses if course.unknown), NO_GPU)
-    parts.tile(
+    return Tile(
         "Peak",
         None if highest is None else numbers.size(highest),
         unknown if highest is None else f"{several}in what is shown",
@@ -73,7 +74,7 @@ def _peak(asked: Asked) -> None:
 
 def _pool(
     name: str, metric: Metric, asked: Asked, pools: Sequence[tuple[Trainer, Sequence[Course]]]
-) -> None:
+) -> Tile:
     if asked.span.is_live:
         mine = memory.held(asked.told, metric, [who for who, _ in pools], asked.newest.now_ms)
     else:
@@ -81,7 +82,7 @@ def _pool(
     values = [course.last for course in mine if course.last is not None]
     unknown = next((course.unknown for course in mine if course.unknown), NO_AGENT)
     several = f", {len(values)} processes" if len(values) > 1 else ""
-    parts.tile(
+    return Tile(
         name,
         numbers.size(sum(values)) if values else None,
         f"by its own count{several}" if values else unknown,

@@ -11,7 +11,7 @@ import streamlit as st
 from whyidle.dashboard import parts, settings
 from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.pages._asked import Asked
-from whyidle.dashboard.parts import safe, write
+from whyidle.dashboard.parts import Tile, safe, write
 from whyidle.dashboard.views import findings, job
 from whyidle.dashboard.views.computing import known_compute
 from whyidle.dashboard.views.courses import Course, Courses
@@ -33,43 +33,39 @@ _TRACE_SECONDS: Final = 1.0
 def tiles(asked: Asked) -> None:
     """Write the numbers of this moment; of a run that is over, their means."""
     told, newest = asked.told, asked.newest
-    with parts.row():
-        _busy(told, newest, asked.gpus)
-        share, who = computing(asked)
-        parts.tile("Computing", None if share is None else numbers.show(share, "ratio"), who)
-        for name, metric in (
-            ("Step", m.JOB_STEP_P50), ("Steps", m.JOB_STEPS), ("Samples", m.JOB_SAMPLES),
-        ):  # fmt: skip
-            _number(name, told, newest, metric)
+    share, who = computing(asked)
+    parts.tiles([
+        _busy(told, newest, asked.gpus),
+        Tile("Computing", None if share is None else numbers.show(share, "ratio"), who),
+        _number("Step", told, newest, m.JOB_STEP_P50),
+        _number("Steps", told, newest, m.JOB_STEPS),
+        _number("Samples", told, newest, m.JOB_SAMPLES),
+    ])  # fmt: skip
 
 
-def _number(name: str, told: Courses, newest: Newest, metric: Metric) -> None:
+def _number(name: str, told: Courses, newest: Newest, metric: Metric) -> Tile:
     if not told.span.is_live:
-        _mean(name, told.one(metric, told.run))
-        return
+        return _mean(name, told.one(metric, told.run))
     known = newest.get(metric, told.run)
-    parts.tile(name, _shown(known.value, metric), known.why)
+    return Tile(name, _shown(known.value, metric), known.why)
 
 
-def _mean(name: str, course: Course, note: str = "mean of what is shown") -> None:
+def _mean(name: str, course: Course) -> Tile:
     value = course.mean
-    parts.tile(
-        name, _shown(value, course.metric), note if value is not None else course.unknown or ""
-    )
+    note = "mean of what is shown" if value is not None else course.unknown or ""
+    return Tile(name, _shown(value, course.metric), note)
 
 
 def _shown(value: float | None, metric: Metric) -> str | None:
     return None if value is None else numbers.show(value, metric.unit)
 
 
-def _busy(told: Courses, newest: Newest, gpus: Gpus) -> None:
+def _busy(told: Courses, newest: Newest, gpus: Gpus) -> Tile:
     name, metric = "GPU utilisation", m.GPU_UTILISATION
     if not gpus.shown:
-        parts.tile(name, None, gpus.problem or "")
-        return
+        return Tile(name, None, gpus.problem or "")
     if not told.span.is_live:
-        _mean(name, told.mean(metric, gpus.shown, points=FEW_POINTS))
-        return
+        return _mean(name, told.mean(metric, gpus.shown, points=FEW_POINTS))
     known = [newest.get(metric, gpu.id) for gpu in gpus.shown]
     values = [each.value for each in known if each.value is not None]
     missing = [f"{gpu.name}: {each.why}" for gpu, each in zip(gpus.shown, known, strict=True)
@@ -77,7 +73,7 @@ def _busy(told: Courses, newest: Newest, gpus: Gpus) -> None:
     mean = sum(values) / len(values) if values else None
     several = f"{min(values):.0%} to {max(values):.0%}" if len(values) > 1 else ""
     note = "; ".join(x for x in (several, *missing[:2]) if x)
-    parts.tile(name, _shown(mean, metric), note or "kernels ran in this share of the time")
+    return Tile(name, _shown(mean, metric), note or "kernels ran in this share of the time")
 
 
 def accounted(asked: Asked) -> tuple[Mapping[str, Any] | None, str]:

@@ -7,8 +7,8 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import frame, look, parts, settings
-from whyidle.dashboard.figures import account, ranges
+from whyidle.dashboard import frame, parts, settings
+from whyidle.dashboard.figures import ranges
 from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.pages import _finding, _tables
 from whyidle.dashboard.parts import safe, write
@@ -80,8 +80,7 @@ def _account(found: Page) -> None:
     if budget is None:
         parts.unknown("Where the time goes", str(found.told["unknown"]["budget"]))
         return
-    parts.title("Where the time goes", f"by {found.told['budget_source']}")
-    parts.chart(account.bar("fix-budget", {"now": budget}), "fix-budget", look.BAR_HEIGHT)
+    parts.budget("Where the time goes", f"by {found.told['budget_source']}", budget)
 
 
 def _overview(found: Page) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from whyidle.dashboard import frame, look, parts, settings
@@ -76,8 +77,7 @@ def _pools(asked: Asked, pools: Sequence[tuple[Trainer, Sequence[Course]]]) -> N
     span = asked.told.span
     if len(pools) > 1:
         # Of several processes what they use is enough to compare.
-        used = [Course(who.name, c.metric, c.times, c.values, c.least, c.most, c.unknown)
-                for who, (c, *_) in pools]  # fmt: skip
+        used = [replace(courses[0], name=who.name) for who, courses in pools]
         parts.courses(name, lines("pool", _gpus.one_by_one(used), "bytes", span), used, "pool")
         return
     courses = pools[0][1]

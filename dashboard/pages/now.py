@@ -11,6 +11,7 @@ import streamlit as st
 
 from whyidle.dashboard import frame, look, parts, settings
 from whyidle.dashboard.figures import account
+from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.figures.lines import Line, lines
 from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.pages import _gpus, _moment
@@ -160,12 +161,12 @@ def _activity(asked: Asked) -> None:
     )  # fmt: skip
 
 
-def _activities(name: str, courses: Sequence[Course], span: Span) -> Any:
+def _activities(name: str, courses: Sequence[Course], span: Span, **more: Any) -> Figure:
     drawn = [
         Line(course, colour, band=course.metric is m.GPU_UTILISATION)
         for course, colour in zip(courses, _ACTIVITY.values(), strict=True)
     ]
-    return lines(name, drawn, "ratio", span)
+    return lines(name, drawn, "ratio", span, **more)
 
 
 def _each(asked: Asked) -> None:
@@ -180,8 +181,7 @@ def _each(asked: Asked) -> None:
                     for metric in _ACTIVITY
                 ]
                 key = f"activity-{gpu.id}"
-                figure = _activities(key, courses, asked.span)
-                figure["layout"]["showlegend"] = False
+                figure = _activities(key, courses, asked.span, showlegend=False)
                 parts.courses(gpu.name, figure, courses, key, look.SMALL_HEIGHT)
 
 
@@ -203,22 +203,23 @@ def _steps(asked: Asked) -> None:
 
 
 def _memory(asked: Asked) -> None:
-    used = _courses(asked)["memory"]
-    limits = _gpus.limits(asked.newest, m.GPU_MEMORY_TOTAL, asked.chosen, "limit")
-    figure = lines("memory", _gpus.one_by_one(used), "bytes", asked.span, limits=limits)
-    figure["layout"]["showlegend"] = _gpus.is_few(asked.chosen)
     name = "GPU memory" if asked.chosen else "Memory of the job"
-    parts.courses(name, figure, used, "memory")
+    _one_by_one(asked, name, "memory", m.GPU_MEMORY_TOTAL)
 
 
 def _power(asked: Asked) -> None:
-    if not asked.chosen:
-        return
-    used = _courses(asked)["power"]
-    limits = _gpus.limits(asked.newest, m.GPU_POWER_LIMIT, asked.chosen, "limit")
-    figure = lines("power", _gpus.one_by_one(used), "watts", asked.span, limits=limits)
-    figure["layout"]["showlegend"] = _gpus.is_few(asked.chosen)
-    parts.courses("Power", figure, used, "power")
+    if asked.chosen:
+        _one_by_one(asked, "Power", "power", m.GPU_POWER_LIMIT)
+
+
+def _one_by_one(asked: Asked, name: str, key: str, limit: Metric) -> None:
+    used = _courses(asked)[key]
+    limits = _gpus.limits(asked.newest, limit, asked.chosen, "limit")
+    figure = lines(
+        key, _gpus.one_by_one(used), limit.unit, asked.span,
+        limits=limits, showlegend=_gpus.is_few(asked.chosen),
+    )  # fmt: skip
+    parts.courses(name, figure, used, key)
 
 
 # What stands still -------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def _causes(courses: Courses, gpus: Sequence[Subject], device: Device | None) ->
     of_steps = steps.unknown is None
     moments = _by_time([*told, *(card for some in cards for card in some)])
     parts: dict[Slice, list[float | None]] = {part: [] for part in Slice}
-    traces = last_trace.traces(courses.reader, courses.run, courses.span.end_ms)
+    traces = last_trace.traces(courses.reader, courses.run)
     by_trace = False
     for time, values in moments.items():
         trace = last_trace.at(traces, time)

@@ -12,14 +12,13 @@ from whyidle.monitor.store import Reader
 from whyidle.monitor.tracing.told import Told
 
 MOST: Final = 8
-# A trace is kept seldom, and takes some milliseconds to read.
-_SELDOM_MS: Final = 10_000
 
 
-def traces(reader: Reader, run: int, now_ms: int) -> Sequence[Told]:
+def traces(reader: Reader, run: int) -> Sequence[Told]:
     """Return the newest traces of a run, in the order in which they were taken."""
-    tick = now_ms // _SELDOM_MS
-    return remember((reader, run, "last traces", tick), lambda: _read(reader, run))
+    # They take some milliseconds to read, and seldom is there another one.
+    newest = reader.newest_trace(run)
+    return remember((reader, run, "last traces", newest), lambda: _read(reader, run))
 
 
 def at(told: Sequence[Told], ts_ms: int) -> Told | None:

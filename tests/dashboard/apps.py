@@ -21,7 +21,9 @@ def _script(name: str) -> None:
     from whyidle.dashboard import frame  # noqa: PLC0415
     from whyidle.dashboard.pages import PAGES  # noqa: PLC0415
 
-    frame.show(PAGES[name][1])
+    shown = frame.chosen()
+    if shown is not None:
+        frame.page(PAGES[name][1], shown)
 
 
 @dataclass

@@ -24,6 +24,8 @@ if find_spec("streamlit") is None or find_spec("playwright") is None:
 
 TOKEN = "a-token-of-tests"
 STARTS_WITHIN = 60.0
+# The pages that are open: they are closed before the server that they look at ends.
+OPEN: list[Any] = []
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # A browser in a closed network that must not try to reach anybody of its own accord.
 FLAGS = [
@@ -51,9 +53,13 @@ def serving(store: Path, *options: str) -> Iterator[Served]:
     line = [sys.executable, "-m", "whyidle.dashboard", "--store", str(store), *options]
     environment = {**os.environ, "WHYIDLE_DASHBOARD_TOKEN": TOKEN}
     process = subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, text=True)
+    running: Served | None = None
     try:
-        yield Served(_port_of(process), process)
+        running = Served(_port_of(process), process)
+        yield running
     finally:
+        for page in [each for each in OPEN if running and f":{running.port}/" in each.url]:
+            page.close()
         process.terminate()
         process.communicate(timeout=20)
 
@@ -124,11 +130,6 @@ class Looked:
         return str(self.page.inner_text("body"))
 
 
-def _complains(message: Any) -> bool:
-    # A server that ends before the page is closed is what a test does, and no fault of the page.
-    return message.type == "error" and "disconnected from server" not in message.text
-
-
 @pytest.fixture
 def look(browser: Any) -> Iterator[Callable[..., Looked]]:
     """Open pages; whatever the browser complains about fails the test at its end."""
@@ -139,10 +140,12 @@ def look(browser: Any) -> Iterator[Callable[..., Looked]]:
         context = browser.new_context(**options)
         looked = Looked(context.new_page())
         page = looked.page
-        page.on("console", lambda m: _complains(m) and looked.complaints.append(m.text))
+        page.on("console", lambda m: m.type == "error" and looked.complaints.append(m.text))
         page.on("pageerror", lambda e: looked.complaints.append(str(e)))
         page.on("request", lambda r: looked.asked.append(r.url))
         page.on("websocket", lambda w: looked.asked.append(w.url))
+        page.on("close", OPEN.remove)
+        OPEN.append(page)
         opened.append((looked, context))
         return looked
 

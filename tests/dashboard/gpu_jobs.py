@@ -78,14 +78,15 @@ def job(
     seconds: int = 300,
     lost: int | None = None,
     ago: int = 0,
+    end_ms: int | None = None,
     compiles: bool = True,
     **run: Any,
 ) -> Job:
-    """Begin a recording up to now, or ``ago`` seconds before.
+    """Begin a recording up to now, or ``ago`` seconds before, or up to a moment.
 
     ``lost`` seconds before its end the last GPU falls off.
     """
-    now_ms = time.time_ns() // 1_000_000 - ago * 1000
+    now_ms = time.time_ns() // 1_000_000 - ago * 1000 if end_ms is None else end_ms
     start_ms = now_ms - seconds * 1000
     writer = Writer.open(path)
     entries = [_entry(i) for i in range(gpus)]

@@ -1,12 +1,17 @@
-"""An agent that is a puppet, and looks from outside that only seem so."""
+"""An agent that is a puppet, looks from outside that only seem so, and a recorder at hand."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.link.conftest import puppet
+from tests.recording.benches import Bench, Job
 from tests.recording.seated import Looks
 from whyidle.monitor.recording import onlooker
+from whyidle.monitor.state import DATABASE
 
 __all__ = ["puppet"]
 
@@ -17,3 +22,11 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> type[Looks]:
     monkeypatch.setattr(onlooker, "Outside", Looks)
     monkeypatch.setattr(Looks, "open", 0)
     return Looks
+
+
+@pytest.fixture
+def bench(job: Job, tmp_path: Path) -> Iterator[Bench]:
+    found = Bench(job, tmp_path / DATABASE)
+    yield found
+    found.recorder.end("done")
+    found.waker.close()

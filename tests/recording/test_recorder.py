@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.processes.procfs import ProcFs
+from tests.recording.benches import Bench, Job, target
 from whyidle.monitor.recording import recorder as module
 from whyidle.monitor.recording import session as session_module
 from whyidle.monitor.recording.meter import CPU_BUDGET_CORES, JUDGED_OVER_SECONDS, Meter
@@ -19,46 +16,8 @@ from whyidle.monitor.recording.recorder import Recorder, Wanted
 from whyidle.monitor.recording.sampler import Sampler
 from whyidle.monitor.recording.session import Session
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.recording.waker import Waker
-from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.state import DATABASE
-from whyidle.monitor.store import Reader, Writer
-
-Job = subprocess.Popen[str]
-
-
-def target(job: Job) -> ProcessKey:
-    stat = ProcFs().stat(job.pid)
-    assert stat is not None
-    return ProcessKey(job.pid, stat.start_ticks)
-
-
-class Bench:
-    """A recorder whose ticks are called by hand."""
-
-    def __init__(self, job: Job, path: Path) -> None:
-        self.path = path
-        self.recorder = Recorder(Wanted(target(job)), Writer.open(path), GpuProbe(), "no GPU here")
-        self.waker = Waker(job.pid)
-        self.sampler = Sampler(1.0, self.waker)
-        self.recorder.begin()
-
-    def tick(self) -> Snapshot:
-        snapshot = self.recorder.tick(self.sampler)
-        assert snapshot is not None
-        return snapshot
-
-    def events(self) -> list[str]:
-        with Reader.open(self.path) as reader:
-            return [e.kind for e in reader.events(self.recorder.run)]
-
-
-@pytest.fixture
-def bench(job: Job, tmp_path: Path) -> Iterator[Bench]:
-    found = Bench(job, tmp_path / DATABASE)
-    yield found
-    found.recorder.end("done")
-    found.waker.close()
+from whyidle.monitor.store import Reader
 
 
 def test_a_clock_that_leaps_ahead_is_followed(

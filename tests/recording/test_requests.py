@@ -19,7 +19,7 @@ import pytest
 
 from tests.commands.test_trace_pid import LOOP, SOURCES, TORCH
 from tests.conftest import command, start_job
-from tests.recording.test_recorder import Bench, Job
+from tests.recording.benches import Bench, Job
 from whyidle.monitor.control import client
 from whyidle.monitor.control.client import Asked, State
 from whyidle.monitor.errors import Problem
@@ -41,14 +41,6 @@ atexit.register(profile.stop)
 
 
 # A recorder in this process ----------------------------------------------------------------------
-@pytest.fixture
-def bench(job: Job, tmp_path: Path) -> Iterator[Bench]:
-    found = Bench(job, tmp_path / DATABASE)
-    yield found
-    found.recorder.end("done")
-    found.waker.close()
-
-
 def put(bench: Bench, question: object) -> dict[str, Any]:
     """Ask at the socket, whatever a client of ours would say."""
     with socket.socket(socket.AF_UNIX) as line:

@@ -29,12 +29,6 @@ from whyidle.monitor.store import Reader, Run
 from whyidle.monitor.store.traces import NewTrace, put
 
 
-@pytest.fixture(autouse=True)
-def _own_stores() -> Iterator[None]:
-    yield
-    reading._opened.clear()
-
-
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Job]:
     """A run that goes on: its recorder is this process."""
@@ -51,7 +45,7 @@ def reader(live: Job) -> Iterator[Reader]:
 
 
 def asked(reader: Reader, run: Run, name: str = "all") -> Asked:
-    return Asked.of(Shown(reader, run, name, everything=False, is_paused=False), "together")
+    return Asked.of(Shown(reader, run, name, everything=False), "together")
 
 
 def a_trace(store: Path, run: int) -> None:
@@ -125,7 +119,7 @@ def test_a_part_is_drawn_anew_as_often_as_the_page_unless_it_says_otherwise(
         return lambda: None
 
     monkeypatch.setattr(st, "fragment", fragment)
-    shown = Shown(reader, reader.find("last"), "all", everything=False, is_paused=False)
+    shown = Shown(reader, reader.find("last"), "all", everything=False)
     monkeypatch.setattr(Shown, "every", 1.0)
     frame.live(lambda _: None, shown, *said)
     assert found == [every]

@@ -12,7 +12,7 @@ import pytest
 from tests.dashboard import stores
 from tests.dashboard.apps import app
 from tests.dashboard.gpu_jobs import job
-from whyidle.dashboard import reading, settings
+from whyidle.dashboard import settings
 from whyidle.dashboard.pages import now
 from whyidle.dashboard.views.computing import ONLY_A_TRACE
 from whyidle.monitor.control import client
@@ -21,12 +21,6 @@ from whyidle.monitor.errors import Problem
 from whyidle.monitor.render import numbers
 from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import Reader
-
-
-@pytest.fixture(autouse=True)
-def _own_stores() -> Iterator[None]:
-    yield
-    reading._opened.clear()
 
 
 @pytest.fixture
@@ -105,7 +99,7 @@ def test_what_is_downloaded_is_what_is_shown(store: Path) -> None:
     from whyidle.dashboard.frame import Shown  # noqa: PLC0415
 
     with Reader.open(store) as reader:
-        shown = Shown(reader, reader.find("last"), "all", everything=False, is_paused=False)
+        shown = Shown(reader, reader.find("last"), "all", everything=False)
         head, *rows = now._csv(shown, "together", None).splitlines()
     assert head.split(",")[0] == "time"
     assert "GPU 1: memory used (bytes)" in head

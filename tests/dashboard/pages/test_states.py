@@ -5,14 +5,12 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.dashboard.apps import app
 from tests.dashboard.gpu_jobs import job
-from whyidle.dashboard import reading
 from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import NewRun, Writer, delete_runs
 
@@ -23,12 +21,6 @@ DEFECT = "could not be drawn"
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     return tmp_path / "state" / DATABASE
-
-
-@pytest.fixture(autouse=True)
-def _own_stores() -> Iterator[None]:
-    yield
-    reading._opened.clear()
 
 
 def recorded(store: Path, **options: object) -> int:

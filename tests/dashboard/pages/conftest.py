@@ -1,0 +1,15 @@
+"""What each test of a page begins with: no store that another one opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from whyidle.dashboard import reading
+
+
+@pytest.fixture(autouse=True)
+def _own_stores() -> Iterator[None]:
+    yield
+    reading._opened.clear()

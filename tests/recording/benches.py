@@ -1,0 +1,43 @@
+"""A recorder in this process whose ticks are called by hand."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.recording.recorder import Recorder, Wanted
+from whyidle.monitor.recording.sampler import Sampler
+from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.recording.waker import Waker
+from whyidle.monitor.sources.gpus import GpuProbe
+from whyidle.monitor.store import Reader, Writer
+
+Job = subprocess.Popen[str]
+
+
+def target(job: Job) -> ProcessKey:
+    stat = ProcFs().stat(job.pid)
+    assert stat is not None
+    return ProcessKey(job.pid, stat.start_ticks)
+
+
+class Bench:
+    """A recorder whose ticks are called by hand."""
+
+    def __init__(self, job: Job, path: Path) -> None:
+        self.path = path
+        self.recorder = Recorder(Wanted(target(job)), Writer.open(path), GpuProbe(), "no GPU here")
+        self.waker = Waker(job.pid)
+        self.sampler = Sampler(1.0, self.waker)
+        self.recorder.begin()
+
+    def tick(self) -> Snapshot:
+        snapshot = self.recorder.tick(self.sampler)
+        assert snapshot is not None
+        return snapshot
+
+    def events(self) -> list[str]:
+        with Reader.open(self.path) as reader:
+            return [e.kind for e in reader.events(self.recorder.run)]
