@@ -7,7 +7,7 @@ from functools import partial
 
 import streamlit as st
 
-from whyidle.dashboard import frame, parts, picked
+from whyidle.dashboard import frame, markup, parts, picked
 from whyidle.dashboard.pages import PAGES
 
 NAME = "whyidle"
@@ -27,7 +27,7 @@ def main() -> None:
     ]
     page = st.navigation(pages, position="hidden")
     st.set_page_config(page_title=f"{page.title} · {NAME}", layout="wide")
-    parts.write(parts.STYLE)
+    parts.write(markup.STYLE)
     # Outside of the page: so the choices, and their part of the address, stay from page to page.
     with st.container(horizontal=True, key="pages"):
         ways = [st.empty() for _ in pages]

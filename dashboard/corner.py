@@ -8,8 +8,9 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import parts, settings
-from whyidle.dashboard.parts import safe, write
+from whyidle.dashboard import markup, parts, settings
+from whyidle.dashboard.markup import safe
+from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import health as views
 from whyidle.dashboard.views import job
 from whyidle.dashboard.views.newest import Newest
@@ -46,9 +47,9 @@ def health(reader: Reader, run: Run) -> None:
     """Show what the recording costs, who tells something, and what went wrong."""
     told = views.health(reader, run)
     if told.silent_s is not None:
-        parts.alarm(f"The recorder has been silent for {duration(told.silent_s)}.")
+        write(markup.alarm(f"The recorder has been silent for {duration(told.silent_s)}."))
     elif not run.is_recording and run.ended_ms is None:
-        parts.alarm(f"{job.state(run).capitalize()}. {_last_heard(reader, run)}")
+        write(markup.alarm(f"{job.state(run).capitalize()}. {_last_heard(reader, run)}"))
     newest = "Newest value" if run.is_recording else "Newest value, at the end"
     lines = [_pairs("Own cost", told.cost), _pairs(newest, told.ages)]
     lines.append(_line(f"Agent: {told.agent}"))

@@ -68,34 +68,57 @@ def bars(rows: Mapping[str, Mapping[Slice, float]], told: str) -> list[dict[str,
 def over_time(
     name: str, causes: Causes, span: Span, marks: Sequence[Mapping[str, Any]] = ()
 ) -> Figure:
-    """Return the time of a step by cause; marks say what was compiled, collected or traced."""
-    width = _width(causes.times)
-    times = [local(time) for time in causes.times]
+    """Return the time of a step by cause; marks say what was compiled, collected or traced.
+
+    Areas with steps for edges: bars, one for each moment and cause, cost the browser twice as much.
+    """
+    told = "%{y:.3~s}s" if causes.is_of_steps else "%{y:.0%}"
+    places = _places(causes.times)
+    times = [local(time) for time, _ in places]
+    known = next((_at(values, places) for values in causes.parts.values()), [])
     traces: list[Mapping[str, Any]] = [
         {
-            "type": "bar",
+            "type": "scatter",
+            "mode": "lines",
             "name": LOOKS[part].words,
             "x": times,
-            "y": [None if value is None else round(value, 9) for value in values],
-            # Areas would run down to zero where nothing is known.
-            "width": width,
-            "marker": {"color": look.CAUSES[part], "line": {"width": 0}},
-            "hovertemplate": "%{y:.3~s}s" if causes.is_of_steps else "%{y:.0%}",
+            # Where nothing is known the area has no height.
+            "y": [0 if value is None else round(value, 9) for value in _at(values, places)],
+            "stackgroup": "causes",
+            "line": {"width": 0, "shape": "hv", "color": look.CAUSES[part]},
+            "fillcolor": look.CAUSES[part],
+            "hovertemplate": ["not known" if each is None else told for each in known],
         }
         for part, values in causes.parts.items()
     ]
     unit: Any = "seconds" if causes.is_of_steps else "ratio"
     shape = base.layout(
         f"{name} {span.name}", xaxis=base.time_axis(span), yaxis=base.value_axis(unit),
-        barmode="stack", bargap=0, shapes=[_rule(mark) for mark in marks],
+        shapes=[_rule(mark) for mark in marks],
     )  # fmt: skip
     return base.figure([*traces, *_labels(marks)], shape)
 
 
-def _width(times: Sequence[int]) -> int:
-    """Return for how long each moment stands: as far as most are from the next."""
+def _places(times: Sequence[int]) -> list[tuple[int, int | None]]:
+    """Return when an area has an edge, and which moment is told from there on, if one is.
+
+    A moment stands for as long as most do: then comes the next one, or nothing.
+    """
     between = sorted(later - sooner for sooner, later in pairwise(times))
-    return between[len(between) // 2] if between else 1000
+    width = between[(len(between) - 1) // 2] if between else 1000
+    found: list[tuple[int, int | None]] = []
+    for place, time in enumerate(times):
+        found.append((time, place))
+        end = time + width
+        if place + 1 == len(times) or times[place + 1] > end:
+            found.append((end, None))
+    return found
+
+
+def _at(
+    values: Sequence[float | None], places: Sequence[tuple[int, int | None]]
+) -> list[float | None]:
+    return [None if place is None else values[place] for _, place in places]
 
 
 def _rule(mark: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,14 +39,14 @@ def plain(text: object) -> str:
 
 def value_axis(unit: Unit, **more: Any) -> dict[str, Any]:
     """Return the axis of values of a unit: from zero on, so that a small change looks small."""
-    axis = {"rangemode": "tozero", "zeroline": False, "automargin": True, "nticks": 5}
+    axis = {"rangemode": "tozero", "zeroline": False, "nticks": 5}
     return {**axis, **_AXES.get(unit, {"tickformat": "~s"}), **more}
 
 
 def time_axis(span: Span | None, **more: Any) -> dict[str, Any]:
     """Return the axis of time; it shows the whole span until the reader zooms."""
     axis: dict[str, Any] = {
-        "type": "date", "showgrid": False, "automargin": True, "nticks": 7,
+        "type": "date", "showgrid": False, "nticks": 7,
         "tickformatstops": _CLOCK, "hoverformat": "%b %d %H:%M:%S",
     }  # fmt: skip
     if span is not None:
@@ -56,8 +56,10 @@ def time_axis(span: Span | None, **more: Any) -> dict[str, Any]:
 
 def layout(name: str, **more: Any) -> dict[str, Any]:
     """Return the layout of a chart; ``uirevision`` keeps what the reader did to it."""
+    above = 28 if more.get("showlegend", True) else 8
     return {
-        "margin": {"l": 48, "r": 12, "t": 8, "b": 28},
+        # Room for labels and legend: a chart that has to make it is laid out twice.
+        "margin": {"l": 58, "r": 12, "t": above, "b": 28},
         "uirevision": name,
         "hovermode": "x unified",
         "showlegend": True,

@@ -9,8 +9,9 @@ import streamlit as st
 
 from whyidle.dashboard import look, parts
 from whyidle.dashboard.figures import difference, distribution, ranges
+from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _tables
-from whyidle.dashboard.parts import safe, write
+from whyidle.dashboard.parts import write
 from whyidle.dashboard.views.comparison import Compared
 
 _HEADS: Final = {

@@ -7,9 +7,10 @@ from typing import Any
 
 import streamlit as st
 
-from whyidle.dashboard import look, parts
+from whyidle.dashboard import look, markup, parts
+from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _tables
-from whyidle.dashboard.parts import safe, write
+from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import findings
 from whyidle.dashboard.views.findings import Place
 from whyidle.dashboard.views.source import Code
@@ -21,7 +22,7 @@ def head(finding: Told, places: Sequence[Place], run: int) -> None:
     """Write what it is and what it costs: that is always to be seen."""
     link = f"?run={run}&amp;finding={safe(finding['rule'])}"
     write(
-        f'<div class="w-verdict">{parts.chip(finding["severity"])}<b>{safe(finding["title"])}</b>'
+        f'<div class="w-verdict">{markup.chip(finding["severity"])}<b>{safe(finding["title"])}</b>'
         f' <a class="w-sub w-mono" href="{link}">{safe(finding["rule"])}</a></div>'
     )
     if places:

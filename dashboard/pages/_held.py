@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whyidle.dashboard import parts
+from whyidle.dashboard import markup
+from whyidle.dashboard.markup import Tile
 from whyidle.dashboard.pages._asked import Asked
-from whyidle.dashboard.parts import Tile
 from whyidle.dashboard.views import memory
 from whyidle.dashboard.views.courses import Course
 from whyidle.dashboard.views.job import Trainer
@@ -24,9 +24,9 @@ def tiles(
     pools: Sequence[tuple[Trainer, Sequence[Course]]],
     grown: Sequence[Growth],
     why: str | None,
-) -> None:
-    """Write the numbers."""
-    parts.tiles([
+) -> str:
+    """Return the numbers."""
+    return markup.tiles([
         _in_use(asked),
         _peak(asked),
         _pool("Framework uses", m.PROCESS_POOL_USED, asked, pools),

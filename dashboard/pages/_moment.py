@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import streamlit as st
 
-from whyidle.dashboard import parts, settings
+from whyidle.dashboard import markup, parts, settings
 from whyidle.dashboard.frame import Shown
+from whyidle.dashboard.markup import Tile, safe
 from whyidle.dashboard.pages._asked import Asked
-from whyidle.dashboard.parts import Tile, safe, write
+from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import findings, job
 from whyidle.dashboard.views.computing import known_compute
 from whyidle.dashboard.views.courses import Course, Courses
@@ -30,11 +31,11 @@ from whyidle.monitor.store import Event, Run
 _TRACE_SECONDS: Final = 1.0
 
 
-def tiles(asked: Asked) -> None:
-    """Write the numbers of this moment; of a run that is over, their means."""
+def tiles(asked: Asked) -> str:
+    """Return the numbers of this moment; of a run that is over, their means."""
     told, newest = asked.told, asked.newest
     share, who = computing(asked)
-    parts.tiles([
+    return markup.tiles([
         _busy(told, newest, asked.gpus),
         Tile("Computing", None if share is None else numbers.show(share, "ratio"), who),
         _number("Step", told, newest, m.JOB_STEP_P50),
@@ -92,43 +93,42 @@ def computing(asked: Asked) -> tuple[float | None, str]:
     return known_compute(budget, who, counted=is_counted)
 
 
-def finding(answer: Mapping[str, Any], run: Run) -> None:
-    """Write what costs most and the risks beside it, and where to read how each is fixed."""
+def finding(answer: Mapping[str, Any], run: Run) -> str:
+    """Return what costs most and the risks beside it, and where to read how each is fixed."""
     told = findings.lead(answer["findings"])
     if told is None:
         words = "Nothing found that costs time." if answer["is_known"] else (
             "Nothing found yet: it is not known where most of the time goes."
         )  # fmt: skip
-        write(f'<p class="w-verdict">{safe(words)}</p>')
-        return
-    _finding(told.first, run, "How to fix it", f" · {told.more} more" if told.more else "")
-    for each in told.beside:
-        _finding(each, run, "What to do about it")
+        return f'<p class="w-verdict">{safe(words)}</p>'
+    more = f" · {told.more} more" if told.more else ""
+    beside = (_finding(each, run, "What to do about it") for each in told.beside)
+    return "".join([_finding(told.first, run, "How to fix it", more), *beside])
 
 
-def _finding(told: Mapping[str, Any], run: Run, way: str, more: str = "") -> None:
+def _finding(told: Mapping[str, Any], run: Run, way: str, more: str = "") -> str:
     gain = told["speedup"]
     gives = f" A fix makes steps {gain[0]:.1f} to {gain[1]:.1f}x faster." if gain else ""
     place = told["where"][0] if told["where"] else None
     at = f"{place['file']}:{place['line']} in {place['function']}" if place else ""
-    link = parts.link("fix", way, run=run.id, finding=told["rule"])
-    write(
-        f'<p class="w-verdict">{parts.chip(told["severity"])}<b>{safe(told["title"])}</b>'
+    link = markup.link("fix", way, run=run.id, finding=told["rule"])
+    return (
+        f'<p class="w-verdict">{markup.chip(told["severity"])}<b>{safe(told["title"])}</b>'
         f'{safe(gives)} <span class="w-mono">{safe(at)}</span> {link}{safe(more)}</p>'
     )
 
 
-def events(told: News) -> None:
-    """Write what happened, the newest first."""
+def events(told: News) -> str:
+    """Return what happened, the newest first."""
     if not told.events:
-        return
+        return ""
     more = f"{told.more} more before these" if told.more else ""
-    parts.title("What happened", more)
-    write(f'<table class="w-grid">{"".join(_event(event) for event in told.events)}</table>')
+    rows = "".join(_event(event) for event in told.events)
+    return f'{markup.title("What happened", more)}<table class="w-grid">{rows}</table>'
 
 
 def _event(event: Event) -> str:
-    chip = parts.chip(event.severity) if event.severity != "info" else ""
+    chip = markup.chip(event.severity) if event.severity != "info" else ""
     return f"<tr><td class=w-when>{_clock(event.ts_ms)}</td><td>{chip}{safe(event.text)}</td></tr>"
 
 
@@ -175,5 +175,5 @@ def _trace_told(told: client.Asked, run: int) -> None:
         return
     link = ""
     if told.trace is not None:
-        link = parts.link("timeline", "See it", run=run, trace=told.trace)
+        link = markup.link("timeline", "See it", run=run, trace=told.trace)
     write(f'<p class="w-note">{safe(told.what)} {link}</p>')

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from whyidle.dashboard import look
-from whyidle.dashboard.parts import safe, write
+from whyidle.dashboard.markup import safe
+from whyidle.dashboard.parts import write
 from whyidle.dashboard.views.comparison import Better, Change
 
 # By what a change is for a person: never by its colour alone.

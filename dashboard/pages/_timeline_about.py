@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from whyidle.dashboard import parts, settings
+from whyidle.dashboard import markup, parts, settings
 from whyidle.dashboard.figures.lanes import Selected
 from whyidle.dashboard.pages import _timeline_tools as tools
 from whyidle.dashboard.views import (
@@ -94,7 +94,7 @@ def _about_event(trace: KeptTrace, event: Event | None) -> None:
     part = LOOKS[event.cause.slice]
     parts.write(
         f'<p class="w-verdict"><span class="w-chip" style="background:{part.colour}">'
-        f"{parts.safe(event.cause.words)}</span>"
+        f"{markup.safe(event.cause.words)}</span>"
         f"<b>{clock(timeline.ns(trace, event.end - event.start))}</b></p>"
     )
     st.code(printable(event.name) or "without a name", language=None, wrap_lines=True)
@@ -125,11 +125,11 @@ def _about_gap(trace: KeptTrace, gap: Gap | None, reader: Reader) -> None:
     part = LOOKS[gap.slice]
     head = (
         f'<p class="w-verdict"><span class="w-chip" style="background:{part.colour}">'
-        f"{parts.safe(part.words)}</span><b>{clock(timeline.ns(trace, gap.ticks))}</b>"
-        f" of {parts.safe(device)}: {parts.safe(part.meaning)}.</p>"
+        f"{markup.safe(part.words)}</span><b>{clock(timeline.ns(trace, gap.ticks))}</b>"
+        f" of {markup.safe(device)}: {markup.safe(part.meaning)}.</p>"
     )
-    rows = [head, f'<p class="w-note">{parts.safe(_causes(trace, gap))}</p>']
-    rows += [f'<p class="w-note">{parts.safe(_late(trace, gap))}</p>']
+    rows = [head, f'<p class="w-note">{markup.safe(_causes(trace, gap))}</p>']
+    rows += [f'<p class="w-note">{markup.safe(_late(trace, gap))}</p>']
     parts.write("".join(rows))
     if gap.unknown is not None:
         parts.unknown("What the host did", gap.unknown)
@@ -174,7 +174,7 @@ def _did(found: Sequence[Did], ticks: int, of: str) -> str:
     """Return a table of what was open, that which had most of the time for itself first."""
     rows = "".join(
         f"<tr>{tools.name_cell(did.name)}"
-        f'<td class="w-when">{parts.safe(did.cause.words)}</td><td class=n>{did.count:,}</td>'
+        f'<td class="w-when">{markup.safe(did.cause.words)}</td><td class=n>{did.count:,}</td>'
         f"<td class=n>{share(did.own, ticks)}</td><td class=n>{share(did.open, ticks)}</td></tr>"
         for did in found
     )
@@ -208,7 +208,7 @@ def _code(trace: KeptTrace, gap: Gap) -> bool:
     parts.title(f"Lines of your code that own {words} in this trace")
     parts.write(_rows([(_place(place), share(place["share"], 1)) for place in found]))
     if trace.run is not None:
-        parts.write(f"<p>{parts.link('fix', 'How to fix it', run=trace.run)}</p>")
+        parts.write(f"<p>{markup.link('fix', 'How to fix it', run=trace.run)}</p>")
     return True
 
 
@@ -222,7 +222,7 @@ def _found(trace: KeptTrace, gap: Gap) -> None:
     parts.title("Lines that the run's finding names", str(told["title"]))
     shares = (numbers.show(place["share"], "ratio") for place in told["where"])
     rows = [(_place(p), s) for p, s in zip(told["where"], shares, strict=True)][:_LINES_MOST]
-    fix = parts.link("fix", "How to fix it", run=trace.run, finding=told["rule"])
+    fix = markup.link("fix", "How to fix it", run=trace.run, finding=told["rule"])
     parts.write(f"{_rows(rows)}<p>{fix}</p>")
 
 
@@ -254,5 +254,5 @@ def _looks(found: Looks | None) -> None:
 
 
 def _rows(found: Sequence[tuple[str, str]]) -> str:
-    rows = "".join(f"<tr><td>{parts.safe(a)}</td><td>{parts.safe(b)}</td></tr>" for a, b in found)
+    rows = "".join(f"<tr><td>{markup.safe(a)}</td><td>{markup.safe(b)}</td></tr>" for a, b in found)
     return f'<table class="w-grid">{rows}</table>'

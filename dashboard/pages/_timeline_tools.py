@@ -9,7 +9,7 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import parts, settings
+from whyidle.dashboard import markup, parts, settings
 from whyidle.dashboard.views import perfetto
 from whyidle.monitor.kept import KeptTrace
 from whyidle.monitor.render.budget import clock, share
@@ -49,8 +49,8 @@ def kernels(trace: KeptTrace) -> None:
 
 def name_cell(short: str, whole: str = "") -> str:
     """Return a cell of a table with as much of a name as there is room for."""
-    title = parts.safe((whole or short)[:_NAME_MOST])
-    shown = parts.safe(short[:_NAME_MOST])
+    title = markup.safe((whole or short)[:_NAME_MOST])
+    shown = markup.safe(short[:_NAME_MOST])
     return f'<td class="w-mono w-name" title="{title}">{shown}</td>'
 
 

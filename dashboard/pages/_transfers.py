@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from whyidle.dashboard import look, parts
+from whyidle.dashboard import look, markup
+from whyidle.dashboard.blocks import Block, Columns, Html, courses
 from whyidle.dashboard.figures.lines import Limit, Line, lines
 from whyidle.dashboard.pages._asked import Asked
 from whyidle.dashboard.views import job, memory, transfers
@@ -18,61 +19,52 @@ from whyidle.monitor.render import numbers
 _COLOURS: Final = (look.BLUE, look.ORANGE)
 
 
-def draw(asked: Asked, whose: Sequence[Trainer]) -> None:
-    """Draw what goes over the links."""
-    parts.heading("Transfers")
-    if asked.chosen:
-        left, right = parts.halves()
-        with left:
-            _pcie(asked)
-        with right:
-            _nvlink(asked)
-    left, right = parts.halves()
-    with left:
-        _copies(asked)
-    with right:
-        _reads(asked.told, whose)
+def blocks(asked: Asked, whose: Sequence[Trainer]) -> list[Block]:
+    """Return what goes over the links."""
+    links = [Columns([_pcie(asked), _nvlink(asked)])] if asked.chosen else []
+    rest = Columns([[Html(_copies(asked))], _reads(asked.told, whose)])
+    return [Html(markup.heading("Transfers")), *links, rest]
 
 
-def _pcie(asked: Asked) -> None:
+def _pcie(asked: Asked) -> list[Block]:
     told, chosen = asked.told, asked.chosen
     name = "PCIe" if len(chosen) < 2 else "PCIe, mean of the GPUs"
-    courses = [transfers.carried(told, metric, chosen) for metric in transfers.PCIE]
+    carried = [transfers.carried(told, metric, chosen) for metric in transfers.PCIE]
     ids = {gpu.id for gpu in chosen}
     links = [transfers.link(asked.newest, gpu) for gpu in asked.gpus.rows if gpu.id in ids]
     limits = {link.limit: link.words for link in links if link.limit is not None}
-    drawn = [Line(c, colour, band=True) for c, colour in zip(courses, _COLOURS, strict=True)]
+    drawn = [Line(c, colour, band=True) for c, colour in zip(carried, _COLOURS, strict=True)]
     heights = [
         Limit(f"{words}: {numbers.show(limit, 'bytes_per_second')} each way", limit)
         for limit, words in limits.items()
     ]
     figure = lines("pcie", drawn, "bytes_per_second", told.span, limits=heights)
-    parts.courses(name, figure, courses, "pcie")
     slower = {f"{link.words}, and could be {link.could_be}" for link in links if link.could_be}
+    notes = []
     if slower:
-        parts.note(f"The link runs at {'; '.join(sorted(slower))}: it may rest while it is idle.")
+        rests = f"The link runs at {'; '.join(sorted(slower))}: it may rest while it is idle."
+        notes.append(Html(markup.note(rests)))
     if not limits:
-        parts.note(f"limit of the link: {links[0].words}")
+        notes.append(Html(markup.note(f"limit of the link: {links[0].words}")))
+    return [*courses(name, figure, carried, "pcie"), *notes]
 
 
-def _nvlink(asked: Asked) -> None:
+def _nvlink(asked: Asked) -> list[Block]:
     told, chosen = asked.told, asked.chosen
     name = "NVLink" if len(chosen) < 2 else "NVLink, mean of the GPUs"
-    courses = [transfers.carried(told, metric, chosen) for metric in transfers.NVLINK]
-    drawn = [Line(c, colour, band=True) for c, colour in zip(courses, _COLOURS, strict=True)]
+    carried = [transfers.carried(told, metric, chosen) for metric in transfers.NVLINK]
+    drawn = [Line(c, colour, band=True) for c, colour in zip(carried, _COLOURS, strict=True)]
     figure = lines("nvlink", drawn, "bytes_per_second", told.span)
-    parts.courses(name, figure, courses, "nvlink")
+    return courses(name, figure, carried, "nvlink")
 
 
-def _copies(asked: Asked) -> None:
+def _copies(asked: Asked) -> str:
     shown, end_ms = asked.shown, asked.span.end_ms
     found = asked.seldom("copies", lambda: transfers.copies(shown.reader, shown.run, end_ms))
+    name = "Copies, by the newest trace"
     if found is None:
-        parts.title("Copies, by the newest trace")
-        parts.unknown("Copies", *_why_no_copies(asked))
-        return
+        return markup.title(name) + markup.unknown("Copies", *_why_no_copies(asked))
     age = f"trace {found.trace}, {numbers.duration(found.age_s)} before the end of what is shown"
-    parts.title("Copies, by the newest trace", age)
     said = [
         f"copies run for {numbers.show(found.copying, 'ratio')} of the time",
         f"nothing else runs meanwhile for {numbers.show(found.exposed, 'ratio')}",
@@ -82,10 +74,10 @@ def _copies(asked: Asked) -> None:
             if share is not None
         ),
     ]
-    parts.note("; ".join(said) + ".")
-    if found.rows:
-        head = ("copies", "count", "bytes", "time", "speed")
-        parts.table(head, [_copy(row) for row in found.rows], right=(1, 2, 3, 4))
+    head = ("copies", "count", "bytes", "time", "speed")
+    rows = [_copy(row) for row in found.rows]
+    table = markup.table(head, rows, right=(1, 2, 3, 4)) if rows else ""
+    return markup.title(name, age) + markup.note("; ".join(said) + ".") + table
 
 
 def _why_no_copies(asked: Asked) -> tuple[str, str]:
@@ -110,24 +102,27 @@ def _copy(row: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _reads(told: Courses, whose: Sequence[Trainer]) -> None:
+def _reads(told: Courses, whose: Sequence[Trainer]) -> list[Block]:
     name = "Read back from the device"
     if not whose:
-        parts.title(name)
-        parts.unknown("Values read back", "no process has the agent inside", "monitor attach PID")
-        return
+        why = "no process has the agent inside"
+        return [
+            Html(markup.title(name) + markup.unknown("Values read back", why, "monitor attach PID"))
+        ]
     who, there = whose[0].name, whose[0].subjects
     size = _of(told, m.PROCESS_READBACK, there, "bytes")
     drawn = [Line(size, look.BLUE, fill=True)]
-    figure = lines("readback", drawn, "bytes_per_second", told.span)
-    parts.courses(f"{name} ({who})", figure, [size], "readback", look.SMALL_HEIGHT)
+    read = lines("readback", drawn, "bytes_per_second", told.span)
     counts = [
         _of(told, m.PROCESS_SYNCS, there, "values read back"),
         _of(told, m.PROCESS_DEVICE_PUTS, there, "explicit copies to the device"),
     ]
     drawn = [Line(c, colour) for c, colour in zip(counts, _COLOURS, strict=True)]
-    figure = lines("calls", drawn, "per_second", told.span)
-    parts.courses("Calls that move data", figure, counts, "calls", look.SMALL_HEIGHT)
+    calls = lines("calls", drawn, "per_second", told.span)
+    return [
+        *courses(f"{name} ({who})", read, [size], "readback", look.SMALL_HEIGHT),
+        *courses("Calls that move data", calls, counts, "calls", look.SMALL_HEIGHT),
+    ]
 
 
 def _of(told: Courses, metric: Metric, whose: Sequence[Subject], name: str) -> Course:

@@ -10,8 +10,9 @@ import streamlit as st
 from whyidle.dashboard import frame, parts, settings
 from whyidle.dashboard.figures import ranges
 from whyidle.dashboard.frame import Shown
+from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _finding, _tables
-from whyidle.dashboard.parts import safe, write
+from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import findings, job, runs
 from whyidle.dashboard.views.findings import Page, Told
 from whyidle.monitor.store import Run

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from whyidle.dashboard import frame, look, parts, settings
+from whyidle.dashboard import frame, look, markup, parts, settings
+from whyidle.dashboard.blocks import Block, Columns, Html, courses
 from whyidle.dashboard.figures.lines import Limit, Line, lines
 from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.pages import _gpus, _held, _transfers
 from whyidle.dashboard.pages._asked import Asked
+from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import job, memory
 from whyidle.dashboard.views.courses import Course
 from whyidle.dashboard.views.job import Trainer
@@ -41,53 +43,46 @@ def _live(shown: Shown, choice: str) -> None:
     grown, why = asked.seldom("growth", lambda: memory.growth(store, run))
     whose = job.trainers(shown.reader, shown.run)
     pools = [(who, memory.pools(asked.told, who.subjects)) for who in whose]
-    _held.tiles(asked, pools, grown, why)
-    if asked.chosen:
-        left, right = parts.halves()
-        with left:
-            _devices(asked)
-        with right:
-            _pools(asked, pools)
-    else:
-        parts.unknown("GPU memory and links", asked.no_gpu)
-    left, right = parts.halves()
-    with left:
-        _main(asked)
-    with right:
-        _growth(grown, why)
-    _holders(asked)
-    _transfers.draw(asked, whose)
+    write(_held.tiles(asked, pools, grown, why))
+    of_gpus = (
+        Columns([_devices(asked), _pools(asked, pools)])
+        if asked.chosen
+        else Html(markup.unknown("GPU memory and links", asked.no_gpu))
+    )
+    parts.board("memory-and-transfers", [
+        of_gpus,
+        Columns([_main(asked), [Html(_growth(grown, why))]]),
+        Html(_holders(asked)),
+        *_transfers.blocks(asked, whose),
+    ])  # fmt: skip
 
 
-def _devices(asked: Asked) -> None:
+def _devices(asked: Asked) -> list[Block]:
     used = asked.told.of(m.GPU_MEMORY_USED, asked.chosen)
     limits = _gpus.limits(asked.newest, m.GPU_MEMORY_TOTAL, asked.chosen, "limit")
     drawn = _gpus.one_by_one(used)
     figure = lines("memory", drawn, "bytes", asked.told.span, limits=limits)
-    parts.courses("GPU memory, in use by everybody", figure, used, "memory")
+    return courses("GPU memory, in use by everybody", figure, used, "memory")
 
 
-def _pools(asked: Asked, pools: Sequence[tuple[Trainer, Sequence[Course]]]) -> None:
+def _pools(asked: Asked, pools: Sequence[tuple[Trainer, Sequence[Course]]]) -> list[Block]:
     name = "GPU memory, by the framework's own count"
     if not pools:
-        parts.title(name)
-        parts.unknown("The framework's count", _held.NO_AGENT,
-                      "monitor attach PID")  # fmt: skip
-        return
+        why = markup.unknown("The framework's count", _held.NO_AGENT, "monitor attach PID")
+        return [Html(markup.title(name) + why)]
     span = asked.told.span
     if len(pools) > 1:
         # Of several processes what they use is enough to compare.
-        used = [replace(courses[0], name=who.name) for who, courses in pools]
-        parts.courses(name, lines("pool", _gpus.one_by_one(used), "bytes", span), used, "pool")
-        return
-    courses = pools[0][1]
+        used = [replace(told[0], name=who.name) for who, told in pools]
+        return courses(name, lines("pool", _gpus.one_by_one(used), "bytes", span), used, "pool")
+    told = pools[0][1]
     looks = ((look.BLUE, "solid"), (look.SKY, "solid"), (look.VERMILION, "dot"),
              (look.GREEN, "solid"))  # fmt: skip
-    drawn = [Line(c, colour, dash) for c, (colour, dash) in zip(courses, looks, strict=True)]
-    parts.courses(name, lines("pool", drawn, "bytes", span), courses, "pool")
+    drawn = [Line(c, colour, dash) for c, (colour, dash) in zip(told, looks, strict=True)]
+    return courses(name, lines("pool", drawn, "bytes", span), told, "pool")
 
 
-def _main(asked: Asked) -> None:
+def _main(asked: Asked) -> list[Block]:
     run = asked.shown.run.id
     rss = asked.told.one(m.JOB_RSS, run, "resident, all processes")
     limit = asked.newest.get(m.JOB_MEMORY_LIMIT, run).value
@@ -99,16 +94,15 @@ def _main(asked: Asked) -> None:
     limits = [Limit(words, most)] if most is not None and is_near else []
     drawn = [Line(rss, look.BLUE, fill=True)]
     figure = lines("rss", drawn, "bytes", asked.told.span, limits=limits)
-    parts.courses("Main memory of the job", figure, [rss], "rss")
-    if most and not is_near and rss.unknown is None:
-        parts.note(f"{words}: far above what is shown")
+    is_far = most and not is_near and rss.unknown is None
+    below = [Html(markup.note(f"{words}: far above what is shown"))] if is_far else []
+    return [*courses("Main memory of the job", figure, [rss], "rss"), *below]
 
 
-def _growth(grown: Sequence[Growth], why: str | None) -> None:
-    parts.title("Growth", f"of the last {memory.GROWTH_SECONDS // 60} minutes at most")
+def _growth(grown: Sequence[Growth], why: str | None) -> str:
+    title = markup.title("Growth", f"of the last {memory.GROWTH_SECONDS // 60} minutes at most")
     if why is not None:
-        parts.unknown("Growth", f"needs {why}")
-        return
+        return title + markup.unknown("Growth", f"needs {why}")
     head = ("", "held", "trend", "")
     rows = [
         (
@@ -119,7 +113,7 @@ def _growth(grown: Sequence[Growth], why: str | None) -> None:
         )
         for one in grown
     ]
-    parts.table(head, rows, right=(1, 2))
+    return title + markup.table(head, rows, right=(1, 2))
 
 
 def _trend(one: Growth) -> str:
@@ -127,14 +121,13 @@ def _trend(one: Growth) -> str:
     return f"+{numbers.size(one.per_hour)}/h" if one.grows else "none"
 
 
-def _holders(asked: Asked) -> None:
+def _holders(asked: Asked) -> str:
     if not asked.chosen:
-        return
-    parts.title("Who holds it")
+        return ""
+    title = markup.title("Who holds it")
     found = memory.holders(asked.shown.reader, asked.shown.run, asked.chosen)
     if not found:
-        parts.unknown("Processes", "the driver names none on these GPUs")
-        return
+        return title + markup.unknown("Processes", "the driver names none on these GPUs")
     rows = [
         (
             one.gpu, str(one.pid), one.name, "this job" if one.is_ours else "another",
@@ -142,4 +135,5 @@ def _holders(asked: Asked) -> None:
         )
         for one in found
     ]  # fmt: skip
-    parts.table(("GPU", "pid", "program", "", "memory", "share of SM time"), rows, right=(4, 5))
+    head = ("GPU", "pid", "program", "", "memory", "share of SM time")
+    return title + markup.table(head, rows, right=(4, 5))

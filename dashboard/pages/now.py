@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import streamlit as st
 
-from whyidle.dashboard import frame, look, parts, settings
+from whyidle.dashboard import frame, look, markup, parts, settings
+from whyidle.dashboard.blocks import Block, Chart, Columns, Html, courses
 from whyidle.dashboard.figures import account
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.figures.lines import Line, lines
 from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.pages import _gpus, _moment
 from whyidle.dashboard.pages._asked import Asked
+from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import causes, job, marks
-from whyidle.dashboard.views.causes import Causes
 from whyidle.dashboard.views.courses import Course, Subject
 from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.span import ALL, FEW_POINTS, POINTS, Span
@@ -63,28 +64,21 @@ def _live(shown: Shown, choice: str, peak: str | None) -> None:
     asked = _zoomed(shown, choice, peak)
     answer = asked.seldom("diagnosis", lambda: _diagnosed(shown))
     news = marks.news(shown.reader, shown.run.id, asked.span)
-    # Asked before anything is drawn, and remembered: what is drawn piece by piece, while the next
-    # is computed, costs the browser twice as much.
-    _courses(asked)
-    _caused(asked)
-    _moment.tiles(asked)
-    _account(asked)
-    _moment.finding(answer, shown.run)
-    for cell, draws in _places(asked):
-        with cell:
-            for draw in draws:
-                draw(asked)
-    _moment.events(news)
+    # Few elements, and all asked before any is drawn: the browser pays for each piece that comes.
+    charts = _charts(asked)
+    write(_moment.tiles(asked) + _account(asked) + _moment.finding(answer, shown.run))
+    parts.board("charts", charts)
+    write(_moment.events(news))
 
 
-def _places(asked: Asked) -> list[tuple[Any, Sequence[Callable[[Asked], None]]]]:
-    """Return the columns of the page, and what is drawn in each."""
+def _charts(asked: Asked) -> list[Block]:
+    """Return the charts as they stand beside each other."""
     if asked.choice == _gpus.EACH and asked.chosen:
-        _each(asked)
-        one, two, three = parts.columns(3)
-        return [(one, [_steps]), (two, [_memory]), (three, [_power])]
-    left, right = parts.halves()
-    return [(left, [_steps, _memory]), (right, [_activity, _power])]
+        return [*_each(asked), Columns([_steps(asked), _memory(asked), _power(asked)])]
+    left, right = [_steps, _memory], [_activity, _power]
+    return [
+        Columns([[block for draw in column for block in draw(asked)] for column in (left, right)])
+    ]
 
 
 def _zoomed(shown: Shown, choice: str, peak: str | None) -> Asked:
@@ -137,89 +131,85 @@ def _diagnosed(shown: Shown) -> Mapping[str, Any]:
     return job.diagnosis(settings.current().store, shown.run.id)
 
 
-def _account(asked: Asked) -> None:
+def _account(asked: Asked) -> str:
     budget, who = _moment.accounted(asked)
     if budget is None:
-        parts.unknown("Where the time goes", who)
-        return
+        return markup.unknown("Where the time goes", who)
     past = "the whole run" if asked.shown.range == ALL else f"the last {asked.shown.range}"
-    parts.budget("Where the time goes", f"{past}, by {who}", budget)
+    return markup.budget("Where the time goes", f"{past}, by {who}", budget)
 
 
 # Charts ------------------------------------------------------------------------------------------
-def _activity(asked: Asked) -> None:
-    courses = _courses(asked)["activity"]
+def _activity(asked: Asked) -> list[Block]:
+    told = _courses(asked)["activity"]
     if not asked.chosen:
         colours = (look.BLUE, look.ORANGE)
-        drawn = [Line(c, colour) for c, colour in zip(courses, colours, strict=True)]
+        drawn = [Line(c, colour) for c, colour in zip(told, colours, strict=True)]
         figure = lines("cpu", drawn, "cores", asked.span)
-        parts.courses("Cores at work (no GPU is read)", figure, courses, "cpu")
-        return
-    parts.courses(
-        "GPU activity" if len(asked.chosen) == 1 else "GPU activity, mean of the GPUs",
-        _activities("activity", courses, asked.span), courses, "activity",
-    )  # fmt: skip
+        return courses("Cores at work (no GPU is read)", figure, told, "cpu")
+    name = "GPU activity" if len(asked.chosen) == 1 else "GPU activity, mean of the GPUs"
+    return courses(name, _activities("activity", told, asked.span), told, "activity")
 
 
-def _activities(name: str, courses: Sequence[Course], span: Span, **more: Any) -> Figure:
+def _activities(name: str, told: Sequence[Course], span: Span, **more: Any) -> Figure:
     drawn = [
         Line(course, colour, band=course.metric is m.GPU_UTILISATION)
-        for course, colour in zip(courses, _ACTIVITY.values(), strict=True)
+        for course, colour in zip(told, _ACTIVITY.values(), strict=True)
     ]
     return lines(name, drawn, "ratio", span, **more)
 
 
-def _each(asked: Asked) -> None:
-    """Draw the activity of each GPU by itself, four beside each other."""
-    parts.title("GPU activity")
-    parts.legend({metric.words: colour for metric, colour in _ACTIVITY.items()})
-    for first in range(0, len(asked.chosen), 4):
-        for cell, gpu in zip(parts.columns(4), asked.chosen[first : first + 4], strict=False):
-            with cell:
-                courses = [
-                    replace(asked.told.of(metric, [gpu], FEW_POINTS)[0], name=metric.words)
-                    for metric in _ACTIVITY
-                ]
-                key = f"activity-{gpu.id}"
-                figure = _activities(key, courses, asked.span, showlegend=False)
-                parts.courses(gpu.name, figure, courses, key, look.SMALL_HEIGHT)
+def _each(asked: Asked) -> list[Block]:
+    """Return the activity of each GPU by itself, four beside each other."""
+    legend = markup.legend({metric.words: colour for metric, colour in _ACTIVITY.items()})
+    rows = [asked.chosen[i : i + 4] for i in range(0, len(asked.chosen), 4)]
+    return [
+        Html(markup.title("GPU activity") + legend),
+        *(Columns([*(_one(asked, gpu) for gpu in row), *[[]] * (4 - len(row))]) for row in rows),
+    ]
 
 
-def _caused(asked: Asked) -> Causes:
-    device = job.device(asked.shown.run, has_gpus=bool(asked.gpus.mine))
-    return causes.causes(asked.told, asked.gpus.mine, device)
+def _one(asked: Asked, gpu: Subject) -> list[Block]:
+    told = [
+        replace(asked.told.of(metric, [gpu], FEW_POINTS)[0], name=metric.words)
+        for metric in _ACTIVITY
+    ]
+    key = f"activity-{gpu.id}"
+    figure = _activities(key, told, asked.span, showlegend=False)
+    return courses(gpu.name, figure, told, key, look.SMALL_HEIGHT)
 
 
-def _steps(asked: Asked) -> None:
-    run, found = asked.shown.run, _caused(asked)
+def _steps(asked: Asked) -> list[Block]:
+    run = asked.shown.run
+    device = job.device(run, has_gpus=bool(asked.gpus.mine))
+    found = causes.causes(asked.told, asked.gpus.mine, device)
     name = "Time of a step, by cause" if found.is_of_steps else "Time, by cause"
     if not found.parts:
-        parts.unknown("The time by cause", found.unknown or "nothing measured says so")
-        return
+        why = found.unknown or "nothing measured says so"
+        return [Html(markup.unknown("The time by cause", why))]
     happened = marks.marks(asked.shown.reader, run.id, asked.span)
-    below = f"steps: {found.unknown}" if found.unknown else ""
     figure = account.over_time("causes", found, asked.span, happened)
-    parts.chart(figure, "causes", words=(name, found.how, below))
+    below = [Html(markup.note(f"steps: {found.unknown}"))] if found.unknown else []
+    return [Html(markup.title(name, found.how)), Chart("causes", figure), *below]
 
 
-def _memory(asked: Asked) -> None:
+def _memory(asked: Asked) -> list[Block]:
     name = "GPU memory" if asked.chosen else "Memory of the job"
-    _one_by_one(asked, name, "memory", m.GPU_MEMORY_TOTAL)
+    return _one_by_one(asked, name, "memory", m.GPU_MEMORY_TOTAL)
 
 
-def _power(asked: Asked) -> None:
-    if asked.chosen:
-        _one_by_one(asked, "Power", "power", m.GPU_POWER_LIMIT)
+def _power(asked: Asked) -> list[Block]:
+    return _one_by_one(asked, "Power", "power", m.GPU_POWER_LIMIT) if asked.chosen else []
 
 
-def _one_by_one(asked: Asked, name: str, key: str, limit: Metric) -> None:
-    used = _courses(asked)[key]
+def _one_by_one(asked: Asked, name: str, key: str, limit: Metric) -> list[Block]:
+    told = _courses(asked)[key]
     limits = _gpus.limits(asked.newest, limit, asked.chosen, "limit")
     figure = lines(
-        key, _gpus.one_by_one(used), limit.unit, asked.span,
+        key, _gpus.one_by_one(told), limit.unit, asked.span,
         limits=limits, showlegend=_gpus.is_few(asked.chosen),
     )  # fmt: skip
-    parts.courses(name, figure, used, key)
+    return courses(name, figure, told, key)
 
 
 # What stands still -------------------------------------------------------------------------------

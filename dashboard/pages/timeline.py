@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 import streamlit as st
 
-from whyidle.dashboard import look, parts, settings
+from whyidle.dashboard import look, markup, parts, settings
 from whyidle.dashboard.figures import account, lanes, overview
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.frame import Shown, still
@@ -232,7 +232,7 @@ def _notes(drawn: Picture) -> None:
         shown = " > ".join(around[-_AROUND_MOST:])
         lines.append(f"All the while {name} was in {left}{shown}.")
     if lines:
-        parts.write("".join(f'<p class="w-note">{parts.safe(line)}</p>' for line in lines))
+        parts.write("".join(f'<p class="w-note">{markup.safe(line)}</p>' for line in lines))
 
 
 def _to(trace: KeptTrace, origin: int, size: float, zoomed: tuple[float, ...]) -> None:
@@ -283,7 +283,7 @@ def _warnings(trace: KeptTrace) -> None:
     if not account_.total_ns:
         computes = ""
     words = " · ".join(x for x in (timeline.format_name(trace), covers, computes) if x)
-    lines = [f'<p class="w-note">{parts.safe(words)}</p>']
+    lines = [f'<p class="w-note">{markup.safe(words)}</p>']
     told = [*trace.answer.get("warnings", ()), *trace.notes]
-    lines += [f'<p class="w-note">⚠ {parts.safe(text)}</p>' for text in told]
+    lines += [f'<p class="w-note">⚠ {markup.safe(text)}</p>' for text in told]
     parts.write("".join(lines))

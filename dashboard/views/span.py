@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
@@ -72,7 +72,11 @@ def _end(reader: Reader, run: Run) -> int:
 
 
 @lru_cache(maxsize=1 << 14)
-def local(ts_ms: int) -> str:
-    """Return a moment as charts take it: by this machine's clock, which knows no time zone."""
+def local(ts_ms: int) -> int:
+    """Return a moment as charts take it: by this machine's clock, as if that were the world's.
+
+    Charts know no time zones, and read a number faster than a date in words.
+    """
     moment = datetime.fromtimestamp(ts_ms / 1000, tz=UTC).astimezone()
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    offset = moment.utcoffset() or timedelta(0)
+    return ts_ms + offset // timedelta(milliseconds=1)

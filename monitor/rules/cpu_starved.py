@@ -40,10 +40,13 @@ from whyidle.monitor.slices import Slice
 LEAST_WAIT: Final = 0.05
 # A limit that bites in one of ten periods is too low; single bursts are not.
 LEAST_THROTTLED: Final = 0.10
-# A job that takes this much of its cores waits for itself.
+# A job that takes this much of its cores waits for itself; so does one that takes this much of what
+# ran on a machine that was not idle.
 OWN: Final = 0.75
-# Neighbours count where nothing is left.
+BUSY: Final = 0.50
+# Neighbours count where nothing is left, or where the main thread waits for as long as this.
 FULL: Final = 0.90
+LONG_WAIT: Final = 0.20
 # What else ran meanwhile was the job's own work: half of it comes later instead.
 BACK_LEAST: Final = 0.5
 BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
@@ -77,7 +80,7 @@ def detect(window: Window) -> Verdict:
         title = "The CPU limit of the container stops the job"
     elif _takes_its_cores(window):
         title = "The job runs more threads than it has cores"
-    elif _is_crowded(window):
+    elif _is_crowded(window, wait):
         title = "Other programs take the cores that the job waits for"
         return Found(
             None,
@@ -106,12 +109,22 @@ def _cores(window: Window) -> Measure | None:
 
 def _takes_its_cores(window: Window) -> bool:
     cores, used = _cores(window), window.job.mean(m.JOB_CPU)
-    return cores is not None and used is not None and used.value >= OWN * cores.value
+    if cores is None or used is None:
+        return False
+    busy, there = window.job.mean(m.HOST_CPU), window.job.mean(m.HOST_CORES)
+    is_alone = (
+        busy is not None
+        and there is not None
+        and busy.value >= BUSY
+        and used.value >= OWN * busy.value * there.value
+    )
+    return is_alone or used.value >= OWN * cores.value
 
 
-def _is_crowded(window: Window) -> bool:
+def _is_crowded(window: Window, wait: Measure) -> bool:
     busy = window.job.mean(m.HOST_CPU)
-    return busy is not None and busy.value >= FULL
+    least = BUSY if wait.value >= LONG_WAIT else FULL
+    return busy is not None and busy.value >= least
 
 
 def _gain(window: Window, wait: Measure, spare: float) -> Gain:

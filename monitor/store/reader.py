@@ -26,6 +26,7 @@ from whyidle.monitor.store.records import (
     Unknown,
     Value,
 )
+from whyidle.monitor.store.sealed import Sealed
 
 _Row = TypeVar("_Row", Run, Gpu, Process, GpuProcess, Event)
 _JSON: Final = {"info", "data"}
@@ -60,12 +61,13 @@ class UnknownRun(UsageProblem):
 
 
 class Reader:
-    """Reads recordings. Every call reads the file as it stands at that moment."""
+    """Reads recordings, as the file stands at that moment; what cannot change any more, once."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
         self._columns = series.Columns(connection)
+        self._sealed = Sealed()
 
     @classmethod
     def open(cls, path: Path) -> Reader:
@@ -205,7 +207,7 @@ class Reader:
     ) -> dict[int, list[Point]]:
         """Return at most so many buckets of a metric per subject, in ``[start, end)``."""
         asked = series.Question(metric, subjects, start_ms, end_ms, points)
-        return series.read(self._connection, self._columns, asked)
+        return series.read(self._connection, self._columns, self._sealed, asked)
 
     @_told
     def means(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from whyidle.monitor.metrics import Metric, Scope
 from whyidle.monitor.store.records import Point
 from whyidle.monitor.store.schema import LEVELS, R10, RAW, Level, cells, present
+from whyidle.monitor.store.sealed import Sealed
 from whyidle.monitor.store.subjects import among, end_of, first, last
 
 # Widths of raw buckets: each divides the next level, so that charts line up.
@@ -58,7 +60,7 @@ class Question:
 
 
 def read(
-    connection: sqlite3.Connection, columns: Columns, asked: Question
+    connection: sqlite3.Connection, columns: Columns, sealed: Sealed, asked: Question
 ) -> dict[int, list[Point]]:
     """Return the series of each subject."""
     if asked.end_ms <= asked.start_ms or not asked.subjects:
@@ -66,8 +68,14 @@ def read(
     level, width = resolution(connection, asked)
     if level is RAW:
         return _raw(connection, columns, asked, width)
+    start = asked.start_ms // width * width
     return {
-        subject: _buckets(connection, columns, asked, subject, level, width)
+        subject: sealed.points(
+            (asked.metric, subject, level, width),
+            start,
+            asked.end_ms,
+            partial(_buckets, connection, columns, asked.metric, subject, level, width),
+        )
         for subject in asked.subjects
     }
 
@@ -179,26 +187,30 @@ def _fits(
 def _buckets(  # noqa: PLR0913, PLR0917  all of it decides the one query
     connection: sqlite3.Connection,
     columns: Columns,
-    asked: Question,
+    metric: Metric,
     subject: int,
     level: Level,
     width: int,
-) -> list[Point]:
-    metric, scope = asked.metric, asked.metric.scope
-    span = (asked.start_ms // width * width, asked.end_ms)
+    start: int,
+    end: int,
+) -> tuple[list[Point], int]:
+    """Return the buckets of a span that begins with one, and until when they are complete."""
+    scope, parts = metric.scope, pieces(connection, metric.scope, level, subject, (start, end))
     queries, arguments = [], {"subject": subject, "width": width}
-    for i, (piece, start, end) in enumerate(pieces(connection, scope, level, subject, span)):
+    for i, (piece, begin, until) in enumerate(parts):
         where = piece.span.replace(":start", f":start{i}").replace(":end", f":end{i}")
-        arguments |= {f"start{i}": start, f"end{i}": end}
+        arguments |= {f"start{i}": begin, f"end{i}": until}
         queries.append(
             f"SELECT ts_ms / :width * :width, {columns.parts(metric, piece)}"  # noqa: S608
             f" FROM {piece.table(scope)} WHERE {where} AND subject = :subject"
         )
     if not queries:
-        return []
+        return [], start
     query = (
         f"WITH part(bucket, n, total, least, most) AS ({' UNION ALL '.join(queries)})"  # noqa: S608
         " SELECT bucket, sum(total) / sum(n), min(least), max(most) FROM part"
         " GROUP BY bucket ORDER BY bucket"
     )
-    return [Point(*row) for row in connection.execute(query, arguments)]
+    first, _, done = parts[0]
+    sealed = done // width * width if first is level else start
+    return [Point(*row) for row in connection.execute(query, arguments)], sealed

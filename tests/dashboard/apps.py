@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from streamlit.testing.v1 import AppTest
 
@@ -40,29 +42,30 @@ class App:
     @property
     def words(self) -> str:
         """All that it says, without markup."""
-        bodies = [each.proto.body for each in self.test.get("html")]
         assert not self.test.exception, self.test.exception[0].message
-        plain = (
-            re.sub(r"<style>.*?</style>|<[^>]+>", " ", body, flags=re.DOTALL) for body in bodies
-        )
-        return html.unescape(" ".join(" ".join([*plain, *self._of_charts]).split()))
-
-    @property
-    def _of_charts(self) -> list[str]:
-        """What stands around the charts, which they bring along."""
-        told = [json.loads(each.proto.json or "{}") for each in self.test.get("bidi_component")]
-        return [word for data in told for word in data.get("words", ())]
+        return html.unescape(" ".join(MARKUP.sub(" ", self.markup).split()))
 
     @property
     def markup(self) -> str:
         """All that it says, as the browser gets it."""
-        return "\n".join(each.proto.body for each in self.test.get("html"))
+        written = [each.proto.body for each in self.test.get("html")]
+        return "\n".join([*written, *(b["html"] for b in self._blocks() if "html" in b)])
 
     @property
     def charts(self) -> list[str]:
         """The names of its charts."""
-        found = [getattr(each.proto, "id", "") for each in self.test.get("bidi_component")]
-        return [name for name in found if name]
+        return [block["name"] for block in self._blocks() if "figure" in block]
+
+    def _blocks(self) -> Iterator[dict[str, Any]]:
+        for each in self.test.get("bidi_component"):
+            yield from _flat(json.loads(each.proto.json or "{}").get("blocks", ()))
+
+
+def _flat(blocks: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for block in blocks:
+        yield block
+        for column in block.get("columns", ()):
+            yield from _flat(column)
 
 
 def app(store: Path, page: str = "now", *, is_sample: bool = False, **query: str) -> App:

@@ -144,7 +144,7 @@ def look(browser: Any) -> Iterator[Callable[..., Looked]]:
         page.on("pageerror", lambda e: looked.complaints.append(str(e)))
         page.on("request", lambda r: looked.asked.append(r.url))
         page.on("websocket", lambda w: looked.asked.append(w.url))
-        page.on("close", OPEN.remove)
+        page.on("close", lambda _: OPEN.remove(page))
         OPEN.append(page)
         opened.append((looked, context))
         return looked

@@ -13,7 +13,7 @@ from tests.dashboard.stores import Made, make
 
 NEWEST = "c.data[0].x.at(-1)"
 COLOUR = "c._fullLayout.font.color"
-SHOWN = "c.layout.xaxis.range.join()"
+SHOWN = "c._fullLayout.xaxis.range.map(each => c._fullLayout.xaxis.r2l(each))"
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_the_data_moves_while_the_zoom_of_the_reader_stays(
     zoom(looked, "activity")
     whole = looked.chart("activity", "c.data[0].x.at(0)")
     zoomed = looked.chart("activity", SHOWN)
-    assert zoomed.replace(" ", "T").split(",")[0] > whole
+    assert zoomed[0] > whole
     before, times = (
         looked.chart("activity", NEWEST),
         int(looked.chart("activity", "c.dataset.drawn")),
@@ -83,8 +83,8 @@ def test_who_chooses_another_range_sees_that_and_not_the_old_zoom(
     times = int(looked.chart("activity", "c.dataset.drawn"))
     looked.page.get_by_text("1m", exact=True).click()
     looked.drawn("activity", times + 2)
-    start, end = looked.chart("activity", SHOWN).replace(" ", "T").split(",")
-    assert f"{start},{end}" != zoomed.replace(" ", "T")
+    start, end = looked.chart("activity", SHOWN)
+    assert [start, end] != zoomed
     assert start < looked.chart("activity", NEWEST) <= end
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, judge, traced, window
 from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Severity
+from whyidle.monitor.finding import Found, Severity
 from whyidle.monitor.metrics import Metric
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.summary import Line
@@ -92,6 +92,24 @@ def test_neighbours_are_told_without_a_saving() -> None:
     assert told.title == "Other programs take the cores that the job waits for"
     assert told.gain is None
     assert told.severity is Severity.MEDIUM
+
+
+# 16 threads on 2 cores, as measured: alone, and beside a compiler.
+@pytest.mark.parametrize(
+    ("wait", "own", "busy", "title"),
+    [
+        (0.35, 1.25, 0.70, "The job runs more threads than it has cores"),
+        (0.41, 1.03, 0.87, "Other programs take the cores that the job waits for"),
+        (0.08, 1.03, 0.87, None),
+        (0.35, 0.60, 0.35, None),
+    ],
+)
+def test_a_long_wait_on_a_machine_that_is_not_full(
+    wait: float, own: float, busy: float, title: str | None
+) -> None:
+    means = {m.JOB_MAIN_THREAD_WAIT: wait, m.JOB_CPU: own, m.HOST_CPU: busy, m.HOST_CORES: 2.0}
+    told = judge(NAME, window(means=means))
+    assert (told.title if isinstance(told, Found) else None) == title
 
 
 @pytest.mark.parametrize("means", [CALM, {**CALM, m.JOB_MAIN_THREAD_WAIT: 0.2}])

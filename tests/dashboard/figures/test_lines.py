@@ -96,16 +96,25 @@ def test_names_are_text_and_no_markup() -> None:
 def test_causes_are_stacked_with_their_own_colours(is_of_steps: bool) -> None:
     parts = {Slice.COMPUTE: [0.2, None], Slice.IDLE_INPUT: [0.3, None]}
     figure = valid(account.over_time("y", Causes([0, 1], parts, is_of_steps), SPAN))
-    assert figure["layout"]["barmode"] == "stack"
-    assert figure["data"][0]["marker"]["color"] != figure["data"][1]["marker"]["color"]
+    first, second = figure["data"]
+    assert first["stackgroup"] == second["stackgroup"]
+    assert first["fillcolor"] != second["fillcolor"]
 
 
-def test_where_nothing_is_known_causes_leave_a_gap_and_do_not_fall_to_zero() -> None:
+def test_where_nothing_is_known_causes_have_no_height_and_say_so() -> None:
     causes = Causes([0, 1000, 2000], {Slice.COMPUTE: [0.2, None, 0.3]}, is_of_steps=True)
-    (bars,) = valid(account.over_time("y", causes, SPAN))["data"]
-    # Areas of Plotly's would be drawn down to zero there.
-    assert (bars["type"], bars["y"]) == ("bar", [0.2, None, 0.3])
-    assert bars["width"] == 1000
+    (area,) = valid(account.over_time("y", causes, SPAN))["data"]
+    assert area["line"]["shape"] == "hv"
+    assert [x - area["x"][0] for x in area["x"]] == [0, 1000, 2000, 3000]
+    assert area["y"] == [0.2, 0, 0.3, 0]
+    assert [told == "not known" for told in area["hovertemplate"]] == [False, True, False, True]
+
+
+def test_an_area_ends_where_the_next_moment_is_missing() -> None:
+    causes = Causes([0, 1000, 5000], {Slice.COMPUTE: [0.2, 0.2, 0.3]}, is_of_steps=True)
+    (area,) = valid(account.over_time("y", causes, SPAN))["data"]
+    assert [x - area["x"][0] for x in area["x"]] == [0, 1000, 2000, 5000, 6000]
+    assert area["y"] == [0.2, 0.2, 0, 0.3, 0]
 
 
 def test_the_name_of_a_device_is_no_markup() -> None:

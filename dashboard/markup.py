@@ -1,0 +1,177 @@
+"""Pieces of pages as markup. What comes from a job goes in as text: ``safe`` does that."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from whyidle.dashboard import look, settings
+from whyidle.dashboard.figures.account import LEAST_SHARE, LEAST_WRITTEN
+from whyidle.monitor.render import numbers
+from whyidle.monitor.render.escape import printable
+from whyidle.monitor.slices import LOOKS, Slice
+
+STYLE: Final = """
+<style>
+.stApp [data-testid="stMainBlockContainer"] { padding-top: 4.6rem; max-width: 1500px; }
+.stApp [data-testid="stMainBlockContainer"] [data-testid="stVerticalBlock"] { gap: 0.6rem; }
+/* A page that is drawn anew all the time needs no sign that it is, nor what fades meanwhile:
+   the browser would paint all of it with each picture of that. */
+[data-testid="stStatusWidget"] { display: none; }
+.stApp [data-stale] { opacity: 1 !important; transition: none !important; }
+.w-head { font-size: 0.82rem; opacity: 0.72; margin: 0 0 2px 0; letter-spacing: 0.01em; }
+.w-title { font-size: 0.95rem; font-weight: 600; margin: 0 0 1px 0; }
+.w-note { font-size: 0.82rem; opacity: 0.72; margin: 0; overflow-wrap: anywhere; }
+.w-big { font-size: 1.55rem; font-weight: 600; line-height: 1.2;
+  font-variant-numeric: tabular-nums; }
+.w-tiles { display: grid; gap: 14px 24px;
+  grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); }
+.w-sub { font-size: 0.78rem; opacity: 0.7; overflow-wrap: anywhere; }
+.w-unknown { font-size: 0.9rem; opacity: 0.75;
+  border: 1px dashed color-mix(in srgb, currentColor 35%, transparent);
+  border-radius: 6px; padding: 14px 16px; }
+.w-verdict { font-size: 1.12rem; margin: 0 0 4px 0; }
+.w-chip { display: inline-block; border-radius: 4px; padding: 0 7px; font-size: 0.76rem;
+  font-weight: 600; color: #fff; margin-right: 8px; vertical-align: 1px; }
+.w-mono { font-family: var(--st-code-font, monospace); font-size: 0.85rem; }
+.w-part { font-size: 1.15rem; font-weight: 600; margin: 14px 0 2px 0; padding: 0; }
+.w-grid { border-collapse: collapse; width: 100%; font-size: 0.84rem;
+  font-variant-numeric: tabular-nums; }
+.w-grid td, .w-grid th { text-align: left;
+  border-bottom: 1px solid color-mix(in srgb, currentColor 18%, transparent);
+  padding: 3px 12px 3px 0; font-weight: 400; vertical-align: top; overflow-wrap: anywhere; }
+.w-grid th { font-size: 0.76rem; opacity: 0.7; }
+.w-grid .n { text-align: right; white-space: nowrap; }
+.w-link { white-space: nowrap; color: inherit !important; }
+.w-grid .w-when { white-space: nowrap; opacity: 0.7; width: 1%; padding-right: 18px; }
+.w-key { font-size: 0.8rem; margin-right: 14px; white-space: nowrap; }
+.w-key i { display: inline-block; width: 18px; height: 3px; margin-right: 6px;
+  vertical-align: 3px; }
+.w-key .w-square { height: 11px; width: 11px; vertical-align: -1px; }
+.w-budget { display: flex; height: 46px; margin: 6px 0 8px 0; overflow: hidden;
+  border-radius: 3px; }
+.w-budget i { font-style: normal; font-size: 0.85rem; color: #fff; min-width: 0;
+  display: flex; align-items: center; justify-content: center; text-shadow: 0 0 3px #0009; }
+.w-board, .w-cell { display: flex; flex-direction: column; gap: 0.6rem; min-width: 0; }
+.w-board > :empty:not([data-whyidle]), .w-cell > :empty:not([data-whyidle]) { display: none; }
+.w-columns { display: grid; gap: 0.6rem 1rem; }
+@media (max-width: 640px) { .w-columns { grid-template-columns: minmax(0, 1fr) !important; } }
+.w-alarm { font-size: 0.85rem; font-weight: 600; border-left: 3px solid;
+  padding: 2px 8px; margin: 0 0 6px 0; }
+.w-health { font-size: 0.78rem; margin: 0 0 4px 0; }
+.w-health summary { cursor: pointer; font-weight: 600; font-size: 0.85rem; }
+.w-row { display: flex; justify-content: space-between; gap: 10px; font-size: 0.78rem;
+  font-variant-numeric: tabular-nums; }
+.w-row span:first-child { opacity: 0.7; }
+</style>
+"""
+
+
+def safe(text: object) -> str:
+    """Return words of a job as what they are: control characters shown, markup harmless."""
+    return html.escape(printable(str(text)), quote=True)
+
+
+def title(words: str, note: str = "") -> str:
+    """Return the head of a chart."""
+    quiet = f'<p class="w-note">{safe(note)}</p>' if note else ""
+    return f'<p class="w-title">{safe(words)}</p>{quiet}'
+
+
+def heading(words: str) -> str:
+    """Return the beginning of another part of a page."""
+    return f'<h3 class="w-part">{safe(words)}</h3>'
+
+
+def note(words: str) -> str:
+    """Return a quiet line."""
+    return f'<p class="w-note">{safe(words)}</p>'
+
+
+def unknown(what: str, why: str, then: str = "") -> str:
+    """Return that something is not known, why, and what to do about it."""
+    then = f'<br><span class="w-mono">{safe(then)}</span>' if then else ""
+    return f'<div class="w-unknown"><b>{safe(what)}</b>: {safe(why)}{then}</div>'
+
+
+def alarm(words: str) -> str:
+    """Return what must be seen first."""
+    return f'<div class="w-alarm" style="border-color:{look.VERMILION}">{safe(words)}</div>'
+
+
+def chip(severity: str) -> str:
+    """Return what tells how much something matters."""
+    colour = look.SEVERITIES.get(severity, look.GREY)
+    return f'<span class="w-chip" style="background:{colour}">{safe(severity)}</span>'
+
+
+def link(page: str, words: str, **query: object) -> str:
+    """Return a way to another of our pages."""
+    base = settings.current().base
+    where = f"{f'/{base}' if base else ''}/{page}?{urlencode(query)}"
+    return f'<a class="w-link" href="{safe(where)}" target="_self">{safe(words)} →</a>'
+
+
+class Tile(NamedTuple):
+    """One number; where it is not known, the note says why."""
+
+    name: str
+    value: str | None
+    note: str = ""
+
+
+def tiles(told: Sequence[Tile]) -> str:
+    """Return numbers beside each other."""
+    return f'<div class="w-tiles">{"".join(_tile(each) for each in told)}</div>'
+
+
+def _tile(told: Tile) -> str:
+    shown = safe(told.value) if told.value is not None else numbers.DASH
+    return (
+        f'<div><div class="w-head">{safe(told.name)}</div><div class="w-big">{shown}</div>'
+        f'<div class="w-sub">{safe(told.note)}</div></div>'
+    )
+
+
+def legend(colours: Mapping[str, str]) -> str:
+    """Return what colours mean, once for several charts."""
+    told = "".join(
+        f'<span class="w-key"><i style="background:{colour}"></i>{safe(words)}</span>'
+        for words, colour in colours.items()
+    )
+    return f"<div>{told}</div>"
+
+
+def budget(words: str, who: str, told: Mapping[str, Any]) -> str:
+    """Return an account as one bar of plain elements: they cost the browser next to nothing."""
+    total = sum(told["slices"].values())
+    shares = {part: told["slices"].get(part, 0) / total for part in Slice} if total else {}
+    shown = {part: share for part, share in shares.items() if share >= LEAST_SHARE}
+    bar = "".join(
+        f'<i style="flex:{share:.5f};background:{look.CAUSES[part]}"'
+        f' title="{safe(f"{LOOKS[part].words}: {share:.1%}; {LOOKS[part].meaning}")}">'
+        f"{f'{share:.0%}' if share >= LEAST_WRITTEN else ''}</i>"
+        for part, share in shown.items()
+    )
+    keys = "".join(
+        f'<span class="w-key"><i class="w-square" style="background:{look.CAUSES[part]}"></i>'
+        f"{safe(LOOKS[part].words)} {share:.1%}</span>"
+        for part, share in shown.items()
+    )
+    return f'{title(words, who)}<div class="w-budget">{bar}</div><div>{keys}</div>'
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
+    """Return a table; numbers stand at the right, so that they can be compared."""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        told = (
+            f"<{tag}{' class=n' if place in right else ''}>{safe(cell)}</{tag}>"
+            for place, cell in enumerate(cells)
+        )
+        return f"<tr>{''.join(told)}</tr>"
+
+    body = "".join(row(cells, "td") for cells in rows)
+    return f'<table class="w-grid">{row(head, "th")}{body}</table>'
