@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 
+from .duties import SECOND, Duty
 from .gil import NO_GIL, has_gil
 from .hooks import Hooks
-from .modules import Missing, loaded
+from .modules import Missing, is_coming, loaded
 from .wire import LONGEST_REASON, STATE_BYTES
 
 TYPE_CHECKING = False
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 # Seconds between two looks at what seldom changes, and for how long it is looked at each second.
 STATE_SECONDS = 5
 FIRST_SECONDS = 15
+# A job often compiles all it ever will within the second after the import: at first it is looked
+# for whenever the thread is awake, and with short waits while it is being imported.
+WAITING_NS = SECOND // 5
+COMING_NS = SECOND // 50
+WAITS_NS = 60 * SECOND
 
 
 class Part:
@@ -66,13 +72,17 @@ class FrameworkProbe:
         self._begun = False
         self._seconds = 0
         self._told: str | None = None
+        self._waiting = Duty(WAITING_NS, self._wait, WAITING_NS)
+        self._until = 0
 
     def begin(self) -> str | None:
-        """Wait for the framework; it is looked for each second."""
+        """Wait for the framework; after a minute it is looked for each second."""
         if not has_gil():
             return NO_GIL
         self._room.hooks.add(self._undo)
         self._look()
+        if not self._begun:
+            self._room.every(self._waiting)
         return None
 
     def gauges(self, now: int) -> dict[str, int | None]:
@@ -91,6 +101,17 @@ class FrameworkProbe:
     def lost(self) -> int:
         """Return how often something was missed."""
         return sum(part.lost() for part in self._on)
+
+    def _wait(self, now: int) -> None:
+        if not self._begun:
+            self._look()
+        coming = not self._begun and is_coming(self.module)
+        self._until = self._until or now + WAITS_NS
+        if self._begun or (now > self._until and not coming):
+            self._room.duties.remove(self._waiting)
+            return
+        self._waiting.early = 0 if coming else WAITING_NS
+        self._waiting.due = now + (COMING_NS if coming else WAITING_NS)
 
     def _look(self) -> None:
         try:

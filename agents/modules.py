@@ -43,6 +43,11 @@ def loaded(name: str) -> dict[str, Any] | None:
     return names
 
 
+def is_coming(name: str) -> bool:
+    """Tell whether a module's package is being imported."""
+    return name.partition(".")[0] in sys.modules and loaded(name) is None
+
+
 def need(module: str, *path: str) -> Any:
     """Return what a loaded module has under a name, or deeper; raises Missing, which says what."""
     found: Any = loaded(module)

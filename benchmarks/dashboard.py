@@ -153,13 +153,14 @@ def ours(api: Any, path: str, store: Path, refreshes: int) -> dict[str, Any]:
     """Measure our page."""
     where = port()
     line = [sys.executable, "-c", OURS, str(store), str(where), str(EVERY_S)]
-    with running(line, where) as server:
-        chromium = api.chromium.launch(executable_path=path, args=FLAGS)
-        context = chromium.new_context(viewport={"width": 1400, "height": 1000})
+    with tempfile.TemporaryDirectory() as profile, running(line, where) as server:
+        # With a profile, as everybody's browser has one: what it has compiled lies there.
+        context = api.chromium.launch_persistent_context(
+            profile, executable_path=path, args=FLAGS, viewport={"width": 1400, "height": 1000}
+        )
         url = f"http://127.0.0.1:{where}/?range=24h"
-        charts, first = 0, []
+        charts, first, page = 0, [], context.new_page()
         for _ in range(6):
-            page = context.new_page()
             began = time.monotonic()
             page.goto(url)
             until(page, f"{DRAWN}.length >= {max(4, charts)}")
@@ -168,17 +169,18 @@ def ours(api: Any, path: str, store: Path, refreshes: int) -> dict[str, Any]:
             charts = len(page.evaluate(DRAWN))
             if len(first) < 6:
                 page.close()
+                page = context.new_page()
         browser = Browser(page)
         told = _refreshes(browser, server, refreshes)
         points = page.evaluate(
             "[...document.querySelectorAll('[data-drawn]')].map("
             "e => Math.max(...e.data.map(t => t.x.length)))"
         )
-        chromium.close()
+        context.close()
     return {
         **told, "charts": charts, "most_points": max(points),
-        "first_page_s": [round(min(first[1:]), 2), round(statistics.median(first[1:]), 2),
-                         round(max(first[1:]), 2)],
+        "first_page_ever_s": round(first[0], 2),
+        "first_page_s": round(statistics.median(first[1:]), 2),
     }  # fmt: skip
 
 
@@ -297,7 +299,8 @@ def results(told: dict[str, Any]) -> list[Result]:
         Result("of that in the server", mine["server_ms"], "ms"),
         Result("of that in the browser", mine["browser_ms"], "ms"),
         Result("4 x st.plotly_chart, raw, of one GPU", raw["refresh_ms"], "ms"),
-        Result("first page, warm", mine["first_page_s"][1], "s", BAR_FIRST_S),
+        Result("first page, warm", mine["first_page_s"], "s", BAR_FIRST_S),
+        Result("first page, a new browser and a new server", mine["first_page_ever_s"], "s"),
         *memory,
     ]
 

@@ -1,14 +1,19 @@
-"""Streamlit's own page, as we serve it: told where its server is, so that it need not try."""
+"""Streamlit's own page, as we serve it: told where its server is, and what will be needed."""
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from typing import Final
 
 from streamlit import file_util
 
+# Where our server has Plotly's own file; nothing is fetched from elsewhere.
+PLOTLY: Final = "whyidle/plotly.min.js"
+
 _HEAD: Final = "<head>"
+_END: Final = "</head>"
 _TITLE: Final = "<title>Streamlit</title>"
 
 
@@ -19,4 +24,7 @@ def page(base: str) -> str:
     # Without it a page asks below its own address first, which its console calls an error.
     told = f"window.__streamlit = {{BACKEND_BASE_URL: new URL({root}, location.href).href}}"
     found = plain.replace(_HEAD, f"{_HEAD}<script>{told}</script>", 1)
+    # It is large, and read while the page waits for the server: the first chart need not wait.
+    early = f'<script async src="{html.escape(json.loads(root))}{PLOTLY}"></script>'
+    found = found.replace(_END, f"{early}{_END}", 1)
     return found.replace(_TITLE, "<title>whyidle</title>")

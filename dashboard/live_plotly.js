@@ -1,14 +1,26 @@
+// The page itself asks for it early; it is asked for again only if that came to nothing.
 const loading = {};
 function plotly(source) {
-  if (window.Plotly) return Promise.resolve(window.Plotly);
-  loading[source] ||= new Promise((done, failed) => {
+  loading[source] ||= loaded().then(() => window.Plotly || added(source));
+  return loading[source];
+}
+
+function loaded() {
+  if (window.Plotly || document.readyState === "complete") return Promise.resolve();
+  return new Promise((done) => window.addEventListener("load", done, {once: true}));
+}
+
+function added(source) {
+  return new Promise((done, failed) => {
     const script = document.createElement("script");
     script.src = source;
     script.onload = () => done(window.Plotly);
-    script.onerror = () => failed(new Error("plotly.min.js could not be loaded"));
+    script.onerror = () => {
+      delete loading[source];
+      failed(new Error("plotly.min.js could not be loaded"));
+    };
     document.head.appendChild(script);
   });
-  return loading[source];
 }
 
 // Charts have the colours of the page: light or dark, whichever it is just now.

@@ -9,14 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 import streamlit as st
 
 from whyidle.dashboard.blocks import Block, Chart
-
-# Where our server has Plotly's own file; nothing is fetched from elsewhere.
-SCRIPT: Final = "whyidle/plotly.min.js"
+from whyidle.dashboard.front import PLOTLY
 
 _component = st.components.v2.component(
     "whyidle_live_plotly",
@@ -61,7 +59,7 @@ def _range(told: object) -> tuple[float, float] | tuple[()] | None:
 
 
 def _data(blocks: Sequence[Block], base: str) -> dict[str, Any]:
-    script = f"/{base}/{SCRIPT}" if base else f"/{SCRIPT}"
+    script = f"/{base}/{PLOTLY}" if base else f"/{PLOTLY}"
     return {"blocks": [block.told() for block in blocks], "script": script}
 
 

@@ -25,7 +25,6 @@ from streamlit.web import bootstrap
 from whyidle.dashboard import front, look
 from whyidle.dashboard.access import Access
 from whyidle.dashboard.headers import headers
-from whyidle.dashboard.live_plotly import SCRIPT
 from whyidle.dashboard.place import Place, listen
 from whyidle.monitor.interrupts import handled
 
@@ -101,7 +100,7 @@ def application(place: Place) -> st.App:
     first, *others = PAGES
     routes = [Route(f"{prefix}/{path}", shown) for path in ("", *others)]
     routes.append(Route(f"{prefix}/{first}", _to_the_first))
-    routes.append(Route(f"{prefix}/{SCRIPT}", _plotly))
+    routes.append(Route(f"{prefix}/{front.PLOTLY}", _plotly))
     guard: Any = Middleware(Access, place=place, headers=headers(page))
     return st.App(_PAGE, routes=routes, middleware=[guard])
 

@@ -39,6 +39,7 @@ class Devices(Part):
         need("jax._src.xla_bridge", "_default_backend")
         self._gpus: int | None = None
         self._has_figures = True
+        self._told: dict[str, Any] = {}
 
     def second(self, _now: int) -> dict[str, int | None]:
         """Return the figures of the memory, where there are any."""
@@ -62,8 +63,8 @@ class Devices(Part):
         default = need("jax._src.xla_bridge", "_default_backend")
         found: dict[str, Any] = {"version": (loaded("jax.version") or {}).get("__version__")}
         if default is None or not known:
-            # None is initialised yet, and not by us.
-            return found
+            # None is initialised yet, and not by us; or the job ends, and JAX has let go of all.
+            return self._told or found
         if self._gpus is None:
             self._gpus = gpus_present()
         found["backend"] = default.platform
@@ -74,6 +75,7 @@ class Devices(Part):
         found["gpus_present"] = self._gpus
         found["gpus_visible"] = os.environ.get(VISIBLE)
         found["platforms_asked"] = _platforms_asked()
+        self._told = found
         return found
 
 

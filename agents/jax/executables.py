@@ -56,7 +56,11 @@ class Executables(Part):
     def second(self, now: int) -> dict[str, int | None]:
         """Count them, and look at some that are new."""
         programs: dict[tuple[int, Any], Any] = {}
-        for client in clients().values():
+        known = clients()
+        if not known and self._number:
+            # JAX lets go of them when the job ends: what was there is what there is to tell.
+            return {}
+        for client in known.values():
             for program in client.live_executables():
                 programs[id(program), program.fingerprint] = program
         self._number = len(programs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from whyidle.monitor.attach import ladder
@@ -63,6 +64,8 @@ class Inside:
         self._readings: dict[ProcessKey, Reading] = {}
         # What processes had done that are no longer here.
         self._gone: dict[ProcessKey, Mapping[str, Any]] = {}
+        # The job's first process as its agent left it; a short job has nothing else to tell.
+        self._last: Member | None = None
         # Why the job's first process is not entered as it is; told once.
         self.not_entered: Refusal | None = None
         self._was_judged = False
@@ -100,6 +103,10 @@ class Inside:
         """Return each process with a framework or an agent, the oldest first."""
         seats = sorted(self._seats.values(), key=lambda seat: _age(seat.key))
         return tuple(s.member() for s in seats if s.has_framework or s.link is not None)
+
+    def last_members(self) -> tuple[Member, ...]:
+        """Return what is left to tell of when all agents have gone, however young it was."""
+        return () if self._last is None else (replace(self._last, settled=True),)
 
     def readings(self) -> dict[ProcessKey, Reading]:
         """Return what the agents told since the last tick, and why others did not."""
@@ -282,7 +289,7 @@ class Inside:
         said = f"{told.who(seat)}: {why}."
         self._bulletin.happened(LEFT, seat, said, {"bye": told.short(link.bye)}, now=self._now)
         if seat.key == self._root:
-            self.last_word = link.bye
+            self.last_word, self._last = link.bye, seat.member()
         stat = self._fs.stat(seat.key.pid)
         if stat is None or stat.has_ended or stat.start_ticks != seat.key.start_ticks:
             link.remove_leftovers()

@@ -302,6 +302,7 @@ class Recorder:
     def _leave(self) -> None:
         """Leave the job, and keep what its agents said last."""
         self._inside.leave(LEAVE_SECONDS)
+        self._head.members(self._inside.last_members(), self._inside.not_entered)
         self._head.counted(float("inf"), self._inside.counted)
         self._happened(ending=True)
         now = time.monotonic()

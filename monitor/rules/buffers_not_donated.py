@@ -31,7 +31,7 @@ from typing import Any, Final
 from whyidle.monitor import metrics as m
 from whyidle.monitor.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
 from whyidle.monitor.rule import Kind, Rule
-from whyidle.monitor.signals.replaced import is_replaced
+from whyidle.monitor.signals.replaced import calls_of, is_replaced
 from whyidle.monitor.signals.source import readable
 from whyidle.monitor.signals.window import Window
 
@@ -58,7 +58,8 @@ def detect(window: Window) -> Verdict:
     if worst is None:
         return None
     name = str(worst["name"]).removeprefix("jit_")
-    places = window.where_compiled(name)
+    # A job that somebody attaches to has long compiled what it runs.
+    places = window.where_compiled(name) or tuple(calls_of(name, window.job.lines))
     if not any(readable(place.file) for place in places):
         return window.lacks(Need.SOURCE)
     where = tuple(place for place in places if is_replaced(place))

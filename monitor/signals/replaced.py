@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from whyidle.monitor.finding import Place
 from whyidle.monitor.signals.source import tree_of, written
+from whyidle.monitor.summary import Line
 
 Assigned = ast.Assign | ast.AnnAssign
 
@@ -24,6 +25,40 @@ def is_replaced(place: Place) -> bool:
         if (new & old) - {""}:
             return True
     return False
+
+
+def calls_of(function: str, lines: Iterable[Line]) -> Iterator[Place]:
+    """Yield the lines that call a function and keep what it gives, near where the job is.
+
+    Nobody may have seen it being compiled: then its name is all that is known of it.
+    """
+    for file, where in dict.fromkeys((line.file, line.function) for line in lines):
+        tree = tree_of(file)
+        if tree is None:
+            continue
+        names = _names_of(function, tree)
+        for body in ast.walk(tree):
+            if isinstance(body, ast.FunctionDef) and body.name == where:
+                yield from (Place(file, one.lineno, where) for one in _kept(body, names))
+
+
+def _names_of(function: str, tree: ast.Module) -> set[str]:
+    """Return what a function is called by: its name, and those of what is made of it."""
+    found = {function}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        if any(written(one).rpartition(".")[2] == function for one in node.value.args):
+            found |= {written(target) for target in node.targets}
+    return found
+
+
+def _kept(body: ast.FunctionDef, names: set[str]) -> Iterator[ast.Call]:
+    for node in ast.walk(body):
+        if isinstance(node, Assigned) and isinstance(node.value, ast.Call):
+            called = written(node.value.func)
+            if called in names or called.rpartition(".")[2] in names:
+                yield node.value
 
 
 def _assigned(place: Place) -> Iterator[Assigned]:

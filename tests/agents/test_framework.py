@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from _thread import get_ident
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from whyidle.agents import framework
-from whyidle.agents.duties import Duties
+from whyidle.agents.duties import SECOND, Duties
 from whyidle.agents.framework import FrameworkProbe, Part
 from whyidle.agents.room import Room
 
@@ -47,3 +48,47 @@ def test_facts_are_told_at_once_at_first_and_seldom_later(monkeypatch: pytest.Mo
     at = [record[1] - 100 for record in told]
     early = framework.FIRST_SECONDS
     assert at == [*range(2, early), *range(early, 30, framework.STATE_SECONDS)]
+
+
+def clocked(probe: Probe, duties: Duties, seconds: float, since: int = 0) -> list[int]:
+    """Let time pass; returns when the thread was awake."""
+    now, awake = since, []
+    while now < since + seconds * SECOND:
+        now += max(duties.wait_ns(now), 1)
+        awake.append(now)
+        duties.run(now)
+    return awake
+
+
+def test_what_is_being_imported_is_met_as_soon_as_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    duties = Duties()
+    monkeypatch.setattr("whyidle.agents.room.time.monotonic_ns", lambda: 0)
+    probe = Probe(Room(duties, lambda _: None, lambda _: None, get_ident()))
+    probe.begin()
+    assert len(clocked(probe, duties, 1)) <= 6
+    coming = ModuleType(NAME)
+    coming.__spec__ = ModuleSpec(NAME, None)
+    coming.__spec__._initializing = True  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, NAME, coming)
+    clocked(probe, duties, 1, SECOND)
+    coming.__spec__._initializing = False  # type: ignore[attr-defined]
+    assert not probe._begun
+    clocked(probe, duties, 2 * framework.COMING_NS / SECOND, 2 * SECOND)
+    assert probe._begun
+    assert not duties._duties
+
+
+def test_nobody_is_woken_up_for_long_by_what_does_not_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    duties = Duties()
+    monkeypatch.setattr("whyidle.agents.room.time.monotonic_ns", lambda: 0)
+    probe = Probe(Room(duties, lambda _: None, lambda _: None, get_ident()))
+    probe.begin()
+    clocked(probe, duties, 61)
+    assert not duties._duties
+    monkeypatch.setitem(sys.modules, NAME, ModuleType(NAME))
+    probe.gauges(62 * SECOND)
+    assert probe._begun

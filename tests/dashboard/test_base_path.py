@@ -25,7 +25,7 @@ def test_every_page_loads_below_the_path_and_complains_of_nothing(
 ) -> None:
     looked = look()
     for page in PAGES:
-        looked.open(served.url(f"{BASE}/{page}", run=3))
+        looked.open(served.url(f"{BASE}/{page}", run=3), wait="[data-drawn], .w-budget")
         looked.settled()
         assert urlsplit(looked.page.url).path.startswith(f"/{BASE}/")
         assert "token" not in looked.page.url

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.rules.windows import cannot_judge, found, is_silent, recorded, window
+from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
 from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Severity
+from whyidle.monitor.finding import Found, Severity
 from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.signals.window import Window
+from whyidle.monitor.summary import Line
 
 NAME = "buffers_not_donated"
 FIXES = {
@@ -109,3 +110,58 @@ def test_the_recorded_pair() -> None:
     told = found(NAME, recorded("buffers_not_donated/before_jax"))
     assert told.where[0].file.endswith("buffers_not_donated/before_jax.py")
     assert is_silent(NAME, recorded("buffers_not_donated/after_jax"))
+
+
+JITTED = """
+step = jax.jit(train_step)
+def train(state):
+    for batch in batches:
+        state, loss = step(state, batch)
+        new = jnp.stack(state)
+        print(loss)
+"""
+DECORATED = """
+@jax.jit
+def train_step(state, batch):
+    new = other(state)
+    return new
+def train(state):
+    for batch in batches: state = train_step(state, batch)
+"""
+METHOD = """
+class Trainer:
+    def __init__(self): self._step = jax.jit(self.train_step)
+    def train(self):
+        while True:
+            self.state, loss = self._step(self.state, batch)
+"""
+
+
+@pytest.mark.parametrize(("text", "line"), [(JITTED, 5), (DECORATED, 7), (METHOD, 6)])
+def test_of_a_job_that_had_compiled_before_the_call_is_found_where_it_is(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    told = found(NAME, attached(tmp_path, text))
+    assert [place.line for place in told.where] == [line]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JITTED.replace("state, loss = step", "new, loss = step"),
+        JITTED.replace("jax.jit(train_step)", "jax.jit(other)"),
+        "def train(state:\n",
+    ],
+)
+def test_of_another_call_nothing_is_said(tmp_path: Path, text: str) -> None:
+    assert not isinstance(judge(NAME, attached(tmp_path, text)), Found)
+
+
+def attached(folder: Path, text: str) -> Window:
+    """Return the window of a job whose main thread is seen in its loop."""
+    file = folder / "train.py"
+    file.write_text(text)
+    program = {"argument_bytes": 101 * MB, "output_bytes": 100 * MB, "aliased_bytes": 0}
+    facts = {"jax": {"largest_executables": [{"name": "jit_train_step", **program}]}}
+    lines = (Line(str(file), len(text.splitlines()), "train", 0.9),)
+    return window(facts=facts, lines=lines, inside=True)

@@ -248,3 +248,40 @@ def test_a_phase_within_another_counts_once() -> None:
     assert phases.add(15, 40) == 15
     assert phases.tell() == 25
     assert phases.tell() == 0
+
+
+def test_of_a_job_that_ends_the_programs_are_told_that_there_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = SimpleNamespace(live_executables=lambda: [Program(Module(Operation(Code.kDot)))])
+    there = {"gpu": client}
+    monkeypatch.setattr(executables, "clients", lambda: there)
+    part = Executables(room())
+    part.begin()
+    assert part.second(0) == {wire.EXECUTABLES: 1}
+    told = part.facts()
+    assert told["largest_executables"]
+    # JAX lets go of its clients before the interpreter ends.
+    there.clear()
+    assert part.second(1) == {}
+    assert part.facts() == told
+
+
+def test_of_a_job_that_ends_the_devices_are_told_that_there_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = SimpleNamespace(process_index=0)
+    client = SimpleNamespace(
+        platform="cpu", local_devices=lambda: [one], devices=lambda: [one], device_count=lambda: 1
+    )
+    there: dict[str, Any] = {}
+    monkeypatch.setattr(devices, "clients", lambda: there)
+    monkeypatch.setattr(devices, "need", lambda *_: there.get("cpu"))
+    part = Devices(room())
+    part.begin()
+    assert "backend" not in part.facts()
+    there["cpu"] = client
+    told = part.facts()
+    assert told["backend"] == "cpu"
+    there.clear()
+    assert part.facts() == told
