@@ -39,9 +39,9 @@ from whyidle.monitor.store.reader import Reader
 
 RESULT = Path(__file__).with_name("accuracy_live.json")
 # The job is warm when somebody comes to look.
-ALONE_SECONDS = 3.0
+ALONE_SECONDS = 2.0
 # The first look of an attached monitor comes after 12 s, and what lasts is told with the next one.
-ATTACHED_SECONDS = 20.0
+ATTACHED_SECONDS = 23.0
 ROUNDS = 1
 LOUD = ("high", "medium")
 

@@ -1,4 +1,4 @@
-"""When what comes all the time is kept as an event: often at first, later each minute."""
+"""When what comes all the time is kept as an event: soon and often at first, later each minute."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+# The first look for faults is to find what the agent said first.
+FIRST_EVENT_NS = 5_000_000_000
 # Events are kept for ever.
 EVENT_NS = 10_000_000_000
 LATER_EVENT_NS = 60_000_000_000
@@ -28,7 +30,9 @@ class Due:
             self._since_ns = now_ns
             return None
         self._since_ns = self._since_ns or now_ns
-        due = EVENT_NS if self._told < LATER else LATER_EVENT_NS
+        due = EVENT_NS if self._told else FIRST_EVENT_NS
+        if self._told >= LATER:
+            due = LATER_EVENT_NS
         since = now_ns - self._since_ns
         if since < due and not ending:
             return None

@@ -30,13 +30,13 @@ def test_the_users_own_lines_of_the_last_seconds(harvest: Harvest) -> None:
     assert not harvest.where.lines
 
 
-def test_where_the_thread_was_is_kept_every_ten_seconds_and_at_the_end(harvest: Harvest) -> None:
+def test_where_the_thread_was_is_kept_soon_every_ten_seconds_and_at_the_end(harvest: Harvest) -> None:
     kept = []
     for second in range(1, 24):
         take(harvest, stacks(second, Look(10, LEAF, [STEP])))
         kept += harvest.events(second * SECOND)
     kept += harvest.events(24 * SECOND, ending=True)
-    assert [e.data["samples"] for e in kept if e.data] == [110, 100, 20]
+    assert [e.data["samples"] for e in kept if e.data] == [60, 100, 70]
     first = kept[0]
     assert first.kind == "stacks"
     assert not first.is_news

@@ -19,10 +19,10 @@ def test_reads_of_some_seconds_are_one_event_with_their_lines() -> None:
     assert event.kind == "reads"
     assert not event.is_news
     assert event.data is not None
-    assert (event.data["count"], event.data["ns"]) == (5 * 11, 612 * 11)
+    assert (event.data["count"], event.data["ns"]) == (5 * 6, 612 * 6)
     assert event.data["places"][0] == {
         "kind": "item", "file": STEP.file, "line": 20, "function": "step",
-        "count": 33, "ns": 6600,
+        "count": 18, "ns": 3600,
     }  # fmt: skip
     assert len(harvest.events(12 * SECOND, ending=True)) == 1
     assert harvest.events(13 * SECOND + due.EVENT_NS, ending=True) == []
