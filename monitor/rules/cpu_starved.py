@@ -40,13 +40,13 @@ from whyidle.monitor.slices import Slice
 LEAST_WAIT: Final = 0.05
 # A limit that bites in one of ten periods is too low; single bursts are not.
 LEAST_THROTTLED: Final = 0.10
-# A job that takes this much of its cores waits for itself; so does one that takes this much of what
-# ran on a machine that was not idle.
+# A job that takes this much of its cores waits for itself.
 OWN: Final = 0.75
-BUSY: Final = 0.50
-# Neighbours count where nothing is left, or where the main thread waits for as long as this.
+# Neighbours count where nothing is left.
 FULL: Final = 0.90
+# Who waits for so long was kept waiting by what ran, also where a core was free now and then.
 LONG_WAIT: Final = 0.20
+BUSY: Final = 0.50
 # What else ran meanwhile was the job's own work: half of it comes later instead.
 BACK_LEAST: Final = 0.5
 BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
@@ -78,7 +78,7 @@ def detect(window: Window) -> Verdict:
     evidence = tuple(_evidence(window, wait, throttled if stopped else None))
     if stopped:
         title = "The CPU limit of the container stops the job"
-    elif _takes_its_cores(window):
+    elif _takes_its_cores(window, wait):
         title = "The job runs more threads than it has cores"
     elif _is_crowded(window, wait):
         title = "Other programs take the cores that the job waits for"
@@ -107,18 +107,15 @@ def _cores(window: Window) -> Measure | None:
     return min((cores for cores in known if cores), key=lambda cores: cores.value, default=None)
 
 
-def _takes_its_cores(window: Window) -> bool:
+def _takes_its_cores(window: Window, wait: Measure) -> bool:
     cores, used = _cores(window), window.job.mean(m.JOB_CPU)
     if cores is None or used is None:
         return False
+    ran = cores.value
     busy, there = window.job.mean(m.HOST_CPU), window.job.mean(m.HOST_CORES)
-    is_alone = (
-        busy is not None
-        and there is not None
-        and busy.value >= BUSY
-        and used.value >= OWN * busy.value * there.value
-    )
-    return is_alone or used.value >= OWN * cores.value
+    if wait.value >= LONG_WAIT and busy and there and busy.value >= BUSY:
+        ran = min(ran, busy.value * there.value)
+    return used.value >= OWN * ran
 
 
 def _is_crowded(window: Window, wait: Measure) -> bool:

@@ -68,7 +68,9 @@ def detect(window: Window) -> Verdict:
         # A look or two at such a line may be chance.
         if share <= error:
             return None
-        gain = Gain.between(least * (share - error), most * min(1.0, share + error))
+        # What computes meanwhile goes on: no more than the rest can come back.
+        rest = 1.0 if window.trace is None else 1.0 - busy(window.trace)
+        gain = Gain.between(least * (share - error), min(rest, most * min(1.0, share + error)))
     if gain.high < LEAST_SHARE:
         return None
     # In PyTorch on a CPU what follows the numbers, as a conversion, counts as work.

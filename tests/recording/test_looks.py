@@ -30,7 +30,9 @@ def test_the_users_own_lines_of_the_last_seconds(harvest: Harvest) -> None:
     assert not harvest.where.lines
 
 
-def test_where_the_thread_was_is_kept_soon_every_ten_seconds_and_at_the_end(harvest: Harvest) -> None:
+def test_where_the_thread_was_is_kept_soon_then_every_ten_seconds(
+    harvest: Harvest,
+) -> None:
     kept = []
     for second in range(1, 24):
         take(harvest, stacks(second, Look(10, LEAF, [STEP])))
