@@ -50,7 +50,7 @@ def test_facts_are_told_at_once_at_first_and_seldom_later(monkeypatch: pytest.Mo
     assert at == [*range(2, early), *range(early, 30, framework.STATE_SECONDS)]
 
 
-def clocked(probe: Probe, duties: Duties, seconds: float, since: int = 0) -> list[int]:
+def clocked(duties: Duties, seconds: float, since: int = 0) -> list[int]:
     """Let time pass; returns when the thread was awake."""
     now, awake = since, []
     while now < since + seconds * SECOND:
@@ -60,22 +60,28 @@ def clocked(probe: Probe, duties: Duties, seconds: float, since: int = 0) -> lis
     return awake
 
 
-def test_what_is_being_imported_is_met_as_soon_as_it_is_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def waiting(monkeypatch: pytest.MonkeyPatch) -> tuple[Probe, Duties]:
+    """Return a probe that waits for its framework, on a clock of the test's own."""
     duties = Duties()
     monkeypatch.setattr("whyidle.agents.room.time.monotonic_ns", lambda: 0)
     probe = Probe(Room(duties, lambda _: None, lambda _: None, get_ident()))
     probe.begin()
-    assert len(clocked(probe, duties, 1)) <= 6
+    return probe, duties
+
+
+def test_what_is_being_imported_is_met_as_soon_as_it_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    probe, duties = waiting(monkeypatch)
+    assert len(clocked(duties, 1)) <= 6
     coming = ModuleType(NAME)
     coming.__spec__ = ModuleSpec(NAME, None)
     coming.__spec__._initializing = True  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, NAME, coming)
-    clocked(probe, duties, 1, SECOND)
+    clocked(duties, 1, SECOND)
     coming.__spec__._initializing = False  # type: ignore[attr-defined]
     assert not probe._begun
-    clocked(probe, duties, 2 * framework.COMING_NS / SECOND, 2 * SECOND)
+    clocked(duties, 2 * framework.COMING_NS / SECOND, 2 * SECOND)
     assert probe._begun
     assert not duties._duties
 
@@ -83,11 +89,8 @@ def test_what_is_being_imported_is_met_as_soon_as_it_is_there(
 def test_nobody_is_woken_up_for_long_by_what_does_not_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    duties = Duties()
-    monkeypatch.setattr("whyidle.agents.room.time.monotonic_ns", lambda: 0)
-    probe = Probe(Room(duties, lambda _: None, lambda _: None, get_ident()))
-    probe.begin()
-    clocked(probe, duties, 61)
+    probe, duties = waiting(monkeypatch)
+    clocked(duties, 61)
     assert not duties._duties
     monkeypatch.setitem(sys.modules, NAME, ModuleType(NAME))
     probe.gauges(62 * SECOND)
