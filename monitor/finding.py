@@ -67,6 +67,7 @@ class Need(StrEnum):
     GPU_NAME = "the name of the GPU"
     FRAMES = "a trace with the launches of the host"
     SOURCE = "the source of the user's code on this machine"
+    COMPILING = "to see the job compile it: monitor run"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,9 @@ LONG_WAIT: Final = 0.20
 BUSY: Final = 0.50
 # What else ran meanwhile was the job's own work: half of it comes later instead.
 BACK_LEAST: Final = 0.5
+# Where the job's threads take the cores from each other, they also keep waiting for those of them
+# that have none: that is no wait for a core, and comes back with it.
+BACK_MOST_OF_OWN: Final = 1.25
 BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
 OWN_CORES: Final = Fix(
     "Give the job cores of its own: taskset -c 0-7 for a start, cpuset.cpus of its cgroup, "
@@ -91,8 +94,11 @@ def detect(window: Window) -> Verdict:
         )
     else:
         return None
-    # A limit stops all threads at once: none of them has time to spare.
-    gain = _gain(window, wait, 0.0 if stopped else _spare(window, wait))
+    # A limit stops all threads at once: none of them has time to spare, or waits for another.
+    if stopped:
+        gain = _gain(window, wait, 0.0, 1.0)
+    else:
+        gain = _gain(window, wait, _spare(window, wait), BACK_MOST_OF_OWN)
     # The rule's own fix speaks of workers.
     cures = None if _workers(window) else WITHOUT_WORKERS
     if gain.high < LEAST_WAIT:
@@ -124,12 +130,12 @@ def _is_crowded(window: Window, wait: Measure) -> bool:
     return busy is not None and busy.value >= least
 
 
-def _gain(window: Window, wait: Measure, spare: float) -> Gain:
+def _gain(window: Window, wait: Measure, spare: float, at_most: float) -> Gain:
     """Return the wait, as far as no device computed meanwhile."""
     compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
     most = 1.0 if compute is None else 1 - compute.value
     lost = max(0.0, min(wait.value, most) - spare)
-    return Gain.between(BACK_LEAST * lost, lost)
+    return Gain.between(BACK_LEAST * lost, min(most, at_most * lost))
 
 
 def _spare(window: Window, wait: Measure) -> float:

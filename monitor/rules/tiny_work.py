@@ -43,8 +43,8 @@ MOSTLY_SHORT: Final = 0.7
 MOST_MEMORY: Final = 0.5
 # A batch that a CPU has something to do with.
 SMALL_BATCH: Final = 48
-# With eight times the batch an eighth of the overhead stays; with 32 times, next to nothing.
-LARGER, LARGEST = 8, 32
+# With six times the batch a sixth of the overhead stays; with 32 times, next to nothing.
+LARGER, LARGEST = 6, 32
 # A step of a larger batch takes longer: what gets faster is the training.
 TITLE: Final = "Most of each step is overhead: a larger batch would train more samples a second"
 

@@ -64,6 +64,12 @@ def test_more_workers_than_cores() -> None:
     assert (said["loader workers"], said["cores"]) == (16, 8.0)
 
 
+def test_what_threads_of_its_own_keep_waiting_for_comes_back_too() -> None:
+    told = found(NAME, window(means={**CALM, **CROWD}))
+    assert told.gain is not None
+    assert (told.gain.low, told.gain.high) == pytest.approx((0.2, 0.5))
+
+
 def test_a_device_that_computes_meanwhile_loses_nothing() -> None:
     trace = answer({Slice.COMPUTE: 0.9, Slice.IDLE_DISPATCH: 0.1}, kind="gpu")
     told = found(NAME, window(trace, means={**CALM, **CROWD}))
