@@ -54,7 +54,7 @@ STYLE: Final = """
   border-radius: 3px; }
 .w-budget i { font-style: normal; font-size: 0.85rem; color: #fff; min-width: 0;
   display: flex; align-items: center; justify-content: center; text-shadow: 0 0 3px #0009; }
-.w-board, .w-cell { display: flex; flex-direction: column; gap: 0.6rem; min-width: 0; }
+.w-board, .w-cell, .w-stack { display: flex; flex-direction: column; gap: 0.6rem; min-width: 0; }
 .w-board > :empty:not([data-whyidle]), .w-cell > :empty:not([data-whyidle]) { display: none; }
 .w-columns { display: grid; gap: 0.6rem 1rem; }
 @media (max-width: 640px) { .w-columns { grid-template-columns: minmax(0, 1fr) !important; } }
@@ -72,6 +72,12 @@ STYLE: Final = """
 def safe(text: object) -> str:
     """Return words of a job as what they are: control characters shown, markup harmless."""
     return html.escape(printable(str(text)), quote=True)
+
+
+def stack(*pieces: str) -> str:
+    """Return pieces below each other as one: each element of a page costs."""
+    told = "".join(f"<div>{piece}</div>" for piece in pieces if piece)
+    return f'<div class="w-stack">{told}</div>'
 
 
 def title(words: str, note: str = "") -> str:

@@ -66,7 +66,8 @@ def _live(shown: Shown, choice: str, peak: str | None) -> None:
     news = marks.news(shown.reader, shown.run.id, asked.span)
     # Few elements, and all asked before any is drawn: the browser pays for each piece that comes.
     charts = _charts(asked)
-    write(_moment.tiles(asked) + _account(asked) + _moment.finding(answer, shown.run))
+    found = _moment.finding(answer, shown.run)
+    write(markup.stack(_moment.tiles(asked), _account(asked), found))
     parts.board("charts", charts)
     write(_moment.events(news))
 

@@ -41,7 +41,7 @@ LEAST_SHARE: Final = 0.03
 BACK_LEAST, BACK_MOST = 0.5, 0.95
 # JAX 10 to 19 ns: as much as NumPy's newer generator, at best half as much as its older one;
 OF_JAX_LEAST, OF_JAX_MOST = 0.0, 0.5
-# Python's own with the loop around it 60 to 450 ns: of these a fifth stays at most, and mostly less.
+# Python's own with the loop around it 60 to 450 ns: of these a fifth stays at most, mostly less.
 ONE_BY_ONE_LEAST, ONE_BY_ONE_MOST = 0.9, 0.99
 # A GPU draws them in no time; that they were not waited for is the question.
 BACK_LEAST_OF_GPU: Final = 0.6

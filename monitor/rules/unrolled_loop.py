@@ -64,10 +64,8 @@ def detect(window: Window) -> Verdict:
     worst = max(large, key=lambda program: int(program["operations"]))
     name = str(worst["name"]).removeprefix("jit_")
     rows = [one for one in window.job.compiled if one.function == name and one.file]
-    if not rows:
-        return window.lacks(Need.COMPILING)
     if not any(readable(one.file) for one in rows):
-        return window.lacks(Need.SOURCE)
+        return window.lacks(Need.SOURCE if rows else Need.COMPILING)
     where = tuple(dict.fromkeys(p for one in rows for p in loops_in(one.file or "", name)))
     took = sum(one.ns for one in rows) / 1e9
     if not where or took < LEAST_SECONDS:

@@ -72,6 +72,25 @@ def test_the_data_moves_while_the_zoom_of_the_reader_stays(
     assert looked.chart("activity", SHOWN) == zoomed
 
 
+def test_what_the_reader_points_at_is_told_all_the_while(
+    served: Served, look: Callable[..., Looked]
+) -> None:
+    looked = look()
+    looked.open(served.url())
+    looked.drawn("activity")
+    box = looked.page.locator("[data-whyidle=activity] .nsewdrag").first.bounding_box()
+    at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    looked.page.mouse.move(at[0] - 5, at[1])
+    looked.page.mouse.move(*at)
+    label = looked.page.locator("[data-whyidle=activity] .hoverlayer .legend")
+    label.wait_for()
+    first, times = label.inner_text(), int(looked.chart("activity", "c.dataset.drawn"))
+    looked.drawn("activity", times + 3)
+    assert label.count() == 1
+    # The time under the pointer is another one by now.
+    assert label.inner_text() != first
+
+
 def test_who_chooses_another_range_sees_that_and_not_the_old_zoom(
     served: Served, look: Callable[..., Looked]
 ) -> None:
