@@ -29,9 +29,9 @@ from typing import Any
 
 from whyidle.monitor import compare, diagnose
 from whyidle.monitor.demo import pairs
-from whyidle.monitor.demo.outcome import of_runs
+from whyidle.monitor.demo.outcome import of_runs, promised
 from whyidle.monitor.demo.pairs import Pair
-from whyidle.monitor.demo.printed import printed
+from whyidle.monitor.demo.printed import is_inside, printed
 from whyidle.monitor.demo.watched import Watched, watch
 from whyidle.monitor.signals import opening
 from whyidle.monitor.state import database
@@ -84,9 +84,11 @@ def met(pair: Pair, store: Path) -> dict[str, Any] | None:
     watched, began = seen
     waited = first_told(store, watched.run, pair.faults, began)
     answer = diagnose.as_json(diagnose.diagnose(opening.of_run(store, str(watched.run))))
+    found = answer["findings"]
     return {
         "told_after_s": None if waited is None else round(waited, 1),
-        "found": [found["rule"] for found in answer["findings"]],
+        "found": [each["rule"] for each in found],
+        "predicted": promised(each for each in found if each["rule"] in pair.faults),
     }
 
 
@@ -122,8 +124,17 @@ def rounds(
             if each == 0:
                 row["attached"] = met(pair, store)
             row |= {**once(pair, store, seconds), "round": each + 1}
+            row["as_told"] = as_told(row)
             print(json.dumps(row), file=sys.stderr, flush=True)
             yield row
+
+
+def as_told(row: dict[str, Any]) -> bool | None:
+    """Tell whether the gain is what whoever attached was told; ``None``: nobody was told one."""
+    told = row.get("attached")
+    if not told or told["predicted"] is None or row["measured"] is None:
+        return None
+    return is_inside(told["predicted"], row["measured"])
 
 
 def healthy(store: Path, seconds: float) -> Iterator[dict[str, Any]]:
