@@ -84,11 +84,11 @@ def test_what_the_reader_points_at_is_told_all_the_while(
     looked.page.mouse.move(*at)
     label = looked.page.locator("[data-whyidle=activity] .hoverlayer .legend")
     label.wait_for()
-    first, times = label.inner_text(), int(looked.chart("activity", "c.dataset.drawn"))
+    first, times = label.text_content(), int(looked.chart("activity", "c.dataset.drawn"))
     looked.drawn("activity", times + 3)
     assert label.count() == 1
     # The time under the pointer is another one by now.
-    assert label.inner_text() != first
+    assert label.text_content() != first
 
 
 def test_who_chooses_another_range_sees_that_and_not_the_old_zoom(
