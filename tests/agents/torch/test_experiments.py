@@ -72,7 +72,7 @@ def grows(seen: Seen) -> bool:
 
 def collects_garbage(seen: Seen) -> bool:
     # On a full machine every pause is long; how many there are is the program's own affair.
-    often = seen.a_step(wire.GC_COLLECTIONS) > 8
+    often = seen.a_step(wire.GC_COLLECTIONS) > 4
     return often and seen.grown(wire.GC_NS) / seen.span_ns > 0.4
 
 
