@@ -54,6 +54,7 @@ def attached(script: Path, label: str) -> tuple[Watched, float] | None:
     seconds = ALONE_SECONDS + ATTACHED_SECONDS
     job = [sys.executable, str(script), "--seconds", f"{seconds:g}"]
     with subprocess.Popen(job, stdout=subprocess.PIPE, text=True) as program:
+        started = time.monotonic()
         time.sleep(ALONE_SECONDS)
         if program.poll() is not None:
             return None
@@ -62,6 +63,9 @@ def attached(script: Path, label: str) -> tuple[Watched, float] | None:
         watching = [sys.executable, "-m", "whyidle.monitor", *line]
         done = subprocess.run(watching, capture_output=True, text=True, check=False)
         out, _ = program.communicate()
+        is_soon_over = time.monotonic() - started < seconds and not program.returncode
+    if done.returncode and is_soon_over:
+        return None
     if done.returncode or program.returncode:
         sys.exit(f"{script} could not be watched:\n{done.stderr}")
     run = int(json.loads(done.stdout.splitlines()[-1])["run"])
