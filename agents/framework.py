@@ -29,6 +29,8 @@ FIRST_SECONDS = 15
 WAITING_NS = SECOND // 5
 COMING_NS = SECOND // 50
 WAITS_NS = 60 * SECOND
+# No import takes longer.
+IMPORT_NS = 10 * WAITS_NS
 
 
 class Part:
@@ -105,13 +107,20 @@ class FrameworkProbe:
     def _wait(self, now: int) -> None:
         if not self._begun:
             self._look()
-        coming = not self._begun and is_coming(self.module)
+        coming = not self._begun and self._is_coming()
         self._until = self._until or now + WAITS_NS
-        if self._begun or (now > self._until and not coming):
+        if self._begun or now > self._until + (IMPORT_NS if coming else 0):
             self._room.duties.remove(self._waiting)
             return
         self._waiting.early = 0 if coming else WAITING_NS
         self._waiting.due = now + (COMING_NS if coming else WAITING_NS)
+
+    def _is_coming(self) -> bool:
+        try:
+            return is_coming(self.module)
+        except Exception:
+            # Something stands for it that does not like to be asked.
+            return False
 
     def _look(self) -> None:
         try:

@@ -44,8 +44,9 @@ def loaded(name: str) -> dict[str, Any] | None:
 
 
 def is_coming(name: str) -> bool:
-    """Tell whether a module's package is being imported."""
-    return name.partition(".")[0] in sys.modules and loaded(name) is None
+    """Tell whether a module's package is being imported; what only stands for it never is."""
+    names = names_of(sys.modules.get(name.partition(".")[0]))
+    return names is not None and getattr(names.get("__spec__"), "_initializing", False) is True
 
 
 def need(module: str, *path: str) -> Any:

@@ -84,6 +84,8 @@ async function draw(chart, state) {
   if (state.gone) return;
   try {
     const {data, layout} = state.figure;
+    // What was said in its place when Plotly could not be loaded.
+    if (!state.listens) chart.replaceChildren();
     await window.Plotly.react(chart, data, zoomed(themed(layout, chart), state), {
       responsive: true, displaylogo: false, displayModeBar: false, doubleClick: false});
     chart.dataset.drawn = String(Number(chart.dataset.drawn || 0) + 1);
@@ -171,8 +173,11 @@ function drop(element) {
 // its element.
 export default function ({parentElement, data, setTriggerValue}) {
   const board = parentElement.querySelector(".w-board");
+  const turn = board.whyidleTurn = {};
   fill(board, data.blocks, {script: data.script, asks: data.asks, tell: setTriggerValue});
   return () => {
+    // A call that was overtaken while it waited is cleaned up after the next one has come.
+    if (board.whyidleTurn !== turn) return;
     drop(board);
     board.replaceChildren();
   };

@@ -59,7 +59,7 @@ def layout(name: str, **more: Any) -> dict[str, Any]:
     above = 28 if more.get("showlegend", True) else 8
     return {
         # Room for labels and legend: a chart that has to make it is laid out twice.
-        "margin": {"l": 58, "r": 12, "t": above, "b": 28},
+        "margin": {"l": 70, "r": 12, "t": above, "b": 28},
         "uirevision": name,
         "hovermode": "x unified",
         "showlegend": True,

@@ -61,7 +61,7 @@ def detect(window: Window) -> Verdict:
     # A job that somebody attaches to has long compiled what it runs.
     places = window.where_compiled(name) or tuple(calls_of(name, window.job.lines))
     if not any(readable(place.file) for place in places):
-        return window.lacks(Need.SOURCE)
+        return window.lacks(Need.SOURCE if places else Need.COMPILING)
     where = tuple(place for place in places if is_replaced(place))
     return _found(window, worst, where) if where else None
 

@@ -44,9 +44,9 @@ LEAST_THROTTLED: Final = 0.10
 OWN: Final = 0.75
 # Neighbours count where nothing is left.
 FULL: Final = 0.90
-# Who waits for so long was kept waiting by what ran, also where a core was free now and then.
+# Who waits for so long was kept waiting by what ran, also where a core was free now and then: less
+# than one of them on average.
 LONG_WAIT: Final = 0.20
-BUSY: Final = 0.50
 # What else ran meanwhile was the job's own work: half of it comes later instead.
 BACK_LEAST: Final = 0.5
 # Where the job's threads take the cores from each other, they also keep waiting for those of them
@@ -119,15 +119,22 @@ def _takes_its_cores(window: Window, wait: Measure) -> bool:
         return False
     ran = cores.value
     busy, there = window.job.mean(m.HOST_CPU), window.job.mean(m.HOST_CORES)
-    if wait.value >= LONG_WAIT and busy and there and busy.value >= BUSY:
+    if busy and there and _has_waited(window, wait):
         ran = min(ran, busy.value * there.value)
     return used.value >= OWN * ran
 
 
 def _is_crowded(window: Window, wait: Measure) -> bool:
     busy = window.job.mean(m.HOST_CPU)
-    least = BUSY if wait.value >= LONG_WAIT else FULL
-    return busy is not None and busy.value >= least
+    return busy is not None and (busy.value >= FULL or _has_waited(window, wait))
+
+
+def _has_waited(window: Window, wait: Measure) -> bool:
+    """Tell whether a thread waited for long on a machine with hardly a core to spare."""
+    busy, there = window.job.mean(m.HOST_CPU), window.job.mean(m.HOST_CORES)
+    if busy is None or there is None:
+        return False
+    return wait.value >= LONG_WAIT and (1 - busy.value) * there.value < 1
 
 
 def _gain(window: Window, wait: Measure, spare: float, at_most: float) -> Gain:

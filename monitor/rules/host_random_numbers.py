@@ -70,7 +70,8 @@ def detect(window: Window) -> Verdict:
             return None
         # What computes meanwhile goes on: no more than the rest can come back.
         rest = 1.0 if window.trace is None else 1.0 - busy(window.trace)
-        gain = Gain.between(least * (share - error), min(rest, most * min(1.0, share + error)))
+        low, high = least * (share - error), most * min(1.0, share + error)
+        gain = Gain.between(min(rest, low), min(rest, high))
     if gain.high < LEAST_SHARE:
         return None
     # In PyTorch on a CPU what follows the numbers, as a conversion, counts as work.

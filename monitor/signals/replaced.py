@@ -10,6 +10,7 @@ from whyidle.monitor.signals.source import tree_of, written
 from whyidle.monitor.summary import Line
 
 Assigned = ast.Assign | ast.AnnAssign
+_DEFINED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def is_replaced(place: Place) -> bool:
@@ -37,9 +38,18 @@ def calls_of(function: str, lines: Iterable[Line]) -> Iterator[Place]:
         if tree is None:
             continue
         names = _names_of(function, tree)
-        for body in ast.walk(tree):
-            if isinstance(body, ast.FunctionDef) and body.name == where:
-                yield from (Place(file, one.lineno, where) for one in _kept(body, names))
+        for body in _bodies(tree, where):
+            yield from (Place(file, one.lineno, where) for one in _kept(body, names))
+
+
+def _bodies(tree: ast.Module, where: str) -> Iterator[ast.AST]:
+    """Yield what a function of that name does; of a module what it does itself."""
+    if where == "<module>":
+        yield from (one for one in tree.body if not isinstance(one, _DEFINED))
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == where:
+            yield node
 
 
 def _names_of(function: str, tree: ast.Module) -> set[str]:
@@ -53,11 +63,12 @@ def _names_of(function: str, tree: ast.Module) -> set[str]:
     return found
 
 
-def _kept(body: ast.FunctionDef, names: set[str]) -> Iterator[ast.Call]:
+def _kept(body: ast.AST, names: set[str]) -> Iterator[ast.Call]:
     for node in ast.walk(body):
         if isinstance(node, Assigned) and isinstance(node.value, ast.Call):
+            # Another object's method of that name is another function.
             called = written(node.value.func)
-            if called in names or called.rpartition(".")[2] in names:
+            if called in names or called.removeprefix("self.") in names:
                 yield node.value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from _thread import get_ident
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,3 +95,38 @@ def test_nobody_is_woken_up_for_long_by_what_does_not_come(
     monkeypatch.setitem(sys.modules, NAME, ModuleType(NAME))
     probe.gauges(62 * SECOND)
     assert probe._begun
+
+
+class _Refusing:
+    @property
+    def _initializing(self) -> bool:
+        raise RuntimeError
+
+
+def _stub(spec: object) -> ModuleType:
+    made = ModuleType(NAME)
+    made.__spec__ = spec  # type: ignore[assignment]
+    return made
+
+
+@pytest.mark.parametrize(
+    "stands", [None, _stub(_Refusing()), _stub(SimpleNamespace(_initializing="yes"))]
+)
+def test_what_only_stands_for_a_framework_wakes_nobody_up_for_ever(
+    monkeypatch: pytest.MonkeyPatch, stands: object
+) -> None:
+    probe, duties = waiting(monkeypatch)
+    monkeypatch.setitem(sys.modules, NAME, stands)
+    assert len(clocked(duties, 10)) <= 51
+    clocked(duties, 60, 10 * SECOND)
+    assert not duties._duties
+    del probe
+
+
+def test_an_import_that_never_ends_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, duties = waiting(monkeypatch)
+    monkeypatch.setitem(sys.modules, NAME, _stub(SimpleNamespace(_initializing=True)))
+    clocked(duties, (framework.WAITS_NS + framework.IMPORT_NS) / SECOND + 1)
+    assert not duties._duties

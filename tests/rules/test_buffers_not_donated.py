@@ -137,11 +137,27 @@ class Trainer:
 """
 
 
-@pytest.mark.parametrize(("text", "line"), [(JITTED, 5), (DECORATED, 7), (METHOD, 6)])
+SCRIPT = """
+def train_step(state, batch): return state
+step = jax.jit(train_step)
+for batch in batches: state, loss = step(state, batch)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "line"),
+    [
+        (JITTED, "train", 5),
+        (JITTED.replace("def train(", "async def train("), "train", 5),
+        (DECORATED, "train", 7),
+        (METHOD, "train", 6),
+        (SCRIPT, "<module>", 4),
+    ],
+)
 def test_of_a_job_that_had_compiled_before_the_call_is_found_where_it_is(
-    tmp_path: Path, text: str, line: int
+    tmp_path: Path, text: str, where: str, line: int
 ) -> None:
-    told = found(NAME, attached(tmp_path, text))
+    told = found(NAME, attached(tmp_path, text, where))
     assert [place.line for place in told.where] == [line]
 
 
@@ -150,6 +166,7 @@ def test_of_a_job_that_had_compiled_before_the_call_is_found_where_it_is(
     [
         JITTED.replace("state, loss = step", "new, loss = step"),
         JITTED.replace("jax.jit(train_step)", "jax.jit(other)"),
+        DECORATED.replace("= train_step(", "= env.train_step("),
         "def train(state:\n",
     ],
 )
@@ -157,11 +174,11 @@ def test_of_another_call_nothing_is_said(tmp_path: Path, text: str) -> None:
     assert not isinstance(judge(NAME, attached(tmp_path, text)), Found)
 
 
-def attached(folder: Path, text: str) -> Window:
+def attached(folder: Path, text: str, where: str = "train") -> Window:
     """Return the window of a job whose main thread is seen in its loop."""
     file = folder / "train.py"
     file.write_text(text)
     program = {"argument_bytes": 101 * MB, "output_bytes": 100 * MB, "aliased_bytes": 0}
     facts = {"jax": {"largest_executables": [{"name": "jit_train_step", **program}]}}
-    lines = (Line(str(file), len(text.splitlines()), "train", 0.9),)
+    lines = (Line(str(file), len(text.splitlines()), where, 0.9),)
     return window(facts=facts, lines=lines, inside=True)

@@ -110,12 +110,17 @@ def test_neighbours_are_told_without_a_saving() -> None:
         (0.35, 0.60, 0.35, None),
     ],
 )
-def test_a_long_wait_on_a_machine_that_is_not_full(
+def test_a_long_wait_on_a_machine_that_is_hardly_full(
     wait: float, own: float, busy: float, title: str | None
 ) -> None:
     means = {m.JOB_MAIN_THREAD_WAIT: wait, m.JOB_CPU: own, m.HOST_CPU: busy, m.HOST_CORES: 2.0}
     told = judge(NAME, window(means=means))
     assert (told.title if isinstance(told, Found) else None) == title
+
+
+def test_where_cores_are_free_nobody_else_is_blamed() -> None:
+    means = {m.JOB_MAIN_THREAD_WAIT: 0.6, m.JOB_CPU: 2.0, m.HOST_CPU: 0.55, m.HOST_CORES: 64.0}
+    assert judge(NAME, window(means=means)) is None
 
 
 @pytest.mark.parametrize("means", [CALM, {**CALM, m.JOB_MAIN_THREAD_WAIT: 0.2}])

@@ -85,6 +85,16 @@ def test_what_comes_back_depends_on_who_draws(tmp_path: Path) -> None:
     assert gains[-1] < 0.25
 
 
+def test_no_more_comes_back_than_nothing_was_computed_in(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("x = [random.gauss(0, 1) for _ in range(9)]\n")
+    lines = (Line(str(file), 1, "train", 0.9),)
+    taken = answer({Slice.COMPUTE: 0.5, Slice.IDLE_DISPATCH: 0.5})
+    told = found(NAME, window(taken, lines=lines, facts=CPU))
+    assert told.gain is not None
+    assert told.gain.high <= 0.5
+
+
 def test_a_module_of_jax_by_the_name_of_pythons(tmp_path: Path) -> None:
     assert on_line(tmp_path, "x = random.uniform(key)", CPU, "from jax import random") is None
 

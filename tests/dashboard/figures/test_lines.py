@@ -110,6 +110,13 @@ def test_where_nothing_is_known_causes_have_no_height_and_say_so() -> None:
     assert [told == "not known" for told in area["hovertemplate"]] == [False, True, False, True]
 
 
+def test_rows_that_come_a_little_late_are_no_gap() -> None:
+    times = [0, 1000, 2001, 3003, 4003, 5003]
+    causes = Causes(times, {Slice.COMPUTE: [0.2] * 6}, is_of_steps=True)
+    (area,) = valid(account.over_time("y", causes, SPAN))["data"]
+    assert [x - area["x"][0] for x in area["x"]] == [*times, 6003]
+
+
 def test_an_area_ends_where_the_next_moment_is_missing() -> None:
     causes = Causes([0, 1000, 5000], {Slice.COMPUTE: [0.2, 0.2, 0.3]}, is_of_steps=True)
     (area,) = valid(account.over_time("y", causes, SPAN))["data"]
