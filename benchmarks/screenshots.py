@@ -44,7 +44,7 @@ def main() -> None:
                 context = browser.new_context(viewport=SIZE, color_scheme=scheme)
                 seen = context.new_page()
                 seen.goto(served.url(page, **query))
-                seen.wait_for_selector("[data-drawn]", timeout=30_000)
+                seen.wait_for_selector("[data-drawn], .w-budget", timeout=30_000)
                 seen.wait_for_timeout(SETTLES_MS)
                 seen.screenshot(path=INTO / f"{name}.png")
                 context.close()
