@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import streamlit as st
 
-from whyidle.dashboard import look, parts
+from whyidle.dashboard import look, markup, parts
 from whyidle.dashboard.figures import difference, distribution, ranges
 from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _tables
@@ -48,7 +48,7 @@ def _verdict(found: Compared) -> None:
     word, colour = _HEADS[found.is_]
     chip = f'<span class="w-chip" style="background:{colour}">{word}</span>'
     write(f'<div class="w-verdict">{chip}<b>{safe(found.verdict)}</b></div>')
-    write("".join(f'<p class="w-note">{safe(each)}</p>' for each in found.about))
+    write("".join(markup.note(each) for each in found.about))
     for text in found.told["warnings"]:
         parts.unknown("Take care", text)
 
@@ -137,7 +137,7 @@ def _figures(found: Compared) -> None:
     if found.figures:
         _tables.changes(found.figures, "")
     if found.why_no_energy:
-        write(f'<p class="w-note">{safe(found.why_no_energy)}</p>')
+        write(markup.note(found.why_no_energy))
     if found.told["setup"]:
         parts.title("Not the same set-up")
         _tables.table([(each["name"], each["a"], each["b"]) for each in found.told["setup"]])

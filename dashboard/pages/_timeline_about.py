@@ -128,8 +128,8 @@ def _about_gap(trace: KeptTrace, gap: Gap | None, reader: Reader) -> None:
         f"{markup.safe(part.words)}</span><b>{clock(timeline.ns(trace, gap.ticks))}</b>"
         f" of {markup.safe(device)}: {markup.safe(part.meaning)}.</p>"
     )
-    rows = [head, f'<p class="w-note">{markup.safe(_causes(trace, gap))}</p>']
-    rows += [f'<p class="w-note">{markup.safe(_late(trace, gap))}</p>']
+    rows = [head, markup.note(_causes(trace, gap))]
+    rows += [markup.note(_late(trace, gap))]
     parts.write("".join(rows))
     if gap.unknown is not None:
         parts.unknown("What the host did", gap.unknown)

@@ -7,7 +7,7 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import frame, parts, settings
+from whyidle.dashboard import frame, markup, parts, settings
 from whyidle.dashboard.figures import ranges
 from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.markup import safe
@@ -117,11 +117,11 @@ def _besides(found: Page, run: Run) -> None:
     works = findings.while_it_computes(found.told)
     if works:
         parts.title("While it computes")
-        write("".join(f'<p class="w-note">{safe(each)}</p>' for each in works))
+        write("".join(markup.note(each) for each in works))
     doubts = findings.doubts(found.told)
     if doubts:
         parts.title("Take care")
-        write("".join(f'<p class="w-note">{safe(each)}</p>' for each in doubts))
+        write("".join(markup.note(each) for each in doubts))
     not_checked = findings.not_checked(found.told, run)
     if not_checked:
         parts.title("Not checked", "what these faults would need to be judged")

@@ -232,7 +232,7 @@ def _notes(drawn: Picture) -> None:
         shown = " > ".join(around[-_AROUND_MOST:])
         lines.append(f"All the while {name} was in {left}{shown}.")
     if lines:
-        parts.write("".join(f'<p class="w-note">{markup.safe(line)}</p>' for line in lines))
+        parts.write("".join(markup.note(line) for line in lines))
 
 
 def _to(trace: KeptTrace, origin: int, size: float, zoomed: tuple[float, ...]) -> None:
@@ -283,7 +283,7 @@ def _warnings(trace: KeptTrace) -> None:
     if not account_.total_ns:
         computes = ""
     words = " · ".join(x for x in (timeline.format_name(trace), covers, computes) if x)
-    lines = [f'<p class="w-note">{markup.safe(words)}</p>']
+    lines = [markup.note(words)]
     told = [*trace.answer.get("warnings", ()), *trace.notes]
     lines += [f'<p class="w-note">⚠ {markup.safe(text)}</p>' for text in told]
     parts.write("".join(lines))

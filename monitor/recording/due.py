@@ -30,9 +30,8 @@ class Due:
             self._since_ns = now_ns
             return None
         self._since_ns = self._since_ns or now_ns
-        due = EVENT_NS if self._told else FIRST_EVENT_NS
-        if self._told >= LATER:
-            due = LATER_EVENT_NS
+        usual = EVENT_NS if self._told < LATER else LATER_EVENT_NS
+        due = usual if self._told else FIRST_EVENT_NS
         since = now_ns - self._since_ns
         if since < due and not ending:
             return None

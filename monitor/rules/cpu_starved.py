@@ -117,24 +117,22 @@ def _takes_its_cores(window: Window, wait: Measure) -> bool:
     cores, used = _cores(window), window.job.mean(m.JOB_CPU)
     if cores is None or used is None:
         return False
-    ran = cores.value
-    busy, there = window.job.mean(m.HOST_CPU), window.job.mean(m.HOST_CORES)
-    if busy and there and _has_waited(window, wait):
-        ran = min(ran, busy.value * there.value)
-    return used.value >= OWN * ran
+    ran = _all_that_ran(window, wait)
+    return used.value >= OWN * (cores.value if ran is None else min(cores.value, ran))
 
 
 def _is_crowded(window: Window, wait: Measure) -> bool:
     busy = window.job.mean(m.HOST_CPU)
-    return busy is not None and (busy.value >= FULL or _has_waited(window, wait))
+    full = busy is not None and busy.value >= FULL
+    return full or _all_that_ran(window, wait) is not None
 
 
-def _has_waited(window: Window, wait: Measure) -> bool:
-    """Tell whether a thread waited for long on a machine with hardly a core to spare."""
+def _all_that_ran(window: Window, wait: Measure) -> float | None:
+    """Return the cores in use, where a thread waited for long with hardly one to spare."""
     busy, there = window.job.mean(m.HOST_CPU), window.job.mean(m.HOST_CORES)
-    if busy is None or there is None:
-        return False
-    return wait.value >= LONG_WAIT and (1 - busy.value) * there.value < 1
+    if busy is None or there is None or wait.value < LONG_WAIT:
+        return None
+    return busy.value * there.value if (1 - busy.value) * there.value < 1 else None
 
 
 def _gain(window: Window, wait: Measure, spare: float, at_most: float) -> Gain:
