@@ -1,8 +1,9 @@
 """What the constants of some rules stand on: costs of single things, apart from the demo pairs.
 
-A page of memory that is new, a random number by who draws it, and a step after a full collection
-of Python's garbage beside one without. Each is the middle of several tries, in CPU time: that is
-what other programs on the machine lengthen least.
+A page of memory that is new, a random number by who draws it, a step after a full collection of
+Python's garbage beside one without. Each is the middle of several tries, in CPU time: that is what
+other programs on the machine lengthen least. Only steps of JAX after collections are in elapsed
+time: its threads, which have slept meanwhile, come late.
 
 Run: .venv/bin/python benchmarks/unit_costs.py [--json]
 """
@@ -27,7 +28,10 @@ NUMBERS = 400_000
 TRIES = 9
 # Records of samples, as many data sets keep them, and the width of the network.
 COLLECTED = ((20_000, 1024), (20_000, 256), (100_000, 512))
-ROWS, FEATURES = 256, 256
+ROWS, FEATURES, CLASSES = 256, 256, 10
+# As long as a collection of that many records; and widths of a network of three layers.
+BUSY_S = 0.03
+WIDTHS = (256, 512, 1024, 2048)
 
 
 def seconds(work: Callable[[], object], tries: int = TRIES) -> float:
@@ -93,6 +97,36 @@ def after_collecting(samples: int, width: int) -> dict[str, float]:
     return {"times": round(cold / warm, 2), "of_the_collection": round((cold - warm) / pause, 3)}
 
 
+def jax_after_collecting(samples: int, width: int) -> dict[str, float]:
+    """Return how much longer each step of JAX takes, all of its threads, where all collect."""
+    records = [{"path": f"{i}.jpg", "label": i % 10, "box": [0, 0, i, 480]} for i in range(samples)]
+    key = jax.random.key(1)
+    sizes = ((FEATURES, width), (width, width), (width, CLASSES))
+    weights = [jax.random.normal(key, size) / width for size in sizes]
+    data = np.random.default_rng(1).standard_normal((samples, FEATURES), np.float32)
+
+    @jax.jit
+    def step(weights: list[jax.Array], x: jax.Array) -> list[jax.Array]:
+        def loss(weights: list[jax.Array]) -> jax.Array:
+            hidden = jax.nn.gelu(jax.nn.gelu(x @ weights[0]) @ weights[1])
+            return jax.nn.log_softmax(hidden @ weights[2]).mean()
+
+        return jax.tree.map(lambda w, g: w - 1e-3 * g, weights, jax.grad(loss)(weights))
+
+    taken: dict[bool, list[float]] = {True: [], False: []}
+    for collects in (True, False):
+        for number in range(8 * TRIES):
+            if collects:
+                gc.collect()
+            began = time.perf_counter()
+            x = data[(number * ROWS) % (samples - ROWS) :][:ROWS]
+            weights = jax.block_until_ready(step(weights, x))
+            taken[collects].append(time.perf_counter() - began)
+    assert len(records) == samples
+    late, soon = statistics.median(taken[True]), statistics.median(taken[False])
+    return {"times": round(late / soon, 2), "ms": round(1e3 * soon, 2)}
+
+
 def main() -> None:
     """Print them."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -103,6 +137,10 @@ def main() -> None:
         "random_number_ns": {name: round(ns, 1) for name, ns in numbers_ns().items()},
         "step_after_collecting": {
             f"{samples} records, {width} wide": after_collecting(samples, width)
+            for samples, width in COLLECTED
+        },
+        "step_of_jax_after_collecting": {
+            f"{samples} records, {width} wide": jax_after_collecting(samples, width)
             for samples, width in COLLECTED
         },
     }

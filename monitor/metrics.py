@@ -285,6 +285,32 @@ SELF_NVML = _self("nvml_time", "seconds", "Time that the last round of NVML call
 SELF_TICK = _self("tick_time", "seconds", "Time that the last tick took, storing included.")
 SELF_MISSED = _self("missed_ticks", "count", "Ticks left out since the run began.")
 
+# What grows in leaps, as waits do that end in one second and lasted many, is told by each value
+# over so many of the last seconds; where steps are longer, over some of these.
+REACH_S = 10.0
+IN_LEAPS = frozenset(
+    {
+        JOB_SAMPLES,
+        JOB_LOADER_WAIT,
+        JOB_SYNC_WAIT,
+        JOB_COMPILE,
+        JOB_COMPILES,
+        PROCESS_SAMPLES,
+        PROCESS_OPTIMIZER_TIME,
+        PROCESS_LOADER_BATCHES,
+        PROCESS_LOADER_WAIT,
+        PROCESS_SYNCS,
+        PROCESS_SYNC_WAIT,
+        PROCESS_READBACK,
+        PROCESS_DEVICE_PUTS,
+        PROCESS_COMPILES,
+        PROCESS_COMPILE,
+        PROCESS_COMPILE_HITS,
+        PROCESS_AUTOCASTS,
+        PROCESS_ALLOC_RETRIES,
+    }
+)
+
 METRICS = tuple(v for v in list(globals().values()) if isinstance(v, Metric))
 
 

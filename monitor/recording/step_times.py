@@ -18,7 +18,7 @@ from whyidle.monitor.recording.spread import quantiles
 
 SECOND = 1_000_000_000
 # What is said of "now": so long, or a few steps where they take longer, but no more than this.
-WINDOW_NS = 10 * SECOND
+WINDOW_NS = round(m.REACH_S) * SECOND
 STEPS_SEEN = 3
 LONGEST_WINDOW_NS = 120 * SECOND
 # A record each second.

@@ -31,6 +31,7 @@ from typing import Final
 from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import at
+from whyidle.monitor.signals.doing import drawing
 from whyidle.monitor.signals.eager import OWN, Eager, eager
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
@@ -65,7 +66,7 @@ def detect(window: Window) -> Verdict:
     if found.kinds < LEAST_KINDS or found.in_a_step < LEAST_CALLS or found.share < LEAST_SHARE:
         return None
     return Found(
-        gain=_gain(trace, found),
+        gain=_gain(window, trace, found),
         evidence=tuple(_evidence(window, trace, found)),
         where=_where(window),
         slice=Slice.IDLE_DISPATCH,
@@ -78,8 +79,11 @@ def _where(window: Window) -> tuple[Place, ...]:
     return at(window.job, (place for place in told if place.function in OWN))
 
 
-def _gain(trace: Traced, found: Eager) -> Gain:
+def _gain(window: Window, trace: Traced, found: Eager) -> Gain:
     """Keep one call for all of a step, and the operations, joined or as they are."""
+    drawn = drawing(window.job)
+    # What the host draws meanwhile is in none of these calls: another fault.
+    mine = 1.0 if drawn is None else 1 - drawn.share.value
     parts = [trace.share(part) for part in (Slice.COMPUTE, Slice.IDLE_DISPATCH)]
     compute, dispatch = (0.0 if part is None else part.value for part in parts)
     if not dispatch:
@@ -88,7 +92,7 @@ def _gain(trace: Traced, found: Eager) -> Gain:
     compute, dispatch = compute / (compute + dispatch), dispatch / (compute + dispatch)
     most = compute + dispatch * min(1.0, CALL_MOST / found.in_a_step)
     least = JOINED * compute + dispatch * min(1.0, CALL_LEAST / found.in_a_step)
-    return Gain.between(1 - most, 1 - least)
+    return Gain.between(mine * (1 - most), mine * (1 - least))
 
 
 def _evidence(window: Window, trace: Traced, found: Eager) -> list[Evidence]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from whyidle.monitor import metrics as m
 from whyidle.monitor.gathered import compiled, reads
 from whyidle.monitor.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.signals import rolling
 from whyidle.monitor.signals.recorded import Facts, Recorded, SeenGpu, Trend
 from whyidle.monitor.store import Event, Point, Reader, Run
 from whyidle.monitor.summary import (
@@ -36,6 +37,10 @@ COMPILING: Final = 0.3
 HALF_OF_LOOKS_MS: Final = 5000
 # Never more of the window than this is warming up.
 MOST_WARM: Final = 0.5
+# In a longer window some seconds more or less of warming up do not count.
+SHORT_S: Final = 120.0
+# Of steps that take longer, values tell of more than the usual seconds.
+LONG_STEP_S: Final = 3.0
 # What rules ask of a GPU: a live look is paid for in each recording.
 OF_GPUS: Final = (
     m.GPU_UTILISATION,
@@ -96,7 +101,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
     """Return the signals of a run within a span."""
     who = _principal(reader, run)
     steady = _steady(reader, run, span)
-    found = _Reading(reader, steady)
+    found = _Reading(reader, steady, span)
     found.read(Scope.JOB, (run.id,))
     found.read(Scope.HOST, reader.subjects(run.id, Scope.HOST))
     found.read(Scope.PROCESS, () if who is None else subjects(reader, run, who))
@@ -156,8 +161,9 @@ def _steady(reader: Reader, run: Run, span: Span) -> Span:
 def _compiled(reader: Reader, run: Run, span: Span) -> int | None:
     """Return when a job whose steps nobody counts had compiled what it needs."""
     points = _series(reader, m.JOB_COMPILE, (run.id,), span)
-    early = [p for p in points if p.ts_ms < span.start_ms + MOST_WARM * 1000 * span.seconds]
-    busy = [point.ts_ms for point in early if (point.mean or 0.0) > COMPILING]
+    latest = span.start_ms + MOST_WARM * 1000 * span.seconds
+    early = [p for p in points if p.ts_ms < latest]
+    busy = [end for _, end, share in rolling.since_the_last(early) if share > COMPILING]
     known = [point.ts_ms for point in early if point.mean is not None]
     if not busy and known and early[0].mean is None:
         # Small programs compile in no time, and start all the same: until then nobody told of it.
@@ -168,9 +174,11 @@ def _compiled(reader: Reader, run: Run, span: Span) -> int | None:
 class _Reading:
     """Collects means and trends of one span."""
 
-    def __init__(self, reader: Reader, span: Span) -> None:
+    def __init__(self, reader: Reader, span: Span, whole: Span) -> None:
         self._reader = reader
         self._span = span
+        # With what was left out at its beginning.
+        self._whole = whole
         self.means: dict[Metric, float] = {}
         self.trends: dict[Metric, Trend] = {}
         self.lasts: dict[Metric, float] = {}
@@ -181,6 +189,7 @@ class _Reading:
             return
         start, end = self._span.start_ms, self._span.end_ms
         self.means |= self._reader.means(metrics_of(scope), list(whose), start, end, POINTS)
+        self._leave_out_the_start(scope, whose)
         for metric in (t for t in TRENDS if t.scope is scope and t in self.means):
             trend = _trend(_series(self._reader, metric, whose, self._span))
             if trend is not None:
@@ -188,6 +197,18 @@ class _Reading:
         for metric in (each for each in LASTS if each.scope is scope and each in self.means):
             last = list(_lasts(self._reader, metric, whose, self._span).values())
             self.lasts |= {metric: last[-1]} if last else {}
+
+    def _leave_out_the_start(self, scope: Scope, whose: Sequence[int]) -> None:
+        """Take out of the means what values of the last seconds have of the time before."""
+        is_cut = self._whole.start_ms < self._span.start_ms
+        slow = self.means.get(m.JOB_STEP_P50, 0.0) > LONG_STEP_S
+        if not is_cut or slow or self._whole.seconds > SHORT_S:
+            return
+        for metric in (x for x in m.IN_LEAPS if x.scope is scope and self.means.get(x)):
+            points = _series(self._reader, metric, whose, self._whole)
+            mean = rolling.mean_of(points, self._span.start_ms)
+            if mean is not None:
+                self.means[metric] = min(1.0, mean) if metric.unit == "ratio" else mean
 
 
 def _lasts(reader: Reader, metric: Metric, whose: Sequence[int], span: Span) -> dict[int, float]:

@@ -85,3 +85,14 @@ def test_the_recorded_pair(framework: str) -> None:
 def test_a_collection_that_nobody_asked_for_has_no_line() -> None:
     lines = (Line("/me/train.py", 5, "train", 0.9),)
     assert found(NAME, window(means={m.JOB_GC_PAUSE: 0.3}, lines=lines)).where == ()
+
+
+def test_threads_of_jax_that_slept_meanwhile_come_late() -> None:
+    means = {m.JOB_GC_PAUSE: 0.6, m.PROCESS_GC_COLLECTIONS: 20.0}
+    told = {
+        name: found(NAME, window(means=means, facts={name: {"backend": "cpu"}}))
+        for name in ("jax", "torch")
+    }
+    assert told["jax"].gain is not None
+    assert told["torch"].gain is not None
+    assert told["jax"].gain.high > told["torch"].gain.high

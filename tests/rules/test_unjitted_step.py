@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.rules.windows import (
@@ -56,6 +58,17 @@ def test_a_step_of_single_operations() -> None:
     assert told.gain.speedup[0] * told.gain.speedup[1] == pytest.approx(slow * fast)
     assert told.slice is Slice.IDLE_DISPATCH
     assert told.evidence[0].value == pytest.approx(42)
+
+
+def test_what_the_host_draws_meanwhile_stays(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("noise = np.random.normal(size=3)\n")
+    made = answer(DISPATCH, fmt="xplane", calls=calls(*SINGLE))
+    alone = found(NAME, window(made))
+    beside = found(NAME, window(made, lines=(Line(str(script), 1, "train", 0.25),)))
+    assert alone.gain is not None
+    assert beside.gain is not None
+    assert beside.gain.high < 0.75 < alone.gain.high
 
 
 def test_what_the_device_computes_stays() -> None:

@@ -142,3 +142,18 @@ def test_a_job_that_compiles_in_no_time_starts_when_it_is_first_heard_of(tmp_pat
         return {m.JOB_CPU: 1.0} | ({m.JOB_COMPILE: 0.0} if second >= 5 else {})
 
     assert record(tmp_path, 60, job).job.warm_s == pytest.approx(7.0)
+
+
+def test_what_was_compiled_at_first_is_not_in_a_short_recording(
+    tmp_path: Path,
+) -> None:
+    def job(second: int) -> dict[Metric, float]:
+        if second < 2:
+            return {m.JOB_CPU: 1.0}
+        # As a recorder tells it: over the last ten seconds, of which four went into compiling.
+        grown = min(second, 5) - max(1, min(second - 10, 5))
+        return {m.JOB_CPU: 1.0, m.JOB_COMPILE: grown / min(second - 1, 10)}
+
+    window = record(tmp_path, 15, job)
+    assert window.job.warm_s == pytest.approx(7.0)
+    assert window.job.means[m.JOB_COMPILE] == pytest.approx(0.0, abs=1e-9)

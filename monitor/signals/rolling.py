@@ -1,0 +1,53 @@
+"""Series whose every point tells of the last ten seconds, told anew: of the time since the last.
+
+What a job compiles while it starts is in such points for ten seconds more: in a recording of
+twelve it would be nearly everywhere.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from whyidle.monitor.metrics import REACH_S
+from whyidle.monitor.store import Point
+
+REACH_MS: Final = round(REACH_S * 1000)
+
+
+def since_the_last(points: Sequence[Point]) -> list[tuple[int, int, float]]:
+    """Return stretches: from when, to when, and the mean in between; nothing is less than none.
+
+    Before the first point that is known nothing had been counted, or as much as it says.
+    """
+    known = [(point.ts_ms, point.mean) for point in points if point.mean is not None]
+    if not known:
+        return []
+    unknown = [point.ts_ms for point in points if point.ts_ms < known[0][0]]
+    moments = [max(unknown, default=known[0][0] - REACH_MS)]
+    totals = [0.0]
+    for moment, mean in known:
+        begin = max(moments[0], moment - REACH_MS)
+        totals.append(max(totals[-1], _at(moments, totals, begin) + mean * (moment - begin)))
+        moments.append(moment)
+    return [
+        (moments[i], moments[i + 1], (totals[i + 1] - totals[i]) / (moments[i + 1] - moments[i]))
+        for i in range(len(known))
+    ]
+
+
+def mean_of(points: Sequence[Point], start_ms: int) -> float | None:
+    """Return the mean of what came after a moment; ``None``: nothing did."""
+    parts = [(max(a, start_ms), b, mean) for a, b, mean in since_the_last(points) if b > start_ms]
+    whole = sum(b - a for a, b, _ in parts)
+    return sum((b - a) * mean for a, b, mean in parts) / whole if whole else None
+
+
+def _at(moments: Sequence[int], totals: Sequence[float], moment: int) -> float:
+    """Return what a total was in between."""
+    right = bisect_left(moments, moment)
+    if right == 0 or moments[right] == moment:
+        return totals[right]
+    share = (moment - moments[right - 1]) / (moments[right] - moments[right - 1])
+    return totals[right - 1] + share * (totals[right] - totals[right - 1])
