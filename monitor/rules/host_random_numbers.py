@@ -74,10 +74,15 @@ def detect(window: Window) -> Verdict:
         gain = Gain.between(min(rest, low), min(rest, high))
     if gain.high < LEAST_SHARE:
         return None
-    # In PyTorch on a CPU what follows the numbers, as a conversion, counts as work.
-    of_cpu = window.device != "gpu" and window.uses("pytorch")
-    part = Slice.IDLE_DISPATCH if of_cpu else idle_slice(window.trace)
-    return Found(gain, tuple(evidence), doing.where, part)
+    return Found(gain, tuple(evidence), doing.where, _slice(window))
+
+
+def _slice(window: Window) -> Slice:
+    """Return what a trace calls the time in which the host draws."""
+    if window.device == "gpu":
+        return idle_slice(window.trace)
+    # What follows the numbers in PyTorch, as a conversion, counts as work. JAX is not even called.
+    return Slice.IDLE_DISPATCH if window.uses("pytorch") else Slice.IDLE_UNKNOWN
 
 
 def _back(window: Window, doing: Doing) -> tuple[float, float]:
