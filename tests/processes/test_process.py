@@ -66,8 +66,12 @@ def test_a_name_with_parentheses_and_spaces_does_not_confuse_the_stat_line() -> 
 
 
 def test_a_command_is_told_as_it_would_be_typed() -> None:
-    words = [sys.executable, "-c", "import sys; sys.stdin.read()", "--name", "it's $HOME", "*"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+    code = "import sys; print(); sys.stdin.read()"
+    words = [sys.executable, "-uc", code, "--name", "it's $HOME", "*"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        # Before that it may not yet be the program that it is to become.
+        process.stdout.readline()
         who = describe(process.pid)
         process.communicate()
     assert who is not None
