@@ -32,6 +32,8 @@ CAPACITY = 20_000
 MOST_KEYS = 64
 # Of so few the ticks are gone through once for each.
 FEW = 4
+# A moment that never was: those before it and after it are no neighbours.
+APART = 0
 # An optimizer rests when it is silent for so many of its own intervals, and a second.
 LATE = 4
 # Optimizers that step as often as each other must not take turns: one takes over when its
@@ -42,11 +44,13 @@ SLOWER = 1.25
 class _Key:
     """When one optimizer ticked."""
 
-    __slots__ = ("first", "last", "ticks")
+    __slots__ = ("first", "is_apart", "last", "ticks")
 
     def __init__(self, moment: int) -> None:
         self.first = self.last = moment
         self.ticks = 1
+        # Nobody noted what came since the last one.
+        self.is_apart = False
 
     def interval(self) -> float:
         """Return the mean time between two ticks; 0 before there are two."""
@@ -68,7 +72,11 @@ class _Key:
         return took
 
     def tick_all(self, moments: list[int]) -> list[int]:
-        """Note ticks, and return the time before each."""
+        """Note ticks, and return the time before each, but for one that was not noted."""
+        if self.is_apart and moments:
+            self.is_apart = False
+            self.last, moments = moments[0], moments[1:]
+            self.ticks += 1
         took = list(map(sub, moments, [self.last, *moments[:-1]]))
         # No rest is shorter.
         if max(took, default=0) > SECOND:
@@ -87,6 +95,8 @@ class _Source:
         self.ticks: deque[int] = deque(maxlen=4 * CAPACITY)
         self.listeners = 0
         self.lost = 0
+        # For how many each tick stands.
+        self.weight = 1.0
         self._last: int | None = None
         self._keys: dict[int, _Key] = {}
         self._slowest: int | None = None
@@ -100,18 +110,48 @@ class _Source:
         soon = SECOND + QUIET_STEPS * slowest.interval() if slowest is not None else QUIET_NS
         return quiet <= min(QUIET_NS, soon)
 
-    def take(self, now: int) -> list[int]:
-        """Return how long the steps took that ended since the last look."""
+    def put(self, ticks: Iterable[int], weight: float = 1.0) -> None:
+        """Take in ticks that were noted elsewhere, and for how many each of them stands."""
+        self.ticks.extend(ticks)
+        self.weight = weight
+
+    def take(self, now: int) -> tuple[list[int], int]:
+        """Return how long steps took that ended since the last look, and how many ended."""
         number = len(self.ticks) // 2
         if number > CAPACITY:
             self.lost += 1
             self.ticks.clear()
             self._keys.clear()
-            return []
+            return [], 0
         ticks = take(self.ticks, 2 * number)
-        took = self._note_all(ticks[::2], ticks[1::2])
+        moments, names = ticks[::2], ticks[1::2]
+        took = (
+            self._note_rounds(moments, names)
+            if APART in moments
+            else self._note_all(moments, names)
+        )
         slowest = self._choose(now)
-        return took.get(slowest, []) if slowest is not None else []
+        if slowest is None:
+            return [], 0
+        ended = took.get(slowest, [])
+        return ended, len(ended) if self.weight == 1 else round(self.weight * names.count(slowest))
+
+    def _note_rounds(self, moments: list[int], names: list[int]) -> dict[int, list[int]]:
+        """Note the ticks of each round by themselves."""
+        took: dict[int, list[int]] = {}
+        begin = 0
+        while begin <= len(moments):
+            try:
+                end = moments.index(APART, begin)
+            except ValueError:
+                end = len(moments)
+            for name, its in self._note_all(moments[begin:end], names[begin:end]).items():
+                took.setdefault(name, []).extend(its)
+            if end < len(moments):
+                for key in self._keys.values():
+                    key.is_apart = True
+            begin = end + 1
+        return took
 
     def _note_all(self, moments: list[int], names: list[int]) -> dict[int, list[int]]:
         took: dict[int, list[int]] = {}
@@ -169,7 +209,8 @@ class Steps:
 
     def listen(self, source: str) -> tuple[Callable[[int], None], Callable[[], None]]:
         """Return what ticks, for the job's threads, and what ends that, for the agent's."""
-        extend, stop = self.feed(source)
+        found, stop = self._source(source)
+        extend = found.ticks.extend
         clock, wanted, come = monotonic_ns, self.visits.wanted, self.visits.come
 
         def tick(key: int) -> None:
@@ -179,11 +220,15 @@ class Steps:
 
         return tick, stop
 
-    def feed(self, source: str) -> tuple[Callable[[Iterable[int]], None], Callable[[], None]]:
+    def feed(self, source: str) -> tuple[Callable[..., None], Callable[[], None]]:
         """Return what takes ticks that were noted elsewhere, and what ends that.
 
-        A moment and a key by turns; on the agent's thread.
+        A moment and a key by turns, and for how many each stands; on the agent's thread.
         """
+        found, stop = self._source(source)
+        return found.put, stop
+
+    def _source(self, source: str) -> tuple[_Source, Callable[[], None]]:
         if source not in STEP_SOURCES:
             raise ValueError(source)
         found = self._sources.setdefault(source, _Source())
@@ -194,7 +239,7 @@ class Steps:
             if not found.listeners:
                 self._sources.pop(source, None)
 
-        return found.ticks.extend, stop
+        return found, stop
 
     def second(self, now: int) -> tuple[list[Any] | None, dict[str, int | None]]:
         """Return the record and the figure of the time since the last call."""
@@ -206,11 +251,11 @@ class Steps:
         span, self._looked = now - self._looked, now
         if self._best is None:
             return None, {}
-        ended = took.get(self._best, [])
-        self._total += len(ended)
+        ended, number = took.get(self._best, ([], 0))
+        self._total += number
         record = None
         if ended:
-            record = ["steps", now, self._best, span, len(ended), _evenly(sorted(ended))]
+            record = ["steps", now, self._best, span, number, _evenly(sorted(ended))]
         return record, {STEPS: self._total}
 
     def lost(self) -> int:

@@ -25,11 +25,23 @@ SECOND = 1_000_000_000
 class Thinning:
     """What hooks share with the agent's thread: they look where ``number() % ROUND < until[0]``."""
 
-    __slots__ = ("_before", "_came", "_last", "_looks", "_many", "_numbers", "_was_on", "until")
+    __slots__ = (
+        "_before",
+        "_came",
+        "_last",
+        "_looks",
+        "_many",
+        "_numbers",
+        "_was_on",
+        "place",
+        "until",
+    )
 
     def __init__(self, now: int, many: int) -> None:
         self._numbers = count()
         self.until = [ROUND]
+        # For hooks that come in pairs: where in its round the next call is.
+        self.place = [0]
         # So many in a second begin it; half as many end it.
         self._many = many
         self._last = now

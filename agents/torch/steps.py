@@ -1,7 +1,7 @@
 """The part ``optimizer steps``: when each optimizer stepped, and how long that took.
 
 Hooks of torch's own, for all optimizers that are and will be. A step that raises has no end: the
-next one of its thread begins anew.
+next one of its thread begins anew. Where steps are very fast, all are counted and some are noted.
 
 Where a step is compiled, hooks stay as they are. If that happens while ours are there, they stay
 when we go, do nothing more, and are taken up again when we come back. So they do where the job goes
@@ -20,7 +20,9 @@ from weakref import ref
 
 from ..framework import Part
 from ..modules import Missing, loaded, need
+from ..steps import APART, FEW
 from ..takings import take
+from ..thinning import ROUND, Thinning
 from ..visits import Visits
 from ..wire import OPTIMIZER_NS, OPTIMIZER_STEPS
 from .compiled import step_is_compiled
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
 
 # Steps between two looks: two seconds of steps of a tenth of a millisecond.
 CAPACITY = 20_000
+# Fast is more than so many in a second.
+MANY = 1000
+# Stands between two steps that are noted and do not follow each other.
+BETWEEN = (0, 0, APART)
+# What a step that is only counted has for its beginning.
+PASSES = -1
 # Optimizers that are known by themselves.
 MOST_OPTIMIZERS = 64
 # Without a step for so long it may be that one was compiled.
@@ -60,7 +68,9 @@ class OptimizerSteps(Part):
         self._steps = self._ns = self._missed = self._silent = 0
         # By turns the optimizer, when its step began, 0 for unknown, and when it ended.
         self._took: deque[int] = deque(maxlen=4 * 3 * CAPACITY)
-        self._feed: Callable[[Iterable[int]], None] | None = None
+        self._thinning = Thinning(monotonic_ns(), MANY)
+        self._was_thinned = False
+        self._feed: Callable[[Iterable[int], float], None] | None = None
         # The hooks that are not there yet.
         self._to_come: list[tuple[str, Any]] = []
         self._key = self._tries = 0
@@ -68,7 +78,8 @@ class OptimizerSteps(Part):
     def begin(self) -> None:
         """Hang in both hooks."""
         self._names = need(MODULE)
-        ours = _hooks(self._took.extend, inside, known, self.room.steps.visits)
+        visits = self.room.steps.visits
+        ours = _hooks(self._took.extend, inside, known, visits, self._thinning)
         hide(*ours)
         # One that begins a step needs the other: so it comes later, and goes first.
         kept = [(name, hook, self._kept(name, hook)) for name, hook in zip(PLACES, ours)][::-1]
@@ -89,7 +100,7 @@ class OptimizerSteps(Part):
                 _become(there, hook)
         self._hang()
 
-    def second(self, _now: int) -> dict[str, int | None]:
+    def second(self, now: int) -> dict[str, int | None]:
         """Add up the steps."""
         if self._to_come:
             _refuse_compiled()
@@ -100,21 +111,42 @@ class OptimizerSteps(Part):
             self._took.clear()
             number = 0
         took = take(self._took, 3 * number)
-        began, ended = took[1::3], took[2::3]
-        if self._feed is not None:
-            ticks = [0] * (2 * number)
-            ticks[::2], ticks[1::2] = ended, took[::3]
-            self._feed(ticks)
-        if 0 in began:
-            # It was in the middle of one when we came.
-            ended = list(compress(ended, began))
-            began = list(filter(None, began))
-        self._ns += sum(ended) - sum(began)
-        self._steps += len(began)
+        keys, began, ended = took[::3], took[1::3], took[2::3]
+        optimizers = {*keys} - {0}
+        # One of so many that a round has each of them once would never be seen twice in a row.
+        weight = self._thinning.second(now, may=len(optimizers) <= FEW)
+        came = self._thinning.came if weight > 1 else 0
+        if not came:
+            keys, began, ended = _whole(keys, began, ended)
+        self._tick(keys, ended, came)
+        self._count(began, ended, came)
         self._silent = 0 if number else self._silent + 1
         if self._silent == SILENT_SECONDS and not self._steps and step_is_compiled():
             self.room.tell("steps of an optimizer that torch.compile has compiled are not seen")
         return {OPTIMIZER_STEPS: self._steps, OPTIMIZER_NS: self._ns}
+
+    def _tick(self, keys: list[int], ended: list[int], came: int) -> None:
+        if self._feed is None:
+            return
+        noted = len(keys) - keys.count(0)
+        ticks = [0] * (2 * len(keys))
+        ticks[::2], ticks[1::2] = ended, keys
+        if self._was_thinned and not came:
+            # Between the last that was noted and the first of these there were others.
+            ticks[:0] = APART, 0
+        self._was_thinned = came > 0
+        self._feed(ticks, came / noted if came and noted else 1.0)
+
+    def _count(self, began: list[int], ended: list[int], came: int) -> None:
+        # It may have been in the middle of one when we came.
+        known = list(compress(range(len(began)), began))
+        ns = sum(ended[n] for n in known) - sum(began[n] for n in known)
+        self._ns += ns * came // len(known) if came and known else ns
+        self._steps += came or len(known)
+
+    def facts(self) -> dict[str, Any]:
+        """Say whether only some of the steps are noted."""
+        return self._thinning.facts("optimizer_steps")
 
     def lost(self) -> int:
         """Return how often it was too much."""
@@ -143,6 +175,13 @@ class OptimizerSteps(Part):
             del self._to_come[0]
 
 
+def _whole(*columns: list[int]) -> tuple[list[int], ...]:
+    """Leave out what stands between rounds: all that came was noted."""
+    if 0 not in columns[0]:
+        return columns
+    return tuple(list(compress(column, columns[0])) for column in columns)
+
+
 def _refuse_compiled() -> None:
     if step_is_compiled():
         raise Missing("torch.compile has compiled one, and would again for a hook of ours")
@@ -164,27 +203,70 @@ def _hooks(
     begun: dict[int, int],
     met: dict[int, ref[Any]],
     visits: Visits,
+    thinning: Thinning,
 ) -> tuple[Callable[..., None], Callable[..., None]]:
-    clock, ident, wanted, come = monotonic_ns, get_ident, visits.wanted, visits.come
-    # A compiler that goes through an optimizer's step takes this for true, and nothing of ours in.
-    compiling = (loaded("torch.compiler") or {}).get("is_dynamo_compiling", bool)
+    return _beginning(begun, thinning), _ending(note, begun, met, visits, thinning)
+
+
+def _compiling() -> Callable[[], bool]:
+    """Return what a compiler that goes through an optimizer's step takes for true.
+
+    Nothing of ours gets in then.
+    """
+    found: Callable[[], bool] = (loaded("torch.compiler") or {}).get("is_dynamo_compiling", bool)
+    return found
+
+
+def _beginning(begun: dict[int, int], thinning: Thinning) -> Callable[..., None]:
+    compiling, clock, ident = _compiling(), monotonic_ns, get_ident
+    place, until = thinning.place, thinning.until
 
     def began(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if compiling():
             return
-        begun[ident()] = clock()
+        begun[ident()] = clock() if place[0] < until[0] else PASSES
+
+    return began
+
+
+def _ending(
+    note: Callable[[tuple[int, int, int]], Any],
+    begun: dict[int, int],
+    met: dict[int, ref[Any]],
+    visits: Visits,
+    thinning: Thinning,
+) -> Callable[..., None]:
+    compiling, clock, ident = _compiling(), monotonic_ns, get_ident
+    wanted, come, meet = visits.wanted, visits.come, _meeting(met)
+    place, number = thinning.place, thinning.number
 
     def ended(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if compiling():
             return
-        key = id(optimizer)
-        note((key, begun.pop(ident(), 0), clock()))
-        if key not in met and len(met) < MOST_OPTIMIZERS:
-            met[key] = ref(optimizer, partial(met.pop, key))
+        since = begun.pop(ident(), 0)
+        if since != PASSES:
+            key = id(optimizer)
+            note((key, since, clock()))
+            if key not in met:
+                meet(optimizer)
+        before = place[0]
+        place[0] = now = number() % ROUND
+        if now < before:
+            note(BETWEEN)
         if wanted:
             come()
 
-    return began, ended
+    return ended
+
+
+def _meeting(met: dict[int, ref[Any]]) -> Callable[[Any], None]:
+    def meet(optimizer: Any) -> None:
+        if len(met) < MOST_OPTIMIZERS:
+            key = id(optimizer)
+            met[key] = ref(optimizer, partial(met.pop, key))
+
+    hide(meet)
+    return meet
 
 
 def _become(hook: Any, other: Any) -> None:
@@ -195,7 +277,7 @@ def _become(hook: Any, other: Any) -> None:
 
 def _at_rest(hook: Any) -> Any:
     """Return one of the same code that keeps nothing."""
-    pair = _hooks(id, _Full(), _Full(), Visits(None))
+    pair = _hooks(id, _Full(), _Full(), Visits(None), Thinning(0, 0))
     return next(each for each in pair if each.__code__ == hook.__code__)
 
 

@@ -58,6 +58,8 @@ class Told:
         self.room = Room(self.duties, self.records.append, self.said.append, main)
         self.probe = TorchProbe(self.room)
         self.now = time.monotonic_ns()
+        # The record of the steps of the last second.
+        self.steps: list[Any] | None = None
 
     def begin(self) -> None:
         assert self.probe.begin() is None
@@ -65,7 +67,8 @@ class Told:
     def second(self) -> dict[str, int | None]:
         self.now += SECOND
         found = self.probe.gauges(self.now)
-        found.update(self.room.steps.second(self.now)[1])
+        self.steps, figures = self.room.steps.second(self.now)
+        found.update(figures)
         return found
 
     def state(self) -> dict[str, Any]:

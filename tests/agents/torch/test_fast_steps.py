@@ -1,0 +1,133 @@
+"""Where steps are very fast some are noted, and what they tell is as true of all."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.agents.torch.inside import Told, probe
+from whyidle.agents import wire
+from whyidle.agents.duties import SECOND
+from whyidle.agents.thinning import ROUND, SOME
+from whyidle.agents.torch import steps as steps_module
+
+torch = pytest.importorskip("torch")
+
+STEP_NS, INSIDE_NS = 100_000, 30_000
+SLOW_NS = 4_000_000
+# They fill a second.
+FAST, SLOW = SECOND // STEP_NS, SECOND // SLOW_NS
+
+
+class Job:
+    """Optimizers that step in turns, by a clock that only their steps move."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, optimizers: int = 1) -> None:
+        self.now = time.monotonic_ns()
+        self.step_ns = STEP_NS
+        monkeypatch.setattr(steps_module, "monotonic_ns", lambda: self.now)
+        self.optimizers = [self._optimizer() for _ in range(optimizers)]
+
+    def _optimizer(self) -> Any:
+        parameter = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.SGD([parameter], lr=0.1)
+        optimizer.register_step_post_hook(lambda *_: self._goes_on(INSIDE_NS))
+        return optimizer
+
+    def _goes_on(self, ns: int) -> None:
+        self.now += ns
+
+    def train(self, told: Told, steps: int) -> dict[str, int | None]:
+        """Step so often, as if in the second that ends then, and return what is told of it."""
+        self.now = told.now + SECOND - steps * len(self.optimizers) * self.step_ns
+        for _ in range(steps):
+            for optimizer in self.optimizers:
+                self._goes_on(self.step_ns - INSIDE_NS)
+                optimizer.step()
+        return told.second()
+
+
+def durations(told: Told) -> list[int]:
+    assert told.steps is not None
+    found: list[int] = told.steps[-1]
+    return found
+
+
+def noted(told: Told) -> float | None:
+    """Return the share of the steps that is noted, where it is not all."""
+    told.probe._tell_state(told.now)
+    found: float | None = told.state().get("timed_optimizer_steps")
+    return found
+
+
+def test_all_are_counted_and_the_times_of_some_stand_for_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = Job(monkeypatch)
+    with probe() as told:
+        first = job.train(told, FAST)
+        assert (first[wire.OPTIMIZER_STEPS], first[wire.STEPS]) == (FAST, FAST - 1)
+        assert noted(told) == round(SOME / ROUND, 3)
+        for number in range(2, 5):
+            found = job.train(told, FAST)
+            assert found[wire.OPTIMIZER_STEPS] == number * FAST
+            assert found[wire.STEPS] == pytest.approx(number * FAST, rel=0.001)
+            assert found[wire.OPTIMIZER_NS] == pytest.approx(number * FAST * INSIDE_NS, rel=0.001)
+            # Not one of them is the time between two rounds.
+            assert set(durations(told)) == {STEP_NS}
+            assert told.steps is not None
+            assert told.steps[4] == pytest.approx(FAST, rel=0.001)
+
+
+def test_when_they_become_slow_all_are_noted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(monkeypatch)
+    with probe() as told:
+        job.train(told, FAST)
+        before = job.train(told, FAST)
+        job.step_ns = SLOW_NS
+        for number in range(3):
+            found = job.train(told, SLOW)
+            grown = {name: (found[name] or 0) - (before[name] or 0) for name in found}
+            before = found
+            assert grown[wire.OPTIMIZER_STEPS] == SLOW
+            assert grown[wire.OPTIMIZER_NS] == SLOW * INSIDE_NS
+            # In the first second some were still passed by.
+            assert grown[wire.STEPS] == pytest.approx(SLOW, abs=1 if number else SOME)
+            assert set(durations(told)) == {SLOW_NS}
+
+
+def test_of_two_optimizers_the_steps_of_one_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(monkeypatch, 2)
+    with probe() as told:
+        job.train(told, FAST // 2)
+        found = job.train(told, FAST // 2)
+        assert found[wire.OPTIMIZER_STEPS] == 2 * FAST
+        assert found[wire.STEPS] == pytest.approx(FAST, rel=0.01)
+        assert set(durations(told)) == {2 * STEP_NS}
+
+
+def test_of_one_optimizer_for_each_parameter_all_steps_are_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = Job(monkeypatch, 40)
+    with probe() as told:
+        for number in range(1, 4):
+            found = job.train(told, FAST // 40)
+            assert found[wire.OPTIMIZER_STEPS] == number * FAST
+        assert noted(told) is None
+        assert set(durations(told)[:-1]) == {40 * STEP_NS}
+
+
+def test_what_a_fast_optimizer_reads_is_still_its_own_affair(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = Job(monkeypatch)
+    reads = torch.ones(())
+    job.optimizers[0].register_step_post_hook(lambda *_: reads.item() and None)
+    with probe() as told:
+        job.train(told, FAST)
+        before = job.train(told, 3 * ROUND)
+        after = job.train(told, 3 * ROUND)
+        assert after[wire.SYNCS] == before[wire.SYNCS]
