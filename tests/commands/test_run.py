@@ -33,7 +33,8 @@ def test_the_jobs_output_is_its_own_and_the_summary_is_on_stderr(monitor: Monito
 
 
 def test_json_is_alone_on_stdout(monitor: Monitor) -> None:
-    source = "import time; print('out', flush=True); time.sleep(0.4)"
+    # Long enough for a recorder that has to wait for a core.
+    source = "import time; print('out', flush=True); time.sleep(2)"
     done = monitor("run", "--json", "--hz", "10", "--", sys.executable, "-c", source)
     (summary,) = lines(done.stdout)
     assert summary["exit_code"] == 0

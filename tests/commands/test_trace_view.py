@@ -53,13 +53,20 @@ def get(link: str) -> Any:
 
 def listeners(port: int) -> set[str]:
     """The addresses, as the kernel writes them, that listen on a port."""
+    return set(listening(port).values())
+
+
+def listening(port: int) -> dict[str, str]:
+    """Each socket that listens on a port, by its number, and its address."""
     rows = [
         line.split()
         for table in ("tcp", "tcp6")
         for line in Path("/proc/net", table).read_text().splitlines()[1:]
     ]
     return {
-        row[1].split(":")[0] for row in rows if row[3] == "0A" and row[1].endswith(f":{port:04X}")
+        row[9]: row[1].split(":")[0]
+        for row in rows
+        if row[3] == "0A" and row[1].endswith(f":{port:04X}")
     }
 
 
