@@ -2,9 +2,8 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 
-# Three files at a time, each in one process: most tests wait for a job. Those whose tests wait
-# longest come first in the alphabet. After a hang it ends at once.
-THREE_AT_A_TIME := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+# Two files at a time, each in one process: most tests wait for a job. After a hang it ends at once.
+TWO_AT_A_TIME := -n 2 --dist loadfile --max-worker-restart=0
 
 .PHONY: demo test lint help clean
 
@@ -16,7 +15,7 @@ demo: ## set up, then three faults in small training jobs: found, mended, measur
 
 test: lint ## set up, then every check and every test
 	@echo "== tests: pytest"
-	@$(BIN)/python -m pytest -q $(THREE_AT_A_TIME)
+	@$(BIN)/python -m pytest -q $(TWO_AT_A_TIME)
 
 lint: ## set up, then the checks without the tests
 	@.ci/setup test

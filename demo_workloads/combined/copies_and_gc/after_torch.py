@@ -1,6 +1,6 @@
 """Train an autoencoder on pictures, with every picture described by a record, and look at its work.
 
-Run: python demo_workloads/combined/copies_and_gc/after_torch.py --seconds 20
+Run: python demo_workloads/combined/copies_and_gc/after_torch.py --seconds 20  # 18 show it
 
 Faults: gc_pauses, large_readback
 """
