@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from functools import partial
+from time import monotonic_ns
 
 from ..modules import Missing, need
 
@@ -28,6 +29,10 @@ _IS_ACTIVE = "_ZN9libkineto21ActivityProfilerProxy8isActiveEv"
 # What LibkinetoApi begins with: a reference, the profiler, the client, and the client's thread.
 _REFERENCE, _PROFILER, _CLIENT = range(3)
 _THREAD_OFFSET = 24
+# What its profiler begins with: its methods, a flag, that reference, and what it controls all by.
+_PROFILER_REFERENCE, _CONTROLLER = 2, 3
+# Nobody's first profile takes longer to get ready.
+READY_NS = 10_000_000_000
 
 
 class Kineto:
@@ -44,8 +49,10 @@ class Kineto:
         api.restype = loader.restype = ctypes["c_void_p"]
         active.restype, active.argtypes = ctypes["c_bool"], [ctypes["c_void_p"]]
         self._is_active = active
+        self._bare_since = 0
         place = api()
-        self._words = (ctypes["c_void_p"] * 3).from_address(place)
+        self._pointer = ctypes["c_void_p"]
+        self._words = (self._pointer * 3).from_address(place)
         if self._words[_REFERENCE] != loader():
             raise Missing("this version of Kineto is another one than we know")
         thread = ctypes["c_int32"].from_address(place + _THREAD_OFFSET).value
@@ -62,7 +69,16 @@ class Kineto:
 
     def is_active(self) -> bool:
         """Tell whether it profiles or is about to, for whomever."""
-        return self._is_registered() and bool(self._is_active(self._words[_PROFILER]))
+        if not self._is_registered():
+            return False
+        profiler = (self._pointer * 4).from_address(self._words[_PROFILER])
+        if profiler[_PROFILER_REFERENCE] != self._words[_REFERENCE]:
+            raise Missing("this version of Kineto is another one than we know")
+        if profiler[_CONTROLLER]:
+            return bool(self._is_active(self._words[_PROFILER]))
+        # Somebody's first profile is getting ready: to ask it then would end the process.
+        self._bare_since = self._bare_since or monotonic_ns()
+        return monotonic_ns() - self._bare_since < READY_NS
 
     @contextmanager
     def silence(self) -> Iterator[None]:
