@@ -140,11 +140,7 @@ class _Source:
         """Note the ticks of each round by themselves."""
         took: dict[int, list[int]] = {}
         begin = 0
-        while begin <= len(moments):
-            try:
-                end = moments.index(APART, begin)
-            except ValueError:
-                end = len(moments)
+        for end in (*(n for n, moment in enumerate(moments) if moment == APART), len(moments)):
             for name, its in self._note_all(moments[begin:end], names[begin:end]).items():
                 took.setdefault(name, []).extend(its)
             if end < len(moments):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from whyidle.monitor.metrics import REACH_S
@@ -28,12 +29,16 @@ def since_the_last(points: Sequence[Point]) -> list[tuple[int, int, float]]:
     moments = [max(unknown, default=known[0][0] - REACH_MS)]
     totals = [0.0]
     for moment, mean in known:
+        if moment == moments[-1]:
+            # A process that was seen as two: the one ends where the other begins.
+            continue
         begin = max(moments[0], moment - REACH_MS)
         totals.append(max(totals[-1], _at(moments, totals, begin) + mean * (moment - begin)))
         moments.append(moment)
+    grown = [after - before for before, after in pairwise(totals)]
     return [
-        (moments[i], moments[i + 1], (totals[i + 1] - totals[i]) / (moments[i + 1] - moments[i]))
-        for i in range(len(known))
+        (since, until, growth / (until - since))
+        for (since, until), growth in zip(pairwise(moments), grown, strict=True)
     ]
 
 

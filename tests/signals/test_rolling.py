@@ -49,6 +49,12 @@ def test_a_recording_that_begins_in_the_middle_goes_on_as_it_was() -> None:
     assert rolling.mean_of(points, points[0].ts_ms) == pytest.approx(0.3)
 
 
+def test_a_process_that_was_seen_as_two_is_told_once() -> None:
+    points = rolled(lambda _: 0.3, 30)
+    twice = [*points[:20], points[19], *points[20:]]
+    assert rolling.since_the_last(twice) == rolling.since_the_last(points)
+
+
 def test_nothing_is_ever_less_than_none() -> None:
     points = [Point(1000 * s, 1.0 if s < 20 else 0.0, None, None) for s in range(60)]
     assert min(mean for _, _, mean in rolling.since_the_last(points)) == 0.0
