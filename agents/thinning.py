@@ -40,8 +40,9 @@ class Thinning:
     def __init__(self, now: int, many: int) -> None:
         self._numbers = count()
         self.until = [ROUND]
-        # For hooks that come in pairs: where in its round the next call is.
-        self.place = [0]
+        # For hooks that come in pairs: where in its round the next call is, and whether any has
+        # passed since the last one that was looked at.
+        self.place = [0, 0]
         # So many in a second begin it; half as many end it.
         self._many = many
         self._last = now

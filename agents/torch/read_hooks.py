@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 IMPLICIT = {"__bool__", "__float__", "__int__"}
 # Where there are more than so many in a second, one in so many tells where it was; and each that
 # takes so long.
-MANY = 100
+MANY = 30
 ONE_IN = 17
 LONG_NS = 1_000_000
 

@@ -244,15 +244,17 @@ def _ending(
         if compiling():
             return
         since = begun.pop(ident(), 0)
-        if since != PASSES:
+        if since == PASSES:
+            place[1] = 1
+        else:
+            if place[1]:
+                place[1] = 0
+                note(BETWEEN)
             key = id(optimizer)
             note((key, since, clock()))
             if key not in met:
                 meet(optimizer)
-        before = place[0]
-        place[0] = now = number() % ROUND
-        if now < before:
-            note(BETWEEN)
+        place[0] = number() % ROUND
         if wanted:
             come()
 

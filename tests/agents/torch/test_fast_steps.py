@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from tests.agents.torch.inside import Told, probe
 from whyidle.agents import wire
 from whyidle.agents.duties import SECOND
-from whyidle.agents.thinning import ROUND, SOME
+from whyidle.agents.thinning import ROUND, SOME, Thinning
 from whyidle.agents.torch import steps as steps_module
+from whyidle.agents.visits import Visits
 
 torch = pytest.importorskip("torch")
 
@@ -79,6 +81,48 @@ def test_all_are_counted_and_the_times_of_some_stand_for_all(
             assert set(durations(told)) == {STEP_NS}
             assert told.steps is not None
             assert told.steps[4] == pytest.approx(FAST, rel=0.001)
+
+
+def test_a_round_whose_first_number_was_not_a_steps_is_told_apart_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The agent's own look takes a number, and that may be any."""
+    job = Job(monkeypatch, 0)
+    thinning = Thinning(0, 1)
+    notes: list[tuple[int, int, int]] = []
+    began, ended = steps_module._hooks(notes.append, {}, {}, Visits(None), thinning)
+    thinning.until[0] = SOME
+    for _ in range(20 * ROUND):
+        job.now += 1
+        if thinning.place[0] == ROUND - 1:
+            thinning.number()
+        began(job, (), {})
+        ended(job, (), {})
+    ends = [0 if note == steps_module.BETWEEN else note[2] for note in notes]
+    assert ends.count(0) >= 15
+    for before, after in itertools.pairwise(ends):
+        assert 0 in {before, after} or after - before == 1
+
+
+def test_a_step_that_begins_in_one_round_and_ends_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two threads step side by side: one's last number of a round comes before the other's end."""
+    job = Job(monkeypatch)
+    thinning = Thinning(0, 1)
+    notes: list[tuple[int, int, int]] = []
+    began, ended = steps_module._hooks(notes.append, {}, {}, Visits(None), thinning)
+    thinning.until[0] = SOME
+    for _ in range(3):
+        thinning.place[0] = ROUND - 1
+        began(job, (), {})
+        # The other thread's step ends meanwhile, with the number 0.
+        thinning.place[0] = 0
+        ended(job, (), {})
+        thinning.place[0] = 1
+        began(job, (), {})
+        ended(job, (), {})
+    assert [note == steps_module.BETWEEN for note in notes] == [True, False] * 3
 
 
 def test_when_they_become_slow_all_are_noted_again(monkeypatch: pytest.MonkeyPatch) -> None:
