@@ -1,7 +1,7 @@
 """What the agent's thread does when nobody asks: each duty at its own pace, late ones only once.
 
 To wake up is what costs, most of all where the job never waits. So a duty may say how much too
-early it may be done, and is, when the thread is awake for another.
+early it may be done, and how much too late: it is, when the thread is awake for another.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SECOND = 1_000_000_000
-# How early what is done each second may be done: half of the time between two stack samples.
-EARLY = SECOND // 10
+# How early and how late what is done each second may be done: half of the time between two stack
+# samples, and a little more, for those come late where the job holds Python's lock.
+EARLY = LATE = SECOND // 10 + SECOND // 50
 # The longest wait, with nothing to do.
 LONGEST = 2 * SECOND
 
@@ -20,17 +21,23 @@ LONGEST = 2 * SECOND
 class Duty:
     """Something to do again and again."""
 
-    __slots__ = ("_act", "due", "early", "period")
+    __slots__ = ("_act", "due", "early", "late", "period")
 
-    def __init__(self, period: int, act: Callable[[int], None], early: int = 0) -> None:
+    def __init__(
+        self, period: int, act: Callable[[int], None], early: int = 0, late: int = 0
+    ) -> None:
         self.period = period
         self.early = early
+        self.late = late
         self.due = 0
         self._act = act
 
     def run(self, now: int) -> None:
-        """Do it now; the next time is a period from here."""
-        self.due = now + self.period
+        """Do it now; the next time is a period later, and not sooner than half of one from here.
+
+        Who is a little late each time would do it less often than is due.
+        """
+        self.due = max(self.due + self.period, now + self.period // 2)
         self._act(now)
 
 
@@ -58,8 +65,8 @@ class Duties:
                 duty.run(now)
 
     def wait_ns(self, now: int) -> int:
-        """Return the time until the next one."""
+        """Return the time until one cannot wait any longer."""
         first = now + LONGEST
         for duty in self._duties:
-            first = min(first, duty.due)
+            first = min(first, duty.due + duty.late)
         return max(0, first - now)

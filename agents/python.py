@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from .duties import EARLY, SECOND, Duty
+from .duties import EARLY, LATE, SECOND, Duty
 from .gil import NO_GIL, has_gil
 from .marks import Marks
 from .memory import memory
@@ -55,8 +55,8 @@ class PythonProbe:
             return why
         room = self._room
         self._pauses.install(room.hooks)
-        room.every(Duty(LOOK_AT_PAUSES_NS, self._take_pauses, EARLY))
-        room.every(Duty(WINDOW_NS, self._weigh, EARLY))
+        room.every(Duty(LOOK_AT_PAUSES_NS, self._take_pauses, EARLY, LATE))
+        room.every(Duty(WINDOW_NS, self._weigh, EARLY, LATE))
         if self._stacks is not None:
             self._sampling = Duty(SECOND // SAMPLES_A_SECOND, self._stacks.look)
             room.every(self._sampling)

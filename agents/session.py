@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from functools import partial
 
-from .duties import EARLY, SECOND, Duties, Duty
+from .duties import EARLY, LATE, SECOND, Duties, Duty
 from .facts import facts
 from .lease import Leases
 from .main_thread import main_thread
@@ -41,8 +41,8 @@ class Session:
         self._is_ours = True
         self._ring = Ring()
         self._duties = Duties()
-        self._duties.add(Duty(SECOND, self._second, EARLY), now)
-        self._duties.add(Duty(MINUTE, self._minute, EARLY), now)
+        self._duties.add(Duty(SECOND, self._second, EARLY, LATE), now)
+        self._duties.add(Duty(MINUTE, self._minute, EARLY, LATE), now)
         self._leases = Leases(now + int(grace * SECOND))
         self._probes = Probes(self._duties, self._ring.put, main)
         self._traces = Traces(place.folder, self._duties, self._ring.put, self._probes.steps.visits)

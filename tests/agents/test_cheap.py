@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 from collections import deque
+from collections.abc import Callable
 
 import pytest
 
 from whyidle.agents import wire
-from whyidle.agents.duties import SECOND, Duties, Duty
+from whyidle.agents.duties import EARLY, LATE, SECOND, Duties, Duty
 from whyidle.agents.steps import FEW, Steps, _Source
 from whyidle.agents.takings import AT_ONCE, take
 
@@ -24,11 +25,11 @@ def test_what_is_taken_is_the_oldest_in_order_and_out() -> None:
     assert take(items, 0) == []
 
 
-def run(duties: Duties, seconds: int) -> list[int]:
+def run(duties: Duties, seconds: int, late: Callable[[], int] = int) -> list[int]:
     """Return the moments in which the thread was awake, on a clock of the test's own."""
     now, awake = 0, []
     while now < seconds * SECOND:
-        now += duties.wait_ns(now)
+        now += duties.wait_ns(now) + late()
         awake.append(now)
         duties.run(now)
         # It takes a little while to wake up and to work.
@@ -48,6 +49,44 @@ def test_what_may_come_early_wakes_nobody_up_of_its_own() -> None:
     gaps = [after - before for before, after in itertools.pairwise(seconds)]
     assert min(gaps) >= 0.9 * SECOND - MS
     assert max(gaps) <= 1.1 * SECOND + MS
+
+
+@pytest.mark.parametrize("late_ns", [0, 5 * MS, 20 * MS])
+def test_a_thread_that_comes_late_wakes_up_no_more_often(late_ns: int) -> None:
+    """A job that never waits gives Python's lock away 5 ms after it was asked for it."""
+    chance = random.Random(1)
+    duties = Duties()
+    samples: list[int] = []
+    pauses: list[int] = []
+    seconds: list[int] = []
+    duties.add(Duty(SECOND, seconds.append, EARLY, LATE), 0)
+    duties.add(Duty(2 * SECOND // 5, pauses.append, EARLY, LATE), 0)
+    duties.add(Duty(SECOND // 5, samples.append), 0)
+    awake = run(duties, 60, lambda: chance.randrange(late_ns) if late_ns else 0)
+    assert len(awake) == len(samples)
+    assert 299 <= len(samples) <= 301
+    assert 59 <= len(seconds) <= 61
+    for found, period in ((seconds, SECOND), (pauses, 2 * SECOND // 5)):
+        gaps = [after - before for before, after in itertools.pairwise(found)]
+        assert min(gaps) >= period - EARLY - late_ns - MS
+        assert max(gaps) <= period + LATE + late_ns + MS
+
+
+def test_one_that_was_kept_for_long_is_done_once_and_goes_on() -> None:
+    duties = Duties()
+    found: list[int] = []
+    duties.add(Duty(SECOND, found.append), 0)
+    for now in (SECOND, 9 * SECOND, 9 * SECOND + MS, 10 * SECOND, 10 * SECOND + MS):
+        duties.run(now)
+    assert found == [SECOND, 9 * SECOND, 10 * SECOND]
+
+
+def test_one_that_may_come_late_comes_by_itself_then() -> None:
+    duties = Duties()
+    found: list[int] = []
+    duties.add(Duty(SECOND, found.append, EARLY, LATE), 0)
+    assert run(duties, 3)[0] == SECOND + LATE
+    assert found[0] == SECOND + LATE
 
 
 def test_a_duty_that_may_not_be_early_is_not() -> None:
