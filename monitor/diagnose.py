@@ -218,6 +218,7 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "target": window.target,
         "budget": window.budget,
         "budget_source": window.budget_source,
+        "not_measured": dict(window.not_measured),
         "frameworks": list(window.frameworks),
         "is_known": diagnosis.is_known,
         "unexplained": {part: round(n, 4) for part, n in diagnosis.unexplained.items()},

@@ -69,6 +69,8 @@ class Running:
     trace: Told | None = None
     age: float | None = None
     not_counted: str | None = None
+    # The parts of an estimate that something measures: nothing of them is nothing.
+    measured: frozenset[Slice] = frozenset()
 
     @property
     def budget(self) -> Mapping[str, Any]:
@@ -108,8 +110,14 @@ def running(
 # The estimate ------------------------------------------------------------------------------------
 def _estimate(job: Reading, busy: _Busy, device: Device | None) -> Running:
     waits = {part: _share(job.get(metric)) for part, metric in ORDER.items()}
-    if (sync := waits[Slice.IDLE_SYNC]) is not None:
+    measured = {part for part, share in waits.items() if share is not None}
+    if busy.least is not None:
+        measured.add(Slice.COMPUTE)
+    if sync := waits[Slice.IDLE_SYNC]:
         waits[Slice.IDLE_SYNC] = max(0.0, sync - busy.most)
+        if busy.least is None:
+            # Whether anything computed meanwhile is not known.
+            measured.discard(Slice.IDLE_SYNC)
     left = WHOLE
     slices: dict[Slice, int] = {}
     for part, share in ((Slice.COMPUTE, busy.least), *waits.items()):
@@ -120,7 +128,8 @@ def _estimate(job: Reading, busy: _Busy, device: Device | None) -> Running:
     notes = tuple(_notes(job, busy, device))
     if busy.least is None and WHOLE - left < LEAST * WHOLE:
         return Running("estimate", {}, rest, notes)
-    return Running("estimate", {s: slices.get(s, 0) for s in Slice}, rest, notes)
+    whole = {s: slices.get(s, 0) for s in Slice}
+    return Running("estimate", whole, rest, notes, measured=frozenset(measured))
 
 
 def _busy(gpus: Sequence[Reading]) -> _Busy:

@@ -10,7 +10,6 @@ from typing import Any, Final
 from whyidle.monitor.compare.result import Kernel, Kernels, Pair, Part, Per, Transfer
 from whyidle.monitor.compare.sides import Level, Side
 from whyidle.monitor.diagnose import why_no_budget
-from whyidle.monitor.estimate import ORDER
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.slices import Slice
 
@@ -31,9 +30,6 @@ OTHER_STEPS: Final = "its trace shows no steps, or others than the job counts"
 NO_COPIES: Final = "it computes on a CPU, which has no memory of its own to copy to"
 # Nothing goes anywhere: a device fills its own memory.
 MEMSET: Final = "memset"
-# As a window names what is no trace.
-ESTIMATE: Final = "estimate"
-ONLY_A_TRACE: Final = "an estimate by counters does not tell it apart"
 NO_POWER: Final = "no power is read"
 NO_BYTES: Final = "the trace does not say"
 
@@ -106,15 +102,9 @@ def _share(side: Side, part: Slice) -> tuple[float | None, str | None]:
     total = 0 if budget is None else sum(budget["slices"].values())
     if budget is None or not total:
         return None, why_no_budget(window)
-    ns = budget["slices"].get(part, 0)
-    if ns or window.budget_source != ESTIMATE or part is Slice.IDLE_UNKNOWN:
-        return ns / total, None
-    # By counters alone what is not measured is in the unknown part.
-    metric = ORDER.get(part)
-    if metric is not None and metric in window.job.means:
-        return 0.0, None
-    reason = None if metric is None else window.job.unknown.get(metric)
-    return None, reason or ONLY_A_TRACE
+    if part in window.not_measured:
+        return None, window.not_measured[part]
+    return budget["slices"].get(part, 0) / total, None
 
 
 def kernels(a: Work, b: Work) -> Kernels:

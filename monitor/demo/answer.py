@@ -51,6 +51,7 @@ def _side(told: Outcome, half: Half, which: Which) -> dict[str, Any]:
         ],
         "budget": half.diagnosis["budget"],
         "budget_source": half.diagnosis["budget_source"],
+        "not_measured": half.diagnosis["not_measured"],
     }
 
 

@@ -170,7 +170,8 @@ def _figures(outcome: Outcome, width: int) -> Iterator[RenderableType]:
     if None not in budgets:
         # An estimate is of the whole run, its start included: its parts are none of a step.
         is_rough = any(side.diagnosis["budget_source"] == "estimate" for side in sides)
-        yield _shares(budgets, None if is_rough else work, width)
+        hidden = [side.diagnosis["not_measured"] for side in sides]
+        yield _shares(budgets, hidden, None if is_rough else work, width)
 
 
 def _scaled(budget: Budget, room: int) -> Text:
@@ -187,8 +188,16 @@ def _scaled(budget: Budget, room: int) -> Text:
     return line
 
 
-def _shares(budgets: Sequence[Budget], work: tuple[str, float, float] | None, width: int) -> Table:
-    """Return what each slice takes before and after, in time where that is known, most first."""
+def _shares(
+    budgets: Sequence[Budget],
+    hidden: Sequence[Mapping[str, str]],
+    work: tuple[str, float, float] | None,
+    width: int,
+) -> Table:
+    """Return what each slice takes before and after, in time where that is known, most first.
+
+    A slice that is hidden on a side was not measured there: it is not nothing.
+    """
     totals = [sum(budget["slices"].values()) for budget in budgets]
     shares = {
         part: [
@@ -212,7 +221,7 @@ def _shares(budgets: Sequence[Budget], work: tuple[str, float, float] | None, wi
     columns += [
         Column(
             side if work is None else f"share {side}",
-            [share(shares[p][i], 1) for p in shown],
+            [DASH if p in hidden[i] else share(shares[p][i], 1) for p in shown],
             spare=0 if work is None else 2 - i,
         )
         for i, side in sides

@@ -31,6 +31,8 @@ _MARKS: Final[tuple[tuple[Framework, str], ...]] = (
     ("jax", r"PjitFunction\(.*|PjRt.*|.*jax\.Array.*|ParseArguments"),
 )
 
+ONLY_A_TRACE: Final = "an estimate by counters does not tell it apart"
+
 Target = Literal["file", "run"]
 
 
@@ -104,6 +106,19 @@ class Window:
             more = "" if self._blended is None else ", with what the agent saw"
             return f"{self.trace.source}{more}"
         return None if self.budget is None else "estimate"
+
+    @cached_property
+    def not_measured(self) -> Mapping[Slice, str]:
+        """The parts of an estimate that nobody measures, and why: their time is in the unknown."""
+        if self.trace is not None or self.estimate is None:
+            return {}
+        found = {}
+        for part, ns in self.estimate.slices.items():
+            if not ns and part not in {Slice.IDLE_UNKNOWN, *self.estimate.measured}:
+                metric = ORDER.get(part)
+                why = None if metric is None else self.job.unknown.get(metric)
+                found[part] = why or ONLY_A_TRACE
+        return found
 
     def share(self, part: Slice) -> Measure | None:
         """Return the share of the time that a slice takes.

@@ -18,8 +18,14 @@ from whyidle.monitor.demo.answer import AS_PRINTED, as_json
 from whyidle.monitor.demo.outcome import NO_TIME, NO_WAITS, NOT_PRINTED, Half, Outcome
 from whyidle.monitor.demo.pairs import Pair, named
 from whyidle.monitor.demo.watched import Watched
+from whyidle.monitor.metrics import Metric
 from whyidle.monitor.render import demo
+from whyidle.monitor.render.numbers import DASH
+from whyidle.monitor.signals.estimated import estimated
 from whyidle.monitor.signals.portable import load
+from whyidle.monitor.signals.recorded import Recorded, SeenGpu
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.slices import Slice
 
 
 def outcome(name: str, framework: str, **printed: Any) -> Outcome:
@@ -240,6 +246,44 @@ def test_parts_of_a_whole_run_are_no_parts_of_a_step() -> None:
     page = shown(told)
     assert "time of a step" not in page
     assert bars(page) == bars(shown(STARVED))
+
+
+def test_what_nobody_measured_is_not_nothing() -> None:
+    window = STARVED.before.window
+    counted = replace(window, traces=(), estimate=estimated(window.job))
+    told = replace(STARVED, before=replace(STARVED.before, window=counted))
+    assert Slice.COMPUTE in counted.not_measured
+    assert Slice.IDLE_INPUT not in counted.not_measured
+    assert told.before.diagnosis["not_measured"][Slice.COMPUTE]
+    (compute,) = [x for x in shown(told).splitlines() if x[2:].startswith("compute ")]
+    assert compute.split()[-2] == DASH
+    assert STARVED.after.diagnosis["not_measured"] == {}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "means", "hidden"),
+    [
+        ((), {m.JOB_GC_PAUSE: 0.5}, {Slice.COMPUTE, Slice.IDLE_COMPILE, Slice.IDLE_SYNC}),
+        # Reads take time, and nobody knows whether it computes meanwhile.
+        ((), {m.JOB_GC_PAUSE: 0.2, m.JOB_SYNC_WAIT: 0.6}, {Slice.COMPUTE, Slice.IDLE_SYNC}),
+        ((), {m.JOB_GC_PAUSE: 0.2, m.JOB_SYNC_WAIT: 0.0}, {Slice.COMPUTE}),
+        # A GPU that did nothing all the while.
+        ((0.0,), {m.JOB_GC_PAUSE: 0.5, m.JOB_SYNC_WAIT: 0.0}, set()),
+    ],
+)
+def test_what_an_estimate_measured_is_no_matter_of_a_trace(
+    gpus: tuple[float, ...], means: dict[Metric, float], hidden: set[Slice]
+) -> None:
+    seen = [
+        SeenGpu(str(n), None, owned=True, means={m.GPU_UTILISATION: busy})
+        for n, busy in enumerate(gpus)
+    ]
+    job = Recorded(means=means, gpus=seen)
+    told = Window("run 1", job=job, estimate=estimated(job)).not_measured
+    judged = {Slice.COMPUTE, Slice.IDLE_SYNC, Slice.IDLE_GC}
+    assert judged & set(told) == judged & hidden
+    assert Slice.IDLE_DISPATCH in told
+    assert Slice.IDLE_UNKNOWN not in told
 
 
 def test_of_other_batches_a_sample_is_the_same_work() -> None:
