@@ -13,10 +13,14 @@ with all the noise. Figures are medians over the pairs, the intervals are bootst
 
 Four more jobs train, with torch and with JAX, in steps of 10 ms and of about 100 us. There a pair
 is one block with the probes' hooks in the job and one without, and the agent's thread is held in
-both: what a step pays is the CPU time of its own thread. What the agent's thread takes is measured
-beside it, over many seconds with everything on. Then traces are taken: what the steps around one
-took more than usual is what it cost, and over the time that must pass until the next one is due at
-a share of 1% it is what tracing costs on average.
+both: what a step pays is the CPU time of its own thread. A long step of torch's is computed by that
+thread, and what it takes differs by more than hooks cost: there the calls that hooks hang on are
+timed, in the middle step of each block, and the whole step beside them, with all its noise. Each
+job runs in three processes, one after the other. What the agent's thread takes is measured beside
+it, over many seconds with everything on. Then traces are taken: what the steps around one took more
+than usual is what it cost, and over the time that must pass until the next one is due at a share of
+1% it is what tracing costs on average. The intervals are of all pairs together, and say nothing of
+processes that were not run.
 
 Run: .venv/bin/python benchmarks/agent_cost.py [--quick] [--python PYTHON] [--json]
 """
@@ -45,6 +49,8 @@ BAR_TRACING_PERCENT = 5.0
 TRACE_SHARE = 0.01
 RESAMPLES = 4000
 BUSY_THREADS = 8
+# Where things lie in memory is another in each process, and what is cold costs by that.
+PROCESSES = 3
 # Of a block.
 STEPS = 25
 JOB = Path(__file__).with_name("agent_cost_job.py")
@@ -100,28 +106,37 @@ def overheads(name: str, pairs: list[Any], bar: float | None) -> Iterator[Result
 def training(python: str, name: str, seconds: float) -> Iterator[Result]:
     """Yield what the probes cost a job that trains; a framework that is missing is left out."""
     kind, milliseconds = KINDS[name]
-    line = [python, str(TRAINING), str(ROOT / "agents"), kind, str(milliseconds), str(seconds)]
-    done = subprocess.run(line, stdout=subprocess.PIPE, check=False)
-    if done.returncode:
-        print(f"{name}: left out, the job did not run", file=sys.stderr)
-        return
-    found = json.loads(done.stdout)
-    usual = found["step_ns"]
-    more = interval([(on[1] - off[1]) / 1000 for off, on in found["pairs"]])
-    share = found["agent_share"] * 100
+    line = [python, str(TRAINING), str(ROOT / "agents"), kind, str(milliseconds)]
+    line.append(str(seconds))
+    runs = []
+    for _ in range(PROCESSES):
+        done = subprocess.run(line, stdout=subprocess.PIPE, check=False)
+        if done.returncode:
+            print(f"{name}: left out, the job did not run", file=sys.stderr)
+            return
+        runs.append(json.loads(done.stdout))
+    pairs = [pair for run in runs for pair in run["pairs"]]
+    usual = statistics.mean(run["step_ns"] for run in runs)
+    more = interval([(on[2] - off[2]) / 1000 for off, on in pairs])
+    whole = interval([(on[1] - off[1]) / 1000 for off, on in pairs])
+    share = statistics.mean(run["agent_share"] for run in runs) * 100
     bar = BAR_PERCENT if milliseconds >= 10 else None
-    # The same hooks in both; in a long step they drown in the noise of the step itself.
+    # Of a long step the share counts: there the hooks come cold, and cost a few times as much.
     bar_us = BAR_US if bar is None else None
-    yield Result(f"{name}: pairs", len(found["pairs"]), "")
+    yield Result(f"{name}: pairs", len(pairs), "")
     yield Result(f"{name}: a step", usual / 1000, "us")
     yield Result(f"{name}: hooks, a step", more[0], "us", bar_us)
     yield Result(f"{name}: hooks, 95% from", more[1], "us")
     yield Result(f"{name}: hooks, 95% to", more[2], "us")
+    if whole != more:
+        yield Result(f"{name}: the whole step, more with it", whole[0], "us")
+        yield Result(f"{name}: the whole step, 95% from", whole[1], "us")
+        yield Result(f"{name}: the whole step, 95% to", whole[2], "us")
     yield Result(f"{name}: CPU of the agent", share, "% of core")
     for what, us in zip(("CPU, more with it", "CPU, 95% from", "CPU, 95% to"), more, strict=True):
         its_bar = None if "from" in what else bar
         yield Result(f"{name}: {what}", us * 1e5 / usual + share, "%", its_bar)
-    yield from tracing(name, found["traces"])
+    yield from tracing(name, [trace for run in runs for trace in run["traces"]])
 
 
 def tracing(name: str, traces: list[dict[str, Any]]) -> Iterator[Result]:
@@ -149,8 +164,8 @@ def tracing(name: str, traces: list[dict[str, Any]]) -> Iterator[Result]:
 
 def results(python: str, seconds: int) -> list[Result]:
     """Return the figures of the jobs that train, of one alone, and of one with busy threads."""
-    trained = [row for name in KINDS for row in training(python, name, seconds / 2)]
-    alone = measure(python, seconds, STEPS, 0)
+    trained = [row for name in KINDS for row in training(python, name, seconds / 4)]
+    alone = measure(python, 2 * seconds, STEPS, 0)
     # Each step there lasts as long as nine.
     busy = measure(python, seconds // 2, max(1, STEPS // (BUSY_THREADS + 1)), BUSY_THREADS)
     parts = alone["parts"]
@@ -173,7 +188,7 @@ def results(python: str, seconds: int) -> list[Result]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=50, help="for the pairs of blocks")
+    parser.add_argument("--seconds", type=int, default=50, help="for the pairs of a job, about")
     parser.add_argument("--quick", action="store_true", help="a fifth of it, for a first look")
     parser.add_argument("--python", default=sys.executable, help="the job's Python")
     parser.add_argument("--json", action="store_true")
