@@ -18,17 +18,26 @@ from whyidle.monitor.store import Key, Reader, Writer
 from whyidle.monitor.store.identity import start_ticks
 from whyidle.monitor.store.recovery import DIED
 
-# Writes at full speed and prints each tick after it was acknowledged.
+# Writes at full speed and prints each tick after it was acknowledged. A subject that cannot be
+# added while others hold the lock is asked for again, as a recorder does with its next tick.
 RECORDER = f"""
 import sys
 from pathlib import Path
+from whyidle.monitor.errors import StorageProblem
 from whyidle.monitor.metrics import Scope, metrics_of
 from whyidle.monitor.reading import Reading, Tick
 from whyidle.monitor.store import NewRun, Writer
 
+def add_gpu(index):
+    while True:
+        try:
+            return writer.add_gpu(run, idx=index)
+        except StorageProblem:
+            pass
+
 writer = Writer.open(Path(sys.argv[1]))
 run = writer.begin_run(NewRun(started_ms={START_MS}))
-gpus = [writer.add_gpu(run, idx=str(i)) for i in range(8)]
+gpus = [add_gpu(str(i)) for i in range(8)]
 for i in range(int(sys.argv[2])):
     values = {{metric: float(i) for metric in metrics_of(Scope.GPU)}}
     tick = Tick({START_MS} + i * 1000, {{Scope.GPU: {{gpu: Reading(values) for gpu in gpus}}}})
