@@ -159,7 +159,8 @@ def test_a_job_whose_parent_ended_is_below_nobody_also_in_the_same_session(train
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to be somebody else needs root")
 def test_a_job_of_another_user_below_must_be_named(train: str) -> None:
-    source = f"import os; os.setuid(65534); exec({TRAINS!r})"
+    # What it imports may lie where only root may look.
+    source = f"import mmap, os, sys, tempfile; os.setuid(65534); exec({TRAINS!r})"
     quoted = source.replace('"', '\\"')
     with shell() as (process, named):
         job = starts(process, f'{sys.executable} -c "{quoted}"')

@@ -229,10 +229,14 @@ def test_a_process_that_is_stopped_is_a_sentence(monitor: Monitor) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to be somebody else needs root")
 def test_a_process_of_somebody_else_is_a_sentence(monitor: Monitor) -> None:
+    code = "import os, sys; os.setuid(65534); os.execv(sys.argv[1], sys.argv[1:])"
+    as_somebody_else = [sys.executable, "-c", code]
+    nothing = [*as_somebody_else, sys.executable, "-c", ""]
+    if subprocess.run(nothing, stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("Python lies where only root may look")
     with start_job() as job:
-        code = "import os, sys; os.setuid(65534); os.execv(sys.argv[1], sys.argv[1:])"
         done = subprocess.run(
-            [sys.executable, "-c", code, *command("trace", job.pid)],
+            [*as_somebody_else, *command("trace", job.pid)],
             env={**os.environ, "WHYIDLE_STATE_DIR": "/nowhere"},
             capture_output=True,
             text=True,
