@@ -64,6 +64,7 @@ INSIDE_COST_NS = 250
 SHARE = 0.004
 # So many seconds must be over it: a job may read a lot when it writes a checkpoint.
 MOST_OVER = 3
+SECOND = 1_000_000_000
 
 
 class Reads(Part):
@@ -86,7 +87,7 @@ class Reads(Part):
         # The counter counts our own looks, too.
         self._looks = self._passed_before = self._over = self._seconds = 0
         self._total = self._ns = self._missed = 0
-        self._last: int | None = None
+        self._last = monotonic_ns()
         self._places: dict[str, dict[tuple[str, int, str], list[float]]] = {}
 
     def begin(self) -> None:
@@ -120,7 +121,6 @@ class Reads(Part):
         weight = self._thinning.second(now, may=self._are_even(times))
         self._ns += round(weight * sum(times)) + sum(take(self._waited, waits))
         self._total += round(weight * number) + waits
-        self._one_in[0] = ONE_IN if number + waits > MANY else 1
         self._weigh(now, number + waits)
         pop = self._sampled.popleft
         for _ in range(len(self._sampled) // 6):
@@ -155,20 +155,19 @@ class Reads(Part):
         return Notes(kind, took, self._sampled, self._one_in)
 
     def _weigh(self, now: int, number: int) -> None:
-        """Give up when so many are read that counting them is felt."""
+        """Ask fewer of many where they were; give up where to count them is felt."""
         passed = next(self._passed) - self._looks
         self._looks += 1
         inside_now, self._passed_before = passed - self._passed_before, passed
-        span = None if self._last is None else now - self._last
+        span = max(1, now - self._last)
         self._last = now
-        if span is None:
-            return
+        self._one_in[0] = ONE_IN if number * SECOND > MANY * span else 1
         if self._thinning.is_on:
             inside_now += max(0, self._thinning.came - number)
         cost = number * COST_NS + inside_now * INSIDE_COST_NS
         self._over = self._over + 1 if cost > SHARE * span else 0
         if self._over >= MOST_OVER:
-            a_second = (number + inside_now) * 1_000_000_000 // max(span, 1)
+            a_second = (number + inside_now) * SECOND // span
             raise Missing(f"counting {a_second} a second would be felt")
 
     def _place(self, kind: str, at: tuple[str, int | None, str], took: int, weight: float) -> None:

@@ -124,6 +124,18 @@ def test_reads_of_which_few_are_long_are_all_looked_at(monkeypatch: pytest.Monke
     assert not part._thinning.is_on
 
 
+@pytest.mark.parametrize(("span", "one_in"), [(0.1, ONE_IN), (1.0, ONE_IN), (10.0, 1)])
+def test_how_many_reads_tell_where_goes_by_their_pace(span: float, one_in: int) -> None:
+    part = Reads(Room(Duties(), lambda _: None, lambda _: None, None))
+    now = part._last
+    for _ in range(2):
+        now += int(span * 1e9)
+        # As many between two looks, however long that is.
+        part._took.extend([1000] * 2 * MANY)
+        part.second(now)
+        assert part._one_in == [one_in]
+
+
 def test_batches_that_come_fast_are_counted_by_some_of_them() -> None:
     length = 10 * thinning.ROUND
     loader = torch.utils.data.DataLoader(range(length), batch_size=None)
