@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from itertools import count
 
+from .duties import SECOND
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +21,6 @@ SOME = 31
 # Shorter looks with fewer calls say nothing of the pace.
 LEAST_NS = 500_000_000
 LEAST_CALLS = 100
-SECOND = 1_000_000_000
 
 
 class Thinning:

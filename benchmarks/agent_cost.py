@@ -106,8 +106,7 @@ def overheads(name: str, pairs: list[Any], bar: float | None) -> Iterator[Result
 def training(python: str, name: str, seconds: float) -> Iterator[Result]:
     """Yield what the probes cost a job that trains; a framework that is missing is left out."""
     kind, milliseconds = KINDS[name]
-    line = [python, str(TRAINING), str(ROOT / "agents"), kind, str(milliseconds)]
-    line.append(str(seconds))
+    line = [python, str(TRAINING), str(ROOT / "agents"), kind, str(milliseconds), str(seconds)]
     runs = []
     for _ in range(PROCESSES):
         done = subprocess.run(line, stdout=subprocess.PIPE, check=False)

@@ -20,6 +20,7 @@ from collections import deque
 from itertools import count
 from time import monotonic_ns
 
+from ..duties import SECOND
 from ..framework import Part
 from ..modules import Missing, need
 from ..takings import take
@@ -64,7 +65,6 @@ INSIDE_COST_NS = 250
 SHARE = 0.004
 # So many seconds must be over it: a job may read a lot when it writes a checkpoint.
 MOST_OVER = 3
-SECOND = 1_000_000_000
 
 
 class Reads(Part):
