@@ -35,6 +35,9 @@ class Control:
         self._name = name
         self._wake = wake
         self._peers: list[Peer] = []
+        # What the last wait was for, and what waits for that.
+        self._wanted: dict[int, int] = {}
+        self._poll = select.poll()
         # The job has no descriptor left: who waits to come in would never let us sleep.
         self._is_full = False
         self._listener = _listen(f"{folder.path}/{name}")
@@ -51,15 +54,18 @@ class Control:
 
     def wait(self, milliseconds: int) -> set[int]:
         """Wait until somebody wants something, and return the descriptors that do."""
-        poll = select.poll()
+        wanted = {self._wake.read.number: select.POLLIN}
         if not self._is_full:
-            poll.register(self._listener.number, select.POLLIN)
-        poll.register(self._wake.read.number, select.POLLIN)
+            wanted[self._listener.number] = select.POLLIN
         for peer in self._peers:
             reads = 0 if peer.closing or peer.reads >= MOST_READS else select.POLLIN
             writes = select.POLLOUT if peer.wants_to_write() else 0
-            poll.register(peer.descriptor.number, reads | writes)
-        return {number for number, _ in poll.poll(milliseconds)}
+            wanted[peer.descriptor.number] = reads | writes
+        if wanted != self._wanted:
+            self._wanted, self._poll = wanted, select.poll()
+            for number, events in wanted.items():
+                self._poll.register(number, events)
+        return {number for number, _ in self._poll.poll(milliseconds)}
 
     def serve(self, ready: set[int], answer: Callable[[int, Any], dict[str, Any]]) -> None:
         """Take what the clients say and queue the answers."""

@@ -7,6 +7,7 @@ elsewhere, that part stays off with a reason, and the others work.
 from __future__ import annotations
 
 import json
+import sys
 
 from .duties import SECOND, Duty
 from .gil import NO_GIL, has_gil
@@ -74,6 +75,7 @@ class FrameworkProbe:
         self._begun = False
         self._seconds = 0
         self._told: str | None = None
+        self._package = self.module.partition(".")[0]
         self._waiting = Duty(WAITING_NS, self._wait, WAITING_NS)
         self._until = 0
 
@@ -105,9 +107,12 @@ class FrameworkProbe:
         return sum(part.lost() for part in self._on)
 
     def _wait(self, now: int) -> None:
-        if not self._begun:
-            self._look()
-        coming = not self._begun and self._is_coming()
+        coming = False
+        # Mostly nobody has asked for it: not to look at all costs less.
+        if self._package in sys.modules:
+            if not self._begun:
+                self._look()
+            coming = not self._begun and self._is_coming()
         self._until = self._until or now + WAITS_NS
         if self._begun or now > self._until + (IMPORT_NS if coming else 0):
             self._room.duties.remove(self._waiting)

@@ -22,7 +22,8 @@ class Leases:
     """One lease a client; before the first one the agent has a time of grace."""
 
     def __init__(self, grace_until: int) -> None:
-        self._grace_until = grace_until
+        # When nobody has one any more.
+        self.until = grace_until
         self._leases: dict[int, _Lease] = {}
         self._gone: dict[int, None] = {}
 
@@ -31,27 +32,26 @@ class Leases:
         if client in self._gone:
             # It asked before it knew that it had left.
             return
-        self._grace_until = 0
+        for other, its in list(self._leases.items()):
+            if its.until < now:
+                del self._leases[other]
         lease = self._leases.setdefault(client, _Lease(epoch))
-        lease.until = now + _LEASE_NS
+        self.until = lease.until = now + _LEASE_NS
         # Who was not yet told of an emptied spool speaks of the old one.
         lease.read = read if lease.epoch == epoch else 0
         lease.epoch = epoch
 
     def leave(self, client: int) -> None:
         """End a client's lease."""
-        self._grace_until = 0
         self._leases.pop(client, None)
+        self.until = max((lease.until for lease in self._leases.values()), default=0)
         self._gone[client] = None
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
 
     def are_over(self, now: int) -> bool:
         """Tell whether nobody has one."""
-        for client, lease in list(self._leases.items()):
-            if lease.until < now:
-                del self._leases[client]
-        return not self._leases and self._grace_until < now
+        return self.until < now
 
     def have_all_read(self, size: int, epoch: int) -> bool:
         """Tell whether every client has read the spool to its end."""

@@ -8,11 +8,11 @@ import time
 from .duties import EARLY, LATE, SECOND, Duty
 from .gil import NO_GIL, has_gil
 from .marks import Marks
-from .memory import memory
+from .memory import Peak
 from .meter import BUDGET_SHARE, WINDOW_NS, Meter
 from .pauses import Pauses
 from .stacks import Stacks
-from .wire import GC_COLLECTIONS, GC_NS, PYTHON_THREADS, RSS_BYTES, RSS_PEAK_BYTES
+from .wire import GC_COLLECTIONS, GC_NS, PYTHON_THREADS, RSS_PEAK_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class PythonProbe:
         self._pauses = Pauses()
         self._marks = Marks(room)
         self._meter = Meter()
+        self._peak = Peak(time.monotonic_ns())
         self._stacks = Stacks(room.main, time.monotonic_ns()) if room.main is not None else None
         self._sampling: Duty | None = None
 
@@ -66,7 +67,6 @@ class PythonProbe:
         """Return the figures of this second, and put the record of its stacks."""
         self._take_pauses(now)
         self._marks.look()
-        resident, peak = memory()
         threads = None
         if self._stacks is not None:
             threads = self._stacks.threads or None
@@ -74,8 +74,7 @@ class PythonProbe:
             if record is not None:
                 self._room.put(record)
         return {
-            RSS_BYTES: resident,
-            RSS_PEAK_BYTES: peak,
+            RSS_PEAK_BYTES: self._peak.look(now),
             PYTHON_THREADS: threads,
             GC_NS: self._pauses.total_ns,
             GC_COLLECTIONS: self._pauses.collections,

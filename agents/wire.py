@@ -106,7 +106,6 @@ TRACE_FILE_CAP = 256 << 20
 # The gauges of the agent itself and of the probe ``python``. Totals count from the agent's start.
 LOST = "lost"  # records that found no room, total
 AGENT_CPU_NS = "agent_cpu_ns"  # CPU time of the agent's thread, total
-RSS_BYTES = "rss_bytes"
 RSS_PEAK_BYTES = "rss_peak_bytes"
 PYTHON_THREADS = "python_threads"
 GC_NS = "gc_ns"  # time in the garbage collector, total

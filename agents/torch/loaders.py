@@ -178,7 +178,7 @@ class LoaderWaits(Part):
         if threads.count(main) < len(threads):
             places = list(compress(places, map(main.__eq__, threads)))
             asked, mine = [asked[n] for n in places], [waits[n] for n in places]
-        known = [*list(self._asked)[-1:], *asked]
+        known = [self._asked[-1], *asked] if self._asked else asked
         if all(map(le, known, known[1:])):
             self._asked.extend(asked)
             self._waited.extend(mine)

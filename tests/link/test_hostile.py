@@ -17,8 +17,8 @@ from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link, LinkLost, LinkRefused
 from whyidle.monitor.link.records import Gauges, Record
 
-MARK = Gauges(1, {"rss_bytes": 1.0})
-MARKED = '["gauges",1,{"rss_bytes":1}]'
+MARK = Gauges(1, {"rss_peak_bytes": 1.0})
+MARKED = '["gauges",1,{"rss_peak_bytes":1}]'
 
 
 def marked(seen: list[Record]) -> bool:
@@ -37,9 +37,9 @@ def marked(seen: list[Record]) -> bool:
         '["gauges",-1,{}]',
         '["gauges",1e400,{}]',
         f'["gauges",{2**64},{{}}]',
-        '["gauges",1,{"rss_bytes":NaN}]',
-        '["gauges",1,{"rss_bytes":1e400}]',
-        '["gauges",1,{"rss_bytes":"many"}]',
+        '["gauges",1,{"rss_peak_bytes":NaN}]',
+        '["gauges",1,{"rss_peak_bytes":1e400}]',
+        '["gauges",1,{"rss_peak_bytes":"many"}]',
         '["gauges",1,' + json.dumps({str(i): i for i in range(300)}) + "]",
         '["gc",1,2]',
         '["stacks",1,1,1,[[1,["' + "x" * (wire.LONGEST_FILE + 1) + '",1,"f"],[]]]]',

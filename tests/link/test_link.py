@@ -28,11 +28,11 @@ def exchange_to_the_end(link: Link) -> list[Record]:
 
 def test_an_agent_says_who_it_is_and_what_it_saw(puppet: Puppet, link: Link) -> None:
     assert link.hello["method"] == "ptrace"
-    puppet.write("gauges", {wire.RSS_BYTES: 5, wire.GC_NS: None})
+    puppet.write("gauges", {wire.RSS_PEAK_BYTES: 5, wire.GC_NS: None})
     found = until(link, lambda seen: len(seen) == 3)
     assert [type(r) for r in found] == [Hello, Clock, Gauges]
     assert isinstance(found[2], Gauges)
-    assert found[2].values == {"rss_bytes": 5.0, "gc_ns": None}
+    assert found[2].values == {"rss_peak_bytes": 5.0, "gc_ns": None}
 
 
 def test_where_no_agent_is_there_is_no_link(puppet: Puppet) -> None:
@@ -57,10 +57,10 @@ def test_who_has_gone_is_not_linked() -> None:
 
 def test_a_spool_that_was_emptied_is_read_from_its_start(puppet: Puppet, link: Link) -> None:
     for _ in range(20):
-        puppet.write("gauges", {"rss_bytes": 6})
+        puppet.write("gauges", {"rss_peak_bytes": 6})
     until(link, lambda seen: len(seen) == 22)
     puppet.do("empty")
-    puppet.write("gauges", {"rss_bytes": 7})
+    puppet.write("gauges", {"rss_peak_bytes": 7})
     found = until(link, lambda seen: any(isinstance(r, Gauges) for r in seen))
     assert [type(r) for r in found] == [Hello, Clock, Gauges]
 

@@ -67,7 +67,7 @@ def has_small_batches(seen: Seen) -> bool:
 
 
 def grows(seen: Seen) -> bool:
-    return seen.grown(wire.RSS_BYTES) > (20 << 20)
+    return seen.grown(wire.RSS_PEAK_BYTES) > (20 << 20)
 
 
 def collects_garbage(seen: Seen) -> bool:
