@@ -13,11 +13,12 @@ with all the noise. Figures are medians over the pairs, the intervals are bootst
 
 Four more jobs train, with torch and with JAX, in steps of 10 ms and of about 100 us. There a pair
 is one block with the probes' hooks in the job and one without, and the agent's thread is held in
-both: what a step pays is the CPU time of its own thread. A long step of torch's is computed by that
-thread, and what it takes differs by more than hooks cost: there the calls that hooks hang on are
+both: what a step pays is the CPU time of its own thread. What a long step of torch's takes differs
+by more than hooks cost, and one of JAX's mostly waits: there the calls that hooks hang on are
 timed, in the middle step of each block, and the whole step beside them, with all its noise. Each
 job runs in three processes, one after the other. What the agent's thread takes is measured beside
-it, over many seconds with everything on. Then traces are taken: what the steps around one took more
+it, with everything on: in its first seconds, when it looks at all that is there, and over many
+seconds after them. Then traces are taken: what the steps around one took more
 than usual is what it cost, and over the time that must pass until the next one is due at a share of
 1% it is what tracing costs on average. The intervals are of all pairs together, and say nothing of
 processes that were not run.
@@ -131,6 +132,8 @@ def training(python: str, name: str, seconds: float) -> Iterator[Result]:
         yield Result(f"{name}: the whole step, more with it", whole[0], "us")
         yield Result(f"{name}: the whole step, 95% from", whole[1], "us")
         yield Result(f"{name}: the whole step, 95% to", whole[2], "us")
+    first = statistics.mean(run["agent_first"] for run in runs) * 100
+    yield Result(f"{name}: CPU of the agent, its first 16 s", first, "% of core")
     yield Result(f"{name}: CPU of the agent", share, "% of core")
     for what, us in zip(("CPU, more with it", "CPU, 95% from", "CPU, 95% to"), more, strict=True):
         its_bar = None if "from" in what else bar
