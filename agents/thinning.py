@@ -24,7 +24,11 @@ LEAST_CALLS = 100
 
 
 class Thinning:
-    """What hooks share with the agent's thread: they look where ``number() % ROUND < until[0]``."""
+    """What hooks share with the agent's thread: once ``thinned`` has something in it, they number.
+
+    They look at those whose ``number() % ROUND < SOME``. Until then they note all, and nothing of
+    theirs is touched that they do not need: most of what they cost is memory that lies far away.
+    """
 
     __slots__ = (
         "_before",
@@ -35,12 +39,13 @@ class Thinning:
         "_numbers",
         "_was_on",
         "place",
-        "until",
+        "thinned",
     )
 
     def __init__(self, now: int, many: int) -> None:
         self._numbers = count()
-        self.until = [ROUND]
+        # One may look into it in the middle of a change: so nobody takes anything out of it.
+        self.thinned: list[bool] = []
         # For hooks that come in pairs: where in its round the next call is, and whether any has
         # passed since the last one that was looked at.
         self.place = [0, 0]
@@ -53,7 +58,7 @@ class Thinning:
 
     @property
     def number(self) -> Callable[[], int]:
-        """Return what a hook calls for its number: one step of C."""
+        """Return what a hook calls for its number, once it numbers: one step of C."""
         return self._numbers.__next__
 
     @property
@@ -64,22 +69,23 @@ class Thinning:
     @property
     def is_on(self) -> bool:
         """Tell whether only some are looked at."""
-        return self.until[0] < ROUND
+        return bool(self.thinned)
 
-    def second(self, now: int, *, may: bool = True) -> float:
-        """Return how many calls each stands for that was looked at; choose for the time to come."""
-        self._came = next(self._numbers) - self._looks - self._before
-        self._before += self._came
+    def second(self, now: int, noted: int, *, may: bool = True) -> float:
+        """Return how many calls each stands for that was noted; choose for the time to come."""
+        numbered = next(self._numbers) - self._looks - self._before
+        self._before += numbered
         self._looks += 1
+        self._came = numbered if self.is_on else noted
         weight = ROUND / SOME if self.is_on else 1
         span = now - self._last
         if span >= LEAST_NS or self._came >= LEAST_CALLS:
             self._last = now
             pace = self._came * SECOND / max(span, 1)
             if not may or pace < self._many / 2:
-                self.until[0] = ROUND
-            elif pace > self._many:
-                self.until[0] = SOME
+                self.thinned.clear()
+            elif pace > self._many and not self.is_on:
+                self.thinned.append(True)
         self._was_on |= self.is_on
         return weight
 

@@ -18,7 +18,7 @@ from weakref import ref
 from ..framework import Part
 from ..modules import need
 from ..takings import take
-from ..thinning import ROUND, Thinning
+from ..thinning import ROUND, SOME, Thinning
 from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_NAME, SAMPLES
 from .looking import attributes, class_name, definer, members
 from .patch import hide, look_alike, replace
@@ -88,7 +88,7 @@ class LoaderWaits(Part):
 
     def second(self, now: int) -> dict[str, int | None]:
         """Add up the waits."""
-        number = len(self._taken) // 4
+        number = noted = len(self._taken) // 4
         if number > CAPACITY:
             self._missed += 1
             self._taken.clear()
@@ -97,7 +97,7 @@ class LoaderWaits(Part):
         threads, samples = taken[::4], taken[3::4]
         waits = self._beyond(threads, taken[1::4], taken[2::4])
         # Of an inner wait that nobody noted the outer one would not know.
-        weight = self._thinning.second(now, may=not self._is_nested)
+        weight = self._thinning.second(now, noted, may=not self._is_nested)
         firsts = list(map(FIRST.__ge__, samples))
         if any(firsts):
             samples = [FIRST - n if is_first else n for n, is_first in zip(samples, firsts)]
@@ -137,10 +137,10 @@ class LoaderWaits(Part):
         sizes, size_of = self._sizes, self._sizes.get
         visits = self.room.steps.visits
         wanted, come = visits.wanted_of_batches, visits.come
-        number, until = self._thinning.number, self._thinning.until
+        number, thinned = self._thinning.number, self._thinning.thinned
 
         def __next__(iterator: Any) -> Any:  # noqa: N807  it takes that one's place
-            if number() % ROUND >= until[0] and id(iterator) in sizes:
+            if thinned and number() % ROUND >= SOME and id(iterator) in sizes:
                 samples = -1
                 began = clock()
                 try:

@@ -14,7 +14,7 @@ from time import monotonic_ns
 from types import MethodType
 
 from ..modules import loaded
-from ..thinning import ROUND, Thinning
+from ..thinning import ROUND, SOME, Thinning
 from .patch import hide, look_alike
 from .steps import inside
 
@@ -131,7 +131,7 @@ def _seen_by_instances(
     thinning: Thinning,
 ) -> Any:
     bind, begun, ident = original.__get__, inside, get_ident
-    number, until = thinning.number, thinning.until
+    number, thinned = thinning.number, thinning.thinned
 
     class Read:
         """What an instance calls is timed; what the class shows is the original."""
@@ -144,7 +144,7 @@ def _seen_by_instances(
             if begun and ident() in begun:
                 passed()
                 return bind(tensor)
-            if number() % ROUND >= until[0]:
+            if thinned and number() % ROUND >= SOME:
                 return bind(tensor)
             return bind(tensor) if must_pass() else ours(tensor)
 

@@ -118,7 +118,7 @@ class Reads(Part):
         if CAPACITY in {number, waits}:
             self._missed += 1
         times = take(self._took, number)
-        weight = self._thinning.second(now, may=self._are_even(times))
+        weight = self._thinning.second(now, number, may=self._are_even(times))
         self._ns += round(weight * sum(times)) + sum(take(self._waited, waits))
         self._total += round(weight * number) + waits
         self._weigh(now, number + waits)

@@ -22,7 +22,7 @@ from ..framework import Part
 from ..modules import Missing, loaded, need
 from ..steps import APART, FEW
 from ..takings import take
-from ..thinning import ROUND, Thinning
+from ..thinning import ROUND, SOME, Thinning
 from ..visits import Visits
 from ..wire import OPTIMIZER_NS, OPTIMIZER_STEPS
 from .compiled import step_is_compiled
@@ -52,10 +52,23 @@ MOST_TRIES = 60
 MODULE = "torch.optim.optimizer"
 PLACES = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 
+
+class Known(dict):  # type: ignore[type-arg]
+    """The optimizers that have stepped, as references by their id; each goes with its optimizer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Not empty while one may step that is not among them: else no hook looks.
+        self.strange: list[bool] = []
+
+    def expect(self, *, strangers: bool) -> None:
+        """Have the hooks look, or not."""
+        self.strange[:] = [True] if strangers else []
+
+
 # The threads that are inside of an optimizer, and since when. What it reads is its own affair.
 inside: dict[int, int] = {}
-# The optimizers that have stepped; each goes with its optimizer.
-known: dict[int, ref[Any]] = {}
+known = Known()
 
 
 class OptimizerSteps(Part):
@@ -87,6 +100,7 @@ class OptimizerSteps(Part):
             _refuse_compiled()
         inside.clear()
         known.clear()
+        known.expect(strangers=True)
         self._feed, stop = self.room.steps.feed("optimizer")
         self.hooks.add(stop)
         # They number them upwards, and nobody's number changes.
@@ -105,7 +119,7 @@ class OptimizerSteps(Part):
         if self._to_come:
             _refuse_compiled()
             self._hang()
-        number = len(self._took) // 3
+        number = noted = len(self._took) // 3
         if number > CAPACITY:
             self._missed += 1
             self._took.clear()
@@ -113,8 +127,10 @@ class OptimizerSteps(Part):
         took = take(self._took, 3 * number)
         keys, began, ended = took[::3], took[1::3], took[2::3]
         optimizers = {*keys} - {0}
+        if optimizers:
+            known.expect(strangers=not known.keys() >= optimizers)
         # One of so many that a round has each of them once would never be seen twice in a row.
-        weight = self._thinning.second(now, may=len(optimizers) <= FEW)
+        weight = self._thinning.second(now, noted, may=len(optimizers) <= FEW)
         came = self._thinning.came if weight > 1 else 0
         if not came:
             keys, began, ended = _whole(keys, began, ended)
@@ -201,7 +217,7 @@ def _has(hooks: dict[int, Any], hook: Any) -> bool:
 def _hooks(
     note: Callable[[tuple[int, int, int]], Any],
     begun: dict[int, int],
-    met: dict[int, ref[Any]],
+    met: Known,
     visits: Visits,
     thinning: Thinning,
 ) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -219,12 +235,12 @@ def _compiling() -> Callable[[], bool]:
 
 def _beginning(begun: dict[int, int], thinning: Thinning) -> Callable[..., None]:
     compiling, clock, ident = _compiling(), monotonic_ns, get_ident
-    place, until = thinning.place, thinning.until
+    place, thinned = thinning.place, thinning.thinned
 
     def began(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if compiling():
             return
-        begun[ident()] = clock() if place[0] < until[0] else PASSES
+        begun[ident()] = PASSES if thinned and place[0] >= SOME else clock()
 
     return began
 
@@ -232,13 +248,14 @@ def _beginning(begun: dict[int, int], thinning: Thinning) -> Callable[..., None]
 def _ending(
     note: Callable[[tuple[int, int, int]], Any],
     begun: dict[int, int],
-    met: dict[int, ref[Any]],
+    met: Known,
     visits: Visits,
     thinning: Thinning,
 ) -> Callable[..., None]:
     compiling, clock, ident = _compiling(), monotonic_ns, get_ident
     wanted, come, meet = visits.wanted, visits.come, _meeting(met)
-    place, number = thinning.place, thinning.number
+    place, thinned, number = thinning.place, thinning.thinned, thinning.number
+    strange = met.strange
 
     def ended(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if compiling():
@@ -247,21 +264,22 @@ def _ending(
         if since == PASSES:
             place[1] = 1
         else:
-            if place[1]:
+            if thinned and place[1]:
                 place[1] = 0
                 note(BETWEEN)
             key = id(optimizer)
             note((key, since, clock()))
-            if key not in met:
+            if strange and key not in met:
                 meet(optimizer)
-        place[0] = number() % ROUND
+        if thinned:
+            place[0] = number() % ROUND
         if wanted:
             come()
 
     return ended
 
 
-def _meeting(met: dict[int, ref[Any]]) -> Callable[[Any], None]:
+def _meeting(met: Known) -> Callable[[Any], None]:
     def meet(optimizer: Any) -> None:
         if len(met) < MOST_OPTIMIZERS:
             key = id(optimizer)
@@ -283,7 +301,7 @@ def _at_rest(hook: Any) -> Any:
     return next(each for each in pair if each.__code__ == hook.__code__)
 
 
-class _Full(dict):  # type: ignore[type-arg]
+class _Full(Known):
     """Takes nothing in."""
 
     def __setitem__(self, _key: Any, _value: Any) -> None:

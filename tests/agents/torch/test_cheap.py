@@ -40,6 +40,27 @@ def test_a_step_in_whose_middle_the_hooks_came_is_not_counted() -> None:
         assert (found[wire.OPTIMIZER_NS] or 0) > 0
 
 
+def test_an_optimizer_that_comes_later_is_met_too() -> None:
+    def optimizer() -> Any:
+        parameter = torch.nn.Parameter(torch.ones(4))
+        parameter.grad = torch.ones(4)
+        return torch.optim.SGD([parameter], lr=0.1)
+
+    first, later = optimizer(), optimizer()
+    with probe() as told:
+        first.step()
+        assert steps_module.known.keys() == {id(first)}
+        told.second()
+        # Nobody looks now; that one has come is known by its steps.
+        later.step()
+        assert steps_module.known.keys() == {id(first)}
+        told.second()
+        later.step()
+        assert steps_module.known.keys() == {id(first), id(later)}
+        told.second()
+        assert not steps_module.known.strange
+
+
 def test_many_reads_tell_less_often_where_before_anybody_looks() -> None:
     one = torch.tensor(1.5)
     with probe() as told:
@@ -110,8 +131,9 @@ def test_reads_of_which_few_are_long_are_all_looked_at(monkeypatch: pytest.Monke
     quick, long = 1_000, 50 * LONG_NS
 
     def second(*times: int) -> None:
-        for _ in times:
-            part._thinning.number()
+        if part._thinning.is_on:
+            for _ in times:
+                part._thinning.number()
         part._took.extend(times)
         second.now += 1_000_000_000  # type: ignore[attr-defined]
         part.second(second.now)  # type: ignore[attr-defined]
@@ -177,7 +199,6 @@ def test_a_first_batch_stands_for_itself_and_so_does_a_long_wait() -> None:
     main, now = get_ident(), time.monotonic_ns()
     for number in range(2 * MANY_BATCHES):
         part._taken.extend((main, 10 * number, 10, 4))
-        part._thinning.number()
     found = part.second(now + 1_000_000_000)
     assert part._thinning.is_on
     weight = thinning.ROUND / thinning.SOME
@@ -211,8 +232,8 @@ def test_a_loader_that_feeds_another_has_its_wait_told_once() -> None:
     part._taken.extend((main, 2_000, 30, 4))
     assert part.second(0)[wire.LOADER_WAIT_NS] == 730
     # However fast they come: of an inner wait that nobody noted the outer one would not know.
-    for _ in range(2 * MANY_BATCHES):
-        part._thinning.number()
+    for at in range(3_000, 3_000 + 2 * MANY_BATCHES):
+        part._taken.extend((main, at, 0, 4))
     part.second(time.monotonic_ns() + 10_000_000_000)
     assert not part._thinning.is_on
 

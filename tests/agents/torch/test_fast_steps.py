@@ -90,8 +90,10 @@ def test_a_round_whose_first_number_was_not_a_steps_is_told_apart_too(
     job = Job(monkeypatch, 0)
     thinning = Thinning(0, 1)
     notes: list[tuple[int, int, int]] = []
-    began, ended = steps_module._hooks(notes.append, {}, {}, Visits(None), thinning)
-    thinning.until[0] = SOME
+    began, ended = steps_module._hooks(
+        notes.append, {}, steps_module.Known(), Visits(None), thinning
+    )
+    thinning.thinned.append(True)
     for _ in range(20 * ROUND):
         job.now += 1
         if thinning.place[0] == ROUND - 1:
@@ -111,8 +113,10 @@ def test_a_step_that_begins_in_one_round_and_ends_in_the_next(
     job = Job(monkeypatch)
     thinning = Thinning(0, 1)
     notes: list[tuple[int, int, int]] = []
-    began, ended = steps_module._hooks(notes.append, {}, {}, Visits(None), thinning)
-    thinning.until[0] = SOME
+    began, ended = steps_module._hooks(
+        notes.append, {}, steps_module.Known(), Visits(None), thinning
+    )
+    thinning.thinned.append(True)
     for _ in range(3):
         thinning.place[0] = ROUND - 1
         began(job, (), {})
