@@ -37,7 +37,7 @@ class Control:
         self._peers: list[Peer] = []
         # What the last wait was for, and what waits for that.
         self._wanted: dict[int, int] = {}
-        self._poll = select.poll()
+        self._poll: Any = None
         # The job has no descriptor left: who waits to come in would never let us sleep.
         self._is_full = False
         self._listener = _listen(f"{folder.path}/{name}")

@@ -25,7 +25,9 @@ class Peak:
     def look(self, now: int) -> int | None:
         """Return the bytes at the last look, which may be this one."""
         if now >= self._due:
-            self._found = _peak()
+            found = _peak()
+            # A job without a free descriptor has still held what it held.
+            self._found = self._found if found is None else found
             self._due = now + min(_LONGEST_NS, int((now - self._began) * _SHARE)) - _EARLY_NS
         return self._found
 

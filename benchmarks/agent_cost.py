@@ -133,7 +133,7 @@ def training(python: str, name: str, seconds: float) -> Iterator[Result]:
         yield Result(f"{name}: the whole step, 95% from", whole[1], "us")
         yield Result(f"{name}: the whole step, 95% to", whole[2], "us")
     first = statistics.mean(run["agent_first"] for run in runs) * 100
-    yield Result(f"{name}: CPU of the agent, its first 16 s", first, "% of core")
+    yield Result(f"{name}: CPU of the agent, in its first seconds", first, "% of core")
     yield Result(f"{name}: CPU of the agent", share, "% of core")
     for what, us in zip(("CPU, more with it", "CPU, 95% from", "CPU, 95% to"), more, strict=True):
         its_bar = None if "from" in what else bar

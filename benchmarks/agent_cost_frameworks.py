@@ -33,7 +33,8 @@ TRACES = 2
 TRACE_SECONDS = 0.25
 # The longest that a trace may take to come, and what is let pass before the next one.
 TRACE_PATIENCE, REST_SECONDS = 20.0, 1.5
-# In its first seconds the agent looks at all that is there, and at what seldom changes more often.
+# In its first seconds the agent looks at all that is there, and at what seldom changes more often;
+# a quick run does not wait for the end of that.
 FIRST_SECONDS = 16.0
 # Enough for its own looks at what seldom changes.
 STEADY_SECONDS = 11.0

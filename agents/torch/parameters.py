@@ -11,8 +11,8 @@ from types import GetSetDescriptorType, MethodDescriptorType
 
 from ..framework import Part
 from ..modules import Missing, need
+from .known import known
 from .looking import attributes, class_name, definer, members
-from .steps import known
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

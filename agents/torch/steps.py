@@ -16,7 +16,6 @@ from functools import partial
 from itertools import compress, count
 from time import monotonic_ns
 from types import FunctionType
-from weakref import ref
 
 from ..framework import Part
 from ..modules import Missing, loaded, need
@@ -26,6 +25,7 @@ from ..thinning import ROUND, SOME, Thinning
 from ..visits import Visits
 from ..wire import OPTIMIZER_NS, OPTIMIZER_STEPS
 from .compiled import step_is_compiled
+from .known import Known, known, meeting
 from .live import add, remove
 from .patch import hide
 
@@ -42,8 +42,6 @@ MANY = 1000
 BETWEEN = (0, 0, APART)
 # What a step that is only counted has for its beginning.
 PASSES = -1
-# Optimizers that are known by themselves.
-MOST_OPTIMIZERS = 64
 # Without a step for so long it may be that one was compiled.
 SILENT_SECONDS = 30
 # For so long it is tried to add hooks to those of the job's, between two of its steps.
@@ -52,23 +50,8 @@ MOST_TRIES = 60
 MODULE = "torch.optim.optimizer"
 PLACES = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 
-
-class Known(dict):  # type: ignore[type-arg]
-    """The optimizers that have stepped, as references by their id; each goes with its optimizer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        # Not empty while one may step that is not among them: else no hook looks.
-        self.strange: list[bool] = []
-
-    def expect(self, *, strangers: bool) -> None:
-        """Have the hooks look, or not."""
-        self.strange[:] = [True] if strangers else []
-
-
 # The threads that are inside of an optimizer, and since when. What it reads is its own affair.
 inside: dict[int, int] = {}
-known = Known()
 
 
 class OptimizerSteps(Part):
@@ -99,8 +82,7 @@ class OptimizerSteps(Part):
         if any(there is None for _, _, there in kept):
             _refuse_compiled()
         inside.clear()
-        known.clear()
-        known.expect(strangers=True)
+        known.begin_anew()
         self._feed, stop = self.room.steps.feed("optimizer")
         self.hooks.add(stop)
         # They number them upwards, and nobody's number changes.
@@ -128,7 +110,7 @@ class OptimizerSteps(Part):
         keys, began, ended = took[::3], took[1::3], took[2::3]
         optimizers = {*keys} - {0}
         if optimizers:
-            known.expect(strangers=not known.keys() >= optimizers)
+            known.seen(optimizers)
         # One of so many that a round has each of them once would never be seen twice in a row.
         weight = self._thinning.second(now, noted, may=len(optimizers) <= FEW)
         came = self._thinning.came if weight > 1 else 0
@@ -253,7 +235,7 @@ def _ending(
     thinning: Thinning,
 ) -> Callable[..., None]:
     compiling, clock, ident = _compiling(), monotonic_ns, get_ident
-    wanted, come, meet = visits.wanted, visits.come, _meeting(met)
+    wanted, come, meet = visits.wanted, visits.come, meeting(met)
     place, thinned, number = thinning.place, thinning.thinned, thinning.number
     strange = met.strange
 
@@ -277,16 +259,6 @@ def _ending(
             come()
 
     return ended
-
-
-def _meeting(met: Known) -> Callable[[Any], None]:
-    def meet(optimizer: Any) -> None:
-        if len(met) < MOST_OPTIMIZERS:
-            key = id(optimizer)
-            met[key] = ref(optimizer, partial(met.pop, key))
-
-    hide(meet)
-    return meet
 
 
 def _become(hook: Any, other: Any) -> None:

@@ -38,5 +38,8 @@ def test_where_the_kernel_does_not_say_it_is_unknown(monkeypatch: pytest.MonkeyP
     def no(*_: object, **__: object) -> int:
         raise OSError("no /proc here")
 
+    known = Peak(0)
+    before = known.look(0)
     monkeypatch.setattr(memory.os, "open", no)
     assert Peak(0).look(0) is None
+    assert known.look(SECOND) == before

@@ -14,6 +14,7 @@ from whyidle.agents import thinning, wire
 from whyidle.agents.duties import Duties
 from whyidle.agents.room import Room
 from whyidle.agents.torch import steps as steps_module
+from whyidle.agents.torch.known import MOST_OPTIMIZERS, Known, known
 from whyidle.agents.torch.loaders import FIRST, LoaderWaits
 from whyidle.agents.torch.loaders import LONG_NS as LONG_WAIT_NS
 from whyidle.agents.torch.loaders import MANY as MANY_BATCHES
@@ -40,25 +41,46 @@ def test_a_step_in_whose_middle_the_hooks_came_is_not_counted() -> None:
         assert (found[wire.OPTIMIZER_NS] or 0) > 0
 
 
-def test_an_optimizer_that_comes_later_is_met_too() -> None:
-    def optimizer() -> Any:
-        parameter = torch.nn.Parameter(torch.ones(4))
-        parameter.grad = torch.ones(4)
-        return torch.optim.SGD([parameter], lr=0.1)
+def optimizer() -> Any:
+    parameter = torch.nn.Parameter(torch.ones(4))
+    parameter.grad = torch.ones(4)
+    return torch.optim.SGD([parameter], lr=0.1)
 
+
+def test_an_optimizer_that_comes_later_is_met_too() -> None:
     first, later = optimizer(), optimizer()
     with probe() as told:
         first.step()
-        assert steps_module.known.keys() == {id(first)}
+        assert known.keys() == {id(first)}
         told.second()
         # Nobody looks now; that one has come is known by its steps.
         later.step()
-        assert steps_module.known.keys() == {id(first)}
+        assert known.keys() == {id(first)}
         told.second()
         later.step()
-        assert steps_module.known.keys() == {id(first), id(later)}
+        assert known.keys() == {id(first), id(later)}
         told.second()
-        assert not steps_module.known.strange
+        assert not known.strange
+
+
+def test_an_optimizer_that_steps_seldom_is_met_between_those_that_step_often() -> None:
+    often, seldom = optimizer(), optimizer()
+    with probe() as told:
+        for _ in range(2):
+            often.step()
+            told.second()
+            told.second()
+            seldom.step()
+            told.second()
+        assert known.keys() == {id(often), id(seldom)}
+
+
+def test_optimizers_that_went_before_they_were_met_are_forgotten() -> None:
+    found = Known()
+    for key in range(10 * MOST_OPTIMIZERS):
+        found.seen({key})
+        assert found.strange
+    assert len(found._missing) <= MOST_OPTIMIZERS
 
 
 def test_many_reads_tell_less_often_where_before_anybody_looks() -> None:

@@ -13,6 +13,7 @@ from whyidle.agents import wire
 from whyidle.agents.duties import SECOND
 from whyidle.agents.thinning import ROUND, SOME, Thinning
 from whyidle.agents.torch import steps as steps_module
+from whyidle.agents.torch.known import Known
 from whyidle.agents.visits import Visits
 
 torch = pytest.importorskip("torch")
@@ -90,9 +91,7 @@ def test_a_round_whose_first_number_was_not_a_steps_is_told_apart_too(
     job = Job(monkeypatch, 0)
     thinning = Thinning(0, 1)
     notes: list[tuple[int, int, int]] = []
-    began, ended = steps_module._hooks(
-        notes.append, {}, steps_module.Known(), Visits(None), thinning
-    )
+    began, ended = steps_module._hooks(notes.append, {}, Known(), Visits(None), thinning)
     thinning.thinned.append(True)
     for _ in range(20 * ROUND):
         job.now += 1
@@ -113,9 +112,7 @@ def test_a_step_that_begins_in_one_round_and_ends_in_the_next(
     job = Job(monkeypatch)
     thinning = Thinning(0, 1)
     notes: list[tuple[int, int, int]] = []
-    began, ended = steps_module._hooks(
-        notes.append, {}, steps_module.Known(), Visits(None), thinning
-    )
+    began, ended = steps_module._hooks(notes.append, {}, Known(), Visits(None), thinning)
     thinning.thinned.append(True)
     for _ in range(3):
         thinning.place[0] = ROUND - 1
