@@ -23,7 +23,7 @@ class Leases:
 
     def __init__(self, grace_until: int) -> None:
         # When nobody has one any more.
-        self.until = grace_until
+        self._until = grace_until
         self._leases: dict[int, _Lease] = {}
         self._gone: dict[int, None] = {}
 
@@ -36,7 +36,7 @@ class Leases:
             if its.until < now:
                 del self._leases[other]
         lease = self._leases.setdefault(client, _Lease(epoch))
-        self.until = lease.until = now + _LEASE_NS
+        self._until = lease.until = now + _LEASE_NS
         # Who was not yet told of an emptied spool speaks of the old one.
         lease.read = read if lease.epoch == epoch else 0
         lease.epoch = epoch
@@ -44,14 +44,14 @@ class Leases:
     def leave(self, client: int) -> None:
         """End a client's lease."""
         self._leases.pop(client, None)
-        self.until = max((lease.until for lease in self._leases.values()), default=0)
+        self._until = max((lease.until for lease in self._leases.values()), default=0)
         self._gone[client] = None
         if len(self._gone) > _MOST_GONE:
             del self._gone[next(iter(self._gone))]
 
     def are_over(self, now: int) -> bool:
         """Tell whether nobody has one."""
-        return self.until < now
+        return self._until < now
 
     def have_all_read(self, size: int, epoch: int) -> bool:
         """Tell whether every client has read the spool to its end."""

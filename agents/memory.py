@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 
+from .duties import SECOND
+
 _KIB = 1024
 _LINE = b"\nVmHWM:"
 _MOST_BYTES = 8192
 # Each look is three calls of the kernel's, which is felt; nothing is lost between two. They come
 # more seldom the older this is, by this share of its age, up to this.
 _SHARE = 1 / 8
-_LONGEST_NS = 5_000_000_000
+_LONGEST_NS = 5 * SECOND
 # A tick that comes a little early is not to be one look lost.
-_EARLY_NS = 500_000_000
+_EARLY_NS = SECOND // 2
 
 
 class Peak:

@@ -77,7 +77,7 @@ class Session:
                 if self._talk.is_over:
                     return "detached"
                 control.send()
-            elif self._leases.until < time.monotonic_ns():
+            elif self._leases.are_over(time.monotonic_ns()):
                 return "lease"
         return "closed"
 

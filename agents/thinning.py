@@ -44,7 +44,7 @@ class Thinning:
 
     def __init__(self, now: int, many: int) -> None:
         self._numbers = count()
-        # One may look into it in the middle of a change: so nobody takes anything out of it.
+        # Hooks only ask whether there is anything in it: it may change while they work.
         self.thinned: list[bool] = []
         # For hooks that come in pairs: where in its round the next call is, and whether any has
         # passed since the last one that was looked at.

@@ -7,9 +7,8 @@ import mmap
 import pytest
 
 from whyidle.agents import memory
+from whyidle.agents.duties import SECOND
 from whyidle.agents.memory import Peak
-
-SECOND = 1_000_000_000
 
 
 def test_it_is_what_the_process_once_held() -> None:
