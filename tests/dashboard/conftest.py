@@ -32,6 +32,15 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+# Nothing runs at the server, and its words are those of the last look.
+STILL_MS = 200
+_IS_STILL = """() => {
+    const app = document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]");
+    const words = app && app.innerText;
+    const isStill = words !== null && words === window.wordsOfTests;
+    window.wordsOfTests = words;
+    return isStill;
+}"""
 
 
 @dataclass
@@ -114,8 +123,11 @@ class Looked:
         )
 
     def settled(self) -> None:
-        """Wait until the server has nothing more to draw."""
-        self.page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
+        """Wait until the server has nothing more to draw, and the browser has drawn it.
+
+        The server's end is known in the page before the last that it sent is there.
+        """
+        self.page.wait_for_function(_IS_STILL, polling=STILL_MS, timeout=30_000)
 
     def chart(self, name: str, expression: str) -> Any:
         """Return what an expression over a chart's element ``c`` comes to."""
@@ -126,7 +138,8 @@ class Looked:
         )
 
     def text(self) -> str:
-        """Return all words of the page."""
+        """Return all words of the page, once it is still."""
+        self.settled()
         return str(self.page.inner_text("body"))
 
 
