@@ -13,7 +13,8 @@ from whyidle.monitor.traces import kineto
 from whyidle.monitor.traces.model import Flags, Trace
 from whyidle.monitor.traces.opening import identify
 
-SECONDS = 0.5
+# A busy machine may take longer for a step: then another trace, which is longer.
+SECONDS = (0.5, 1.0, 2.0, 4.0)
 # PyTorch puts them into every trace: the programs begin and end each of their steps with these.
 BEGIN, END = "Optimizer.zero_grad#", "Optimizer.step#"
 
@@ -24,11 +25,12 @@ def operations(name: str, *, bad: bool, folder: Path) -> float:
     place.mkdir()
     with training(program(name, bad=bad), place) as job:
         job.gauges(2)
-        return operations_of_a_step(traced(job))
+        found = (operations_of_a_step(traced(job, seconds)) for seconds in SECONDS)
+        return next(each for each in found if each is not None)
 
 
-def traced(job: Watched) -> Trace:
-    answer = job.client.ask("trace", seconds=SECONDS)
+def traced(job: Watched, seconds: float) -> Trace:
+    answer = job.client.ask("trace", seconds=seconds)
     assert answer["ok"], answer
     record = job.until("trace", lambda r: r[2] == answer["id"] and r[3] != "begun")
     assert record[3] == "done", record
@@ -38,14 +40,18 @@ def traced(job: Watched) -> Trace:
     return trace
 
 
-def operations_of_a_step(trace: Trace) -> float:
-    """Return how many operations begin within a whole step; how long they take does not matter."""
-    first = int(trace.host.start[named(trace, BEGIN)].min())
-    ends = trace.host.end[named(trace, END)]
-    steps = int((ends > first).sum())
-    assert steps
+def operations_of_a_step(trace: Trace) -> float | None:
+    """Return how many operations begin within a whole step, however long they take."""
+    begins, ends = (named(trace, each) for each in (BEGIN, END))
+    if not begins.any():
+        return None
+    first = int(trace.host.start[begins].min())
+    after = trace.host.end[ends]
+    steps = int((after > first).sum())
+    if not steps:
+        return None
     begun = trace.host.start[named(trace, "aten::")]
-    return float(((begun >= first) & (begun < ends.max())).sum()) / steps
+    return float(((begun >= first) & (begun < after.max())).sum()) / steps
 
 
 def named(trace: Trace, beginning: str) -> Flags:
