@@ -32,7 +32,7 @@ FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-# Nothing runs at the server, and its words are those of the last look.
+# Nothing runs at the server, and the words of the page are those of the look before.
 STILL_MS = 200
 _IS_STILL = """() => {
     const app = document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]");
@@ -127,6 +127,8 @@ class Looked:
 
         The server's end is known in the page before the last that it sent is there.
         """
+        # What an earlier call saw says nothing of what was done to the page since.
+        self.page.evaluate("delete window.wordsOfTests")
         self.page.wait_for_function(_IS_STILL, polling=STILL_MS, timeout=30_000)
 
     def chart(self, name: str, expression: str) -> Any:

@@ -26,7 +26,9 @@ def operations(name: str, *, bad: bool, folder: Path) -> float:
     with training(program(name, bad=bad), place) as job:
         job.gauges(2)
         found = (operations_of_a_step(traced(job, seconds)) for seconds in SECONDS)
-        return next(each for each in found if each is not None)
+        number = next((each for each in found if each is not None), None)
+        assert number is not None, f"no whole step in {SECONDS[-1]} s"
+        return number
 
 
 def traced(job: Watched, seconds: float) -> Trace:
@@ -41,7 +43,10 @@ def traced(job: Watched, seconds: float) -> Trace:
 
 
 def operations_of_a_step(trace: Trace) -> float | None:
-    """Return how many operations begin within a whole step, however long they take."""
+    """Return how many operations begin within a whole step, however long they take.
+
+    None where no whole step is in the trace.
+    """
     begins, ends = (named(trace, each) for each in (BEGIN, END))
     if not begins.any():
         return None
