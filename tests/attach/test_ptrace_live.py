@@ -27,6 +27,7 @@ from tests.attach.victims import (
 )
 from whyidle.monitor.attach import injector
 from whyidle.monitor.attach.answers import NotEntered
+from whyidle.monitor.attach.ptrace import stop
 from whyidle.monitor.attach.ptrace.inject import visit
 from whyidle.monitor.attach.ptrace.refused import Refused
 from whyidle.monitor.attach.ptrace.region import SOURCE_ROOM
@@ -234,6 +235,36 @@ def test_a_job_in_an_uninterruptible_wait_is_left_and_goes_on(tmp_path: Path) ->
         said, _ = victim.process.communicate("home\n", timeout=20)
         assert said == "back home\n"
         assert victim.process.returncode == 0
+
+
+def test_a_visitor_that_stands_still_for_long_has_not_waited_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a machine that does: the alarm has rung, and the thread has come."""
+    waits, pauses = os.waitid, [stop.WAIT_SECONDS]
+
+    def wait(kind: int, tid: int, options: int) -> os.waitid_result | None:
+        found = waits(kind, tid, options)
+        while pauses:
+            time.sleep(pauses.pop())
+        return found
+
+    monkeypatch.setattr(os, "waitid", wait)
+    with running(BUSY) as victim:
+        assert victim.enter().done
+        assert not pauses
+        assert victim.end()["wrong"] == 0
+
+
+def test_a_thread_that_is_given_up_ends_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(*_: int) -> None:
+        time.sleep(stop.WAIT_SECONDS)
+
+    monkeypatch.setattr(os, "waitid", wait)
+    # Of these a thread is met that is not the main one, whose end only its tracer is told.
+    with running(THREADS) as victim, pytest.raises(Refused, match="gets no core"):
+        victim.enter()
+    assert victim.process.returncode == -signal.SIGKILL
 
 
 def test_two_visitors_do_not_meet() -> None:

@@ -5,7 +5,9 @@ The first round is made before anybody may come; every later one must come out t
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -152,6 +154,8 @@ loop(work, tell)
 )
 # What is run inside by default: it counts itself, where no code of the job looks.
 COUNT = b"import builtins; builtins._visits = getattr(builtins, '_visits', 0) + 1"
+# Of waitpid(2): for threads, too.
+_WALL = 0x40000000
 # A tracer that goes in again and again, to be killed at any moment.
 FOREVER = f"""
 import sys
@@ -208,6 +212,18 @@ def running(source: str, *, python: str = sys.executable, **options: Any) -> Ite
             yield Victim(process)
         finally:
             process.kill()
+            _collect_threads(process.pid)
+
+
+def _collect_threads(pid: int) -> None:
+    """Collect what is left of threads that we trace: the end of their process is not told before.
+
+    A visit that gives up leaves one traced for as long as its own process lives: here, that is us.
+    """
+    for path in Path(f"/proc/{pid}/task").glob("[0-9]*"):
+        with contextlib.suppress(ChildProcessError):
+            while path.name != str(pid):
+                os.waitpid(int(path.name), _WALL)
 
 
 def interpreters() -> list[str]:

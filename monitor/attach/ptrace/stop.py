@@ -17,8 +17,10 @@ from whyidle.monitor.attach.ptrace.memory import Memory
 from whyidle.monitor.attach.ptrace.refused import NotNow, Refused
 from whyidle.monitor.attach.ptrace.xstate import components, sealed
 
-# A thread that does not come is in an uninterruptible wait, or gets no core.
+# A thread that does not come is in an uninterruptible wait, or gets no core. A machine, or we,
+# may stand still for longer than all of it: that uses up one look, and the next one sees.
 WAIT_SECONDS = 1.0
+_LOOKS = 4
 _WALL = 0x40000000
 _EVENT_STOP = 128
 _SYSCALL = b"\x0f\x05"
@@ -60,17 +62,20 @@ class Stop:
 
     def _await(self) -> int:
         """Wait for the stop; return the kernel's word for it."""
-        options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | _WALL
-        try:
-            with _alarm(WAIT_SECONDS):
-                found = os.waitid(os.P_PID, self._tid, options)
-        except TimeoutError:
-            # It cannot be detached, either: our end does that.
-            raise Refused("One of its threads waits for a disk or a driver.", "") from None
+        found = self._sign()
         if found is None or found.si_code not in {os.CLD_TRAPPED, os.CLD_STOPPED}:
             os.waitpid(self._tid, _WALL)
             raise NotNow("the thread has ended")
         return int(found.si_status)
+
+    def _sign(self) -> os.waitid_result | None:
+        options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | _WALL
+        for _ in range(_LOOKS):
+            # A sign that the alarm took from us was not collected: it is there for the next look.
+            with contextlib.suppress(TimeoutError), _alarm(WAIT_SECONDS / _LOOKS):
+                return os.waitid(os.P_PID, self._tid, options)
+        # It cannot be detached, either: our end does that.
+        raise Refused("One of its threads waits for a disk or a driver, or gets no core.")
 
     def _look(self, status: int) -> None:
         event, number = status >> 8, status & 0x7F
