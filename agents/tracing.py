@@ -37,7 +37,8 @@ BREATH_NS = 200 * MILLISECOND
 # with each look.
 LOOK_NS = 5 * MILLISECOND
 LONGEST_LOOK_NS = 100 * MILLISECOND
-# So long it waits for the step that it begins after, and so long after its time it ends in one.
+# So long it waits for a moment at which others leave Python's lock to it, and for the step that it
+# begins after, and so long after its time it ends in one.
 PATIENCE_NS = 10 * SECOND
 LATE_NS = 20 * MILLISECOND
 # A trace that was asked for by a person waits for the one before only so long.
@@ -50,8 +51,8 @@ class _Trace:
     """One that was asked for."""
 
     __slots__ = (
-        "asked", "due", "id", "look_ns", "meant_ns", "spent_ns", "told", "tracer", "wanted_ns",
-        "windows",
+        "asked", "due", "id", "look_ns", "meant_ns", "open_by", "spent_ns", "told", "tracer",
+        "wanted_ns", "windows",
     )  # fmt: skip
 
     def __init__(self, number: int, tracer: Tracer, wanted_ns: int) -> None:
@@ -62,6 +63,8 @@ class _Trace:
         self.spent_ns = 0
         self.meant_ns = 0
         self.due = 0
+        # Known once it had to wait.
+        self.open_by: int | None = None
         # When it was asked to begin or to end.
         self.asked = 0
         self.look_ns = LOOK_NS
@@ -211,16 +214,27 @@ class Traces:
         window.late(now - trace.due)
         trace.meant_ns = window.next_ns(trace.wanted_ns)
         if trace.meant_ns < MILLISECOND:
-            window.refuse()
-            late = f", and the agent's turn comes {window.late_ns / MILLISECOND:.0f} ms late"
-            raise Refused(
-                f"even a window of a millisecond would stop the job for more than "
-                f"{window.bound_ns / MILLISECOND:.0f} ms{late if window.late_ns else ''}"
-            )
+            self._open_later(trace, now)
+            return
         self._files.new(trace.id)
         trace.asked, trace.look_ns = now, LOOK_NS
         trace.tracer.start(trace.meant_ns)
         self._await_begin(trace, now)
+
+    def _open_later(self, trace: _Trace, now: int) -> None:
+        """Wait for a better moment, or refuse where no moment is better, or none came."""
+        window = trace.tracer.window
+        if trace.open_by is None:
+            trace.open_by = now + PATIENCE_NS
+        if window.is_late(MILLISECOND) and now < trace.open_by:
+            self._do(self._open, BREATH_NS)
+            return
+        window.refuse()
+        late = f", and the agent's turn comes {window.late_ns / MILLISECOND:.0f} ms late"
+        raise Refused(
+            f"even a window of a millisecond would stop the job for more than "
+            f"{window.bound_ns / MILLISECOND:.0f} ms{late if window.late_ns else ''}"
+        )
 
     def _await_begin(self, trace: _Trace, now: int) -> None:
         if trace.tracer.has_begun():

@@ -46,6 +46,10 @@ class Window:
         """Note how late something came."""
         self.late_ns = max(0, late_ns, int(self.late_ns * (1 - FORGET_LATE)))
 
+    def is_late(self, least_ns: int) -> bool:
+        """Tell whether nothing but how late the last ones came is in the way of one so long."""
+        return self.late_ns > 0 and self._affordable_ns() >= least_ns
+
     def spare_ns(self, meant_ns: int) -> int:
         """Return how much longer than meant one may get before its end costs too much."""
         return max(0, self._affordable_ns(1.0) - meant_ns)

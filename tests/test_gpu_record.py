@@ -172,7 +172,8 @@ def test_the_document_tells_phases_and_what_each_call_cost(recorded: dict[str, R
     assert ends == sorted(ends)
     fields = document["functions"]["nvmlDeviceGetFieldValues"]
     assert fields["asked_by"] == ["probe"]
-    assert fields["phases"]["matmul"]["count"] == pytest.approx(15, abs=3)
+    # One in each tick, but for those in which the machine did other work.
+    assert 8 <= fields["phases"]["matmul"]["count"] <= 18
     assert 0 < fields["all"]["median_us"] <= fields["all"]["p99_us"] <= fields["all"]["max_us"]
     missing = recorded["no_permission"].document["functions"]["nvmlGpmSampleGet"]["all"]
     assert missing["errors"] == {"4": missing["count"]}

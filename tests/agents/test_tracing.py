@@ -190,6 +190,40 @@ def test_there_is_one_at_a_time_and_then_a_pause(torch_job: tuple[Job, Tracing])
     assert "too soon" in why
 
 
+# Others have Python's lock, so often in a row as is told, whenever it is known what a window costs.
+LATE = """
+start(); until(reachable)
+sys.modules["_whyidle_agent.tracing"].PATIENCE_NS = 2_000_000_000
+window = sys.modules["_whyidle_agent.window"].Window
+note, moments = window.late, MOMENTS
+def late(self, late_ns):
+    global moments
+    if self._cost is not None and moments:
+        moments -= 1
+        self.late_ns = 4 * self._affordable_ns()
+    else:
+        note(self, late_ns)
+window.late = late
+ready()
+while not told.is_set(): step()
+"""
+
+
+@pytest.mark.parametrize(("moments", "ends"), [(2, "done"), (10**9, "failed")])
+def test_a_moment_in_which_others_have_the_lock_is_awaited(
+    moments: int, ends: str, tmp_path: Path
+) -> None:
+    source = TORCH + UNTIL_TOLD + LATE.replace("MOMENTS", str(moments))
+    with job(source, tmp_path) as process, Client(tmp_path, process.pid) as client:
+        tracing = Tracing(client)
+        assert tracing.take()[3] == "done"
+        # The first moment was the end of that one, the others are the beginning of this one.
+        record = tracing.take()
+        assert record[3] == ends, record
+        assert ends == "done" or "agent's turn comes" in record[4]["why"]
+        process.ends_well()
+
+
 def test_the_window_is_short_where_its_end_costs_much() -> None:
     window = Window(5_000_000, 50_000_000)
     assert window.next_ns(10**9) <= 5_000_000
@@ -201,6 +235,11 @@ def test_the_window_is_short_where_its_end_costs_much() -> None:
     # One that is late by more than that cannot be traced.
     window.late(length * 2)
     assert window.next_ns(10**9) == 0
+    # Unless it comes in time again.
+    assert window.is_late(1_000_000)
+    for _ in range(10):
+        window.late(0)
+    assert window.next_ns(10**9) > 0
 
 
 def test_the_window_grows_by_steps_where_its_end_costs_little() -> None:

@@ -128,17 +128,17 @@ def _explains(longer: Period, shorter: Period) -> bool:
 def _lengthened(names: Ids, best: Period, scored: list[Period]) -> Period:
     """Follow inner loops outwards, as long as a longer period explains most of the mismatch."""
     for longer in scored:
-        if longer.length > best.length and _explains(longer, best) and _recurs(names, best, longer):
-            best = longer
+        if longer.length > best.length and _explains(longer, best):
+            breaks: Flags = names[best.length :] != names[: -best.length]
+            best = longer if _recur(breaks, longer.length) else best
     return best
 
 
-def _recurs(names: Ids, best: Period, longer: Period) -> bool:
-    """Whether the places where a period fails come again one longer period later."""
-    breaks: Flags = names[best.length :] != names[: -best.length]
-    if longer.length >= len(breaks):
+def _recur(breaks: Flags, length: int) -> bool:
+    """Whether the places where a shorter period fails come again one longer period later."""
+    if length >= len(breaks):
         return False
-    again = breaks[longer.length :] & breaks[: -longer.length]
+    again = breaks[length:] & breaks[:-length]
     return int(np.count_nonzero(again)) >= 2
 
 
@@ -153,9 +153,22 @@ def _drifting(names: Ids, scored: list[Period], chance: float, bits: float) -> P
     likely = sorted(long, key=lambda p: -p.match)[:_DRIFTING]
     loose = sorted((_loose_score(hashed, p.length) for p in likely), key=lambda p: p.length)
     good = [p for p in loose if _explains(p, one) and _believable(p, len(names), chance, bits)]
-    best = max((p.match for p in good), default=0.0)
-    shortest = [p for p in good if p.match >= best - TOLERANCE][:1]
-    return Period(_sharpened(hashed, shortest[0].length), shortest[0].match) if shortest else None
+    if not good:
+        return None
+    best = max(good, key=lambda p: p.match)
+    shortest = next(p for p in good if _is_as_good(hashed, p, best))
+    return Period(_sharpened(hashed, shortest.length), shortest.match)
+
+
+def _is_as_good(hashed: Hashes, shorter: Period, best: Period) -> bool:
+    """Whether what a period fails to match is little more, or only happened to be where it is.
+
+    Of a long period fewer entries have another to be compared with, and fewer are seen to fail.
+    """
+    if shorter.match >= best.match - TOLERANCE:
+        return True
+    breaks: Flags = ~np.any(_hits(hashed, shorter.length), axis=0)
+    return not _recur(breaks, best.length)
 
 
 def _loose_score(hashed: Hashes, p: int) -> Period:
