@@ -51,8 +51,8 @@ class _Trace:
     """One that was asked for."""
 
     __slots__ = (
-        "asked", "due", "id", "look_ns", "meant_ns", "open_by", "spent_ns", "told", "tracer",
-        "wanted_ns", "windows",
+        "asked", "due", "id", "look_ns", "meant_ns", "patience_ns", "spent_ns", "told",
+        "tracer", "wanted_ns", "windows",
     )  # fmt: skip
 
     def __init__(self, number: int, tracer: Tracer, wanted_ns: int) -> None:
@@ -63,8 +63,8 @@ class _Trace:
         self.spent_ns = 0
         self.meant_ns = 0
         self.due = 0
-        # Known once it had to wait.
-        self.open_by: int | None = None
+        # So long it may yet wait for a moment to open a window, all of its windows together.
+        self.patience_ns = PATIENCE_NS
         # When it was asked to begin or to end.
         self.asked = 0
         self.look_ns = LOOK_NS
@@ -121,7 +121,7 @@ class Traces:
             raise Refused(tracer.last)
         tracer.check()
         self._count += 1
-        self._trace = _Trace(self._count, tracer, int(seconds * SECOND))
+        self._trace = _Trace(self._count, tracer, max(MILLISECOND, int(seconds * SECOND)))
         self._do(self._open, SOON_NS)
         return self._count
 
@@ -224,9 +224,8 @@ class Traces:
     def _open_later(self, trace: _Trace, now: int) -> None:
         """Wait for a better moment, or refuse where no moment is better, or none came."""
         window = trace.tracer.window
-        if trace.open_by is None:
-            trace.open_by = now + PATIENCE_NS
-        if window.is_late(MILLISECOND) and now < trace.open_by:
+        trace.patience_ns -= BREATH_NS + max(0, now - trace.due)
+        if window.is_late(trace.wanted_ns, MILLISECOND) and trace.patience_ns > 0:
             self._do(self._open, BREATH_NS)
             return
         window.refuse()

@@ -46,9 +46,10 @@ class Window:
         """Note how late something came."""
         self.late_ns = max(0, late_ns, int(self.late_ns * (1 - FORGET_LATE)))
 
-    def is_late(self, least_ns: int) -> bool:
-        """Tell whether nothing but how late the last ones came is in the way of one so long."""
-        return self.late_ns > 0 and self._affordable_ns() >= least_ns
+    def is_late(self, wanted_ns: int, least_ns: int) -> bool:
+        """Tell whether only how late the last ones came makes the next one shorter than that."""
+        in_time = min(wanted_ns, self._last * GROWTH, self._affordable_ns())
+        return self.next_ns(wanted_ns) < least_ns <= in_time
 
     def spare_ns(self, meant_ns: int) -> int:
         """Return how much longer than meant one may get before its end costs too much."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -218,9 +219,13 @@ def test_a_moment_in_which_others_have_the_lock_is_awaited(
         tracing = Tracing(client)
         assert tracing.take()[3] == "done"
         # The first moment was the end of that one, the others are the beginning of this one.
+        began = time.monotonic_ns()
         record = tracing.take()
         assert record[3] == ends, record
-        assert ends == "done" or "agent's turn comes" in record[4]["why"]
+        if ends == "failed":
+            assert "agent's turn comes" in record[4]["why"]
+            assert record[1] - began > 1_500_000_000
+            assert tracing.take()[3] == ends
         process.ends_well()
 
 
@@ -236,7 +241,8 @@ def test_the_window_is_short_where_its_end_costs_much() -> None:
     window.late(length * 2)
     assert window.next_ns(10**9) == 0
     # Unless it comes in time again.
-    assert window.is_late(1_000_000)
+    assert window.is_late(10**9, 1_000_000)
+    assert not window.is_late(900_000, 1_000_000)
     for _ in range(10):
         window.late(0)
     assert window.next_ns(10**9) > 0

@@ -58,7 +58,7 @@ def test_other_names_here_and_there_do_not_hide_it(pattern: Any, seed: int) -> N
 def test_an_operation_more_now_and_then_does_not_hide_it(pattern: Any, where: list[int]) -> None:
     # At the same place of two periods, or nearly, it would be the mark of a longer one.
     places = sorted(at % len(pattern) for at in where)
-    assume(all(10 < b - a < len(pattern) - 10 for a, b in combinations(places, 2)))
+    assume(all(25 < b - a < len(pattern) - 25 for a, b in combinations(places, 2)))
     sequence = np.insert(np.tile(pattern, 8), where, 77).astype(np.int32)
     found = period(sequence, KERNELS)
     assert found
@@ -73,6 +73,17 @@ def test_an_inner_loop_is_not_the_period(inner: int, outer: int, motif: int) -> 
     step = names([90, 91], np.tile(np.arange(motif), inner), [92, 93, 94])
     expected = len(step) if (outer * len(step)) >= 4 else None
     assert length(np.tile(step, outer), CALLS) == expected
+
+
+def test_an_inner_loop_of_a_short_record_is_not_the_period() -> None:
+    """Two steps and a bit: too little to show that what fails comes again."""
+    chance = np.random.default_rng(2275938409)
+    layer = chance.integers(0, 40, chance.integers(40, 120))
+    times = int(chance.integers(2, 7))
+    step = names(np.tile(layer, times), chance.integers(40, 60, chance.integers(5, 80)))
+    record = np.tile(step, 4)[: int(chance.uniform(2, 3.2) * len(step))]
+    where = chance.choice(len(record), int(chance.integers(1, 4)), replace=False)
+    assert length(np.insert(record, where, 77)) == len(step)
 
 
 def test_a_loop_in_a_loop_in_a_loop() -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Self
 
 from whyidle.monitor.attach.ptrace import registers as ptrace
@@ -17,10 +17,10 @@ from whyidle.monitor.attach.ptrace.memory import Memory
 from whyidle.monitor.attach.ptrace.refused import NotNow, Refused
 from whyidle.monitor.attach.ptrace.xstate import components, sealed
 
-# A thread that does not come is in an uninterruptible wait, or gets no core. A machine, or we,
-# may stand still for longer than all of it: that uses up one look, and the next one sees.
+# A thread that does not come is in an uninterruptible wait, or gets no core. Looks are counted, not
+# time: a machine, or we, may stand still for longer than all of them, and that is one look.
 WAIT_SECONDS = 1.0
-_LOOKS = 4
+_LOOKS = 1000
 _WALL = 0x40000000
 _EVENT_STOP = 128
 _SYSCALL = b"\x0f\x05"
@@ -63,17 +63,20 @@ class Stop:
     def _await(self) -> int:
         """Wait for the stop; return the kernel's word for it."""
         found = self._sign()
-        if found is None or found.si_code not in {os.CLD_TRAPPED, os.CLD_STOPPED}:
+        if found.si_code not in {os.CLD_TRAPPED, os.CLD_STOPPED}:
             os.waitpid(self._tid, _WALL)
             raise NotNow("the thread has ended")
         return int(found.si_status)
 
-    def _sign(self) -> os.waitid_result | None:
-        options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | _WALL
-        for _ in range(_LOOKS):
-            # A sign that the alarm took from us was not collected: it is there for the next look.
-            with contextlib.suppress(TimeoutError), _alarm(WAIT_SECONDS / _LOOKS):
-                return os.waitid(os.P_PID, self._tid, options)
+    def _sign(self) -> os.waitid_result:
+        options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG | _WALL
+        with _held(signal.SIGCHLD) as sign:
+            for _ in range(_LOOKS):
+                found = os.waitid(os.P_PID, self._tid, options)
+                if found is not None:
+                    return found
+                # Where the sign goes to another thread, or is ignored, this only takes longer.
+                signal.sigtimedwait(sign, WAIT_SECONDS / _LOOKS)
         # It cannot be detached, either: our end does that.
         raise Refused("One of its threads waits for a disk or a driver, or gets no core.")
 
@@ -140,17 +143,11 @@ class _Waited:
             return 0.0
 
 
-def _ring(_number: int, _frame: FrameType | None) -> None:
-    raise TimeoutError
-
-
 @contextlib.contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    """End a wait by ``TimeoutError``."""
-    before = signal.signal(signal.SIGALRM, _ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+def _held(number: signal.Signals) -> Iterator[set[signal.Signals]]:
+    """Keep a signal for who waits for it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
-        yield
+        yield {number}
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -167,8 +167,18 @@ def _is_as_good(hashed: Hashes, shorter: Period, best: Period) -> bool:
     """
     if shorter.match >= best.match - TOLERANCE:
         return True
+    if _explains(best, shorter):
+        return False
     breaks: Flags = ~np.any(_hits(hashed, shorter.length), axis=0)
-    return not _recur(breaks, best.length)
+    return _could_recur(breaks, best.length) and not _recur(breaks, best.length)
+
+
+def _could_recur(breaks: Flags, length: int) -> bool:
+    """Whether the record is long enough to show most failing places once more."""
+    if length >= len(breaks):
+        return False
+    seen = np.count_nonzero(breaks[length:]) + np.count_nonzero(breaks[:-length])
+    return bool(seen >= np.count_nonzero(breaks))
 
 
 def _loose_score(hashed: Hashes, p: int) -> Period:
