@@ -24,6 +24,8 @@ def main() -> None:
     """Answer one request, then end at once: our end detaches from what has not stopped in time."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    # Who started the monitor may have had it ignored: by it we learn of a stop at once.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     answer = _answer(json.loads(sys.stdin.readline()))
     with contextlib.suppress(OSError):
         sys.stdout.write(json.dumps(answer) + "\n")

@@ -86,6 +86,16 @@ def test_the_tracer_enters_for_the_monitor(tmp_path: Path) -> None:
         assert victim.end()["wrong"] == 0
 
 
+def test_a_monitor_that_is_told_of_no_child_enters_too() -> None:
+    with running(BUSY) as victim:
+        before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        try:
+            assert injector.enter(target(victim), "1", 20.0)
+        finally:
+            signal.signal(signal.SIGCHLD, before)
+        assert victim.end()["wrong"] == 0
+
+
 def test_a_text_too_long_for_the_memory_gets_its_own() -> None:
     with running(BUSY) as victim:
         assert victim.enter().done
