@@ -36,7 +36,7 @@ from whyidle.monitor.signals.window import Window  # noqa: E402
 from whyidle.monitor.traces.analysis import analyse  # noqa: E402
 from whyidle.monitor.traces.answer import contract  # noqa: E402
 
-TRACES = ROOT.parent / "shared" / "traces"
+TRACES = ROOT / "tests" / "data" / "traces" / "real"
 DEMOS = ROOT / "demo_workloads"
 WINDOWS = ROOT / "tests" / "data" / "windows"
 RESULT = Path(__file__).with_name("accuracy.json")
@@ -66,7 +66,7 @@ def judged(window: Window) -> tuple[list[dict[str, Any]], float]:
 
 def traces(folder: Path) -> Iterator[dict[str, Any]]:
     """Judge every real trace."""
-    for path in sorted([*folder.glob("kineto/*.json.gz"), *folder.glob("xplane/*.xplane.pb")]):
+    for path in sorted([*folder.glob("kineto/*.json.gz"), *folder.glob("xplane/*.xplane.pb*")]):
         name = path.name.split(".")[0]
         analysis = analyse(path)
         told, ms = judged(of_answer(contract(analysis), path.name))

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-KINETO = HERE.parent.parent / "shared" / "traces" / "kineto" / "v100_2rank_nccl.json.gz"
+KINETO_EVENTS = 216_000
 XPLANE_MB, XPLANE_SEED = 60, 1
 # times faster than the peer, share of its memory
 BARS = {"kineto": (10.0, 1 / 2), "xplane": (8.0, 1 / 5)}
@@ -196,8 +196,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--kineto", type=Path, default=KINETO)
-    parser.add_argument("--xplane", type=Path, default=None)
+    parser.add_argument("--kineto", type=Path, help="this file, instead of a generated one")
+    parser.add_argument("--xplane", type=Path, help="this file, instead of a generated one")
     parser.add_argument("--only", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--child", nargs=2, metavar=("NAME", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -205,14 +205,10 @@ def main() -> None:
         child(options.child[0], Path(options.child[1]))
         return
     results = {}
-    if "kineto" in options.only and options.kineto.exists():
-        results["kineto"] = compared("kineto", options.kineto, options.rounds)
-    elif "kineto" in options.only:
-        print(f"there is no {options.kineto}: left out", file=sys.stderr)
-    if "xplane" in options.only:
-        with tempfile.TemporaryDirectory() as folder:
-            path = options.xplane or generated(Path(folder))
-            results["xplane"] = compared("xplane", path, options.rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in options.only:
+            path = getattr(options, kind) or GENERATED[kind](Path(folder))
+            results[kind] = compared(kind, path, options.rounds)
     if options.json:
         print(json.dumps({"schema": 1, "results": results}))
         return
@@ -220,13 +216,25 @@ def main() -> None:
         tell(kind, got)
 
 
-def generated(folder: Path) -> Path:
+def generated_kineto(folder: Path) -> Path:
+    """Write the real job of two ranks, repeated."""
+    from kineto_file import write
+
+    path = folder / "rank1.json.gz"
+    write(path, KINETO_EVENTS)
+    return path
+
+
+def generated_xplane(folder: Path) -> Path:
     """Write the seeded XPlane file, under the name that xprof expects."""
     from xplane_file import write
 
     path = folder / "host.xplane.pb"
     write(path, XPLANE_SEED, XPLANE_MB)
     return path
+
+
+GENERATED = {"kineto": generated_kineto, "xplane": generated_xplane}
 
 
 if __name__ == "__main__":

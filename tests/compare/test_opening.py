@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks.record_pairs import kept
 from tests.rules.windows import WINDOWS
+from tests.traces.real import path_of
 from whyidle.monitor.compare import Comparison, Side, Verdict, compare, of_analysis, of_window
 from whyidle.monitor.compare.answer import as_json
 from whyidle.monitor.signals.portable import load
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.analysis import analyse
 
-SHARED = Path(__file__).parents[3] / "shared" / "traces" / "kineto"
-absent = pytest.mark.skipif(not SHARED.exists(), reason="the shared traces are absent")
 PAIRS = sorted(
     (path.parent.name, path.name.removeprefix("before_"))
     for path in WINDOWS.glob("*/before_*.json.gz")
@@ -25,11 +22,10 @@ PAIRS = sorted(
 
 def beside(name: str) -> Comparison:
     """The trace of a job without loader workers, and that of the same with four."""
-    sides = [of_analysis(analyse(SHARED / f"{name}_workers{n}.json.gz")) for n in (0, 4)]
+    sides = [of_analysis(analyse(path_of(f"{name}_workers{n}"))) for n in (0, 4)]
     return compare(*sides)
 
 
-@absent
 @pytest.mark.parametrize(
     # How often the experiment itself was faster, by those who did it.
     ("name", "realised", "verdict"),
@@ -51,7 +47,6 @@ def test_loader_workers_gave_back_what_is_known(
     assert found.kernels.changed
 
 
-@absent
 def test_a_step_of_the_same_batch_copies_the_same_bytes() -> None:
     for name in ("v100_resnet50", "resnet50_b"):
         copied = next(t for t in beside(name).transfers if t.direction == "host to device")

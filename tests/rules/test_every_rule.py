@@ -131,10 +131,27 @@ def test_the_rules_need_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
-def test_every_fault_of_the_catalogue_has_its_place() -> None:
-    catalogue = ROOT.parent / "shared" / "CATALOGUE.md"
-    if not catalogue.exists():
-        pytest.skip("the catalogue is not beside the project")
-    listed = set(re.findall(r"^\| (\w+) \| (?:D\d|beyond)", catalogue.read_text(), re.MULTILINE))
-    assert listed
-    assert listed <= rules.load().keys()
+def advice() -> dict[str, set[str]]:
+    """Return the faults that docs/documents.md lists for each section: {"D1 §2": {...}}."""
+    page = (ROOT / "docs" / "documents.md").read_text()
+    rows = re.findall(r"^\| (D\d[^|]*) \|[^|]*\| (`[^|]*`) \|$", page, re.MULTILINE)
+    return {where: set(re.findall(r"`(\w+)`", faults)) for where, faults in rows}
+
+
+def test_all_advice_of_the_documents_has_a_rule_that_cites_it() -> None:
+    assert len(advice()) > 25
+    for where, faults in advice().items():
+        for fault in faults:
+            cited = rules.load()[fault].documents
+            assert any(each.startswith(where[:2]) for each in cited), (where, fault)
+
+
+@pytest.mark.parametrize("rule", rules.load().values(), ids=lambda rule: rule.id)
+def test_what_a_rule_cites_is_advised_there(rule: Rule) -> None:
+    listed = {where for where, faults in advice().items() if rule.id in faults}
+    for cited in set(rule.documents) - {"beyond the documents"}:
+        document, _, section = cited.partition(" ")
+        first, _, last = section.removeprefix("§").partition("-")
+        sections = {f"§{n}" for n in range(int(first), int(last) + 1)} if last else {section}
+        wanted = {f"{document} {each}".strip() for each in sections}
+        assert all(any(one.startswith(each) for one in listed) for each in wanted), (cited, listed)

@@ -8,6 +8,7 @@ import pytest
 import torch.distributed.pipelining
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, traced, window
+from tests.traces.real import TRUTHS
 from whyidle.monitor.finding import Severity
 from whyidle.monitor.slices import Slice
 
@@ -89,7 +90,9 @@ def test_the_real_job_of_two_ranks_hides_nothing_of_it() -> None:
     assert told.gain is not None
     assert told.gain.low < 0.15 < told.gain.high
     evidence = {each.name: each.value for each in told.evidence}
-    assert evidence["only communicating"] == pytest.approx(0.207, abs=0.01)
+    (device,) = TRUTHS["v100_2rank_nccl"]["devices"].values()
+    share = device["exposed_comm_ns"] / device["span_ns"]
+    assert evidence["only communicating"] == pytest.approx(share, abs=0.01)
     assert evidence["communication hidden behind computing"] == 0.0
     assert evidence["collectives"] == pytest.approx(404)
 

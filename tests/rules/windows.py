@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record_pairs import kept
+from tests.traces.real import TRUTHS, path_of
 from whyidle.monitor import rules
 from whyidle.monitor.finding import Found, NotChecked, Verdict
 from whyidle.monitor.metrics import Metric
@@ -23,7 +24,6 @@ from whyidle.monitor.traces.answer import contract
 
 ROOT = Path(__file__).parent.parent.parent
 WINDOWS = ROOT / "tests" / "data" / "windows"
-SHARED = ROOT.parent / "shared" / "traces"
 MS = 1_000_000
 
 
@@ -129,8 +129,8 @@ def pairs(name: str) -> list[str]:
 
 @cache
 def traced(name: str) -> Window:
-    """Return the window over one of the shared traces, by the start of its name."""
-    path = next(p for p in sorted(SHARED.rglob(f"{name}*")) if "truth" not in p.parts)
+    """Return the window over one of the real traces, by the start of its name."""
+    path = path_of(next(each for each in TRUTHS if each.startswith(name)))
     return of_answer(contract(analyse(path)), path.name)
 
 

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
+from tests.traces.real import KINETO, TRUTHS, XPLANE, path_of
 from whyidle.monitor.traces import launches, steps
 from whyidle.monitor.traces.kernels.copies import Copies
 from whyidle.monitor.traces.kernels.summary import Kernels, summarise
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Trace
 
-SHARED = Path(__file__).parents[3] / "shared" / "traces"
-TRUTHS = {
-    path.stem: json.loads(path.read_text()) for path in sorted((SHARED / "truth").glob("*.json"))
-}
-KINETO = [name for name, truth in TRUTHS.items() if "devices" in truth]
-XPLANE = [name for name, truth in TRUTHS.items() if "planes" in truth]
 # The truth files cut names.
 CUT = {"kineto": 160, "xplane": 120}
-
-absent = pytest.mark.skipif(not TRUTHS, reason="the shared traces with their truth are absent")
 
 
 def summary(trace: Trace) -> Kernels:
@@ -31,10 +22,9 @@ def summary(trace: Trace) -> Kernels:
     return summarise(trace, matched, steps.find(trace))
 
 
-@absent
 @pytest.mark.parametrize("name", KINETO)
 def test_kernels_of_real_traces(name: str) -> None:
-    found = summary(load(SHARED / TRUTHS[name]["file"]))
+    found = summary(load(path_of(name)))
     (truth,) = TRUTHS[name]["devices"].values()
     assert found.count == truth["n_kernels"] + truth["n_comm"]
     assert found.total == truth["sum_kernel_ns"]
@@ -57,10 +47,9 @@ def _communication(found: Kernels) -> int:
     return sum(one.total for one in found.collectives)
 
 
-@absent
 @pytest.mark.parametrize("name", KINETO)
 def test_copies_of_real_traces(name: str) -> None:
-    found = summary(load(SHARED / TRUTHS[name]["file"])).copies
+    found = summary(load(path_of(name))).copies
     (truth,) = TRUTHS[name]["devices"].values()
     ours = {_name(one): one for one in found}
     assert ours.keys() == truth["mem_ops"].keys()
@@ -87,10 +76,9 @@ def _name(one: Copies) -> str:
     return f"Memcpy DtoH (Device -> {memory})"
 
 
-@absent
 @pytest.mark.parametrize("name", XPLANE)
 def test_operations_of_xplanes(name: str) -> None:
-    trace = load(SHARED / TRUTHS[name]["file"])
+    trace = load(path_of(name))
     found = summary(trace)
     count: Counter[str] = Counter()
     total: Counter[str] = Counter()
@@ -107,21 +95,19 @@ def test_operations_of_xplanes(name: str) -> None:
     assert sum(one.total for one in found.copies) >= sum(t for c, t in total.items() if t > 0)
 
 
-@absent
 def test_hlo_of_a_jax_trace() -> None:
-    found = summary(load(SHARED / TRUTHS["jax_gemm_mi300"]["file"]))
+    found = summary(load(path_of("jax_gemm_mi300")))
     modules = {one.name: one for one in found.hlo_modules}
     assert "jit_dot" in modules
     for name, module in modules.items():
         assert sum(op.total for of, op in found.hlo_ops if of == name) == module.total
 
 
-@absent
 def test_names_of_real_kernels_say_enough() -> None:
     """Of matmul-like kernels few are unknown; of f32 training none use tensor cores."""
-    share = summary(load(SHARED / TRUTHS["v100_2rank_nccl"]["file"])).tensor_share()
+    share = summary(load(path_of("v100_2rank_nccl"))).tensor_share()
     assert share == (0.0, 0.0)
-    found = summary(load(SHARED / TRUTHS["h100_owlv2"]["file"]))
+    found = summary(load(path_of("h100_owlv2")))
     low, high = found.tensor_share() or (0.0, 0.0)
     assert 0.46 < low <= high < 0.48
     assert found.dtypes()["bf16"] > 0.99 * found.total

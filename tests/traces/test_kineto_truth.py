@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.traces.kineto_text import plain
+from tests.traces.real import KINETO, TRUTHS, path_of
 from whyidle.monitor.traces import kineto
 from whyidle.monitor.traces.causes import COPIES, Cause
 from whyidle.monitor.traces.model import Ops
 from whyidle.monitor.traces.opening import identify
-
-SHARED = Path(__file__).parents[3] / "shared" / "traces"
-TRUTHS = [
-    path
-    for path in sorted((SHARED / "truth").glob("*.json"))
-    if "kineto/" in path.read_text(encoding="utf-8")
-]
-
-pytestmark = pytest.mark.skipif(not TRUTHS, reason="the shared traces with their truth are absent")
 
 
 def busy(ops: Ops) -> int:
@@ -31,10 +21,10 @@ def busy(ops: Ops) -> int:
     return int(np.maximum(ops.end - np.maximum(ops.start, reached), 0).sum())
 
 
-@pytest.mark.parametrize("path", TRUTHS, ids=lambda path: path.stem)
-def test_counts_and_unions_are_the_truth(path: Path) -> None:
-    truth: dict[str, Any] = json.loads(path.read_text())
-    trace = kineto.read(identify(SHARED / truth["file"]))
+@pytest.mark.parametrize("name", KINETO)
+def test_counts_and_unions_are_the_truth(name: str) -> None:
+    truth: dict[str, Any] = TRUTHS[name]
+    trace = kineto.read(identify(path_of(name)))
     assert trace.events == truth["events"]
     assert trace.warnings == []
     assert [d.index for d in trace.devices] == list(truth["devices"])
@@ -52,16 +42,16 @@ def test_counts_and_unions_are_the_truth(path: Path) -> None:
         assert len(copies) == wanted["n_memcpy"]
 
 
-@pytest.mark.parametrize("path", TRUTHS, ids=lambda path: path.stem)
-def test_steps_are_where_the_file_has_them(path: Path) -> None:
-    truth: dict[str, Any] = json.loads(path.read_text())
-    trace = kineto.read(identify(SHARED / truth["file"]))
+@pytest.mark.parametrize("name", KINETO)
+def test_steps_are_where_the_file_has_them(name: str) -> None:
+    truth: dict[str, Any] = TRUTHS[name]
+    trace = kineto.read(identify(path_of(name)))
     wanted = truth.get("profiler_steps", [])
     assert (trace.marks.end - trace.marks.start).tolist() == [w["dur_ns"] for w in wanted]
-    assert [trace.names[name] for name in trace.marks.name] == [w["name"] for w in wanted]
+    assert [trace.names[i] for i in trace.marks.name] == [w["name"] for w in wanted]
 
 
 @pytest.mark.parametrize("chunk", [30_011, 400_000])
 def test_a_real_trace_is_the_same_however_it_is_cut(chunk: int) -> None:
-    source = identify(SHARED / "kineto" / "h100_qwen05b.json.gz")
+    source = identify(path_of("h100_qwen05b"))
     assert plain(kineto.read(source, chunk=chunk)) == plain(kineto.read(source))

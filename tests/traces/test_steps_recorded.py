@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.traces.agreeing import agree, well_formed
+from tests.traces.real import TRUTHS, path_of
 from whyidle.monitor.traces import steps
 from whyidle.monitor.traces.loading import load
 
-SHARED = Path(__file__).parents[3] / "shared" / "traces"
-TRUTHS = {
-    path.stem: json.loads(path.read_text()) for path in sorted((SHARED / "truth").glob("*.json"))
-}
 MARKED = [name for name, truth in TRUTHS.items() if truth.get("profiler_steps")]
 OURS = Path(__file__).parents[1] / "data" / "traces" / "kineto"
 
-absent = pytest.mark.skipif(not TRUTHS, reason="the shared traces with their truth are absent")
 
-
-@absent
 @pytest.mark.parametrize("name", MARKED)
 def test_markers_of_real_traces(name: str) -> None:
-    found = steps.find(load(SHARED / TRUTHS[name]["file"]))
+    found = steps.find(load(path_of(name)))
     marks = TRUTHS[name]["profiler_steps"]
     assert (found.source, len(found)) == ("markers", len(marks))
     assert found.median == int(np.median([mark["dur_ns"] for mark in marks]))
 
 
-@absent
 @pytest.mark.parametrize("name", [n for n in MARKED if len(TRUTHS[n]["profiler_steps"]) > 1])
 def test_real_traces_with_hidden_markers(name: str) -> None:
-    trace = load(SHARED / TRUTHS[name]["file"])
+    trace = load(path_of(name))
     found = steps.repeated(trace)
     well_formed(found)
     agree(found, steps.find(trace))
 
 
-@absent
 @pytest.mark.parametrize(
     ("name", "count"),
     [
@@ -56,7 +47,7 @@ def test_real_traces_with_hidden_markers(name: str) -> None:
     ],
 )
 def test_real_traces_without_markers(name: str, count: int) -> None:
-    found = steps.repeated(load(SHARED / TRUTHS[name]["file"]))
+    found = steps.repeated(load(path_of(name)))
     well_formed(found)
     assert len(found) == count
 

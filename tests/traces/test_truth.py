@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from functools import cache
 from typing import Any
 
+import msgspec
 import pytest
 
+from tests.traces.real import REAL, TRUTHS, path_of
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
+from whyidle.monitor.traces.kineto.record import Args
 
-SHARED = Path(__file__).parents[3] / "shared" / "traces"
-TRUTHS = sorted((SHARED / "truth").glob("*.json"))
 COLUMNS = {
     "span_ns": "span_ns",
     "busy_ns": "busy_ns",
@@ -27,7 +27,10 @@ COLUMNS = {
     "comm_kernels": "n_comm",
 }
 
-pytestmark = pytest.mark.skipif(not TRUTHS, reason="the shared traces with their truth are absent")
+
+@cache
+def answer_of(name: str) -> dict[str, Any]:
+    return contract(analyse(path_of(name)))
 
 
 def expected(truth: dict[str, Any]) -> dict[str, dict[str, int]]:
@@ -46,15 +49,15 @@ def expected(truth: dict[str, Any]) -> dict[str, dict[str, int]]:
     }
 
 
-@pytest.mark.parametrize("path", TRUTHS, ids=lambda path: path.stem)
-def test_every_figure_is_the_truth(path: Path) -> None:
-    truth = json.loads(path.read_text())
-    answer = contract(analyse(SHARED / truth["file"]))
+@pytest.mark.parametrize("name", TRUTHS)
+def test_every_figure_is_the_truth(name: str) -> None:
+    truth = TRUTHS[name]
+    answer = answer_of(name)
     found = {device["index"]: device for device in answer["devices"]}
     wanted = expected(truth)
     assert found.keys() == wanted.keys()
     for index, figures in wanted.items():
-        assert {name: found[index][name] for name in figures} == figures
+        assert {key: found[index][key] for key in figures} == figures
     if "events" in truth:
         assert answer["events"] == truth["events"]
     marks = truth.get("profiler_steps")
@@ -63,15 +66,15 @@ def test_every_figure_is_the_truth(path: Path) -> None:
         assert answer["steps"]["source"] == "markers"
 
 
-@pytest.mark.parametrize("path", TRUTHS, ids=lambda path: path.stem)
-def test_every_budget_adds_up(path: Path) -> None:
-    answer = contract(analyse(SHARED / json.loads(path.read_text())["file"]))
+@pytest.mark.parametrize("name", TRUTHS)
+def test_every_budget_adds_up(name: str) -> None:
+    answer = answer_of(name)
     of_devices = [device["budget"] for device in answer["devices"]]
     for budget in (answer["budget"], *of_devices):
         assert set(budget["slices"]) == set(map(str, Slice))
         assert sum(budget["slices"].values()) == budget["total_ns"]
-        for name, parts in budget["details"].items():
-            assert sum(parts.values()) == budget["slices"][name]
+        for part, labels in budget["details"].items():
+            assert sum(labels.values()) == budget["slices"][part]
     assert answer["budget"]["total_ns"] == sum(b["total_ns"] for b in of_devices)
     for device in answer["devices"]:
         slices = device["budget"]["slices"]
@@ -79,5 +82,11 @@ def test_every_budget_adds_up(path: Path) -> None:
         # A picosecond clock is rounded once for a figure, and once for a whole budget.
         slack = 0 if answer["format"] == "kineto" else len(slices)
         assert abs(slices["compute"] - device["compute_ns"]) <= slack
-        idle = sum(ns for name, ns in slices.items() if Slice(name).idle)
+        idle = sum(ns for part, ns in slices.items() if Slice(part).idle)
         assert abs(idle - device["idle_ns"]) <= slack
+
+
+def test_the_reduced_traces_keep_every_field_that_is_read() -> None:
+    read = {field.encode_name for field in msgspec.structs.fields(Args)}
+    source = (REAL.parent / "reduce.py").read_text()
+    assert all(f'"{name}"' in source for name in read), "reduce.py drops what the reader decodes"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.traces.placing import budget_of, of_slices
+from tests.traces.real import path_of
 from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.budgets.hosts import Hosts
 from whyidle.monitor.traces.loading import load
@@ -16,7 +17,6 @@ from whyidle.monitor.traces.model import Site, Trace
 from whyidle.monitor.traces.where.places import Place, places, why_none
 
 RECORDED = Path(__file__).parent.parent / "data" / "traces" / "kineto"
-SHARED = Path(__file__).parents[3] / "shared" / "traces"
 
 
 def read(path: Path) -> tuple[Trace, list[Place]]:
@@ -67,21 +67,20 @@ class TestRecorded:
         assert not any(b'"' + folder in text for folder in (b"/work", b"/root", b"/tmp", b"/home"))
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="the shared traces are not here")
-class TestShared:
+class TestReal:
     def test_a_script_in_one_function_is_told_apart_by_its_calls(self) -> None:
-        _, found = read(SHARED / "kineto" / "mi300_ddp_resnet18.json.gz")
+        _, found = read(path_of("mi300_ddp_resnet18"))
         place = top(found, Slice.IDLE_ALLOC)
         assert place.site == Site("train_single_gpu.py", 41, "main")
         assert place.share > 0.99
         assert [call.name.split(": ")[-1] for call in place.calls[:2]] == ["backward", "ResNet_0"]
 
     def test_a_package_of_the_users_is_found_below_its_frameworks(self) -> None:
-        _, found = read(SHARED / "kineto" / "h100_owlv2.json.gz")
+        _, found = read(path_of("h100_owlv2"))
         assert {p.site.function for p in found} == {"run_on_input"}
 
     def test_call_stacks_tell_the_very_line(self) -> None:
-        _, found = read(SHARED / "kineto" / "v100_resnet50_workers0.json.gz")
+        _, found = read(path_of("v100_resnet50_workers0"))
         assert all(p.exact_line and p.source == "call stack" for p in found)
         # The loop over the loader, the forward pass, the copy, and what autograd does for backward.
         assert top(found, Slice.IDLE_INPUT).site.line == 42
@@ -90,7 +89,7 @@ class TestShared:
         assert top(found, Slice.COMPUTE).site.line == 50
 
     def test_a_compiled_program_tells_the_very_line_and_python_the_function(self) -> None:
-        _, found = read(SHARED / "xplane" / "jax_gemm_mi300.xplane.pb")
+        _, found = read(path_of("jax_gemm_mi300"))
         file = "/workspace/traces/generate_gemm_trace.py"
         matmul = top(found, Slice.COMPUTE)
         assert (matmul.site, matmul.source) == (Site(file, 37, "run_gemms"), "hlo")
@@ -100,5 +99,5 @@ class TestShared:
         assert not dispatch.exact_line
 
     def test_frames_of_jax_alone_are_nobodys(self) -> None:
-        _, found = read(SHARED / "xplane" / "jax_conv_8gpu_mi300.xplane.pb")
+        _, found = read(path_of("jax_conv_8gpu_mi300"))
         assert {p.source for p in found} == {"hlo"}

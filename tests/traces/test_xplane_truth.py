@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import gzip
 
 import numpy as np
 import pytest
 
+from tests.traces.real import TRUTHS, XPLANE, path_of
 from tests.traces.xplane_bytes import reread
 from whyidle.monitor.traces import xplane
 from whyidle.monitor.traces.model import Device
 from whyidle.monitor.traces.opening import identify
-
-SHARED = Path(__file__).parents[3] / "shared" / "traces"
-NAMES = ("jax_gemm_mi300", "jax_conv_8gpu_mi300", "tf_3gpu")
-
-pytestmark = pytest.mark.skipif(
-    not (SHARED / "truth").exists(), reason="the shared traces with their truth are absent"
-)
 
 
 def figures(device: Device) -> dict[str, int]:
@@ -29,10 +22,10 @@ def figures(device: Device) -> dict[str, int]:
     return {"span_ps": span, "busy_ps": span - idle, "idle_ps": idle, "n": len(start)}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", XPLANE)
 def test_every_device_to_the_picosecond(name: str) -> None:
-    truth = json.loads((SHARED / "truth" / f"{name}.json").read_text())
-    trace = xplane.read(identify(SHARED / truth["file"]))
+    truth = TRUTHS[name]
+    trace = xplane.read(identify(path_of(name)))
     wanted = {
         plane.rpartition(":")[2]: {key: told[key] for key in ("span_ps", "busy_ps", "idle_ps")}
         | {"n": told["n_device_events"]}
@@ -44,10 +37,10 @@ def test_every_device_to_the_picosecond(name: str) -> None:
     assert trace.warnings == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", XPLANE)
 def test_every_event_that_another_reader_finds(name: str) -> None:
-    path = SHARED / "xplane" / f"{name}.xplane.pb"
-    trace, planes = xplane.read(identify(path)), reread(path.read_bytes())
+    path = path_of(name)
+    trace, planes = xplane.read(identify(path)), reread(gzip.decompress(path.read_bytes()))
     origin = (trace.origin_ns or 0) * 1000
     for device in trace.devices:
         wanted = [
