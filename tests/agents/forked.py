@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import Any
+from typing import IO, Any
 
 LONGEST = 100_000
 # Who keeps a job lives as long as it does, and says how it ended; who asked may go before.
@@ -84,9 +84,13 @@ class Imported:
 class Forked:
     """A job, with the names of ``subprocess.Popen``."""
 
-    def __init__(self, imported: Imported, source: str, *arguments: str) -> None:
+    def __init__(
+        self, imported: Imported, source: str, *arguments: str, stderr: IO[str] | None = None
+    ) -> None:
         self.returncode: int | None = None
         (ins, to_job), (from_job, out), (errors_of_job, errors) = (os.pipe() for _ in range(3))
+        if stderr is not None:
+            os.dup2(stderr.fileno(), errors)
         self.stdin: Any = open(to_job, "w", encoding="utf-8")  # noqa: PTH123, SIM115
         self.stdout: Any = open(from_job, encoding="utf-8")  # noqa: PTH123, SIM115
         self.stderr: Any = open(errors_of_job, encoding="utf-8")  # noqa: PTH123, SIM115

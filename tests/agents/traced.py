@@ -9,9 +9,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from tests.agents.pythons import Client, command
+from tests.agents.forked import Forked
+from tests.agents.jax import jobs
+from tests.agents.pythons import AGENTS, PRELUDE, Client
+from tests.agents.torch import inside
+
+IMPORTED = {"torch": inside.TORCH, "jax": jobs.JAX}
 
 # A model that learns; ``loss`` is printed at the end and must never change.
 TORCH = """
@@ -60,7 +65,7 @@ OF_KINETO = re.compile(r"USDT:.* (profiler_start|profiler_stop)|ERROR: External 
 class Job:
     """A job whose complaints go to a file: one that nobody reads must not stop it."""
 
-    def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
+    def __init__(self, process: Forked | subprocess.Popen[str], errors: Path) -> None:
         self.process = process
         self.pid = process.pid
         self._errors = errors
@@ -90,23 +95,25 @@ class Job:
 
 @contextlib.contextmanager
 def job(source: str, folder: Path) -> Iterator[Job]:
-    """Start a job of this Python, wait for its ``ready``, and end it afterwards.
-
-    The frameworks come as they were compiled already: to do that anew takes half a minute.
-    """
-    line = [part for part in command(sys.executable, source, folder, "-B") if "pycache" not in part]
-    line.remove("-X")
-    pipe, path = subprocess.PIPE, folder / "complaints"
-    with (
-        path.open("w") as errors,
-        subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=errors, text=True) as process,
-    ):
+    """Start a job of this Python, wait for its ``ready``, and end it afterwards."""
+    path = folder / "complaints"
+    with path.open("w") as errors, _started(source, folder, errors) as process:
         try:
             found = Job(process, path)
             found.hear("ready")
             yield found
         finally:
             process.kill()
+
+
+def _started(source: str, folder: Path, errors: IO[str]) -> Forked | subprocess.Popen[str]:
+    """A job of a framework begins where its import has ended."""
+    for name, imported in IMPORTED.items():
+        if source.startswith(f"\nimport {name}"):
+            return Forked(imported, PRELUDE + source, str(AGENTS), str(folder), stderr=errors)
+    line = [sys.executable, "-B", "-W", "error", "-c", PRELUDE + source, str(AGENTS), str(folder)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=errors, text=True)
 
 
 class Tracing:
