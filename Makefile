@@ -3,9 +3,10 @@ SHELL := /bin/bash
 BIN := .venv/bin
 
 # Two files at a time, each in one process: most tests wait for a job. After a hang it ends at once.
-TWO_AT_A_TIME := -n 2 --dist loadfile --max-worker-restart=0
+# Files in their own order, so that the slowest folder (agents) does not come last.
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
-.PHONY: demo test lint help clean
+.PHONY: demo test test-long lint help clean
 
 demo: ## set up, then three faults in small training jobs: found, mended, measured
 	@.ci/setup demo
@@ -13,9 +14,14 @@ demo: ## set up, then three faults in small training jobs: found, mended, measur
 	@$(BIN)/monitor demo
 	@echo "== in a shell of your own these commands are in $(BIN)/"
 
-test: lint ## set up, then every check and every test
-	@echo "== tests: pytest"
-	@$(BIN)/python -m pytest -q $(TWO_AT_A_TIME)
+test: lint ## set up, then every check, and tests of everything: six minutes
+	@echo "== tests: pytest, without those of make test-long"
+	@$(PYTEST) -m "not long"
+
+test-long: ## set up, then the rest of the tests: every variant, long stress, many random examples
+	@.ci/setup test
+	@echo "== tests: pytest, those that make test leaves out (tests/long.toml)"
+	@WHYIDLE_LONG=1 $(PYTEST) -m "long or many"
 
 lint: ## set up, then the checks without the tests
 	@.ci/setup test
@@ -31,7 +37,7 @@ lint: ## set up, then the checks without the tests
 	@$(BIN)/cog --check README.md docs/attach.md docs/probes.md docs/catalogue.md docs/accuracy.md docs/gpu.md
 
 help: ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 14
 
 clean: ## remove the virtual environment and all caches
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

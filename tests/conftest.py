@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests import fake_nvml
+from tests import fake_nvml, longer
 
 ROOT = Path(__file__).parent.parent
 TAPES = ROOT / "tests" / "data" / "tapes"
@@ -27,6 +27,15 @@ while True:
     sum(range(20000))
     threading.Event().wait(0.01)
 """
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what only the long run does; a list that names no test is an error."""
+    longer.mark(items)
+    wrong = longer.mistakes(items) if config.args == config.getini("testpaths") else []
+    if wrong:
+        raise pytest.UsageError("\n".join([f"{longer.LIST}:", *wrong]))
 
 
 @pytest.fixture(autouse=True, scope="session")

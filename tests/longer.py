@@ -1,0 +1,81 @@
+"""What ``make test-long`` is for: the tests of long.toml, and random examples by the hundred."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+LIST: Final = Path(__file__).with_name("long.toml")
+LONG: Final = os.environ.get("WHYIDLE_LONG") == "1"
+# `make test` tries a tenth of the random examples.
+FEWER: Final = 10
+Test = Callable[..., Any]
+
+
+def many(number: int) -> int:
+    """Return how often to do something that more often makes surer."""
+    return number if LONG else max(1, number // FEWER)
+
+
+def examples(number: int, *, unchecked: Iterable[HealthCheck] = ()) -> Callable[[Test], Test]:
+    """Try so many random examples in the long run, and fewer in the short one."""
+
+    def decorate(test: Test) -> Test:
+        chosen = settings(
+            max_examples=max(10, many(number)),
+            deadline=None,
+            suppress_health_check=list(unchecked),
+        )
+        return pytest.mark.many(chosen(test))  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def mark(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests that the list leaves to the long run."""
+    listed = _listed()
+    for item in items:
+        file, _, name = item.nodeid.removeprefix("tests/").partition("::")
+        stays = _stays(listed.get(file, {}), name)
+        if stays and not _names(name) & {*stays}:
+            item.add_marker(pytest.mark.long)
+
+
+def mistakes(items: Iterable[pytest.Item]) -> list[str]:
+    """Return what the list says of tests that there are not, or that do not stay."""
+    long, short = set[str](), set[str]()
+    for item in items:
+        file, _, name = item.nodeid.removeprefix("tests/").partition("::")
+        of_item = {f"{file}::{each}" for each in _names(name)}
+        (long if item.get_closest_marker("long") else short).update(of_item)
+    wrong = []
+    for file, tests in _listed().items():
+        for name in tests:
+            if f"{file}::{name}" not in long:
+                wrong.append(f"{file}: nothing of {name} is left out")
+            wrong += [
+                f"{file}: {name} is stood for by {stays}, which does not stay"
+                for stays in _stays(tests, name)
+                if (stays if ".py::" in stays else f"{file}::{stays}") not in short
+            ]
+    return wrong
+
+
+def _names(name: str) -> set[str]:
+    """Return what a case of a test may be called in the list."""
+    return {name, name.partition("[")[0], "*"}
+
+
+def _listed() -> dict[str, dict[str, str | list[str]]]:
+    return tomllib.loads(LIST.read_text())
+
+
+def _stays(tests: dict[str, str | list[str]], name: str) -> list[str]:
+    found = next((tests[n] for n in (name, name.partition("[")[0], "*") if n in tests), [])
+    return [found] if isinstance(found, str) else found
