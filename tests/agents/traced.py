@@ -58,8 +58,13 @@ threading.Thread(target=lambda: (sys.stdin.readline(), told.set()), daemon=True)
 """
 
 
-# Kineto says this to whoever profiles himself, and the last to whoever does so on another thread.
-OF_KINETO = re.compile(r"USDT:.* (profiler_start|profiler_stop)|ERROR: External init callback .*")
+# What PyTorch's own profiler logs of itself, as C++ does: Kineto's marks of a profile on another
+# thread, and warnings of its files where a machine is late. Errors of it, and all else, count.
+OF_KINETO = re.compile(
+    r"USDT:.* (profiler_start|profiler_stop)|ERROR: External init callback .*"
+    r"|(INFO|WARNING):\d{4}-\d\d-\d\d [\d: ]+\w+\.cpp:\d+\].*"
+    r"|\[[IW]\d{4} [\d:.]+ (profiler_\w+|collection|kineto_\w+|observer|util)\.cpp:\d+\].*"
+)
 
 
 class Job:

@@ -50,7 +50,7 @@ def acting_as(uid: int) -> Iterator[None]:
         os.seteuid(0)
 
 
-def wait_for_state(job: Job, states: str) -> None:
+def wait_for_state(job: Job | subprocess.Popen[bytes], states: str) -> None:
     while (stat := ProcFs().stat(job.pid)) is not None and stat.state not in states:
         pass
 
@@ -162,10 +162,13 @@ def test_a_container_without_the_right_to_trace(
 
 
 def test_no_python() -> None:
-    job = subprocess.Popen([shutil.which("sleep") or "sleep", "60"])
-    refusal = refused(target_of(job.pid))
-    job.kill()
-    job.wait()
+    with subprocess.Popen([shutil.which("sleep") or "sleep", "60"]) as job:
+        try:
+            # On a busy machine it waits for its own program from the disk at first.
+            wait_for_state(job, "S")
+            refusal = refused(target_of(job.pid))
+        finally:
+            job.kill()
     assert "(sleep) is no Python process" in refusal.what
     assert "--observe" in refusal.next_step
 

@@ -95,6 +95,8 @@ class Watched:
         self.client = client
         self.pid = pid
         self.records: list[Any] = []
+        # Who is never read from is let go of: these are read while this one is waited for.
+        self.beside: tuple[Watched, ...] = ()
 
     def read(self) -> None:
         self.records += self.client.records()
@@ -112,7 +114,8 @@ class Watched:
                     return record
             assert time.monotonic() < end, json.dumps(self.records[-20:])
             time.sleep(0.05)
-            self.read()
+            for job in (self, *self.beside):
+                job.read()
 
     def gauges(self, number: int) -> list[dict[str, Any]]:
         """Read so many more records of gauges."""

@@ -53,6 +53,7 @@ def test_a_rank_tells_what_is_around_its_model(
 ) -> None:
     first, second = (rank(number, wrap, tmp_path) for number in range(2))
     with training(*first) as one, training(*second) as other:
+        one.beside, other.beside = (other,), (one,)
         for number, job in enumerate((one, other)):
             job.says("parallel", name)
             job.says("model", "Net")
