@@ -48,7 +48,10 @@ def mark(items: Iterable[pytest.Item]) -> None:
 
 
 def mistakes(items: Iterable[pytest.Item]) -> list[str]:
-    """Return what the list says of tests that there are not, or that do not stay."""
+    """Return what the list says of tests that there are not, or that do not stay.
+
+    A machine that lacks something has fewer tests: only CI asks.
+    """
     long, short = set[str](), set[str]()
     for item in items:
         file, _, name = item.nodeid.removeprefix("tests/").partition("::")

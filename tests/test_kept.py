@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from whyidle.monitor import keeping
 from whyidle.monitor.errors import StorageProblem, UsageProblem
 from whyidle.monitor.kept import Kept, Timeline, keep
@@ -201,9 +202,7 @@ def cut_small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kept, 
         yield reader, trace, kept
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@examples(60, unchecked=[HealthCheck.function_scoped_fixture])
 @given(st.integers(-50, 13_000), st.integers(1, 3000) | st.just(1) | st.integers(1, 100_000))
 def test_a_window_is_what_brute_force_finds(
     cut_small: tuple[Kept, Trace, int], start: int, length: int
@@ -213,7 +212,7 @@ def test_a_window_is_what_brute_force_finds(
     assert_same(seen, trace, start, start + length)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(20, unchecked=list(HealthCheck))
 @given(
     st.builds(
         a_trace, st.integers(0, 99), st.integers(0, 60), st.integers(0, 60), st.integers(0, 3)

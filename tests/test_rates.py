@@ -2,9 +2,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from whyidle.monitor.rates import Rates, TreeRate, Used
 
 
@@ -160,7 +161,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(steps=STEPS, orphans=st.booleans())
 def test_a_tree_never_counts_less_than_nothing_nor_anything_twice(
     steps: list[tuple[str, int, int]], orphans: bool

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import socket
 import subprocess
@@ -16,12 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.agents.forked import Forked
+from tests.forked import Forked
 from whyidle.agents import wire
 
 AGENTS = Path(__file__).parent.parent.parent / "agents"
-# The tests go through all that they could, which takes minutes.
-LONG = os.environ.get("WHYIDLE_LONG") == "1"
 OTHERS = [f"python3.{minor}" for minor in range(9, 15)]
 
 # Loads the agent from its files under its private name, into a folder of the test's own.
@@ -79,15 +76,15 @@ def name_of(python: str) -> str:
     return next((part for part in python.split("/") if part.startswith("3.")), Path(python).name)
 
 
-def chosen() -> list[str]:
-    """Return the oldest, the tests' own and the newest; all of them where WHYIDLE_LONG is set."""
-    found = sorted(
-        interpreters(), key=lambda path: [int(n) for n in re.findall(r"\d+", name_of(path))]
-    )
-    return found if LONG else list(dict.fromkeys([found[0], sys.executable, found[-1]]))
-
-
-every_python = pytest.mark.parametrize("python", chosen(), ids=name_of)
+# The tests' own Python, and in the long run all others.
+every_python = pytest.mark.parametrize(
+    "python",
+    [
+        sys.executable,
+        *(pytest.param(path, marks=pytest.mark.long) for path in sorted(set(interpreters()))),
+    ],
+    ids=name_of,
+)
 
 
 def command(python: str, source: str, folder: Path, *flags: str) -> list[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.pythons import LONG, Client, command, every_python, job, run
+from tests.agents.pythons import Client, command, every_python, job, run
+from tests.longer import LONG
 
 ENDINGS = {
     "end": "",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 
 from tests.agents.pythons import Client
 from tests.agents.traced import TORCH, UNTIL_TOLD, Tracing, job
+from tests.longer import LONG
 
-LONG = os.environ.get("WHYIDLE_LONG") == "1"
 # How many traces are taken of each job, one after the other.
 TRACES = 100 if LONG else 3
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.pythons import LONG, Client, ends_well, every_python, job, run
+from tests.agents.pythons import Client, ends_well, every_python, job, run
 from tests.agents.test_life import LEAVE
+from tests.longer import LONG
 
 # A child reports through its exit status; anything it prints fails the test.
 CHILD = """

@@ -13,6 +13,7 @@ from tests.agents.traced import TORCH, UNTIL_TOLD, Tracing, job
 BEGIN = """
 start(); until(reachable)
 sys.modules["_whyidle_agent.tracing"].LEAST_PAUSE_NS = 1
+sys.modules["_whyidle_agent.torch.tracing"].WITHOUT_STEPS_NS = 100_000_000
 sys.modules["_whyidle_agent.window"].Window.late = lambda *a: None
 items = torch.utils.data.TensorDataset(torch.randn(4096, 8))
 def infer(workers=0):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.agents.pythons import Client
 from tests.agents.traced import TORCH, UNTIL_TOLD, Job, Tracing, job
+from tests.longer import LONG
 
 # What the user's own profile must have: it is printed, and must be the same with ours.
 COUNT = """
@@ -115,7 +115,7 @@ while not told.is_set():
  for _ in range(30): step()
 """
     with job(TORCH + UNTIL_TOLD + COUNT + body, tmp_path) as process:
-        traces_of(process, tmp_path, 12)
+        traces_of(process, tmp_path, 12 if LONG else 4)
         process.ends_well()
 
 
@@ -199,7 +199,7 @@ print(rounds)
         with Client(tmp_path, process.pid) as client:
             # The pause is for people; here it is the orders that count.
             tracing = Tracing(client)
-            while len(taken) < (20 if os.environ.get("WHYIDLE_LONG") == "1" else 6):
+            while len(taken) < (20 if LONG else 6):
                 answer = tracing.ask(seconds=0.02)
                 if answer["ok"]:
                     taken.append(tracing.end_of(answer["id"]))

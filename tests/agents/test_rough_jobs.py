@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.pythons import LONG, Client, ends_well, every_python, job, run
+from tests.agents.pythons import Client, ends_well, every_python, job, run
+from tests.longer import LONG
 
 
 @every_python

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from tests.agents.forked import Forked
 from tests.agents.jax import jobs
 from tests.agents.pythons import AGENTS, PRELUDE, Client
 from tests.agents.torch import inside
+from tests.forked import Forked
 
 IMPORTED = {"torch": inside.TORCH, "jax": jobs.JAX}
 

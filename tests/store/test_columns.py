@@ -6,9 +6,10 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from whyidle.monitor.errors import StorageProblem
 from whyidle.monitor.store import columns as codec
 from whyidle.monitor.store.columns import Column, pack, pack_all, unpack, unpack_all
@@ -28,7 +29,7 @@ def columns(draw: st.DrawFn) -> Column:
     return np.array(sorted(some) if draw(st.booleans()) else some, dtype)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(columns())
 def test_every_column_comes_back(column: Column) -> None:
     found = unpack(pack(column))
@@ -77,7 +78,7 @@ def test_damage_is_told_in_a_sentence(data: st.DataObject, some: dict[str, Colum
     assert "monitor trace" in caught.value.next_step
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=200))
 def test_noise_is_no_column(noise: bytes) -> None:
     for read in (unpack, unpack_all):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from tests.traces.building import Op, Span, a_trace
 from whyidle.monitor.traces.budgets.account import account
 from whyidle.monitor.traces.budgets.budget import Budget, Segments
@@ -319,7 +320,7 @@ SPANS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(OPS, SPANS, st.integers(0, 30), st.integers(0, 30))
 def test_the_parts_always_add_up(
     ops: list[tuple[int, int, Cause, int]], spans: list[Span], before: int, after: int
@@ -363,7 +364,7 @@ def assert_same_as_counting(trace: Trace, budget: Budget) -> None:
     assert tuple(slices.values()) == (found.compute, found.exposed_comm, found.exposed_copy)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(OPS, SPANS, st.lists(st.integers(-40, 160), min_size=2, max_size=8, unique=True))
 def test_what_steps_sum_to_is_what_their_parts_sum_to(
     ops: list[tuple[int, int, Cause, int]], spans: list[Span], bounds: list[int]

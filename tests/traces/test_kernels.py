@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from tests.traces.repeating import Job
 from whyidle.monitor.traces import launches, steps
 from whyidle.monitor.traces.activity import activity
@@ -166,7 +167,7 @@ def test_clocks_that_disagree_are_noted() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-1, 5), st.integers(0, 2**60)), max_size=30))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_tallies_are_exact(rows: list[tuple[int, int]]) -> None:
     ids = np.array([i for i, _ in rows], np.int32)
     ticks = np.array([t for _, t in rows], np.int64) // 32
@@ -184,7 +185,7 @@ nested = st.recursive(st.just([]), lambda inner: st.lists(inner, max_size=4), ma
 
 
 @given(st.lists(nested, max_size=5))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_an_operator_has_not_the_time_of_those_it_calls(tree: list[object]) -> None:
     spans: list[tuple[int, int]] = []
     own: Counter[int] = Counter()

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from tests.traces.kineto_text import Record, document, event, kernel, load, plain
 from whyidle.monitor.traces import kineto, launches
 from whyidle.monitor.traces.causes import Cause
@@ -191,7 +192,7 @@ def slow_ns(value: float) -> int:
 
 
 @given(records, st.integers(1, 400), st.sampled_from([None, 1, 2]))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_it_reads_what_a_plain_reader_reads(
     tmp_path_factory: pytest.TempPathFactory, events: list[Record], chunk: int, indent: int | None
 ) -> None:

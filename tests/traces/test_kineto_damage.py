@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from tests.traces.kineto_text import document, event, kernel, load, plain
 from whyidle.monitor.errors import UsageProblem
 from whyidle.monitor.traces import kineto
@@ -114,7 +115,7 @@ def test_flipped_bits_are_never_a_traceback(path: Path, chunk: int) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(1, 50))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_bytes_are_never_a_traceback(
     tmp_path_factory: pytest.TempPathFactory, junk: bytes, chunk: int
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.longer import many
 from whyidle.monitor.errors import Problem
 from whyidle.monitor.render.trace import screen
 from whyidle.monitor.traces.analysis import analyse
@@ -20,7 +21,7 @@ from whyidle.monitor.traces.answer import contract
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 SEEDS = sorted((DATA / "kineto").glob("*.json.gz")) + sorted((DATA / "xplane").glob("*.pb*"))
-FILES = 1000
+FILES = many(1000)
 LONGEST_S = 20.0
 HUGE = (b"9" * 400, b"1e999", b"-9223372036854775809", b"18446744073709551616", b"1e-999", b"NaN")
 WRONG = (b"null", b"[]", b"{}", b'"x"', b"true", b"[[[]]]", b'{"a":{"a":{}}}', b"\x00", b"\xff\xfe")
@@ -103,6 +104,7 @@ def a_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
 def test_a_damaged_file_ends_in_an_answer_or_a_sentence(
     mutate: Callable[[bytes, random.Random], bytes], tmp_path: Path

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from whyidle.monitor import errors
 from whyidle.monitor.store.schema import APPLICATION_ID
 from whyidle.monitor.traces import looks, opening
@@ -203,7 +204,7 @@ def test_a_folder_is_looked_through_with_bounds(
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_no_head_confuses(head: bytes) -> None:
     for begin in (b"", b"\x0a", b"{", b"SQLite format 3\0"):
         if looks.format_of(begin + head, whole=True) is None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from whyidle.monitor.traces.steps.anchors import anchors
 from whyidle.monitor.traces.steps.repetition import Period, period
 
@@ -32,7 +33,7 @@ patterns = st.integers(0, 2**32 - 1).map(
 
 
 @given(patterns, st.integers(3, 12), st.integers(0, 149), st.integers(0, 149))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_pattern_is_found_wherever_the_record_begins_and_ends(
     pattern: Any, times: int, cut: int, rest: int
 ) -> None:
@@ -42,7 +43,7 @@ def test_a_pattern_is_found_wherever_the_record_begins_and_ends(
 
 
 @given(patterns, st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_other_names_here_and_there_do_not_hide_it(pattern: Any, seed: int) -> None:
     chance = np.random.default_rng(seed)
     sequence = np.tile(pattern, 8)
@@ -54,7 +55,7 @@ def test_other_names_here_and_there_do_not_hide_it(pattern: Any, seed: int) -> N
 @given(patterns, st.lists(st.integers(0, 1199), min_size=1, max_size=4, unique=True))
 # Nearly all in one period: over two periods they are compared only half as often.
 @example(np.random.default_rng(0).integers(0, 40, 150).astype(np.int32), [155, 177, 188, 916])
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_an_operation_more_now_and_then_does_not_hide_it(pattern: Any, where: list[int]) -> None:
     # At the same place of two periods, or nearly, it would be the mark of a longer one.
     places = sorted(at % len(pattern) for at in where)
@@ -68,7 +69,7 @@ def test_an_operation_more_now_and_then_does_not_hide_it(pattern: Any, where: li
 
 
 @given(st.integers(2, 300), st.integers(2, 6), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_an_inner_loop_is_not_the_period(inner: int, outer: int, motif: int) -> None:
     step = names([90, 91], np.tile(np.arange(motif), inner), [92, 93, 94])
     expected = len(step) if (outer * len(step)) >= 4 else None
@@ -98,7 +99,7 @@ def test_less_than_two_outer_periods_are_none() -> None:
 
 
 @given(st.integers(2, 30), st.integers(0, 2**32 - 1), st.sampled_from([60, 500, 5000]))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_a_random_sequence_has_no_period(alphabet: int, seed: int, size: int) -> None:
     chance = np.random.default_rng(seed)
     assert length(chance.integers(0, alphabet, size)) is None
@@ -107,7 +108,7 @@ def test_a_random_sequence_has_no_period(alphabet: int, seed: int, size: int) ->
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_runs_of_one_name_are_no_period(seed: int) -> None:
     chance = np.random.default_rng(seed)
     assert length(np.repeat(chance.integers(0, 9, 40), chance.integers(1, 200, 40))) is None

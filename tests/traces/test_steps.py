@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from tests.traces.agreeing import agree, well_formed
 from tests.traces.repeating import Job
 from whyidle.monitor.traces import steps
@@ -108,7 +109,7 @@ def test_a_marker_around_all_is_no_step() -> None:
 
 
 @given(st.integers(2, 12))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_every_way_agrees_with_the_hidden_markers(count: int) -> None:
     for step in (train, fetch_and_train):
         job = a_job(count, step)
@@ -198,7 +199,7 @@ def test_the_layers_of_one_run_are_no_steps() -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 40))
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_kernels_in_no_order_are_no_steps(seed: int, alphabet: int) -> None:
     job = Job()
     job.launch(np.random.default_rng(seed).integers(0, alphabet, 400).tolist())
@@ -208,7 +209,7 @@ def test_kernels_in_no_order_are_no_steps(seed: int, alphabet: int) -> None:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["kineto", "xplane"]))
-@settings(max_examples=600, deadline=None)
+@examples(600)
 def test_whatever_a_file_holds_steps_are_well_formed(seed: int, kind: Format) -> None:
     chance = np.random.default_rng(seed)
     texts = [FETCH, "Optimizer.step#SGD.step", "PjitFunction(f)", "PjitFunction(g)", "aten::mul"]

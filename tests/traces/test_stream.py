@@ -9,9 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from whyidle.monitor.traces import stream
 
 DATA = random.Random(1).randbytes(300_000) + b"a" * 300_000
@@ -44,7 +45,7 @@ def test_reads_of_any_size_give_the_same_bytes(tmp_path: Path, content: bytes, s
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 200_000))))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_skips_and_reads_mix(
     tmp_path_factory: pytest.TempPathFactory,
     pack: Callable[[bytes], bytes],
@@ -92,7 +93,7 @@ def test_damaged_gzip_gives_every_byte_before_the_damage(tmp_path: Path) -> None
 
 
 @given(st.integers(2, 3000), st.integers(1, 255))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_flipped_bits_never_raise(
     tmp_path_factory: pytest.TempPathFactory, at: int, flip: int
 ) -> None:

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import ROOT
+from tests.longer import examples
 from tests.traces.xplane_bytes import EPOCH, Plane, block, load, number, reread, space, varint
 from whyidle.monitor.traces.model import Trace
 from whyidle.monitor.traces.xplane import chunks, layouts, walks
@@ -193,7 +194,7 @@ def test_the_seeded_file_of_the_benchmark(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @given(st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=40))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_numbers_as_columns(values: list[int]) -> None:
     encoded = [varint(value) for value in values]
     buffer = Buffer(sum(map(len, encoded)))

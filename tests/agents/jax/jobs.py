@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.agents.forked import Forked, Imported
 from tests.agents.pythons import AGENTS, PRELUDE, Client, ends_well
+from tests.forked import Forked, Imported
 
 # JAX is read as it was compiled, and nothing is left in our folders. Facts come each second.
 RUNNING = f"""

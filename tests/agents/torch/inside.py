@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.agents.forked import Forked, Imported
 from tests.agents.pythons import AGENTS, PRELUDE, Client, ends_well
+from tests.forked import Forked, Imported
 from whyidle.agents.duties import SECOND, Duties
 from whyidle.agents.room import Room
 from whyidle.agents.torch.probe import TorchProbe

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.longer import examples
 from whyidle.dashboard.views.timeline_merge import depths, fitted, merged
 from whyidle.monitor.traces.causes import Cause
 
@@ -23,7 +24,7 @@ def pieces(draw: st.DrawFn) -> Pieces:
     return edges[::2], edges[1::2], np.array(kinds, np.int64)
 
 
-@settings(deadline=None)
+@examples(100)
 @given(pieces(), st.integers(1, 300))
 def test_no_piece_and_no_time_is_lost(some: Pieces, finest: int) -> None:
     start, end, kind = some
@@ -34,7 +35,7 @@ def test_no_piece_and_no_time_is_lost(some: Pieces, finest: int) -> None:
     assert (seen.busy <= seen.end - seen.start).all()
 
 
-@settings(deadline=None)
+@examples(100)
 @given(pieces(), st.integers(1, 300))
 def test_what_can_be_seen_alone_is_drawn_alone(some: Pieces, finest: int) -> None:
     start, end, kind = some
@@ -73,7 +74,7 @@ def test_many_pieces_become_few_and_few_stay_as_they_are() -> None:
     assert [len(seen) for seen in fitted([few], 1000, 500)] == [100]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(1, 200)), max_size=60))
 def test_nothing_overlaps_on_its_own_line(spans: list[tuple[int, int]]) -> None:
     both = sorted(((a, a + n) for a, n in spans), key=lambda span: (span[0], -span[1]))

@@ -59,8 +59,10 @@ exec(compile(source(), "<string>", "exec"))
 class Imported:
     """What the jobs begin with: modules, and how Python was started."""
 
-    def __init__(self, modules: str, *flags: str, env: dict[str, str] | None = None) -> None:
-        self._line = [sys.executable, "-B", *flags, "-W", "error", "-c"]
+    def __init__(
+        self, modules: str, *flags: str, env: dict[str, str] | None = None, warnings: str = "error"
+    ) -> None:
+        self._line = [sys.executable, "-B", *flags, "-W", warnings, "-c"]
         self._source = IMPORTED.replace("MODULES", modules)
         self._env = env
 

@@ -1,0 +1,138 @@
+"""The wheel and the source archive, installed where there is no repository: everything works."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from tests.agents.pythons import interpreters
+from tests.conftest import JOB, ROOT
+
+UV = shutil.which("uv", path=Path(sys.executable).parent)
+pytestmark = pytest.mark.skipif(UV is None, reason="uv is not here: it builds and installs")
+WANTED = ("3.11", "3.12", "3.13")
+# The wheels are fetched where they were not before.
+LONGEST_S = 600
+
+
+def version_of(python: str) -> str:
+    line = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def uv(*arguments: object, cwd: Path) -> None:
+    done = subprocess.run(
+        [str(UV), *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST_S,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source archive, and the wheel that is made of it and of nothing else."""
+    out = tmp_path_factory.mktemp("dist")
+    uv("build", "--out-dir", out, ROOT, cwd=out)
+    return out
+
+
+@pytest.fixture(scope="module", params=WANTED)
+def monitor(
+    request: pytest.FixtureRequest, built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """The command in an environment that has the wheel, far from the repository."""
+    found = {version_of(path): path for path in [sys.executable, *interpreters()]}
+    if request.param not in found:
+        pytest.skip(f"Python {request.param} is not here")
+    folder = tmp_path_factory.mktemp("clean")
+    (wheel,) = built.glob("*.whl")
+    uv("venv", "--python", found[request.param], folder / "venv", cwd=folder)
+    python = folder / "venv" / "bin" / "python"
+    uv(
+        *("pip", "install", "--python", python, "-c", ROOT / "constraints.txt"),
+        *(f"{wheel}[dashboard]", "jax"),
+        cwd=folder,
+    )
+    yield python.with_name("monitor")
+    shutil.rmtree(folder)
+
+
+def run(monitor: Path, state: Path, *arguments: object) -> str:
+    env = {"PATH": os.environ["PATH"], "HOME": str(state), "WHYIDLE_STATE_DIR": str(state / "s")}
+    done = subprocess.run(
+        [monitor, *map(str, arguments)],
+        cwd=state,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONGEST_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_source_archive_has_the_project_and_no_leftovers(built: Path) -> None:
+    (path,) = built.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+    assert {"pyproject.toml", "README.md", "LICENSE", "monitor/cli.py"} <= {*names}
+    assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
+
+
+def test_help_names_every_command(monitor: Path, tmp_path: Path) -> None:
+    said = run(monitor, tmp_path, "--help")
+    for name in ("attach", "run", "demo", "dashboard", "trace", "diagnose", "compare", "doctor"):
+        assert name in said
+
+
+def test_a_running_job_is_entered(monitor: Path, tmp_path: Path) -> None:
+    python = monitor.with_name("python")
+    source = "import jax\n" + JOB
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([python, "-c", source], **pipes) as job:
+        try:
+            assert job.stdout is not None
+            assert job.stdout.readline() == "ready\n"
+            said = run(monitor, tmp_path, "attach", job.pid, "--for", 3, "--json")
+            assert job.poll() is None
+        finally:
+            job.kill()
+    summary = json.loads(said.splitlines()[-1])
+    assert summary["summary"] is True
+    assert summary["attached"] in {"agent", "outside"}
+
+
+def test_a_demo_finds_its_fault(monitor: Path, tmp_path: Path) -> None:
+    said = run(
+        monitor, tmp_path, "demo", "unjitted_step", "--framework", "jax", "--no-dashboard", "--json"
+    )
+    assert json.loads(said)["before"]["top"] == "unjitted_step"
+
+
+def test_the_dashboard_shows_the_sample(monitor: Path, tmp_path: Path) -> None:
+    line = [monitor, "dashboard", "--sample", "--no-browser", "--no-token"]
+    env = {**os.environ, "WHYIDLE_STATE_DIR": str(tmp_path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, cwd=tmp_path, env=env, stdout=pipe, text=True) as page:
+        try:
+            assert page.stdout is not None
+            link = next(w for text in page.stdout for w in text.split() if w.startswith("http://"))
+            with urlopen(link, timeout=60) as answer:
+                assert answer.status == 200
+        finally:
+            page.terminate()
