@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -139,7 +140,7 @@ def starts(process: subprocess.Popen[str], line: str) -> int:
 def train(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("job") / "train.py"
     path.write_text(TRAINS)
-    return f"{sys.executable} {path}"
+    return shlex.join([sys.executable, str(path)])
 
 
 def test_below_a_shell_the_job_is_found_and_not_its_helper(train: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,7 +21,8 @@ Job = subprocess.Popen[str]
 
 
 def shell(text: str, state: Path) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "WHYIDLE_STATE_DIR": str(state), "M": " ".join(command())}
+    env = {**os.environ, "WHYIDLE_STATE_DIR": str(state)}
+    text = text.replace("$M", shlex.join(command()))
     return subprocess.run(
         ["bash", "-c", text], env=env, capture_output=True, text=True, check=False, timeout=60
     )

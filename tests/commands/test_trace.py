@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -228,7 +229,8 @@ def test_a_name_may_be_any_bytes(monitor: Monitor, tmp_path: Path) -> None:
 def test_output_that_nobody_reads(
     state: Path, trace: Path, text: str, code: int, said: str
 ) -> None:
-    env = {**os.environ, "WHYIDLE_STATE_DIR": str(state), "M": " ".join(command()), "T": str(trace)}
+    env = {**os.environ, "WHYIDLE_STATE_DIR": str(state), "T": str(trace)}
+    text = text.replace("$M", shlex.join(command()))
     done = subprocess.run(
         ["bash", "-c", text], env=env, capture_output=True, text=True, check=False, timeout=60
     )

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -319,7 +320,7 @@ def test_a_recording_that_is_killed_takes_it_along(state: Path, job: subprocess.
 
 def test_the_page_is_no_part_of_a_job_that_we_are_below(state: Path) -> None:
     # A shell that is watched, by a command that it has started itself.
-    line = f"{' '.join(command('attach'))} $$ --observe --dashboard --quiet & wait $!"
+    line = f"{shlex.join(command('attach'))} $$ --observe --dashboard --quiet & wait $!"
     with subprocess.Popen(
         ["bash", "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as shell:
