@@ -162,9 +162,8 @@ def test_a_job_whose_parent_ended_is_below_nobody_also_in_the_same_session(train
 def test_a_job_of_another_user_below_must_be_named(train: str) -> None:
     # What it imports may lie where only root may look.
     source = f"import mmap, os, sys, tempfile; os.setuid(65534); exec({TRAINS!r})"
-    quoted = source.replace('"', '\\"')
     with shell() as (process, named):
-        job = starts(process, f'{sys.executable} -c "{quoted}"')
+        job = starts(process, shlex.join([sys.executable, "-c", source]))
         with pytest.raises(UsageProblem, match="another user") as problem:
             worker_of(named, FS)
         assert worker_of(key_of(job), FS).pid == job
