@@ -13,7 +13,7 @@ from tests.agents.traced import TORCH, UNTIL_TOLD, Tracing, job
 from tests.longer import LONG
 
 # How many traces are taken of each job, one after the other.
-TRACES = 100 if LONG else 3
+TRACES = 100 if LONG else 1
 
 BEGIN = """
 from torch.profiler import record_function as block

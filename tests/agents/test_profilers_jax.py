@@ -77,7 +77,7 @@ folder = tempfile.mkdtemp()
 jax.profiler.start_trace(folder)
 for _ in range(5): step()
 jax.profiler.stop_trace(); full(folder)
-while not told.is_set(): step()
+while not told.is_set(): step(); time.sleep(0.001)
 """
     with job(JAX + UNTIL_TOLD + COUNT + body, tmp_path) as process:
         with Client(tmp_path, process.pid) as client:
@@ -97,7 +97,7 @@ import socket
 free = socket.socket(); free.bind(("127.0.0.1", 0)); port = free.getsockname()[1]; free.close()
 server = jax.profiler.start_server(port)
 start(); until(reachable); ready()
-while not told.is_set(): step()
+while not told.is_set(): step(); time.sleep(0.001)
 """
     with job(JAX + UNTIL_TOLD + body, tmp_path) as process:
         with Client(tmp_path, process.pid) as client:
@@ -111,7 +111,7 @@ def test_a_session_that_somebody_else_began_is_left_alone(tmp_path: Path) -> Non
 from jax._src.lib import _profiler
 session = _profiler.ProfilerSession(_profiler.ProfileOptions())
 start(); until(reachable); ready()
-while not told.is_set(): step()
+while not told.is_set(): step(); time.sleep(0.001)
 assert b"PjitFunction" in session.stop()
 """
     with job(JAX + UNTIL_TOLD + body, tmp_path) as process:

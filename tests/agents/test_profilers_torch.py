@@ -95,7 +95,7 @@ def traces_of(process: Job, folder: Path, number: int) -> list[Any]:
 
 
 def test_the_user_has_his_whole_profile_before_and_after(tmp_path: Path) -> None:
-    work = "start(); until(reachable); ready()\nwhile not told.is_set(): step()"
+    work = "start(); until(reachable); ready()\nwhile not told.is_set(): step(); time.sleep(0.001)"
     body = "\n".join([uses(ALL), work, uses(ALL)])
     with job(TORCH + UNTIL_TOLD + COUNT + body, tmp_path) as process:
         assert traces_of(process, tmp_path, 2)[-1][3] == "done"
@@ -134,7 +134,7 @@ def other():
 thread = threading.Thread(target=other); thread.start()
 while not is_open(): step()
 go.set(); thread.join()
-while not told.is_set(): step()
+while not told.is_set(): step(); time.sleep(0.001)
 """
     with job(TORCH + UNTIL_TOLD + COUNT + body, tmp_path) as process:
         with Client(tmp_path, process.pid) as client:
@@ -154,7 +154,7 @@ while not is_open(): step()
 with profile(activities=[ProfilerActivity.CPU]) as found:
     for _ in range(5): step()
 full(found, 5)
-while not told.is_set(): step()
+while not told.is_set(): step(); time.sleep(0.001)
 """
     with job(TORCH + UNTIL_TOLD + COUNT + body, tmp_path) as process:
         with Client(tmp_path, process.pid) as client:

@@ -21,7 +21,7 @@ WORK = (
     UNTIL_TOLD
     + """
 start(); until(reachable); ready()
-while not told.is_set(): step()
+while not told.is_set(): step(); time.sleep(0.001)
 """
 )
 BOTH = pytest.mark.parametrize("source", [TORCH, JAX], ids=["torch", "jax"])
@@ -206,7 +206,7 @@ def late(self, late_ns):
         note(self, late_ns)
 window.late = late
 ready()
-while not told.is_set(): step()
+while not told.is_set(): step(); time.sleep(0.001)
 """
 
 
@@ -353,7 +353,7 @@ def test_a_disk_without_room_is_left_alone(tmp_path: Path) -> None:
 real = os.fstatvfs
 def full(fd): return type("V", (), {"f_bavail": 10, "f_frsize": 4096})()
 start(); until(reachable); os.fstatvfs = full; ready()
-while not told.is_set(): step()
+while not told.is_set(): step(); time.sleep(0.001)
 """
     )
     with job(source, tmp_path) as process, Client(tmp_path, process.pid) as client:
