@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 # Two files at a time, each in one process: most tests wait for a job. After a hang it ends at once.
 # Files in their own order, so that the slowest folder (agents) does not come last.
-PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+PYTEST := $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .PHONY: demo test test-long lint help clean
 

@@ -63,7 +63,10 @@ def test_agents_need_only_the_standard_library_of_python_3_9(path: Path) -> None
 
 
 def test_folders_are_never_imported_by_their_bare_name() -> None:
-    assert not [path for path in SOURCES if set(TOPS) & set(absolute_imports(path))]
+    # Few files have such words at all; only those are parsed.
+    likely = re.compile(rf"^\s*(import|from)\s.*\b({'|'.join(TOPS)})\b", re.MULTILINE)
+    found = [path for path in SOURCES if likely.search(path.read_text())]
+    assert not [path for path in found if set(TOPS) & set(absolute_imports(path))]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "demo_workloads").rglob("*.py")), ids=str)
