@@ -2,9 +2,9 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 
-# Two files at a time, each in one process: most tests wait for a job. After a hang it ends at once.
+# Each file in one process: most tests wait for a job. After a hang it ends at once.
 # Files in their own order, so that the slowest folder (agents) does not come last.
-PYTEST := $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+PYTEST := $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 .PHONY: demo test test-long lint help clean
 
@@ -16,12 +16,12 @@ demo: ## set up, then three faults in small training jobs: found, mended, measur
 
 test: lint ## set up, then every check, and tests of everything: six minutes
 	@echo "== tests: pytest, without those of make test-long"
-	@$(PYTEST) -m "not long"
+	@$(PYTEST) -n 3 -m "not long"
 
 test-long: ## set up, then the rest of the tests: every variant, long stress, many random examples
 	@.ci/setup test
 	@echo "== tests: pytest, those that make test leaves out (tests/long.toml)"
-	@WHYIDLE_LONG=1 $(PYTEST) -m "long or many"
+	@WHYIDLE_LONG=1 $(PYTEST) -n 2 -m "long or many"
 
 lint: ## set up, then the checks without the tests
 	@.ci/setup test

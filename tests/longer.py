@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,10 +13,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 LIST: Final = Path(__file__).with_name("long.toml")
-LONG: Final = os.environ.get("WHYIDLE_LONG") == "1"
+LEVEL: Final = int(os.environ.get("WHYIDLE_LONG") or 0)
+# `make test-long`; and by hand, with WHYIDLE_LONG=2, stress that takes hours.
+LONG: Final = LEVEL >= 1
+STRESS: Final = LEVEL >= 2
 # `make test` tries a tenth of the random examples.
 FEWER: Final = 10
 Test = Callable[..., Any]
+# A case for each Python of the machine: that of the oldest that the agent runs on stays.
+OF_A_PYTHON: Final = re.compile(r"\[(.*[-/])?(2\.7|3\.(?!9\.)\d+)\.\d+\b")
 
 
 def many(number: int) -> int:
@@ -43,7 +49,7 @@ def mark(items: Iterable[pytest.Item]) -> None:
     for item in items:
         file, _, name = item.nodeid.removeprefix("tests/").partition("::")
         stays = _stays(listed.get(file, {}), name)
-        if stays and not _names(name) & {*stays}:
+        if OF_A_PYTHON.search(name) or (stays and not _names(name) & {*stays}):
             item.add_marker(pytest.mark.long)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.pythons import Client, command, every_python, job, run
-from tests.longer import LONG
+from tests.longer import STRESS
 
 ENDINGS = {
     "end": "",
@@ -25,8 +25,8 @@ ENDINGS = {
 @every_python
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 def test_quick_ends_are_quiet(ending: str, python: str, tmp_path: Path) -> None:
-    """At another moment of the agent's life each time; at more of them with WHYIDLE_LONG=1."""
-    moments = range(20) if LONG else (0, 9)
+    """At another moment of the agent's life each time; at more of them with WHYIDLE_LONG=2."""
+    moments = range(20) if STRESS else (0, 9)
     lines = [
         command(python, f"start(); time.sleep({n / 500})\n{ending}", tmp_path) for n in moments
     ]

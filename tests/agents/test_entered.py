@@ -10,10 +10,10 @@ import pytest
 
 from tests.agents.pythons import Client
 from tests.agents.traced import TORCH, UNTIL_TOLD, Tracing, job
-from tests.longer import LONG
+from tests.longer import LONG, STRESS
 
 # How many traces are taken of each job, one after the other.
-TRACES = 100 if LONG else 1
+TRACES = 100 if STRESS else 3 if LONG else 1
 
 BEGIN = """
 from torch.profiler import record_function as block

@@ -9,7 +9,7 @@ import pytest
 
 from tests.agents.pythons import Client, ends_well, every_python, job, run
 from tests.agents.test_life import LEAVE
-from tests.longer import LONG
+from tests.longer import STRESS
 
 # A child reports through its exit status; anything it prints fails the test.
 CHILD = """
@@ -89,7 +89,7 @@ assert reachable()
 
 @every_python
 def test_forks_in_every_state_of_the_agent(python: str, tmp_path: Path) -> None:
-    """In more of them with WHYIDLE_LONG=1."""
+    """In more of them with WHYIDLE_LONG=2."""
     source = (
         CHILD
         + LEAVE
@@ -110,7 +110,7 @@ for n in range(0, 30, STEP):
     assert fds() == before and not gc.callbacks
 """
     )
-    run(python, source.replace("STEP", "1" if LONG else "3"), tmp_path)
+    run(python, source.replace("STEP", "1" if STRESS else "3"), tmp_path)
 
 
 def test_threads_that_fork_at_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.agents.pythons import Client
 from tests.agents.traced import TORCH, UNTIL_TOLD, Job, Tracing, job
-from tests.longer import LONG
+from tests.longer import LONG, STRESS
 
 # What the user's own profile must have: it is printed, and must be the same with ours.
 COUNT = """
@@ -199,7 +199,7 @@ print(rounds)
         with Client(tmp_path, process.pid) as client:
             # The pause is for people; here it is the orders that count.
             tracing = Tracing(client)
-            while len(taken) < (20 if LONG else 6):
+            while len(taken) < (20 if STRESS else 6):
                 answer = tracing.ask(seconds=0.02)
                 if answer["ok"]:
                     taken.append(tracing.end_of(answer["id"]))

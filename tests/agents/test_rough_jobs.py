@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.agents.pythons import Client, ends_well, every_python, job, run
-from tests.longer import LONG
+from tests.longer import STRESS
 
 
 @every_python
@@ -108,8 +108,8 @@ def test_another_root_user_or_place_changes_nothing(act: str, tmp_path: Path) ->
 
 @every_python
 def test_many_lives_leave_nothing_behind(python: str, tmp_path: Path) -> None:
-    """Many more with WHYIDLE_LONG=1."""
-    lives = 200 if LONG else 22
+    """Many more with WHYIDLE_LONG=2."""
+    lives = 200 if STRESS else 22
     source = """
 import atexit, random, threading
 random.seed(4)

@@ -132,14 +132,8 @@ def test_an_observer_tries_nothing(with_methods: Callable[..., list[str]]) -> No
     assert (outcome.method, outcome.refusal, calls) == (OUTSIDE, None, [])
 
 
-def oldest_first() -> list[Any]:
-    """Return the Pythons of this machine: one, and those of the long run."""
-    first, *rest = others()
-    return [first, *(pytest.param(path, marks=pytest.mark.long) for path in rest)]
-
-
 @pytest.mark.ptrace
-@pytest.mark.parametrize("python", oldest_first(), ids=lambda path: path.split("/")[-3])
+@pytest.mark.parametrize("python", others(), ids=lambda path: path.split("/")[-3])
 def test_jobs_of_every_python_are_entered_and_left(python: str) -> None:
     with running(AS_TORCH + BUSY, [python]) as job:
         entered(job, PTRACE)
