@@ -25,28 +25,30 @@ WANTED = ("3.11", "3.12", "3.13")
 LONGEST_S = 600
 
 
-def version_of(python: str) -> str:
-    line = [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def uv(*arguments: object, cwd: Path) -> None:
+def said_by(*line: object, cwd: Path, env: dict[str, str] | None = None) -> str:
     done = subprocess.run(
-        [str(UV), *map(str, arguments)],
+        list(map(str, line)),
         cwd=cwd,
+        env=env,
         capture_output=True,
         text=True,
         check=False,
         timeout=LONGEST_S,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def version_of(python: str) -> str:
+    source = "import sys; print('%d.%d' % sys.version_info[:2])"
+    return said_by(python, "-c", source, cwd=ROOT).strip()
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source archive, and the wheel that is made of it and of nothing else."""
     out = tmp_path_factory.mktemp("dist")
-    uv("build", "--out-dir", out, ROOT, cwd=out)
+    said_by(UV, "build", "--out-dir", out, ROOT, cwd=out)
     return out
 
 
@@ -60,10 +62,10 @@ def monitor(
         pytest.skip(f"Python {request.param} is not here")
     folder = tmp_path_factory.mktemp("clean")
     (wheel,) = built.glob("*.whl")
-    uv("venv", "--python", found[request.param], folder / "venv", cwd=folder)
+    said_by(UV, "venv", "--python", found[request.param], folder / "venv", cwd=folder)
     python = folder / "venv" / "bin" / "python"
-    uv(
-        *("pip", "install", "--python", python, "-c", ROOT / "constraints.txt"),
+    said_by(
+        *(UV, "pip", "install", "--python", python, "-c", ROOT / "constraints.txt"),
         *(f"{wheel}[dashboard]", "jax"),
         cwd=folder,
     )
@@ -73,17 +75,7 @@ def monitor(
 
 def run(monitor: Path, state: Path, *arguments: object) -> str:
     env = {"PATH": os.environ["PATH"], "HOME": str(state), "WHYIDLE_STATE_DIR": str(state / "s")}
-    done = subprocess.run(
-        [monitor, *map(str, arguments)],
-        cwd=state,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONGEST_S,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return said_by(monitor, *arguments, cwd=state, env=env)
 
 
 def test_the_source_archive_has_the_project_and_no_leftovers(built: Path) -> None:
