@@ -50,8 +50,9 @@ def test_every_tick_is_one_json_object_and_the_last_the_summary(
     assert summary["summary"] is True
     assert summary["attached"] == "outside"
     assert summary["steps"] is None
-    # The tape has a GPU at its power cap.
-    assert [f["rule"] for f in summary["findings"]] == ["clock_throttled"]
+    # The tape has a GPU at its power cap; on a busy machine the job lacks cores, and that is true.
+    found = {f["rule"] for f in summary["findings"]}
+    assert found - {"cpu_starved"} == {"clock_throttled"}
     nothing = {name for name, value in summary.items() if value is None or value == []}
     assert set(summary["unknown"]) <= nothing
     inside = {"steps", "where", "where_pid", "agents", "compiled", "reads", "trace"}
