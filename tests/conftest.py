@@ -32,11 +32,25 @@ while True:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what only the long run does; a list that names no test is an error."""
+    """Mark what only the long run does, and what this machine forbids; check the list."""
     longer.mark(items)
+    entering = [item for item in items if item.get_closest_marker("ptrace")]
+    if entering and not _may_enter():
+        for item in entering:
+            item.add_marker(pytest.mark.skip("entering another process is not permitted here"))
     wrong = longer.mistakes(items) if os.environ.get("CI") == "true" else []
     if wrong:
         raise pytest.UsageError("\n".join([f"{longer.LIST}:", *wrong]))
+
+
+def _may_enter() -> bool:
+    """Return whether a process may trace its sibling: Yama or a container may forbid it."""
+    seize = "import ctypes, sys; sys.exit(ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), 0, 0))"
+    with subprocess.Popen(["sleep", "60"]) as sibling:
+        tracer = [sys.executable, "-c", seize, str(sibling.pid)]
+        code = subprocess.run(tracer, check=False).returncode
+        sibling.kill()
+    return code == 0
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -134,7 +134,14 @@ def test_every_signal_reaches_the_job_once() -> None:
         sender = threading.Thread(target=send)
         sender.start()
         try:
-            assert all(victim.enter().done for _ in range(30))
+            entered = 0
+            for _ in range(100):
+                # A crowded machine may let no thread of it run between two signals: try again.
+                with contextlib.suppress(Refused):
+                    entered += victim.enter().done
+                if entered == 30:
+                    break
+            assert entered == 30
         finally:
             over.set()
             sender.join()
