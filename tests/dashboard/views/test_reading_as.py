@@ -103,6 +103,8 @@ def test_a_last_part_that_is_a_link_and_a_loop_are_an_error(home: Path) -> None:
     for path in (home / "link.py", home / "loop" / "train.py", home / "gone" / "train.py"):
         with pytest.raises(OSError, match=r"symbolic links|No such file"):
             opened(path, OURSELVES)
+    # One may only go through what one may run; root may go through everything.
+    (home / "job" / "train.py").chmod(0o755)
     with pytest.raises(NotADirectoryError):
         opened(home / "job" / "train.py" / "x.py", OURSELVES)
     assert descriptors() == before
