@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .room import Room
 
 # Where the user's code has them, as soon as it has imported them; and where it calls us.
-MODULE = "whyidle.monitor.marks"
+MODULE = "whyidle.monitor.core.marks"
 SLOT = "listener"
 SOURCE = "whyidle.step"
 

@@ -28,8 +28,8 @@ from whyidle.monitor import diagnose  # noqa: E402
 from whyidle.monitor.compare import compare  # noqa: E402
 from whyidle.monitor.compare.answer import as_json  # noqa: E402
 from whyidle.monitor.compare.opening import of_analysis  # noqa: E402
+from whyidle.monitor.core.metrics import JOB_MAIN_THREAD_WAIT  # noqa: E402
 from whyidle.monitor.demo.printed import faster  # noqa: E402
-from whyidle.monitor.metrics import JOB_MAIN_THREAD_WAIT  # noqa: E402
 from whyidle.monitor.signals.opening import of_answer  # noqa: E402
 from whyidle.monitor.signals.portable import load  # noqa: E402
 from whyidle.monitor.signals.window import Window  # noqa: E402

@@ -21,11 +21,11 @@ from results import Result, tell
 from store import SEED, START_MS, busy_gpu
 from traces import generated
 
+from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.diagnose import as_json, diagnose
-from whyidle.monitor.metrics import Metric, Scope, metrics_of
-from whyidle.monitor.reading import Reading, Tick
 from whyidle.monitor.signals.opening import of_answer, of_run
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import NewRun, Writer
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract

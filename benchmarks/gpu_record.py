@@ -30,7 +30,7 @@ from gpu_recorder import questions, report, work  # noqa: E402  found by the lin
 from gpu_recorder.tape import Tape, error_of, name_of  # noqa: E402
 from gpu_recorder.tape_text import Phase  # noqa: E402
 
-from whyidle.monitor.errors import Exit, NoGpu, Problem, UsageProblem  # noqa: E402
+from whyidle.monitor.core.errors import Exit, NoGpu, Problem, UsageProblem  # noqa: E402
 from whyidle.monitor.sources.gpu import Gpu  # noqa: E402
 from whyidle.monitor.sources.gpus import GpuProbe  # noqa: E402
 from whyidle.monitor.sources.nvml import Nvml, text  # noqa: E402

@@ -18,9 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.record_pairs import kept  # noqa: E402  found by the line above
-from whyidle.monitor import finding, rules  # noqa: E402
+from whyidle.monitor import rules  # noqa: E402
+from whyidle.monitor.core import finding  # noqa: E402
+from whyidle.monitor.core.finding import Found  # noqa: E402
 from whyidle.monitor.demo.printed import faster, is_inside  # noqa: E402
-from whyidle.monitor.finding import Found  # noqa: E402
 from whyidle.monitor.signals import looking  # noqa: E402
 from whyidle.monitor.signals.portable import load  # noqa: E402
 

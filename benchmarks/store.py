@@ -16,10 +16,10 @@ from pathlib import Path
 
 from results import Result, tell
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric, Scope, metrics_of
-from whyidle.monitor.reading import Reading, Tick
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.store import NewRun, Reader, Writer
 from whyidle.monitor.store.schema import RAW, Level
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from results import Result, tell
 
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.kept import Kept, keep
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store.connect import for_writing, transaction
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause

@@ -16,8 +16,8 @@ from typing import Final, NoReturn
 from whyidle.dashboard import place as places
 from whyidle.dashboard import sample, settings
 from whyidle.monitor.commands._output import open_what_is_closed, say
-from whyidle.monitor.errors import Exit, Problem
-from whyidle.monitor.state import database
+from whyidle.monitor.core.errors import Exit, Problem
+from whyidle.monitor.core.paths import database
 from whyidle.monitor.store import Reader, UnknownRun
 from whyidle.monitor.store.records import LAST
 from whyidle.monitor.viewing import ended_by_signals

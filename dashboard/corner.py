@@ -15,7 +15,7 @@ from whyidle.dashboard.views import health as views
 from whyidle.dashboard.views import job
 from whyidle.dashboard.views.newest import Newest
 from whyidle.monitor.control import client
-from whyidle.monitor.errors import Problem
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.render.numbers import duration
 from whyidle.monitor.store import Reader, Run
 

@@ -15,7 +15,7 @@ import streamlit as st
 from whyidle.dashboard import corner, parts, picked, reading, settings
 from whyidle.dashboard.views import span as spans
 from whyidle.dashboard.views.span import Span
-from whyidle.monitor.errors import Problem
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.store import Reader, Run
 
 # Where nothing can be shown it is tried again: a recording may begin at any moment.

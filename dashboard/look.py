@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.core.slices import LOOKS, Slice
 
 # Okabe and Ito's, as the causes: told apart by colour-blind eyes. One meaning has one colour.
 BLUE: Final = "#0072B2"

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 from whyidle.dashboard import look, settings
 from whyidle.dashboard.figures.account import LEAST_SHARE, LEAST_WRITTEN
+from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.slices import LOOKS, Slice
 
 STYLE: Final = """
 <style>

@@ -9,7 +9,7 @@ import streamlit as st
 
 from whyidle.dashboard import settings
 from whyidle.dashboard.views.runs import MOST_RUNS, called
-from whyidle.monitor.errors import Problem
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.store import Reader, Run
 
 # In the address a run is its number: what it is called changes while it is looked at.

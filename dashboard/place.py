@@ -12,7 +12,7 @@ from typing import Final
 
 import psutil
 
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 
 LOOPBACK: Final = "127.0.0.1"
 # Taken where it is free, so that a link stays the same from day to day.

@@ -9,7 +9,7 @@ import streamlit as st
 
 from whyidle.dashboard import settings
 from whyidle.dashboard.views.remember import forget_others
-from whyidle.monitor.errors import Problem
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.store import Reader
 
 # No run has it.

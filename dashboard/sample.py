@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.errors import StorageProblem, UsageProblem
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.paths import DATABASE
 
 STORE: Final = Path(__file__).with_name("recorded") / DATABASE
 

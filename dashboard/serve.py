@@ -26,7 +26,7 @@ from whyidle.dashboard import front, look
 from whyidle.dashboard.access import Access
 from whyidle.dashboard.headers import headers
 from whyidle.dashboard.place import Place, listen
-from whyidle.monitor.interrupts import handled
+from whyidle.monitor.core.interrupts import handled
 
 _PLOTLY: Final = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 _PAGE: Final = Path(__file__).with_name("app.py")

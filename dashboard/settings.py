@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from whyidle.monitor.state import database
+from whyidle.monitor.core.paths import database
 
 # A page that is looked at is read anew so often.
 REFRESH_SECONDS = 2.0

@@ -10,9 +10,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.measure import Measure
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.signals.window import Window
 
 Bound = Literal["memory", "compute", "neither"]

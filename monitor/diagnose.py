@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from whyidle.monitor import rules
 from whyidle.monitor.busy import busy
-from whyidle.monitor.errors import NotJudged
-from whyidle.monitor.finding import (
+from whyidle.monitor.core.errors import NotJudged
+from whyidle.monitor.core.finding import (
     LEAST_LOST,
     Fix,
     Found,
@@ -20,10 +20,10 @@ from whyidle.monitor.finding import (
     Severity,
     Verdict,
 )
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Kind, Rule
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 from whyidle.monitor.summary import RunSummary
 
 # Smaller losses are not worth a person's time.

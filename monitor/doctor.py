@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from whyidle.monitor import state
 from whyidle.monitor.attach import ladder, outside
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.attach.target import Target
-from whyidle.monitor.errors import NoGpu, Problem, StorageProblem
-from whyidle.monitor.metrics import Scope, metrics_of
+from whyidle.monitor.core import paths
+from whyidle.monitor.core.errors import NoGpu, Problem, StorageProblem
+from whyidle.monitor.core.metrics import Scope, metrics_of
+from whyidle.monitor.core.reading import by_reason
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.reading import by_reason
 from whyidle.monitor.recording.ownership import owned_gpus
 from whyidle.monitor.render.numbers import size
 from whyidle.monitor.sources.gpm import SHORTEST_INTERVAL
@@ -57,12 +57,12 @@ def examine(target: ProcessKey | None, fs: ProcFs | None = None) -> Iterator[Che
 def _store() -> Iterator[Check]:
     """Look without changing anything, not even by making the store."""
     try:
-        path = state.database()
+        path = paths.database()
         folder = next(f for f in path.parents if f.exists())
         room = f"{size(_free(folder))} free on its disk"
         if not os.access(folder, os.W_OK) or os.statvfs(folder).f_blocks == 0:
             raise StorageProblem(
-                f"{folder} cannot be written.", f"Name another: export {state.VARIABLE}=DIR"
+                f"{folder} cannot be written.", f"Name another: export {paths.VARIABLE}=DIR"
             )
         if not path.exists():
             yield Check("store", "ok", f"nothing recorded yet in {path}, {room}")

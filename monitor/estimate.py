@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import NO_JAX, NO_TORCH, Reading, by_reason
-from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.reading import NO_JAX, NO_TORCH, Reading, by_reason
+from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.traces.window import is_too_short, too_short
 from whyidle.monitor.tracing.told import Told
 

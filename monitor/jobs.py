@@ -7,15 +7,15 @@ import time
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from whyidle.monitor import metrics as m
 from whyidle.monitor.attach import ladder
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.attach.target import Target
-from whyidle.monitor.errors import NoGpu
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.errors import NoGpu
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.namespace import pids_match
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs, Stat
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.sources.gpu import innermost
 from whyidle.monitor.sources.gpus import GpuProbe
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 import msgspec
 import numpy as np
 
-from whyidle.monitor.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.keeping import LINKS, MARK, NAME, OP, ROWS_MOST, SEGMENT, SPAN, keep
 from whyidle.monitor.store.blocks import Columns, Found
 from whyidle.monitor.store.columns import unpack_all

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-from whyidle.monitor.errors import Problem
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 

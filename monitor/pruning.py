@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.store import Reader, Run
 from whyidle.monitor.store.prune import delete_runs, run_sizes, shrink
 from whyidle.monitor.tracing.space import Space

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Literal
 
-from whyidle.monitor.finding import Fix, Framework, Verdict
+from whyidle.monitor.core.finding import Fix, Framework, Verdict
 from whyidle.monitor.signals.window import Window
 
 # What rules cite: "D2 §4" is a section of the second.

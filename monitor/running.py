@@ -7,7 +7,7 @@ import select
 import signal
 from pathlib import Path
 
-from whyidle.monitor.errors import NotPermitted, Problem, TargetGone, UsageProblem
+from whyidle.monitor.core.errors import NotPermitted, Problem, TargetGone, UsageProblem
 from whyidle.monitor.store import Reader, Run
 
 STOP_SECONDS = 15.0

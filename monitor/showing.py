@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.viewing import ends_with_us
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
+from whyidle.monitor.core.metrics import Metric, Scope
+from whyidle.monitor.core.reading import HARMLESS
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.gathered import Compiled, ReadBack, compiled, reads
-from whyidle.monitor.metrics import Metric, Scope
-from whyidle.monitor.reading import HARMLESS
 from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
 from whyidle.monitor.trained import METRICS, Counted, Trained, trained
 
@@ -32,25 +33,6 @@ _OF_A_TRACE = ("format", "steps", "budget", "step_budget", "warnings")
 # What a page and a person can hold; a long run has more.
 MOST_EVENTS = 200
 MOST_STACKS = 4000
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of code and the share of looks in which the main thread was there."""
-
-    file: str
-    line: int
-    function: str
-    share: float
-
-    def told(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
-        return {
-            "file": self.file,
-            "line": self.line,
-            "function": self.function,
-            "share": round(self.share, 4),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +67,7 @@ class RunSummary:
     events: list[Event]
     # Events that are not among these.
     more_events: int = 0
-    where: tuple[Line, ...] = ()
+    where: tuple[SourceLine, ...] = ()
     # Whose main thread was there; ``None``: nobody was looked at.
     where_of: Watched | None = None
     # Of the same process: what took longest to compile, and where values were read back.
@@ -208,7 +190,7 @@ def in_order(run: Run) -> list[Watched]:
     return sorted(_watched(run), key=place)
 
 
-def _where(reader: Reader, run: Run) -> tuple[Watched | None, tuple[Line, ...]]:
+def _where(reader: Reader, run: Run) -> tuple[Watched | None, tuple[SourceLine, ...]]:
     """Return where a main thread was, most first, of the first process that tells."""
     for watched in in_order(run):
         if found := lines(reader, run, watched):
@@ -246,12 +228,12 @@ def subjects(reader: Reader, run: Run, watched: Watched) -> list[int]:
     ]
 
 
-def lines(reader: Reader, run: Run, watched: Watched, since_ms: int = 0) -> tuple[Line, ...]:
+def lines(reader: Reader, run: Run, watched: Watched, since_ms: int = 0) -> tuple[SourceLine, ...]:
     """Return where the main thread of a process was, the user's own lines, most first."""
     return looks(told(reader, run, (STACKS,), watched, since_ms), "lines")
 
 
-def looks(stacks: Iterable[Mapping[str, Any]], what: str) -> tuple[Line, ...]:
+def looks(stacks: Iterable[Mapping[str, Any]], what: str) -> tuple[SourceLine, ...]:
     """Add up looks at a thread: its "lines" or its "leaves"."""
     counts: Counter[tuple[str, int, str]] = Counter()
     samples = 0
@@ -261,4 +243,4 @@ def looks(stacks: Iterable[Mapping[str, Any]], what: str) -> tuple[Line, ...]:
         for line in data.get(what, ()):
             counts[line["file"], line["line"], line["function"]] += line["share"] * count
     whole = max(1, samples)
-    return tuple(Line(*place, n / whole) for place, n in counts.most_common(MOST_LINES))
+    return tuple(SourceLine(*place, n / whole) for place, n in counts.most_common(MOST_LINES))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from whyidle.agents import wire
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
 
 # What is measured all the time, and may have been unknown for a reason of its own.
 METRICS: Final = {

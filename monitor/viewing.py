@@ -23,8 +23,8 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from whyidle.monitor.errors import Problem, StorageProblem, UsageProblem
-from whyidle.monitor.interrupts import handled
+from whyidle.monitor.core.errors import Problem, StorageProblem, UsageProblem
+from whyidle.monitor.core.interrupts import handled
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.traces.opening import Source
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TextIO
 
-from whyidle.monitor.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.render.escape import printable
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import answer, traced, window
-from whyidle.monitor import metrics as m
 from whyidle.monitor.busy import busy
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 
 def measured(

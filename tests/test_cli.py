@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import Monitor
 from whyidle.monitor import commands
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.core.errors import Exit
 
 COMMANDS = sorted(m.name for m in pkgutil.iter_modules(commands.__path__) if m.name[0] != "_")
 HEAVY = {"rich", "numpy", "streamlit", "plotly", "pynvml", "psutil", "sqlite3", "msgspec"}

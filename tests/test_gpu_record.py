@@ -17,7 +17,7 @@ import pytest
 from tests import fake_nvml
 from tests.conftest import ROOT, TAPES
 from tests.sources.test_gpus import gpu, play
-from whyidle.monitor.metrics import Scope, metrics_of
+from whyidle.monitor.core.metrics import Scope, metrics_of
 
 RECORDER = ROOT / "benchmarks" / "gpu_record.py"
 GPU_DATA = ROOT / "tests" / "data" / "gpu"

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from tests.longer import examples
 from whyidle.monitor import keeping
-from whyidle.monitor.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.kept import Kept, Timeline, keep
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import NewRun, Writer, blocks, windows
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import DEVICE_CAUSES, HOST_CAUSES, Cause

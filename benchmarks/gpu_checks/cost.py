@@ -18,9 +18,9 @@ from gpu_checks.jobs import FRAMEWORKS, Running, moments, running
 from gpu_checks.room import Failed, LeftOut, Part, Room
 from whyidle.monitor.attach import ladder
 from whyidle.monitor.attach.target import Target
+from whyidle.monitor.core.paths import database
 from whyidle.monitor.link.link import Link
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.state import database
 from whyidle.monitor.tracing.by_agent import ByAgent
 from whyidle.monitor.tracing.space import Space, of_pid
 from whyidle.monitor.tracing.taken import Taken

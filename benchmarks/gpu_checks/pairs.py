@@ -15,12 +15,12 @@ from typing import Any
 from gpu_checks import places
 from gpu_checks.retaken import trace_of
 from gpu_checks.room import Failed, LeftOut, Part, Room
+from whyidle.monitor.core.paths import database
 from whyidle.monitor.demo import answer, pairs
 from whyidle.monitor.demo.outcome import Half, of_runs
 from whyidle.monitor.demo.pairs import SIDES, Pair
 from whyidle.monitor.demo.watched import watch
 from whyidle.monitor.signals import portable
-from whyidle.monitor.state import database
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.tracing.space import Space
 

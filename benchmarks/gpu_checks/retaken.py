@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from whyidle.monitor.state import database
+from whyidle.monitor.core.paths import database
 from whyidle.monitor.tracing.space import Space
 
 TRACE_SECONDS = 0.5

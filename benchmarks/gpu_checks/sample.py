@@ -10,7 +10,7 @@ import record_sample
 
 from gpu_checks.jobs import check_installed
 from gpu_checks.room import Failed, LeftOut, Part, Room
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import copy
 
 SECONDS = 330

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from gpu_recorder.questions import Finding
 from gpu_recorder.tape import Tape
 from gpu_recorder.tape_text import Phase, lines
-from whyidle.monitor.errors import StorageProblem
+from whyidle.monitor.core.errors import StorageProblem
 
 SCHEMA = 1
 US = 1e6

@@ -11,7 +11,7 @@ from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.causes import Causes
 from whyidle.dashboard.views.span import Span, local
-from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.core.slices import LOOKS, Slice
 
 # Smaller parts of a bar are not seen, and in those below the other there is no room for words.
 LEAST_SHARE: Final = 0.0005

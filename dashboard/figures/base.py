@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from whyidle.dashboard.views.span import Span, local
-from whyidle.monitor.metrics import Unit
+from whyidle.monitor.core.metrics import Unit
 from whyidle.monitor.render.escape import printable
 
 Figure = dict[str, Any]

@@ -9,7 +9,7 @@ from whyidle.dashboard import look
 from whyidle.dashboard.figures import account, base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.comparison import Better, Change
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 
 ROW_HEIGHT: Final = 30
 # Of the whole: the scale of changes is never smaller.

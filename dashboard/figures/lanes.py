@@ -13,9 +13,9 @@ from whyidle.dashboard.figures.overview import LEFT, RIGHT, unit_of
 from whyidle.dashboard.views.timeline import Part, ns
 from whyidle.dashboard.views.timeline_lanes import Line, Picture
 from whyidle.dashboard.views.timeline_merge import FINEST
+from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.symbols import short_name
-from whyidle.monitor.slices import LOOKS
 from whyidle.monitor.traces.causes import Cause
 
 By = Literal["cause", "kind"]

@@ -11,7 +11,7 @@ from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.courses import Course
 from whyidle.dashboard.views.span import Span, local
-from whyidle.monitor.metrics import Unit
+from whyidle.monitor.core.metrics import Unit
 
 _FORMATS: Final[dict[Unit, str]] = {
     "ratio": ".0%", "bytes": ".3~f", "watts": ".0f", "cores": ".2f",

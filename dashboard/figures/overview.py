@@ -10,8 +10,8 @@ from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.timeline import Part, ns
 from whyidle.dashboard.views.timeline_overview import Overview
+from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.kept import KeptTrace
-from whyidle.monitor.slices import LOOKS
 
 # Beside the chart; the lanes below it have the same, so that moments stand above each other.
 LEFT: Final = 176

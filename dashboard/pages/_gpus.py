@@ -12,7 +12,7 @@ from whyidle.dashboard.figures.lines import Limit, Line
 from whyidle.dashboard.views.courses import Course, Subject
 from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.newest import Newest
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
 
 TOGETHER: Final = "together"

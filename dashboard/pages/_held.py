@@ -11,8 +11,8 @@ from whyidle.dashboard.views import memory
 from whyidle.dashboard.views.courses import Course
 from whyidle.dashboard.views.job import Trainer
 from whyidle.dashboard.views.memory import POOL, Growth
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
 
 NO_GPU = "no GPU is read"

@@ -20,10 +20,10 @@ from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.marks import News
 from whyidle.dashboard.views.newest import Newest
 from whyidle.dashboard.views.span import FEW_POINTS, RANGES
-from whyidle.monitor import metrics as m
 from whyidle.monitor.control import client
-from whyidle.monitor.errors import Problem
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.errors import Problem
+from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
 from whyidle.monitor.store import Event, Run
 

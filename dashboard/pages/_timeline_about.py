@@ -24,12 +24,12 @@ from whyidle.dashboard.views.timeline_event import Event, Wanted
 from whyidle.dashboard.views.timeline_gap import Gap
 from whyidle.dashboard.views.timeline_host import Did
 from whyidle.dashboard.views.timeline_looks import Looks
+from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.kept import KeptTrace
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.symbols import short_name
-from whyidle.monitor.slices import LOOKS
 from whyidle.monitor.store import Reader
 
 AT: Final = "at"

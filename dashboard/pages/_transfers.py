@@ -12,8 +12,8 @@ from whyidle.dashboard.pages._asked import Asked
 from whyidle.dashboard.views import job, memory, transfers
 from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.job import Trainer
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
 
 _COLOURS: Final = (look.BLUE, look.ORANGE)

@@ -17,7 +17,7 @@ from whyidle.dashboard.views import job, memory
 from whyidle.dashboard.views.courses import Course
 from whyidle.dashboard.views.job import Trainer
 from whyidle.dashboard.views.memory import Growth
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.render import numbers
 
 TITLE: Final = "Memory & transfers"

@@ -23,8 +23,8 @@ from whyidle.dashboard.views.courses import Course, Subject
 from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.span import ALL, FEW_POINTS, POINTS, Span
 from whyidle.dashboard.views.table import as_csv
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
 
 TITLE: Final = "Now"
 _ACTIVITY: Final[dict[Metric, str]] = {

@@ -21,7 +21,7 @@ from whyidle.dashboard.views import timeline, timeline_overview
 from whyidle.dashboard.views.timeline import Part, Steps
 from whyidle.dashboard.views.timeline_lanes import Picture, picture
 from whyidle.dashboard.views.timeline_overview import Overview
-from whyidle.monitor.errors import Problem
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.kept import Kept, KeptTrace
 from whyidle.monitor.render.budget import clock, share
 

@@ -13,11 +13,11 @@ from typing import Final
 from whyidle.dashboard.views import last_trace
 from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.span import FEW_POINTS
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.reading import Reading
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.estimate import ORDER, Device, running
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import Reading
-from whyidle.monitor.slices import Slice
 from whyidle.monitor.tracing.told import Told
 
 BY_COUNTERS: Final = "an estimate from counters"

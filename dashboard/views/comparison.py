@@ -14,6 +14,7 @@ from whyidle.monitor.compare import Comparison, Side, Verdict, answer
 from whyidle.monitor.compare.bootstrap import Interval
 from whyidle.monitor.compare.pace import BETWEEN_RUNS, settled
 from whyidle.monitor.compare.result import Pair, Took
+from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.demo.outcome import MATTERS, promised
 from whyidle.monitor.demo.printed import is_inside
 from whyidle.monitor.diagnose import as_json, diagnose
@@ -22,7 +23,6 @@ from whyidle.monitor.render import numbers
 from whyidle.monitor.render.budget import VISIBLE, clock
 from whyidle.monitor.render.symbols import short_name
 from whyidle.monitor.render.verdict import verdict
-from whyidle.monitor.slices import LOOKS, Slice
 
 Told = Mapping[str, Any]
 Better = Literal["better", "worse", "same", "unknown"]

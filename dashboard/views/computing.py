@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 
 ESTIMATE: Final = "estimate"
 ONLY_A_TRACE: Final = "only a trace tells: no counter says how busy the device is"

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from whyidle.dashboard.views.remember import remember
 from whyidle.dashboard.views.span import MOST_POINTS, POINTS, Span
-from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.store import Key, Point, Reader, Unknown
 
 NEVER_READ = "it was never read in this run"

@@ -11,13 +11,13 @@ from whyidle.dashboard import look
 from whyidle.dashboard.views import source
 from whyidle.dashboard.views.source import Code
 from whyidle.monitor import rules
-from whyidle.monitor.finding import FRAMEWORKS
+from whyidle.monitor.core.finding import FRAMEWORKS
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.processes.secrets import MASK
 from whyidle.monitor.render import findings as terminal
 from whyidle.monitor.render.budget import words
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.rule import DOCUMENTS
-from whyidle.monitor.slices import Slice
 from whyidle.monitor.store import Run
 
 Told = Mapping[str, Any]

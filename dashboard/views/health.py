@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from whyidle.dashboard.views.newest import Newest
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric, Scope, Source
-from whyidle.monitor.reading import by_reason
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric, Scope, Source
+from whyidle.monitor.core.reading import by_reason
 from whyidle.monitor.render import numbers
 from whyidle.monitor.store import Event, Reader, Run
 from whyidle.monitor.summary import ROLLING

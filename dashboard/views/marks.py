@@ -9,7 +9,7 @@ from typing import Final
 from whyidle.dashboard import look
 from whyidle.dashboard.views.remember import remember
 from whyidle.dashboard.views.span import Span
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store import Event, Reader
 from whyidle.monitor.summary import COMPILED, ROLLING
 

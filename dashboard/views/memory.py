@@ -11,9 +11,9 @@ from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.job import Trainer
 from whyidle.dashboard.views.newest import OLD_SECONDS, Newest
 from whyidle.dashboard.views.span import FEW_POINTS, Span
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Need
-from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Need
+from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.rules import memory_growth
 from whyidle.monitor.signals import opening
 from whyidle.monitor.signals.recorded import Trend

@@ -9,8 +9,8 @@ from typing import Final
 
 from whyidle.dashboard.views.courses import NEVER_READ
 from whyidle.dashboard.views.remember import remember
-from whyidle.monitor.metrics import Metric, Scope
-from whyidle.monitor.reading import Reading
+from whyidle.monitor.core.metrics import Metric, Scope
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.render import numbers
 from whyidle.monitor.store import Key, Reader, Run, Unknown, Value
 

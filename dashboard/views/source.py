@@ -14,8 +14,8 @@ from typing import Any, Final
 from whyidle.dashboard import settings
 from whyidle.dashboard.views import reading_as
 from whyidle.dashboard.views.reading_as import NotAllowed, Who
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.demo import pairs
-from whyidle.monitor.errors import Problem
 from whyidle.monitor.signals.source import LARGEST
 from whyidle.monitor.store import Run
 from whyidle.monitor.store.identity import host

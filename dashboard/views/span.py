@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from whyidle.monitor.metrics import Scope
+from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.store import Reader, Run
 
 ALL: Final = "all"

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from whyidle.dashboard.views.timeline_host import Doing, Launch, doing, launch_of
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.kept import Kept, KeptTrace, Timeline
-from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present

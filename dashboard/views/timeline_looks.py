@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.kept import KeptTrace
-from whyidle.monitor.metrics import Scope
 from whyidle.monitor.store import Event, Reader
-from whyidle.monitor.summary import STACKS, Line, looks
+from whyidle.monitor.summary import STACKS, looks
 
 _NEWEST = 4000
 
@@ -18,7 +19,7 @@ class Looks:
 
     samples: int
     seconds: float
-    lines: tuple[Line, ...]
+    lines: tuple[SourceLine, ...]
 
 
 def looks_at(reader: Reader, trace: KeptTrace, at: int) -> Looks | None:

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.kept import Kept
-from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ints

@@ -9,10 +9,10 @@ from typing import Any, Final
 from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.newest import Newest
 from whyidle.dashboard.views.span import FEW_POINTS
-from whyidle.monitor import metrics as m
-from whyidle.monitor import pcie
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core import pcie
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store import Gpu, Reader, Run
 
 PCIE: Final = (m.GPU_PCIE_RX, m.GPU_PCIE_TX)

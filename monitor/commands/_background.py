@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from whyidle.monitor.commands._output import say
-from whyidle.monitor.errors import Problem
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.processes.process import ProcessKey
 
 LOG = "background.log"
@@ -31,8 +31,8 @@ def start(
     as_json: bool,
 ) -> None:
     """Start a recorder in a session of its own and return when its first tick is stored."""
+    from whyidle.monitor.core.paths import database, state_dir
     from whyidle.monitor.render import jsonl
-    from whyidle.monitor.state import database, state_dir
     from whyidle.monitor.store import Writer, check_label
 
     folder = state_dir()

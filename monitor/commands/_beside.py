@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import click
 
 from whyidle.monitor.commands._output import say
-from whyidle.monitor.errors import Problem, UsageProblem
+from whyidle.monitor.core.errors import Problem, UsageProblem
 
 if TYPE_CHECKING:
     from whyidle.monitor.recording.session import Screen

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 
 if TYPE_CHECKING:
     from whyidle.monitor.processes.process import Identity, ProcessKey

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.core.errors import Exit
 
 if TYPE_CHECKING:
     from whyidle.monitor.recording.session import Screen
@@ -75,7 +75,7 @@ def traces(function: Function) -> Function:
 
 def share_of(trace_share: float | None, *, no_trace: bool) -> float:
     """Return what these options say."""
-    from whyidle.monitor.errors import UsageProblem
+    from whyidle.monitor.core.errors import UsageProblem
     from whyidle.monitor.tracing.policy import SHARE
 
     if no_trace and trace_share:

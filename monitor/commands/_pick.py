@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from whyidle.monitor.errors import TargetGone, UsageProblem
+from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.processes.process import ProcessKey, find_target
 
 _NEXT = "Start one with: monitor run -- python train.py    or name any process: monitor attach PID"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from whyidle.monitor.errors import NotPermitted, Problem, TargetGone, UsageProblem
+from whyidle.monitor.core.errors import NotPermitted, Problem, TargetGone, UsageProblem
 
 if TYPE_CHECKING:
     from whyidle.monitor.attach.answers import Refusal
@@ -76,9 +76,9 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
     Without a run it belongs to the one that watches the process, if one does.
     """
     from whyidle.monitor.commands._choose import worker_of
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.processes.process import find_target
     from whyidle.monitor.processes.procfs import ProcFs
-    from whyidle.monitor.state import database
     from whyidle.monitor.tracing.space import Space, of_pid, of_run
     from whyidle.monitor.viewing import ended_by_signals
 
@@ -111,7 +111,7 @@ def _say(what: str) -> None:
 
 def _run_of(key: ProcessKey) -> int | None:
     """Return the recording that watches a process."""
-    from whyidle.monitor.state import database
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.store import Reader
 
     if not database().exists():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 
 
 @click.command()
@@ -35,7 +35,7 @@ def command(
 
 def _kept(name: str) -> str | None:
     """Return the file of the last trace that a run has; none if a file is meant."""
-    from whyidle.monitor.state import database
+    from whyidle.monitor.core.paths import database
 
     if os.path.exists(name):  # noqa: PTH110  a name may be too long
         return None

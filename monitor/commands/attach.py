@@ -63,10 +63,10 @@ def command(
 
     from whyidle.monitor.commands import _background, _beside
     from whyidle.monitor.commands._pick import pick
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.processes.process import find_target
     from whyidle.monitor.recording.recorder import Wanted
     from whyidle.monitor.recording.session import Session
-    from whyidle.monitor.state import database
 
     share = options.share_of(trace_share, no_trace=no_trace)
     target = find_target(pid) if pid is not None else pick()

@@ -8,7 +8,7 @@ import click
 
 from whyidle.monitor.commands import _options as options
 from whyidle.monitor.commands._output import say
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.core.errors import Exit
 
 if TYPE_CHECKING:
     from whyidle.monitor.compare import Comparison, Side
@@ -62,7 +62,7 @@ def command(*, a: str, b: str, fail_slower: float | None, as_json: bool) -> None
 def _judge(found: Comparison, percent: float) -> None:
     """End as a script asked for."""
     from whyidle.monitor.compare import Verdict
-    from whyidle.monitor.errors import NotJudged
+    from whyidle.monitor.core.errors import NotJudged
 
     speedup = found.speedup
     if speedup is None or found.verdict in {Verdict.UNCERTAIN, Verdict.UNKNOWN}:
@@ -82,8 +82,8 @@ def _side(target: str, name: str) -> Side:
 
     from whyidle.monitor import compare
     from whyidle.monitor.commands.trace import analysis_of
-    from whyidle.monitor.errors import UsageProblem
-    from whyidle.monitor.state import database
+    from whyidle.monitor.core.errors import UsageProblem
+    from whyidle.monitor.core.paths import database
 
     if Path(target).is_file():
         return compare.of_analysis(analysis_of(target))
@@ -111,7 +111,7 @@ def _refuse_a_folder(target: str, name: str) -> None:
     """Say which trace in it may be meant, as ``monitor trace`` does."""
     from pathlib import Path
 
-    from whyidle.monitor.errors import UsageProblem
+    from whyidle.monitor.core.errors import UsageProblem
     from whyidle.monitor.traces.opening import identify
 
     if not Path(target).is_dir():
@@ -124,8 +124,8 @@ def _refuse_a_folder(target: str, name: str) -> None:
 
 
 def _number(target: str, name: str) -> int:
-    from whyidle.monitor.errors import UsageProblem
-    from whyidle.monitor.state import database
+    from whyidle.monitor.core.errors import UsageProblem
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.store import Reader, UnknownRun
 
     with Reader.open(database()) as reader:
@@ -140,7 +140,7 @@ def _number(target: str, name: str) -> int:
 def _refuse_too_little(percent: float | None) -> None:
     """Say before anything is read that so small a difference is never told."""
     from whyidle.monitor.compare.pace import BETWEEN_RUNS
-    from whyidle.monitor.errors import UsageProblem
+    from whyidle.monitor.core.errors import UsageProblem
 
     least = 100 * BETWEEN_RUNS
     if percent is not None and percent < least:
@@ -155,8 +155,8 @@ def _refuse_the_same(a: str, b: str) -> None:
     """Say so before anything is read: a thing beside itself shows no difference."""
     from pathlib import Path
 
-    from whyidle.monitor.errors import UsageProblem
-    from whyidle.monitor.state import database
+    from whyidle.monitor.core.errors import UsageProblem
+    from whyidle.monitor.core.paths import database
 
     one, two = Path(a), Path(b)
     if one.is_file() and two.is_file():

@@ -8,7 +8,7 @@ import click
 
 from whyidle.monitor.commands import _options as options
 from whyidle.monitor.commands._output import say
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 
 _LOOPBACK = "127.0.0.1"
 # Once more than by accident.

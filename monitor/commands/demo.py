@@ -10,8 +10,8 @@ import click
 
 from whyidle.monitor.commands import _options as options
 from whyidle.monitor.commands._output import say
-from whyidle.monitor.errors import Exit, Problem, UsageProblem
-from whyidle.monitor.interrupts import handled
+from whyidle.monitor.core.errors import Exit, Problem, UsageProblem
+from whyidle.monitor.core.interrupts import handled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,8 +84,8 @@ def command(
     chosen = _chosen(fault, framework, everything=everything)
     outcomes = _run_all(chosen, Asked(seconds, rounds), as_json=as_json)
     if not as_json:
+        from whyidle.monitor.core.paths import database
         from whyidle.monitor.render.demo import closing
-        from whyidle.monitor.state import database
 
         known = _commands()
         if no_dashboard:
@@ -154,8 +154,8 @@ def _commands() -> list[str]:
 
 def _run_all(chosen: list[Pair], asked: Asked, *, as_json: bool) -> list[Outcome]:
     """Run the pairs one after the other; what fails in one does not cost the others."""
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.render.demo import Progress
-    from whyidle.monitor.state import database
     from whyidle.monitor.store import Writer
 
     store = database()

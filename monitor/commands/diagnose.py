@@ -8,7 +8,7 @@ import click
 
 from whyidle.monitor.commands import _options as options
 from whyidle.monitor.commands._output import say
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.core.errors import Exit
 
 if TYPE_CHECKING:
     from whyidle.monitor.signals.window import Window
@@ -42,7 +42,7 @@ def command(*, target: str, fail_on: str | None, seconds: float | None, as_json:
     judged comes with what would allow it.
     """
     from whyidle.monitor import diagnose
-    from whyidle.monitor.finding import Severity
+    from whyidle.monitor.core.finding import Severity
 
     found = diagnose.diagnose(_window(target, seconds))
     if as_json:
@@ -63,9 +63,9 @@ def _window(target: str, seconds: float | None) -> Window:
     """Return the window over what is meant: a file where there is one of that name."""
     from pathlib import Path
 
-    from whyidle.monitor.errors import UsageProblem
+    from whyidle.monitor.core.errors import UsageProblem
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.signals import opening
-    from whyidle.monitor.state import database
 
     if _looks_like_a_file(target) and not Path(target).exists():
         raise UsageProblem(
@@ -94,7 +94,7 @@ def _looks_like_a_file(target: str) -> bool:
 
 def _recorded(target: str) -> str | None:
     """Return the run that is meant; ``None`` for a process of which there is no recording."""
-    from whyidle.monitor.state import database
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.store import Reader, UnknownRun
 
     if not database().exists():
@@ -112,7 +112,7 @@ def _recorded(target: str) -> str | None:
 
 
 def _named(reader: Reader, target: str) -> str:
-    from whyidle.monitor.errors import UsageProblem
+    from whyidle.monitor.core.errors import UsageProblem
     from whyidle.monitor.store import UnknownRun
 
     try:
@@ -126,11 +126,11 @@ def _watched(pid: str, seconds: float) -> str:
     """Watch a process for a while, and return the run that this has made."""
     import signal
 
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.processes.process import find_target
     from whyidle.monitor.recording.recorder import Wanted
     from whyidle.monitor.recording.session import Session
     from whyidle.monitor.render.screens import Quiet
-    from whyidle.monitor.state import database
 
     target = find_target(pid)
     say(f"Nobody records process {pid}: watching it for {seconds:g} s.", "Ctrl-C ends that early.")

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.core.errors import Exit
 
 
 @click.command()
@@ -58,8 +58,8 @@ def command(*, pid: str | None, require_gpu: bool, damaged: str | None, as_json:
 def _salvage(damaged: str, *, as_json: bool) -> None:
     from pathlib import Path
 
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.render import jsonl
-    from whyidle.monitor.state import database
     from whyidle.monitor.store import salvage
 
     copied = salvage(Path(damaged), database())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 
 if TYPE_CHECKING:
     from whyidle.monitor.pruning import Victim
@@ -89,8 +89,8 @@ def command(
     itself the newest three files of each recording stay, at most 512 MB in all.
     """
     from whyidle.monitor import pruning
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.render import jsonl, numbers
-    from whyidle.monitor.state import database
 
     limits = pruning.Limits(runs, older_than, keep, max_size)
     if limits == pruning.Limits():

@@ -51,7 +51,7 @@ def command(*, as_json: bool) -> None:
 
 
 def _row(job: Job) -> dict[str, Any]:
-    from whyidle.monitor.metrics import Scope
+    from whyidle.monitor.core.metrics import Scope
     from whyidle.monitor.render import jsonl
 
     who = job.identity
@@ -79,7 +79,7 @@ def _row(job: Job) -> dict[str, Any]:
 
 def job_table(jobs: Sequence[Job], *, numbered: bool = False) -> str:
     """Return the jobs as a table."""
-    from whyidle.monitor import metrics as m
+    from whyidle.monitor.core import metrics as m
     from whyidle.monitor.render import numbers
     from whyidle.monitor.render.tables import table
 

@@ -8,7 +8,7 @@ import click
 
 from whyidle.monitor.commands import _options as options
 from whyidle.monitor.commands._output import say
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 
 if TYPE_CHECKING:
     from whyidle.monitor.rule import Rule

@@ -9,7 +9,7 @@ import click
 
 from whyidle.monitor.commands import _options as options
 from whyidle.monitor.commands._output import mute, say
-from whyidle.monitor.errors import StorageProblem
+from whyidle.monitor.core.errors import StorageProblem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,9 +100,9 @@ def _boot() -> Path | None:
 def _session(probe: GpuProbe) -> Session | None:
     """Open the store; without one the job still runs, as if it had been started without us."""
     try:
+        from whyidle.monitor.core.paths import database
         from whyidle.monitor.recording.session import Session
         from whyidle.monitor.render.screens import Quiet
-        from whyidle.monitor.state import database
 
         return Session(database(), Quiet(), probe)
     except StorageProblem as problem:

@@ -24,9 +24,9 @@ def command(*, run: str | None, label: str | None, as_json: bool) -> None:
 
     RUN is its number, its label, or `last`.
     """
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.diagnose import concluded
     from whyidle.monitor.render import jsonl
-    from whyidle.monitor.state import database
     from whyidle.monitor.store import Reader
     from whyidle.monitor.summary import summarise
 
@@ -61,9 +61,9 @@ def command(*, run: str | None, label: str | None, as_json: bool) -> None:
 def _name(ref: str | None, text: str, *, as_json: bool) -> None:
     """Label a recording: its recorder does that as long as there is one."""
     from whyidle.monitor.control import client
-    from whyidle.monitor.errors import UsageProblem
+    from whyidle.monitor.core.errors import UsageProblem
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.render import jsonl
-    from whyidle.monitor.state import database
     from whyidle.monitor.store import Reader
     from whyidle.monitor.store.labels import label_run, new_label
 
@@ -87,8 +87,8 @@ def _name(ref: str | None, text: str, *, as_json: bool) -> None:
 
 
 def _traces(run: int) -> list[dict[str, Any]]:
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.kept import Kept
-    from whyidle.monitor.state import database
 
     with Kept.open(database()) as kept:
         return [

@@ -12,7 +12,7 @@ from whyidle.monitor.commands import _options as options
 from whyidle.monitor.commands._output import say
 from whyidle.monitor.commands._take import MOST_SECONDS, MOST_SERVER_SECONDS, SECONDS, take
 from whyidle.monitor.commands._view import command as view
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 
 if TYPE_CHECKING:
     from whyidle.monitor.commands._take import Shot
@@ -103,7 +103,7 @@ def command(  # the options, by name
 
 
 def _is_ours(path: Path) -> bool:
-    from whyidle.monitor.state import database
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.tracing.space import Space
 
     return Space(database()).holds(path)
@@ -111,9 +111,9 @@ def _is_ours(path: Path) -> bool:
 
 def _window_of(path: Path) -> Window | None:
     """Return what is known of the window of a trace that we took once."""
-    from whyidle.monitor.errors import StorageProblem
+    from whyidle.monitor.core.errors import StorageProblem
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.kept import Kept
-    from whyidle.monitor.state import database
     from whyidle.monitor.traces.window import Window
 
     if not database().exists():
@@ -138,7 +138,7 @@ def _show(told: dict[str, Any], name: str, top: int, *, as_json: bool) -> None:
 
 
 def _number_of(run: str) -> int:
-    from whyidle.monitor.state import database
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.store import Reader
 
     with Reader.open(database()) as reader:
@@ -146,8 +146,8 @@ def _number_of(run: str) -> int:
 
 
 def _keep(analysis: Analysis, told: dict[str, Any], run: int | None, shot: Shot | None) -> None:
+    from whyidle.monitor.core.paths import database
     from whyidle.monitor.kept import keep
-    from whyidle.monitor.state import database
     from whyidle.monitor.store.traces import forget
     from whyidle.monitor.tracing.space import Space
 

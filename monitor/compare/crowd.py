@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor import metrics as m
 from whyidle.monitor.compare.sides import Side
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.diagnose import Finding
 from whyidle.monitor.signals.window import Window
 

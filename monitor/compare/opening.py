@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor import metrics as m
 from whyidle.monitor.compare.sides import Level, Pace, Side, Stretch
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.reading import HARMLESS
 from whyidle.monitor.kept import Kept
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import HARMLESS
 from whyidle.monitor.signals import opening
 from whyidle.monitor.signals.reading import POINTS, Span
 from whyidle.monitor.signals.window import Window

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from whyidle.monitor.compare.result import Kernel, Kernels, Pair, Part, Per, Transfer
 from whyidle.monitor.compare.sides import Level, Side
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnose import why_no_budget
 from whyidle.monitor.signals.traced import Traced
-from whyidle.monitor.slices import Slice
 
 SECOND_NS: Final = 1e9
 # A list of kernels that holds so much of their time holds all of them.

@@ -8,7 +8,7 @@ from typing import Literal
 
 from whyidle.monitor.compare.bootstrap import Compared, Interval
 from whyidle.monitor.compare.sides import Side
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 
 Per = Literal["step", "sample", "second"]
 Which = Literal["a", "b"]

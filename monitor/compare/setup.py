@@ -9,7 +9,7 @@ from typing import Final
 from whyidle.monitor.compare import crowd
 from whyidle.monitor.compare.result import Difference, Fault
 from whyidle.monitor.compare.sides import Side
-from whyidle.monitor.finding import FRAMEWORKS
+from whyidle.monitor.core.finding import FRAMEWORKS
 from whyidle.monitor.signals.window import Window
 
 # Which of them make a comparison of the code unfair.

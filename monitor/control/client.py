@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from whyidle.monitor.control import place
 from whyidle.monitor.control.asked import Asked, State
-from whyidle.monitor.errors import NotPermitted, Problem, TargetGone, UsageProblem
+from whyidle.monitor.core.errors import NotPermitted, Problem, TargetGone, UsageProblem
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.store import Reader, Run
 from whyidle.monitor.store.labels import new_label

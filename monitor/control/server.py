@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from whyidle.monitor.control import place
 from whyidle.monitor.control.asked import short
-from whyidle.monitor.errors import Problem, UsageProblem
+from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.store import Reader
 from whyidle.monitor.store.identity import host
 

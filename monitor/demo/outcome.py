@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from whyidle.monitor import compare
-from whyidle.monitor import metrics as m
 from whyidle.monitor.compare.bootstrap import Interval
 from whyidle.monitor.compare.crowd import STARVED
 from whyidle.monitor.compare.pace import ALIKE, settled
 from whyidle.monitor.compare.result import Fault
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Gain
 from whyidle.monitor.demo.pairs import Pair
 from whyidle.monitor.demo.printed import faster, is_inside
 from whyidle.monitor.demo.watched import Watched
 from whyidle.monitor.diagnose import as_json, diagnose
-from whyidle.monitor.finding import Gain
 from whyidle.monitor.signals.window import Window
 
 # Findings worth a person's time; what is less stays unmentioned.

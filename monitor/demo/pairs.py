@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
-from whyidle.monitor.errors import Problem, UsageProblem
+from whyidle.monitor.core.errors import Problem, UsageProblem
 
 Side = Literal["before", "after"]
 SIDES: Final[tuple[Side, Side]] = ("before", "after")

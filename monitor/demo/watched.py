@@ -19,9 +19,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from whyidle.monitor.core.errors import Problem
+from whyidle.monitor.core.interrupts import handled
 from whyidle.monitor.demo.printed import printed
-from whyidle.monitor.errors import Problem
-from whyidle.monitor.interrupts import handled
 
 # A demo is short: its trace comes as soon as it is warm, and may take more of its time.
 TRACES: Final = ("--first-trace", "3", "--trace-share", "0.1")

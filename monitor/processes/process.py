@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from whyidle.monitor.errors import NotPermitted, TargetGone, UsageProblem
+from whyidle.monitor.core.errors import NotPermitted, TargetGone, UsageProblem
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.processes.ranks import Rank, rank_of
 from whyidle.monitor.processes.secrets import mask

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from whyidle.agents import wire
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.core.rates import Rates
+from whyidle.monitor.core.reading import FIRST, NO_JAX, NO_TORCH, Reading
 from whyidle.monitor.link.records import Gauges
-from whyidle.monitor.metrics import Metric, Scope, metrics_of
-from whyidle.monitor.rates import Rates
-from whyidle.monitor.reading import FIRST, NO_JAX, NO_TORCH, Reading
 from whyidle.monitor.recording import step_times
 from whyidle.monitor.recording.growth import Growth
 

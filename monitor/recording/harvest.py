@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.link.records import (
     Bye,
@@ -17,7 +18,6 @@ from whyidle.monitor.link.records import (
     Steps,
 )
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.compiles import Compiles
 from whyidle.monitor.recording.counted import Counted
 from whyidle.monitor.recording.figures import MEASURED, Asked, Figures, why_no_step

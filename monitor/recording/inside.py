@@ -15,12 +15,12 @@ from typing import Any
 from whyidle.monitor.attach import ladder
 from whyidle.monitor.attach.answers import Outcome, Refusal
 from whyidle.monitor.attach.target import Target
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link, LinkLost
 from whyidle.monitor.processes.naming import SETTLED_SECONDS
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording import together, told
 from whyidle.monitor.recording.bulletin import Bulletin
 from whyidle.monitor.recording.counted import has_any

@@ -6,11 +6,12 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.link.records import Frame, Look, Stacks
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.due import MOST_COUNTED, Due, kept
 from whyidle.monitor.recording.snapshot import JobEvent
-from whyidle.monitor.summary import STACKS, Line
+from whyidle.monitor.summary import STACKS
 
 # What a screen shows as "now".
 WHERE_NS = 10_000_000_000
@@ -43,7 +44,7 @@ class Looks:
             if look.leaf is not None:
                 _count(self._leaves, look.leaf, count)
 
-    def lines(self, most: int) -> tuple[Line, ...]:
+    def lines(self, most: int) -> tuple[SourceLine, ...]:
         """Return the user's lines, most first."""
         return self._top(self._lines, most)
 
@@ -52,10 +53,10 @@ class Looks:
         lines, leaves = (self._top(c, LINES_KEPT) for c in (self._lines, self._leaves))
         return stacks_event(key, self.samples, self.span_ns / 1e9, lines, leaves)
 
-    def _top(self, counts: Counter[_Place], most: int) -> tuple[Line, ...]:
+    def _top(self, counts: Counter[_Place], most: int) -> tuple[SourceLine, ...]:
         # A liar may count more lines than looks.
         whole = max(1, self.samples, sum(counts.values()))
-        return tuple(Line(*place, n / whole) for place, n in counts.most_common(most))
+        return tuple(SourceLine(*place, n / whole) for place, n in counts.most_common(most))
 
 
 class Where:
@@ -63,7 +64,7 @@ class Where:
 
     def __init__(self, key: ProcessKey) -> None:
         self._key = key
-        self.lines: tuple[Line, ...] = ()
+        self.lines: tuple[SourceLine, ...] = ()
         self.looks = 0
         self._recent: deque[tuple[int, Stacks]] = deque(maxlen=MOST_RECENT)
         self._since = Looks()
@@ -107,8 +108,8 @@ def stacks_event(
     key: ProcessKey,
     samples: int,
     seconds: float | None,
-    lines: Iterable[Line],
-    leaves: Iterable[Line] = (),
+    lines: Iterable[SourceLine],
+    leaves: Iterable[SourceLine] = (),
 ) -> JobEvent:
     """Return the event that says where a main thread was."""
     data = {

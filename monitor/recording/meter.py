@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.reading import FIRST, UNSUPPORTED, Reading
 from whyidle.monitor.processes.procfs import PAGE
-from whyidle.monitor.reading import FIRST, UNSUPPORTED, Reading
 
 # Everything together, the screen included; storing alone takes a tenth of it (benchmarks).
 CPU_BUDGET_CORES = 0.10

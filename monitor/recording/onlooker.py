@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from whyidle.agents import wire
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.attach.outside import Outside, Place
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.recording.looks import LINES_KEPT, LINES_SHOWN, stacks_event
 from whyidle.monitor.recording.seats import Seat
 from whyidle.monitor.recording.snapshot import JobEvent
-from whyidle.monitor.summary import Line
 
 REFUSED = "outside_refused"
 # A sentence may name a process: each new one has its own.
@@ -68,7 +68,7 @@ def _keep(seat: Seat, found: list[Place]) -> JobEvent:
     return stacks_event(seat.key, looks, None, lines)
 
 
-def _line(place: Place, looks: int) -> Line:
+def _line(place: Place, looks: int) -> SourceLine:
     # As the agent would shorten them.
     file, function = place.file[-wire.LONGEST_FILE :], place.function[: wire.LONGEST_NAME]
-    return Line(file, place.line, function, place.looks / looks)
+    return SourceLine(file, place.line, function, place.looks / looks)

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whyidle.monitor.control.server import Server
-from whyidle.monitor.metrics import SELF_CPU, Scope
+from whyidle.monitor.core.metrics import SELF_CPU, Scope
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.processes.naming import Naming
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.tree import Tree
-from whyidle.monitor.reading import Reading, Tick
 from whyidle.monitor.recording.clock import WallClock
 from whyidle.monitor.recording.endings import Ending
 from whyidle.monitor.recording.faults import Faults

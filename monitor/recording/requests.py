@@ -12,7 +12,7 @@ from typing import Any
 
 from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.control.asked import short
-from whyidle.monitor.errors import Problem, UsageProblem
+from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.inside import OBSERVED, Inside
 from whyidle.monitor.recording.traces import Traces

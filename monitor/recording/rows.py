@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.namespace import pids_match
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.subjects import Subjects
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 

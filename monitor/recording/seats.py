@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, RUN, Outcome, Refusal
 from whyidle.monitor.attach.precheck import FRAMEWORKS
+from whyidle.monitor.core.reading import Reading
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, Stat
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.counted import Counted
 from whyidle.monitor.recording.harvest import MEASURED, Harvest
 from whyidle.monitor.recording.snapshot import JobEvent, Member
-from whyidle.monitor.summary import Line
 
 # Who has begun just now may end at once, or become another program: it is not entered yet.
 BEGUN_SECONDS = 1.0
@@ -52,7 +52,7 @@ class Seat:
     is_young: bool = True
     untold: list[JobEvent] = field(default_factory=list)
     # What was seen of it from outside.
-    outside: tuple[tuple[Line, ...], int] = ((), 0)
+    outside: tuple[tuple[SourceLine, ...], int] = ((), 0)
     # Since the recording began, whichever agent told.
     counted: Counted = field(default_factory=Counted)
     harvest: Harvest = field(init=False)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from whyidle.monitor.core.errors import NoGpu
 from whyidle.monitor.diagnose import concluded
-from whyidle.monitor.errors import NoGpu
 from whyidle.monitor.recording.recorder import Recorder, Wanted
 from whyidle.monitor.recording.sampler import Sampler
 from whyidle.monitor.recording.snapshot import Snapshot

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whyidle.monitor.attach.answers import Refusal
+from whyidle.monitor.core.reading import Reading
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.processes.process import Identity, ProcessKey
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.news import GpuEvent
-from whyidle.monitor.summary import Line
 from whyidle.monitor.tracing.told import Told
 
 # More stops than these are no longer told one by one.
@@ -36,7 +36,7 @@ class Member:
     # What the agent measures of this process (Scope.PROCESS).
     reading: Reading = field(default_factory=Reading)
     # The user's own lines of the last seconds, most first; and how many looks they stand for.
-    where: tuple[Line, ...] = ()
+    where: tuple[SourceLine, ...] = ()
     looks: int = 0
     # The line that waited longest for values from the device, of the last seconds.
     read_line: ReadBack | None = None

@@ -9,10 +9,10 @@ from collections import deque
 from typing import NamedTuple
 
 from whyidle.agents import wire
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.records import Steps
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.due import MOST_COUNTED
 from whyidle.monitor.recording.spread import quantiles
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from whyidle.monitor.errors import StorageProblem
+from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.tree import is_alive

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import FIRST, Reading
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.reading import FIRST, Reading
 
 NONE_INSIDE = "no agent in the job"
 SOME_SILENT = "not every process that trains tells its batch size"

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.errors import Problem
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.errors import Problem
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.harvest import STOPPED
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.seats import Seat

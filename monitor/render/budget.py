@@ -10,10 +10,10 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.grid import Column, grid
 from whyidle.monitor.render.numbers import DASH
-from whyidle.monitor.slices import LOOKS, Slice
 
 # A part smaller than this has no cell of its own in the bar and no line in the legend.
 VISIBLE: Final = 0.005

@@ -13,6 +13,7 @@ from rich.text import Text
 from whyidle.monitor.compare import Comparison, Side
 from whyidle.monitor.compare.result import Fault, Pair, Took
 from whyidle.monitor.compare.setup import UNFAIR
+from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.brief import STYLES
 from whyidle.monitor.render.budget import NARROWEST, VISIBLE, bar, clock, share, swatch
@@ -21,7 +22,6 @@ from whyidle.monitor.render.grid import Column, grid
 from whyidle.monitor.render.symbols import short_name
 from whyidle.monitor.render.trace import fitted
 from whyidle.monitor.render.verdict import floor, verdict
-from whyidle.monitor.slices import LOOKS, Slice
 
 MOST_KERNELS: Final = 4
 

@@ -12,6 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.demo.outcome import Half, Outcome
 from whyidle.monitor.demo.pairs import WORDS, Pair, change
 from whyidle.monitor.render.brief import STYLES
@@ -31,7 +32,6 @@ from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.grid import Column, grid
 from whyidle.monitor.render.numbers import DASH
 from whyidle.monitor.render.trace import fitted
-from whyidle.monitor.slices import Slice
 
 _INDENT: Final = "  "
 # More changed lines than these are counted.

@@ -10,9 +10,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.render.budget import NARROWEST, bar, clock, share
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.slices import Slice
 
 # More lines than this are no glance.
 LINES: Final = 8

@@ -10,14 +10,14 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from whyidle.monitor import diagnose
+from whyidle.monitor.core.finding import FRAMEWORKS, Framework
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnose import Diagnosis
-from whyidle.monitor.finding import FRAMEWORKS, Framework
 from whyidle.monitor.render.brief import STYLES
 from whyidle.monitor.render.budget import NARROWEST, bar, legend, words
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.trace import fitted
-from whyidle.monitor.slices import Slice
 
 _INDENT: Final = "  "
 # Rules that could not judge, by what they lack: more names than these are counted.

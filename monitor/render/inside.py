@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from whyidle.monitor import metrics as m
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, REMOTE_EXEC, RUN
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.recording.snapshot import Member, Snapshot, stood_still
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.summary import Line, RunSummary, Watched
+from whyidle.monitor.summary import RunSummary, Watched
 
 # As a sentence has them.
 _WORDS = {AGENT: "an agent that was there", REMOTE_EXEC: "sys.remote_exec", RUN: "monitor run"}
@@ -50,13 +51,13 @@ def is_on_the_way(snapshot: Snapshot) -> bool:
     return nobody and any(member.method is None for member in members)
 
 
-def place(line: Line | ReadBack) -> str:
+def place(line: SourceLine | ReadBack) -> str:
     """Return a line of code as a person names it."""
     name = PurePath(line.file).name or line.file
     return printable(f"{name}:{line.line} {line.function}")
 
 
-def placed(line: Line) -> str:
+def placed(line: SourceLine) -> str:
     """Return a line of code with the share of looks in which the main thread was there."""
     return f"{place(line)} {numbers.show(line.share, 'ratio')}"
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from whyidle.monitor.attach.answers import OUTSIDE, Refusal
-from whyidle.monitor.metrics import PROCESS_STEPS, Metric, Scope, metrics_of
-from whyidle.monitor.reading import Reading
+from whyidle.monitor.core.metrics import PROCESS_STEPS, Metric, Scope, metrics_of
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.recording.harvest import MEASURED
 from whyidle.monitor.recording.seats import NOT_YET
 from whyidle.monitor.recording.snapshot import Member, Snapshot

@@ -10,10 +10,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from whyidle.monitor import metrics as m
 from whyidle.monitor.attach.answers import OUTSIDE
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import Reading, by_reason
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.reading import Reading, by_reason
 from whyidle.monitor.recording import estimate
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import brief, inside, members, model, numbers, plain, running

@@ -9,8 +9,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from whyidle.monitor import metrics as m
 from whyidle.monitor.attach.answers import OUTSIDE
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.recording.snapshot import Member, stood_still
 from whyidle.monitor.render import inside, numbers
 from whyidle.monitor.render.budget import clock

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from whyidle.monitor.metrics import Metric, Unit
-from whyidle.monitor.reading import Reading
+from whyidle.monitor.core.metrics import Metric, Unit
+from whyidle.monitor.core.reading import Reading
 
 DASH = "–"  # noqa: RUF001  shorter than any value, and no minus
 _BARS = "▁▂▃▄▅▆▇█"

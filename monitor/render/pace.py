@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.reading import HARMLESS
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.reading import HARMLESS
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import inside, model, numbers
 from whyidle.monitor.render.budget import clock, share

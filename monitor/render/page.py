@@ -6,7 +6,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from whyidle.monitor.finding import FRAMEWORKS
+from whyidle.monitor.core.finding import FRAMEWORKS
 from whyidle.monitor.render.tables import table
 from whyidle.monitor.rule import Rule
 

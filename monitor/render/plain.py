@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.core.reading import LOST, by_reason
 from whyidle.monitor.processes.process import Identity
-from whyidle.monitor.reading import LOST, by_reason
 from whyidle.monitor.recording import estimate
 from whyidle.monitor.recording.faults import FINDING
 from whyidle.monitor.recording.snapshot import Snapshot

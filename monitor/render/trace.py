@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render.activity import collectives, copies, kernels
 from whyidle.monitor.render.budget import (
     NARROWEST,
@@ -23,7 +24,6 @@ from whyidle.monitor.render.budget import (
 )
 from whyidle.monitor.render.devices import devices, kind_words, label, total_of
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.slices import LOOKS, Slice
 from whyidle.monitor.traces.window import is_mostly_outside, is_too_short
 
 # What a loss must reach to be worth a word: the design calls it medium from here on.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.finding import Fix
+from whyidle.monitor.core.finding import Fix
 from whyidle.monitor.rule import Kind, Rule
 
 PLANNED: Final[dict[str, Rule]] = {

@@ -29,17 +29,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
-from whyidle.monitor.measure import Measure
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import of_slice, seen
 from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.source import called
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
 
 # Below this nobody need care; "low" in the contract.
 LEAST: Final = 0.01
@@ -132,7 +132,7 @@ def _making(window: Window) -> float:
     return min(1.0, share + made.error(share)) if share else 1.0
 
 
-def _allocates(line: Line) -> bool:
+def _allocates(line: SourceLine) -> bool:
     return any(_MAKES.fullmatch(name) for name in called(line.file, line.line))
 
 

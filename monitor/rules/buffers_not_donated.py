@@ -28,8 +28,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
 from whyidle.monitor.rule import Kind, Rule
 from whyidle.monitor.signals.replaced import calls_of, is_replaced
 from whyidle.monitor.signals.source import readable

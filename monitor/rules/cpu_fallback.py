@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Framework, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Framework, Need, Severity, Verdict
 from whyidle.monitor.rule import Kind, Rule
 from whyidle.monitor.signals.window import Window
 

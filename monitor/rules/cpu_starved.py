@@ -29,12 +29,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Framework, Gain, Need, Severity, Verdict
-from whyidle.monitor.measure import Measure
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Evidence,
+    Fix,
+    Found,
+    Framework,
+    Gain,
+    Need,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # Below this a wait costs nobody anything: "medium" in the contract.
 LEAST_WAIT: Final = 0.05

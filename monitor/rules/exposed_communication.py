@@ -32,13 +32,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Framework, Gain, Need, Severity, Verdict
-from whyidle.monitor.measure import Measure
+from whyidle.monitor.core.finding import (
+    Evidence,
+    Fix,
+    Found,
+    Framework,
+    Gain,
+    Need,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # Catalogue: NCCL time that no computing covers, over 10% of the step.
 LEAST: Final = 0.10

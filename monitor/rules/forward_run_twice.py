@@ -29,12 +29,12 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import Any, Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # A gradient is two to three times its forward pass: less where the first layer has none, more where
 # something is computed again on purpose.

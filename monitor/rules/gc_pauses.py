@@ -31,14 +31,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
-from whyidle.monitor.measure import Measure
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals import source
 from whyidle.monitor.signals.belonging import of_slice, seen
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # Below this the collector is not worth a person's time; "low" in the contract.
 LEAST: Final = 0.01

@@ -30,7 +30,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rule import Kind, Rule
 from whyidle.monitor.signals.window import Window
 

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.doing import Doing, drawing, one_by_one
 from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # Smaller shares are within what some hundred looks at the main thread miss by.
 LEAST_SHARE: Final = 0.03

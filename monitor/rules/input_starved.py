@@ -33,16 +33,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Severity, Verdict
-from whyidle.monitor.measure import Measure
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Severity, Verdict
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import fetches, of_slice, own, seen
 from whyidle.monitor.signals.doing import Doing, preparing, reading
 from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # Below this the loader is not worth a person's time; "low" in the contract.
 LEAST: Final = 0.01

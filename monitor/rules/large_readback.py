@@ -27,17 +27,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.gathered import ReadBack
-from whyidle.monitor.measure import Measure
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.waiting import ARRAYS, busy, idle_slice, share_of_lines
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # A tenth of a millisecond on the way, at 10 GB/s.
 LEAST_BYTES: Final = 1 << 20

@@ -26,10 +26,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.measure import Measure
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.rule import Kind, Rule
 from whyidle.monitor.signals.belonging import kept
 from whyidle.monitor.signals.recorded import Trend

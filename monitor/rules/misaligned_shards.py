@@ -30,12 +30,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # Devices with the same work differ by a few percent; 13 of 100 samples on 8 devices, by 4%.
 LEAST: Final = 0.05

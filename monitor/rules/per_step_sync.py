@@ -27,16 +27,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
-from whyidle.monitor.measure import Measure
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.waiting import idle_slice, overlapped, share_of_lines
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # Every second step: what is read less often is logging.
 LEAST_READS: Final = 0.5

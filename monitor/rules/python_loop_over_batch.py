@@ -28,15 +28,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
-from whyidle.monitor.measure import Measure
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.looping import over_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # The catalogue's mark for a motif that repeats within a step.
 LEAST_TIMES: Final = 8

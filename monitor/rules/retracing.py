@@ -35,8 +35,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import (
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
     Evidence,
     Fix,
     Found,
@@ -46,12 +46,12 @@ from whyidle.monitor.finding import (
     Place,
     Verdict,
 )
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.again import Again, compiled_again
 from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # Less is what a program now and then costs: "low" in the contract begins at half of it.
 LEAST: Final = 0.02

@@ -27,13 +27,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.operators import overhead
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # Overhead is the fault where it is most of the step.
 MOSTLY: Final = 0.5

@@ -24,10 +24,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Kind, Rule
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # As the document has it.
 LEAST_STEPS: Final = 10

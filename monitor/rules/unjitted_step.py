@@ -28,14 +28,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import at
 from whyidle.monitor.signals.doing import drawing
 from whyidle.monitor.signals.eager import OWN, Eager, eager
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # A step of one compiled program has a handful of calls around it.
 LEAST_CALLS: Final = 10

@@ -31,14 +31,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
-from whyidle.monitor.measure import Measure
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.source import readable
 from whyidle.monitor.signals.unrolled import loops_in
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # A step of some layers has a few hundred operations, one pass of a cell with its gradient tens.
 LEAST_OPERATIONS: Final = 600

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.gathered import Compiled
-from whyidle.monitor.measure import Measure
 from whyidle.monitor.signals.recorded import Recorded
 
 # The recorder's own event for so many compilations of one function, from one line, in a minute.

@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from whyidle.monitor.finding import Place
+from whyidle.monitor.core.finding import Place
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.source import called, dotted, functions, tree_of
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
 from whyidle.monitor.traces.where.files import is_users
 
 MOST: Final = 3
@@ -40,7 +40,7 @@ def of_slice(window: Window, part: Slice) -> tuple[Place, ...]:
     return own(Place(p["file"], p["line"] or 0, p["function"], p["share"]) for p in told)
 
 
-def seen(job: Recorded, does: Callable[[Line], bool]) -> tuple[Place, ...]:
+def seen(job: Recorded, does: Callable[[SourceLine], bool]) -> tuple[Place, ...]:
     """Return the lines that the main thread was found at, of those that do something."""
     return own(Place.at(x) for x in job.lines if does(x))
 
@@ -52,7 +52,7 @@ def at(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
     return seen(job, lambda line: (line.file, line.line) in wanted) or own(places)
 
 
-def fetches(line: Line) -> bool:
+def fetches(line: SourceLine) -> bool:
     """Tell whether a line is a loader's, asks one for a batch, or goes through one."""
     if _LOADS.fullmatch(line.function) or "next" in called(line.file, line.line):
         return True

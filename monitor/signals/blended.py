@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.estimate import NOTABLE, ORDER, SEEN
 from whyidle.monitor.signals.recorded import Recorded
-from whyidle.monitor.slices import Slice
 
 BY_AGENT: Final = "seen by the agent, beside the trace"
 

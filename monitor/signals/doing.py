@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.finding import Place
-from whyidle.monitor.measure import Measure
+from whyidle.monitor.core.finding import Place
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.looking import Looks, looks
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.source import called, calls, dotted, functions, text_of, tree_of
-from whyidle.monitor.summary import Line
 
 # What a program calls to get at its data.
 _READING: Final = re.compile(
@@ -106,7 +106,7 @@ def one_by_one(drawn: Doing) -> bool:
 
 
 def _most(
-    job: Recorded, seen: Looks, lines: tuple[Line, ...], in_libraries: float = 0.0
+    job: Recorded, seen: Looks, lines: tuple[SourceLine, ...], in_libraries: float = 0.0
 ) -> Doing | None:
     if not job.lines:
         return None
@@ -120,22 +120,24 @@ def _most(
     )
 
 
-def _sum(lines: Iterable[Line]) -> float:
+def _sum(lines: Iterable[SourceLine]) -> float:
     return min(1.0, sum(line.share for line in lines))
 
 
-def _told(lines: Iterable[Line], does: Callable[[Line], bool]) -> tuple[Line, ...]:
+def _told(
+    lines: Iterable[SourceLine], does: Callable[[SourceLine], bool]
+) -> tuple[SourceLine, ...]:
     return tuple(line for line in lines if does(line))
 
 
-def _reads(line: Line) -> bool:
+def _reads(line: SourceLine) -> bool:
     names = called(line.file, line.line)
     if any(_READING.fullmatch(name) for name in names):
         return True
     return any(_SLEEP.fullmatch(name) for name in names) and _fetches(line)
 
 
-def _fetches(line: Line) -> bool:
+def _fetches(line: SourceLine) -> bool:
     if _FETCHES.fullmatch(line.function):
         return True
     return any(_yields(node) for node in functions(line.file, line.function))
@@ -145,7 +147,7 @@ def _yields(function: ast.AST) -> bool:
     return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
 
 
-def _prepares(line: Line) -> bool:
+def _prepares(line: SourceLine) -> bool:
     tree = tree_of(line.file)
     if tree is None or not _PREPARES.fullmatch(line.function):
         return False
@@ -170,11 +172,11 @@ def _head(module: str) -> str:
     return module.partition(".")[0]
 
 
-def _is_of_reader(line: Line) -> bool:
+def _is_of_reader(line: SourceLine) -> bool:
     return _READERS.fullmatch(line.file) is not None
 
 
-def _draws(line: Line, *, torch: bool) -> bool:
+def _draws(line: SourceLine, *, torch: bool) -> bool:
     names = called(line.file, line.line)
     if any(_DRAWING.fullmatch(name) for name in names):
         return not (

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from whyidle.monitor.finding import Place
+from whyidle.monitor.core.finding import Place
 from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.signals.source import dotted, functions, tree_of
 

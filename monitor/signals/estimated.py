@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.estimate import BACKENDS, Running, running
-from whyidle.monitor.metrics import Scope
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.signals.recorded import Recorded
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.source import tree_of
-from whyidle.monitor.summary import Line
 
 # By chance nineteen of twenty such counts miss by less than twice their standard error.
 SURE: Final = 2.0
@@ -31,8 +31,8 @@ _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 class Looks:
     """Where the main thread was found in the steps, by its own lines and by anybody's."""
 
-    lines: tuple[Line, ...]
-    leaves: tuple[Line, ...]
+    lines: tuple[SourceLine, ...]
+    leaves: tuple[SourceLine, ...]
     # The share of one look.
     one: float
     # Start-up that was left out by its lines, and is still among the leaves: nobody knows where.
@@ -43,7 +43,7 @@ class Looks:
         share = min(1.0, share)
         return SURE * math.sqrt(share * (1 - share) * self.one)
 
-    def at_leaves(self, does: Callable[[Line], bool]) -> float:
+    def at_leaves(self, does: Callable[[SourceLine], bool]) -> float:
         """Return the share of the leaves that do something; of it only what is no start-up."""
         mine = {(line.file, line.line) for line in self.lines}
         own = others = 0.0
@@ -74,18 +74,18 @@ def looks(job: Recorded) -> Looks:
     return Looks(lines, leaves, min(1.0, one / left), max(0.0, taken - known) / left)
 
 
-def _of(line: Line, left: float) -> Line:
+def _of(line: SourceLine, left: float) -> SourceLine:
     return replace(line, share=min(1.0, line.share / left))
 
 
-def start_up(lines: Iterable[Line], *, by_time: bool = False) -> frozenset[Line]:
+def start_up(lines: Iterable[SourceLine], *, by_time: bool = False) -> frozenset[SourceLine]:
     """Return the lines that run once, and before the steps; ``by_time``: these are known already.
 
     A line that runs once may also hold the whole training (``trainer.fit(model)``). So it must be
     an import, or stand before the last loop, in which the main thread was found more.
     """
-    imports: set[Line] = set()
-    beside: dict[tuple[str, str | None], list[Line]] = {}
+    imports: set[SourceLine] = set()
+    beside: dict[tuple[str, str | None], list[SourceLine]] = {}
     looped: dict[tuple[str, str | None], dict[int, float]] = {}
     for line in lines:
         code = _code_of(line.file)
@@ -102,7 +102,7 @@ def start_up(lines: Iterable[Line], *, by_time: bool = False) -> frozenset[Line]
             beside.setdefault(scope, []).append(line)
     if by_time:
         return frozenset(imports)
-    before: set[Line] = set()
+    before: set[SourceLine] = set()
     for scope, loops in looped.items():
         last = max(loops)
         some = [line for line in beside.get(scope, ()) if line.line < last]

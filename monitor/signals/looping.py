@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.finding import Place
+from whyidle.monitor.core.finding import Place
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.source import calls, dotted, tree_of, written
-from whyidle.monitor.summary import Line
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp
@@ -47,7 +47,7 @@ class Looping:
     where: tuple[Place, ...]
 
 
-def over_samples(lines: Iterable[Line]) -> Looping | None:
+def over_samples(lines: Iterable[SourceLine]) -> Looping | None:
     """Return the time on such loops; ``None``: no source could be read."""
     lines = tuple(lines)
     if not any(tree_of(line.file) for line in lines):
@@ -64,7 +64,7 @@ def over_samples(lines: Iterable[Line]) -> Looping | None:
     return Looping(share, tuple(Place.at(a) for a, _ in own))
 
 
-def _calls(line: Line, names: set[str]) -> bool:
+def _calls(line: SourceLine, names: set[str]) -> bool:
     told = (_callee(call) for call in calls(line.file, line.line))
     return any(name in names or _FOLLOWS.fullmatch(name) for name in told)
 
@@ -75,14 +75,14 @@ def _callee(call: ast.Call) -> str:
     return dotted(call.func) or last
 
 
-def _around(line: Line) -> Iterator[Function]:
+def _around(line: SourceLine) -> Iterator[Function]:
     """Yield the functions that a line is in; not those that go on around everything."""
     for node in _nodes(line):
         if isinstance(node, Function):
             yield node
 
 
-def _nodes(line: Line) -> Iterator[ast.AST]:
+def _nodes(line: SourceLine) -> Iterator[ast.AST]:
     tree = tree_of(line.file)
     for node in () if tree is None else ast.walk(tree):
         first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
@@ -90,7 +90,7 @@ def _nodes(line: Line) -> Iterator[ast.AST]:
             yield node
 
 
-def _loop_at(line: Line) -> Loop | None:
+def _loop_at(line: SourceLine) -> Loop | None:
     """Return the innermost loop around a line, where its passes are on their own."""
     loops = [node for node in _nodes(line) if isinstance(node, Loop)]
     return loops[-1] if loops and _is_over_samples(loops[-1]) else None

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.measure import Measure
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 

@@ -8,13 +8,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from whyidle.monitor.core.metrics import METRICS, Metric
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.gathered import Compiled, ReadBack
-from whyidle.monitor.metrics import METRICS, Metric
 from whyidle.monitor.signals.estimated import estimated
 from whyidle.monitor.signals.recorded import Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.summary import Line
 
 _BY_NAME: Final = {f"{metric.scope}.{metric.name}": metric for metric in METRICS}
 # Timelines and long lists are not needed to judge.
@@ -27,7 +27,7 @@ LONGEST_LIST: Final = 60
 # The calls that are made once in a step come last in theirs.
 LONGEST_OF: Final = {"calls": 120}
 # Fields of a recording that are rows of their own.
-_ROWS: Final = {"compiled": Compiled, "reads": ReadBack, "lines": Line, "leaves": Line}
+_ROWS: Final = {"compiled": Compiled, "reads": ReadBack, "lines": SourceLine, "leaves": SourceLine}
 
 _T = TypeVar("_T")
 

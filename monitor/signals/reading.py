@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.gathered import compiled, reads
-from whyidle.monitor.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.signals.recorded import Facts, Recorded, SeenGpu, Trend
 from whyidle.monitor.store import Event, Point, Reader, Run

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.gathered import Compiled, ReadBack
-from whyidle.monitor.measure import Measure
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.summary import Line
 
 Facts = Mapping[str, Any]
 
@@ -64,8 +64,8 @@ class Recorded:
     compiled: tuple[Compiled, ...] = ()
     reads: tuple[ReadBack, ...] = ()
     # The user's own lines, and where the main thread was in anybody's code.
-    lines: tuple[Line, ...] = ()
-    leaves: tuple[Line, ...] = ()
+    lines: tuple[SourceLine, ...] = ()
+    leaves: tuple[SourceLine, ...] = ()
     # How often it was looked at; ``None``: recordings of before do not say.
     looks: int | None = None
     events: Mapping[str, tuple[Facts, ...]] = field(default_factory=dict)

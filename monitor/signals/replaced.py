@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from whyidle.monitor.finding import Place
+from whyidle.monitor.core.finding import Place
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.source import tree_of, written
-from whyidle.monitor.summary import Line
 
 Assigned = ast.Assign | ast.AnnAssign
 _DEFINED = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -28,7 +28,7 @@ def is_replaced(place: Place) -> bool:
     return False
 
 
-def calls_of(function: str, lines: Iterable[Line]) -> Iterator[Place]:
+def calls_of(function: str, lines: Iterable[SourceLine]) -> Iterator[Place]:
     """Yield the lines that call a function and keep what it gives, near where the job is.
 
     Nobody may have seen it being compiled: then its name is all that is known of it.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-from whyidle.monitor.metrics import REACH_S
+from whyidle.monitor.core.metrics import REACH_S
 from whyidle.monitor.store import Point
 
 REACH_MS: Final = round(REACH_S * 1000)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from whyidle.monitor.measure import Measure
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.window import is_too_short
 
 # Fewer steps have no mean worth the name.

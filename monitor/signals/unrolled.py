@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from whyidle.monitor.finding import Place
+from whyidle.monitor.core.finding import Place
 from whyidle.monitor.signals.source import dotted, functions
 
 # Functions of the same file that a compiled one calls, and those that they call.

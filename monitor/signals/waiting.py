@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from whyidle.monitor.measure import Measure
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 # While a read of PyTorch's runs, Python is in its own line or in these helpers of a tensor.
 HELPERS: Final = re.compile(r".*/torch/(_tensor|functional|utils/_contextlib)\.py")

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Framework, Need, NotChecked, Place
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.estimate import BACKENDS, ORDER, SEEN, Running
-from whyidle.monitor.finding import Framework, Need, NotChecked, Place
-from whyidle.monitor.measure import Measure
-from whyidle.monitor.metrics import Metric
 from whyidle.monitor.signals.blended import blended
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
-from whyidle.monitor.slices import Slice
 
 # The agent sees these whole; where there is no trace they stand for the slice.
 _WAITS: Final[dict[Slice, Metric]] = {part: ORDER[part] for part in SEEN}

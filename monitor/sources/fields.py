@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.rates import Rates
-from whyidle.monitor.reading import BLANK, FIRST, Reading
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.rates import Rates
+from whyidle.monitor.core.reading import BLANK, FIRST, Reading
 from whyidle.monitor.sources.nvml import PERMANENT, SENTINELS, Nvml, Unknown, reason_of
 
 ALL_LINKS = 0xFFFFFFFF

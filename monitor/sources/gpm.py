@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import BLANK, FIRST, UNSUPPORTED, Reading
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.reading import BLANK, FIRST, UNSUPPORTED, Reading
 from whyidle.monitor.sources.nvml import PERMANENT, Nvml, Unknown, reason_of
 
 # The driver wants more than 100 ms between the samples of a pair.

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import BLANK, IDLE, LOST, UNSUPPORTED, Reading
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.reading import BLANK, IDLE, LOST, UNSUPPORTED, Reading
 from whyidle.monitor.sources.fields import Fields
 from whyidle.monitor.sources.gpm import Gpm
 from whyidle.monitor.sources.nvml import PERMANENT, SENTINELS, Nvml, Unknown

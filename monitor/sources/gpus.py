@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-from whyidle.monitor.errors import NoGpu
-from whyidle.monitor.metrics import (
+from whyidle.monitor.core.errors import NoGpu
+from whyidle.monitor.core.metrics import (
     GPU_POWER,
     GPU_POWER_LIMIT,
     GPU_SM_ACTIVITY,
@@ -17,7 +17,7 @@ from whyidle.monitor.metrics import (
     Scope,
     metrics_of,
 )
-from whyidle.monitor.reading import HUNG, LATE, LOST, NO_XID, Reading
+from whyidle.monitor.core.reading import HUNG, LATE, LOST, NO_XID, Reading
 from whyidle.monitor.sources.gpu import Gpu, GpuFacts, GpuReading, mig_enabled
 from whyidle.monitor.sources.news import GpuEvent, News
 from whyidle.monitor.sources.nvml import Nvml, Unknown, text

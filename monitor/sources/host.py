@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.rates import Rates, TreeRate, Used
+from whyidle.monitor.core.reading import FIRST, NO_LIMIT, NO_PERMISSION, UNSUPPORTED, Reading
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs, Stat
-from whyidle.monitor.rates import Rates, TreeRate, Used
-from whyidle.monitor.reading import FIRST, NO_LIMIT, NO_PERMISSION, UNSUPPORTED, Reading
 from whyidle.monitor.sources.cgroup import Cgroup
 from whyidle.monitor.sources.family import Family
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from whyidle.monitor.errors import NoGpu
-from whyidle.monitor.reading import HUNG, IDLE, LOST, NO_PERMISSION, UNSUPPORTED
+from whyidle.monitor.core.errors import NoGpu
+from whyidle.monitor.core.reading import HUNG, IDLE, LOST, NO_PERMISSION, UNSUPPORTED
 
 # Called with (function, arguments, seconds, result or error code) after each call; for recorders.
 Tap = Callable[[str, tuple[Any, ...], float, Any], None]

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from whyidle.monitor.reading import HUNG
+from whyidle.monitor.core.reading import HUNG
 from whyidle.monitor.sources.gpu import Gpu
 from whyidle.monitor.sources.nvml import Nvml, Unknown
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from whyidle.monitor.errors import StorageProblem
+from whyidle.monitor.core.errors import StorageProblem
 
 Column = NDArray[Any]
 

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.store import connect
 from whyidle.monitor.store.connect import transaction
 from whyidle.monitor.store.records import check_label

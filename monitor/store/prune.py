@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.errors import StorageProblem, UsageProblem
-from whyidle.monitor.metrics import Scope, metrics_of
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.metrics import Scope, metrics_of
 from whyidle.monitor.store import connect, recovery, timelines
 from whyidle.monitor.store.connect import transaction
 from whyidle.monitor.store.schema import LEVELS, RAW, RUN_TABLES, Level

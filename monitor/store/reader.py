@@ -10,8 +10,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from whyidle.monitor.errors import UsageProblem
-from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.store import connect, schema, series, subjects, summary, totals
 from whyidle.monitor.store.records import (
     LAST,

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from whyidle.monitor.errors import UsageProblem
-from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.store import identity
 
 # Names the newest recording wherever an id or a label is asked for.

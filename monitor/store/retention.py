@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
-from whyidle.monitor.metrics import Scope
+from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.store.schema import END_MS, LEVELS, RAW, Level
 from whyidle.monitor.store.subjects import held, raw_edge
 

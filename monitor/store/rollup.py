@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable
 from functools import cache
 
-from whyidle.monitor.metrics import Scope, metrics_of
+from whyidle.monitor.core.metrics import Scope, metrics_of
 from whyidle.monitor.store.rows import Recording
 from whyidle.monitor.store.schema import END_MS, LEVELS, RAW, ROLLUPS, Level, cells, columns
 from whyidle.monitor.store.subjects import among, last_bucket, of_run

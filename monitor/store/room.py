@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.errors import StorageProblem
-from whyidle.monitor.metrics import Scope
+from whyidle.monitor.core.errors import StorageProblem
+from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.store import timelines
 from whyidle.monitor.store.connect import PAGE_SIZE, transaction
 from whyidle.monitor.store.retention import delete_before

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from whyidle.monitor.metrics import METRICS, Metric, Scope, metrics_of
-from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.core.metrics import METRICS, Metric, Scope, metrics_of
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.store.schema import RAW, ROLLUPS, SUBJECT_BITS
 
 _METRICS: Final = {scope: metrics_of(scope) for scope in Scope}

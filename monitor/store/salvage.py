@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.errors import StorageProblem
-from whyidle.monitor.metrics import Scope
+from whyidle.monitor.core.errors import StorageProblem
+from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.store import connect, recovery, timelines
 from whyidle.monitor.store.connect import transaction
 from whyidle.monitor.store.schema import LEVELS, RAW, SUBJECT_BITS, Level

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 
 APPLICATION_ID: Final = 0x77686964  # "whid"
 VERSION: Final = 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.store.records import Point
 from whyidle.monitor.store.schema import LEVELS, R10, RAW, Level, cells, present
 from whyidle.monitor.store.sealed import Sealed

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Final
 
-from whyidle.monitor.metrics import Scope
+from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.store.schema import END_MS, R10, RAW, Level
 
 _OF_RUN: Final = {

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from whyidle.monitor.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.store.records import Key, Summary, Unknown, Value
 from whyidle.monitor.store.rows import BY_COLUMN
 from whyidle.monitor.store.schema import END_MS, RAW

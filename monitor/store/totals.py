@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from whyidle.monitor.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.store.schema import END_MS, R3600, Level
 from whyidle.monitor.store.series import Columns, Question, pieces, resolution
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from whyidle.monitor.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.store import connect, timelines
 from whyidle.monitor.store.blocks import Block, Found
 from whyidle.monitor.store.connect import transaction

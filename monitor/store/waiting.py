@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from whyidle.monitor.reading import Tick
+from whyidle.monitor.core.reading import Tick
 
 # Ten minutes at 1 Hz: what a disk that is full for a while may cost in memory is bounded.
 QUEUE_TICKS: Final = 600

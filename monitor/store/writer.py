@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from whyidle.monitor.errors import StorageProblem
-from whyidle.monitor.metrics import Scope
-from whyidle.monitor.reading import Tick
+from whyidle.monitor.core.errors import StorageProblem
+from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.core.reading import Tick
 from whyidle.monitor.store import connect, recovery, rollup, schema
 from whyidle.monitor.store.connect import transaction
 from whyidle.monitor.store.pen import Pen

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 
 
 class Cause(IntEnum):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.analysis import Analysis
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.launches import UNKNOWN

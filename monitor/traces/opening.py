@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.errors import NotPermitted, Problem, UsageProblem
+from whyidle.monitor.core.errors import NotPermitted, Problem, UsageProblem
 from whyidle.monitor.traces import looks
 from whyidle.monitor.traces.model import Format
 from whyidle.monitor.traces.stream import GZIP, GzipStream, NotAFile, Stream, open_file

@@ -8,7 +8,7 @@ from typing import Any, Final, TextIO
 
 import numpy as np
 
-from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.traces.analysis import Analysis, DeviceReport
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from whyidle.agents import wire
-from whyidle.monitor.errors import StorageProblem
+from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.link.link import Link, LinkRefused
 from whyidle.monitor.link.records import Traced
 from whyidle.monitor.tracing.space import Space, remove

@@ -23,7 +23,13 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.agents import wire
-from whyidle.monitor.errors import NotPermitted, Problem, StorageProblem, TargetGone, UsageProblem
+from whyidle.monitor.core.errors import (
+    NotPermitted,
+    Problem,
+    StorageProblem,
+    TargetGone,
+    UsageProblem,
+)
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.tracing.space import Space, remove

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from whyidle.agents import wire
-from whyidle.monitor.errors import StorageProblem
+from whyidle.monitor.core.errors import StorageProblem
 
 FOLDER = "traces"
 # Of one recording, and of all traces without one.

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.slices import LOOKS, Slice
 from whyidle.monitor.traces.window import Window
 from whyidle.monitor.tracing.parser import Parser, Understood
 from whyidle.monitor.tracing.policy import MOST_KNOWN, Policy, plain, window

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.window import NOT_RECORDED, is_mostly_outside
 
 

@@ -77,7 +77,7 @@ def understand(order: dict[str, Any]) -> dict[str, Any]:
         "trace": None,
         "trouble": None,
     }
-    from whyidle.monitor.errors import Problem  # noqa: PLC0415  when it is asked for
+    from whyidle.monitor.core.errors import Problem  # noqa: PLC0415  when it is asked for
     from whyidle.monitor.store.traces import put  # noqa: PLC0415
 
     try:

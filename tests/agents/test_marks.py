@@ -14,8 +14,8 @@ def bring():
     sys.modules["whyidle"] = types.ModuleType("whyidle")
     sys.modules["whyidle.monitor"] = types.ModuleType("whyidle.monitor")
     spec = importlib.util.spec_from_file_location(
-        "whyidle.monitor.marks", {str(AGENTS.parent / "monitor" / "marks.py")!r})
-    module = sys.modules["whyidle.monitor.marks"] = importlib.util.module_from_spec(spec)
+        "whyidle.monitor.core.marks", {str(AGENTS.parent / "monitor" / "marks.py")!r})
+    module = sys.modules["whyidle.monitor.core.marks"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 def train(done):

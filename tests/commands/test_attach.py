@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Monitor, command, lines, start_job
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.core.errors import Exit
 
 Tape = Callable[..., dict[str, str]]
 Job = subprocess.Popen[str]

@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Callable
 
 from tests.conftest import Monitor, lines
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.core.errors import Exit
 
 Job = subprocess.Popen[str]
 

@@ -17,7 +17,7 @@ from tests.conftest import start_job
 from tests.link.conftest import FS, key_of
 from whyidle.monitor.commands import _choose
 from whyidle.monitor.commands._choose import chosen, worker_of
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import Stat
 from whyidle.monitor.processes.ranks import Rank

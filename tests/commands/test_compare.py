@@ -14,8 +14,8 @@ import pytest
 from tests.commands.tracefiles import kineto
 from tests.conftest import ROOT, Monitor, lines
 from whyidle.monitor.compare.pace import BETWEEN_RUNS
-from whyidle.monitor.errors import Exit
-from whyidle.monitor.metrics import (
+from whyidle.monitor.core.errors import Exit
+from whyidle.monitor.core.metrics import (
     JOB_LOADER_WAIT,
     JOB_MAIN_THREAD_WAIT,
     JOB_RSS,
@@ -23,9 +23,9 @@ from whyidle.monitor.metrics import (
     JOB_STEPS,
     Scope,
 )
-from whyidle.monitor.reading import Reading, Tick
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.reading import Reading, Tick
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store import NewRun, Writer, schema
 
 START_MS = 1_700_000_000_000

@@ -13,11 +13,11 @@ from tests.commands.tracefiles import kineto
 from tests.conftest import Monitor, lines
 from whyidle.monitor import rules
 from whyidle.monitor.commands.rules import command as listing
-from whyidle.monitor.errors import Exit
-from whyidle.monitor.metrics import JOB_LOADER_WAIT, JOB_STEP_P50, JOB_STEPS, Scope
-from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.core.errors import Exit
+from whyidle.monitor.core.metrics import JOB_LOADER_WAIT, JOB_STEP_P50, JOB_STEPS, Scope
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.rules import Loaded
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import NewRun, Writer
 
 START_MS = 1_700_000_000_000

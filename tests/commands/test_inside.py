@@ -17,10 +17,10 @@ import pytest
 
 from tests.conftest import Monitor, command, lines
 from tests.link.conftest import key_of
+from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.link.channel import Address
-from whyidle.monitor.metrics import Scope
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import Reader
 
 pytestmark = pytest.mark.ptrace

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import JOB, Monitor, lines, start_job
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.core.errors import Exit
 
 Tape = Callable[..., dict[str, str]]
 Job = subprocess.Popen[str]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Monitor, command, lines
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.core.errors import Exit
 
 Job = subprocess.Popen[str]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Monitor, command, lines
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.core.errors import Exit
 
 
 @pytest.mark.parametrize(("code", "expected"), [("0", 0), ("3", 3), ("256 + 7", 7)])

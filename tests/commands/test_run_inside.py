@@ -17,9 +17,9 @@ import pytest
 
 from tests.attach.targets import AS_TORCH
 from tests.conftest import Monitor, command
-from whyidle.monitor.errors import StorageProblem
+from whyidle.monitor.core.errors import StorageProblem
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording.inside import ENTERED
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import Event, Reader
 
 # Works until its input ends.

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Monitor, command, lines
-from whyidle.monitor.errors import Exit
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.errors import Exit
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import NewRun, Writer
 
 Job = subprocess.Popen[str]

@@ -15,8 +15,8 @@ import pytest
 
 from tests.commands.tracefiles import kineto, xplane
 from tests.conftest import Monitor, command, lines
-from whyidle.monitor.errors import Exit
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.errors import Exit
+from whyidle.monitor.core.slices import Slice
 
 BUDGET = {"total_ns": int, "steps": int, "slices": dict, "details": dict}
 FIGURES = (

@@ -19,7 +19,7 @@ from tests.commands.test_trace import check_contract
 from tests.commands.tracefiles import kineto
 from tests.conftest import Monitor, command, lines, start_job
 from whyidle.agents import wire
-from whyidle.monitor.errors import Exit
+from whyidle.monitor.core.errors import Exit
 from whyidle.monitor.keeping import keep
 from whyidle.monitor.kept import Kept
 from whyidle.monitor.store import NewRun, Writer

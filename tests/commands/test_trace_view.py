@@ -22,8 +22,8 @@ from tests.commands.tracefiles import kineto, xplane
 from tests.conftest import Monitor, command
 from tests.store.conftest import Store
 from whyidle.monitor import viewing
-from whyidle.monitor.errors import Exit, Problem, StorageProblem, UsageProblem
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.errors import Exit, Problem, StorageProblem, UsageProblem
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.traces.opening import identify
 from whyidle.monitor.writing import writing
 

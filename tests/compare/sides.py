@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from whyidle.monitor import metrics as m
 from whyidle.monitor.compare.sides import Level, Pace, Side, Stretch
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.recorded import Recorded, SeenGpu
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 MS = 1e6
 COUNTED, OF_A_TRACE = "counted by optimizer", "those of a trace"

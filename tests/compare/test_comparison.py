@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tests.compare.sides import answer, kernel, noisy, pace, recorded, traced
-from whyidle.monitor import metrics as m
 from whyidle.monitor.compare import Verdict, compare
 from whyidle.monitor.compare.answer import as_json
 from whyidle.monitor.compare.bootstrap import Compared, Interval
@@ -15,8 +14,9 @@ from whyidle.monitor.compare.pace import settled
 from whyidle.monitor.compare.pace import verdict as judge
 from whyidle.monitor.compare.result import Pair, Steps
 from whyidle.monitor.compare.sides import Level, Pace, Side
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.estimated import estimated
-from whyidle.monitor.slices import Slice
 
 IDLE_THEN_NOT = (
     answer({Slice.COMPUTE: 300, Slice.IDLE_INPUT: 100}, steps=2),

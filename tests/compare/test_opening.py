@@ -9,8 +9,8 @@ from tests.rules.windows import WINDOWS
 from tests.traces.real import path_of
 from whyidle.monitor.compare import Comparison, Side, Verdict, compare, of_analysis, of_window
 from whyidle.monitor.compare.answer import as_json
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.portable import load
-from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.analysis import analyse
 
 PAIRS = sorted(

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from tests.compare.sides import answer, noisy, pace, recorded, traced
 from whyidle.monitor.compare import Comparison, compare
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.render.comparison import screen
-from whyidle.monitor.slices import Slice
 
 
 def shown(found: Comparison, width: int = 80) -> list[str]:

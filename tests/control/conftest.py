@@ -12,8 +12,8 @@ import pytest
 
 from whyidle.monitor.control.asked import Asked, State
 from whyidle.monitor.control.server import Server
-from whyidle.monitor.errors import UsageProblem
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import NewRun, Writer
 
 

@@ -21,8 +21,14 @@ from tests.conftest import ROOT
 from tests.control.conftest import Recorder
 from whyidle.monitor.control import client
 from whyidle.monitor.control.client import Asked, State
-from whyidle.monitor.errors import NotPermitted, Problem, StorageProblem, TargetGone, UsageProblem
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.errors import (
+    NotPermitted,
+    Problem,
+    StorageProblem,
+    TargetGone,
+    UsageProblem,
+)
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import NewRun, Writer
 
 # A recorder of its own, which answers as long as it is let.

@@ -13,7 +13,7 @@ import pytest
 from tests.control.conftest import Puppet, Recorder, descriptors
 from whyidle.monitor.control import place
 from whyidle.monitor.control.server import Server
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import NewRun, Writer
 
 answer = Puppet().answer

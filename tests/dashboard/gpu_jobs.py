@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.dashboard.stores import GIB, of_gpu, of_job, say_why
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric, Scope
-from whyidle.monitor.reading import LOST, NO_JAX, Reading, Tick
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric, Scope
+from whyidle.monitor.core.reading import LOST, NO_JAX, Reading, Tick
 from whyidle.monitor.store import NewRun, Writer
 
 LEAK = 8 << 20

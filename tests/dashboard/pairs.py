@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from tests.rules.windows import ROOT, answer
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric, Scope
-from whyidle.monitor.reading import Reading, Tick
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric, Scope
+from whyidle.monitor.core.reading import Reading, Tick
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store import NewRun, Writer
 from whyidle.monitor.store.traces import NewTrace, put
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric, Scope, metrics_of
-from whyidle.monitor.reading import UNSUPPORTED, Reading, Tick
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.core.reading import UNSUPPORTED, Reading, Tick
 from whyidle.monitor.store import NewRun, Writer
 
 GIB = 1 << 30

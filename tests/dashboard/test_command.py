@@ -31,11 +31,11 @@ from whyidle.dashboard.__main__ import checked
 from whyidle.monitor import showing
 from whyidle.monitor.commands._beside import _Telling
 from whyidle.monitor.commands.dashboard import _check_reach
-from whyidle.monitor.errors import Exit, Problem, UsageProblem
+from whyidle.monitor.core.errors import Exit, Problem, UsageProblem
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.render import screens
 from whyidle.monitor.render.live import LiveView
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import Reader
 
 WITHIN = 60.0

@@ -18,7 +18,7 @@ from tests.conftest import command
 from tests.dashboard.conftest import Looked, Served, serving
 from tests.dashboard.gpu_jobs import job
 from whyidle.dashboard.pages import PAGES
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.paths import DATABASE
 
 SOON = 15_000
 

@@ -24,7 +24,7 @@ from tests.dashboard.stores import make
 from whyidle.dashboard import place as places
 from whyidle.dashboard.headers import headers
 from whyidle.dashboard.place import Place
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 
 LOOPBACK = {"0100007F"}
 HOSTILE = """

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from whyidle.monitor.commands import demo
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.demo import pairs, watched
 from whyidle.monitor.demo.watched import Failed, Watched
-from whyidle.monitor.errors import Problem
 
 PAIR = pairs.all_pairs()[0]
 

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from tests.conftest import Monitor, command, lines
+from whyidle.monitor.core.errors import Exit
 from whyidle.monitor.demo import watched
-from whyidle.monitor.errors import Exit
 
 # So long no program of a test ever trains: what is cut is cut in the middle.
 FOR_EVER = 600
@@ -251,7 +251,7 @@ def test_a_program_that_fails_is_told_with_what_it_said(state: Path, tmp_path: P
     source = (
         "import sys\nfrom pathlib import Path\n"
         "from whyidle.monitor.demo.watched import watch\n"
-        "from whyidle.monitor.errors import Problem\n"
+        "from whyidle.monitor.core.errors import Problem\n"
         "try:\n    watch(Path(sys.argv[1]), 1, 'x')\n"
         "except Problem as problem:\n    print(problem)\n"
     )

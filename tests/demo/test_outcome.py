@@ -12,20 +12,20 @@ from rich.console import Console
 from benchmarks.record_pairs import kept
 from tests.rules.windows import WINDOWS
 from whyidle.monitor import compare
-from whyidle.monitor import metrics as m
 from whyidle.monitor.compare.sides import Pace, Stretch
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.demo.answer import AS_PRINTED, as_json
 from whyidle.monitor.demo.outcome import NO_TIME, NO_WAITS, NOT_PRINTED, Half, Outcome
 from whyidle.monitor.demo.pairs import Pair, named
 from whyidle.monitor.demo.watched import Watched
-from whyidle.monitor.metrics import Metric
 from whyidle.monitor.render import demo
 from whyidle.monitor.render.numbers import DASH
 from whyidle.monitor.signals.estimated import estimated
 from whyidle.monitor.signals.portable import load
 from whyidle.monitor.signals.recorded import Recorded, SeenGpu
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 
 def outcome(name: str, framework: str, **printed: Any) -> Outcome:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from whyidle.monitor import rules
+from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.demo import pairs
 from whyidle.monitor.demo.pairs import Pair
-from whyidle.monitor.errors import Problem, UsageProblem
 from whyidle.monitor.render import demos
 
 ALL = pairs.all_pairs()

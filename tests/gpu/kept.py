@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import gpu_keep
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import start_job
-from whyidle.monitor.errors import Exit, NotPermitted, TargetGone, UsageProblem
+from whyidle.monitor.core.errors import Exit, NotPermitted, TargetGone, UsageProblem
 from whyidle.monitor.processes.process import describe, find_target, frameworks_of, script_of
 from whyidle.monitor.processes.procfs import ProcFs, parse_stat
 

@@ -10,8 +10,8 @@ import pytest
 from tests.link.conftest import puppet
 from tests.recording.benches import Bench, Job
 from tests.recording.seated import Looks
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording import onlooker
-from whyidle.monitor.state import DATABASE
 
 __all__ = ["puppet"]
 

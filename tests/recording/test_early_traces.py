@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.recording.test_traces import KEY, seat, told
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording.seats import Seat
 from whyidle.monitor.recording.traces import Traces, in_order
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.tracing.policy import SETTLED_SECONDS, Sign
 
 EARLY = 3.0

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from tests.render.shown import inside, snapshot
 from tests.render.told import budget
 from tests.render.training import trace
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.reading import NO_JAX, Reading
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.estimate import (
     IT_CHANGED,
     NO_GPU_IN_IT,
@@ -26,10 +29,7 @@ from whyidle.monitor.estimate import (
     Running,
     running,
 )
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import NO_JAX, Reading
 from whyidle.monitor.recording.estimate import of
-from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.window import NOT_RECORDED
 from whyidle.monitor.tracing.told import Told
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.monitor.metrics import JOB_LOADER_WAIT, JOB_STEPS, Scope
+from whyidle.monitor.core.metrics import JOB_LOADER_WAIT, JOB_STEPS, Scope
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.reading import Reading, Tick
 from whyidle.monitor.recording import faults as module
 from whyidle.monitor.recording.faults import FIRST_SECONDS, Faults
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import NewRun, Writer
 
 TARGET = ProcessKey(7, 70)

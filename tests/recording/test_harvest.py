@@ -6,10 +6,10 @@ import pytest
 
 from tests.recording.records import KEY, SECOND, gauges, state, steps, take
 from whyidle.agents import wire
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.reading import FIRST, NO_JAX, NO_TORCH
 from whyidle.monitor.link.records import Bye
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.reading import FIRST, NO_JAX, NO_TORCH
 from whyidle.monitor.recording import figures, step_times
 from whyidle.monitor.recording import harvest as module
 from whyidle.monitor.recording.harvest import MEASURED, Harvest

@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.render.shown import inside, outside
 from whyidle.agents import wire
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording import head as module
 from whyidle.monitor.recording.head import Head
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import NewRun, Reader, Writer
 from whyidle.monitor.summary import summarise
 

@@ -11,8 +11,8 @@ import pytest
 from tests.link.conftest import Puppet
 from tests.recording.seated import Job, a_job, goes_in, is_inside
 from whyidle.agents import wire
-from whyidle.monitor import metrics as m
-from whyidle.monitor.reading import Reading
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.recording import bulletin, compiles, figures
 from whyidle.monitor.recording import inside as module
 

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from tests.recording.records import KEY, LEAF, LOAD, MOST, SECOND, STEP, stacks, take
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.link.records import Frame, Look, Stacks
 from whyidle.monitor.recording import due, looks
 from whyidle.monitor.recording.harvest import Harvest
-from whyidle.monitor.summary import Line
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def test_the_users_own_lines_of_the_last_seconds(harvest: Harvest) -> None:
     take(harvest, stacks(1, Look(3, LEAF, [STEP, LOAD]), Look(1, LOAD, [LOAD])))
     harvest.reading(2 * SECOND)
     assert harvest.where.lines == (
-        Line("/job/train.py", 20, "step", 0.75),
-        Line("/job/train.py", 8, "load", 0.25),
+        SourceLine("/job/train.py", 20, "step", 0.75),
+        SourceLine("/job/train.py", 8, "load", 0.25),
     )
     assert harvest.where.looks == 4
     harvest.reading(2 * SECOND + looks.WHERE_NS)

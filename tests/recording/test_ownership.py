@@ -1,8 +1,8 @@
 from pathlib import Path
 
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.namespace import FIRST_NAMESPACE
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.ownership import owned_gpus, visible_gpus
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.recording.benches import Bench, Job, target
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording import recorder as module
 from whyidle.monitor.recording import session as session_module
 from whyidle.monitor.recording.meter import CPU_BUDGET_CORES, JUDGED_OVER_SECONDS, Meter
@@ -16,7 +17,6 @@ from whyidle.monitor.recording.recorder import Recorder, Wanted
 from whyidle.monitor.recording.sampler import Sampler
 from whyidle.monitor.recording.session import Session
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import Reader
 
 

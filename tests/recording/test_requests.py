@@ -22,10 +22,10 @@ from tests.conftest import command, start_job
 from tests.recording.benches import Bench, Job
 from whyidle.monitor.control import client
 from whyidle.monitor.control.client import Asked, State
-from whyidle.monitor.errors import Problem
+from whyidle.monitor.core.errors import Problem
+from whyidle.monitor.core.metrics import SELF_CPU, Scope
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.kept import Kept
-from whyidle.monitor.metrics import SELF_CPU, Scope
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import Reader, Run
 from whyidle.monitor.tracing.wish import MOST_SECONDS
 

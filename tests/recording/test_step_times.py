@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.recording.records import MOST, SECOND, steps
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.records import Steps
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording import step_times as module
 from whyidle.monitor.recording.step_times import StepTimes
 

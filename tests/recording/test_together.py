@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.reading import FIRST, Reading
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.reading import FIRST, Reading
 from whyidle.monitor.recording.together import NONE_INSIDE, SOME_SILENT, put_job
 
 LAUNCHER = Reading(unknown={m.PROCESS_STEPS: "no framework", m.PROCESS_STEP_P50: "no framework"})

@@ -15,13 +15,14 @@ import pytest
 
 from tests.commands.test_trace_pid import LOOP, SOURCES
 from tests.conftest import start_job
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.kept import Kept
-from whyidle.monitor.metrics import Metric
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording import traces as module
 from whyidle.monitor.recording.harvest import STOPPED
 from whyidle.monitor.recording.ownership import Owned
@@ -33,7 +34,6 @@ from whyidle.monitor.recording.traces import Traces, in_order
 from whyidle.monitor.recording.waker import Waker
 from whyidle.monitor.sources.gpu import GpuReading
 from whyidle.monitor.sources.gpus import GpuProbe
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import Reader, Writer
 from whyidle.monitor.summary import summarise
 from whyidle.monitor.tracing.parser import Parser

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from whyidle.monitor import metrics as m
 from whyidle.monitor.attach.answers import OUTSIDE, PTRACE, Refusal
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.reading import Reading
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.harvest import MEASURED
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.snapshot import Member, Snapshot
-from whyidle.monitor.summary import Line
 
-LOAD = Line("/home/someone/project/data/loading.py", 1108, "Tokens.__getitem__", 0.61)
-STEP = Line("/home/someone/project/train.py", 42, "step", 0.2)
+LOAD = SourceLine("/home/someone/project/data/loading.py", 1108, "Tokens.__getitem__", 0.61)
+STEP = SourceLine("/home/someone/project/train.py", 42, "step", 0.2)
 STOPPED = Refusal(
     "Process 4002 is stopped (Ctrl-Z or kill -STOP).",
     "Let it go on: kill -CONT 4002   then: monitor attach 4002",

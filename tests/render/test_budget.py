@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from tests.render.told import ACCOUNT, MS, budget
+from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render.budget import bar, cells, clock, legend, place_words, share
 from whyidle.monitor.render.numbers import DASH
-from whyidle.monitor.slices import LOOKS, Slice
 
 SLICES = st.dictionaries(st.sampled_from(Slice), st.integers(1, 10**13), min_size=1)
 

@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from tests.render.shown import LOAD, NO_PROBE, STOPPED, inside, outside, snapshot
-from whyidle.monitor import metrics as m
 from whyidle.monitor.attach.answers import AGENT, REMOTE_EXEC, RUN, Refusal
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.snapshot import JobEvent, Member, Snapshot, stood_still
 from whyidle.monitor.render import inside as words
@@ -19,7 +20,7 @@ from whyidle.monitor.render import jsonl, plain
 from whyidle.monitor.render.live import LiveView
 from whyidle.monitor.render.screens import PlainLines
 from whyidle.monitor.store import Key, Run, Summary
-from whyidle.monitor.summary import Line, RunSummary
+from whyidle.monitor.summary import RunSummary
 
 ON_THE_WAY = Member(ProcessKey(4003, 1), None, None)
 HAPPENED = JobEvent("agent_refused", ProcessKey(4002, 1), "Process 4002 \x1b[31mis stopped.")
@@ -78,7 +79,7 @@ def test_how_a_job_is_watched_is_a_sentence(member: Member, said: str) -> None:
 def test_plain_lines_name_the_line_of_code_and_steer_no_terminal() -> None:
     out = io.StringIO()
     lines = PlainLines(everything=False, out=out)
-    evil = Line("/tmp/\x1b]0;owned\x07/a\nb.py", 1, "f\x1b[2J", 1.0)
+    evil = SourceLine("/tmp/\x1b]0;owned\x07/a\nb.py", 1, "f\x1b[2J", 1.0)
     lines.tick(snapshot(inside(), ticks=1, happened=(HAPPENED,)))
     lines.tick(snapshot(inside(where=(evil,)), elapsed=20.0))
     text = out.getvalue()
@@ -158,7 +159,7 @@ def told(*entries: dict[str, object]) -> RunSummary:
         metrics=metrics if entries and entries[0]["inside"] else {},
         unknown={},
         events=[],
-        where=(Line("/job/train.py", 42, "step", 0.5),),
+        where=(SourceLine("/job/train.py", 42, "step", 0.5),),
     )
 
 

@@ -12,11 +12,11 @@ from rich.text import Text
 from tests.render.shown import outside, snapshot
 from tests.render.told import budget
 from tests.render.training import FACTS, PACE, WAITS, job, trace, worker
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.core.reading import FIRST, Reading
 from whyidle.monitor.gathered import ReadBack
-from whyidle.monitor.metrics import Scope
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.reading import FIRST, Reading
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.snapshot import JobEvent, Snapshot
 from whyidle.monitor.render import jsonl, pace, plain, running

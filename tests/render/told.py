@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 
 MS = 1_000_000
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.render.shown import inside, snapshot
 from tests.render.told import budget
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.reading import Reading
 from whyidle.monitor.recording.snapshot import Member, Snapshot
 from whyidle.monitor.tracing.told import Told
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.recorded import Trend
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
 
 NAME = "allocation_churn"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -44,7 +44,7 @@ def test_a_step_that_takes_much_new_memory() -> None:
 def test_it_is_no_more_than_the_lines_that_make_tensors_take(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("x = torch.zeros(9)\nloss.backward()\n")
-    lines = (Line(str(file), 2, "train", 0.8), Line(str(file), 1, "train", 0.2))
+    lines = (SourceLine(str(file), 2, "train", 0.8), SourceLine(str(file), 1, "train", 0.2))
     told = found(NAME, on_cpu(8_192, lines=lines, looks=10**9))
     assert told.gain is not None
     assert told.gain.high == pytest.approx(0.2, abs=0.001)
@@ -106,5 +106,5 @@ def test_on_a_gpu_the_advice_is_of_the_caching_allocator() -> None:
 def test_only_lines_that_make_tensors_are_named(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("x = torch.zeros(9)\nloss.backward()\n")
-    lines = (Line(str(file), 2, "train", 0.9), Line(str(file), 1, "train", 0.1))
+    lines = (SourceLine(str(file), 2, "train", 0.9), SourceLine(str(file), 1, "train", 0.1))
     assert [place.line for place in found(NAME, on_cpu(16_384, lines=lines)).where] == [1]

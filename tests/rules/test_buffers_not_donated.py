@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Found, Severity
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Found, Severity
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.summary import Line
 
 NAME = "buffers_not_donated"
 FIXES = {
@@ -180,5 +180,5 @@ def attached(folder: Path, text: str, where: str = "train") -> Window:
     file.write_text(text)
     program = {"argument_bytes": 101 * MB, "output_bytes": 100 * MB, "aliased_bytes": 0}
     facts = {"jax": {"largest_executables": [{"name": "jit_train_step", **program}]}}
-    lines = (Line(str(file), len(text.splitlines()), where, 0.9),)
+    lines = (SourceLine(str(file), len(text.splitlines()), where, 0.9),)
     return window(facts=facts, lines=lines, inside=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, judge, window
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Severity
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules.clock_throttled import KINDS
 from whyidle.monitor.signals.recorded import SeenGpu
-from whyidle.monitor.slices import Slice
 
 NAME = "clock_throttled"
 COOL = dict.fromkeys(KINDS, 0.0)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import cannot_judge, found, judge, traced, window
-from whyidle.monitor.finding import Severity
+from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.recorded import SeenGpu
-from whyidle.monitor.summary import Line
 
 NAME = "cpu_fallback"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -51,7 +51,7 @@ def test_a_job_on_the_cpu_beside_a_gpu(facts: dict[str, Any], framework: str) ->
 
 
 def test_no_line_is_blamed() -> None:
-    lines = (Line("/job/train.py", 12, "step", 0.9),)
+    lines = (SourceLine("/job/train.py", 12, "step", 0.9),)
     told = found(NAME, window(facts=_jax(), gpus=(GPU,), lines=lines))
     assert told.where == ()
 

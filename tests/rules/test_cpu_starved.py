@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, judge, traced, window
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Found, Severity
-from whyidle.monitor.metrics import Metric
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Found, Severity
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 
 NAME = "cpu_starved"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -148,5 +148,5 @@ def test_workers_are_spoken_of_only_where_there_are_some() -> None:
 
 
 def test_a_wait_has_no_line() -> None:
-    lines = (Line("/me/train.py", 5, "train", 0.9),)
+    lines = (SourceLine("/me/train.py", 5, "train", 0.9),)
     assert found(NAME, window(means={**CALM, **LIMITED}, lines=lines)).where == ()

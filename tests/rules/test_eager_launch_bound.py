@@ -14,9 +14,9 @@ from tests.rules.windows import (
     traced,
     window,
 )
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 NAME = "eager_launch_bound"
 # By framework: what stands before the fix's code, and what must hold after it.

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.rules.windows import ROOT, answer, judge, pairs, recorded, traced, window
-from whyidle.monitor import metrics as m
 from whyidle.monitor import rules
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Found
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.diagnose import diagnose
-from whyidle.monitor.finding import Found
 from whyidle.monitor.gathered import Compiled, ReadBack
 from whyidle.monitor.rule import Rule
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
 
 HEADINGS = (
     "What it sees",
@@ -99,7 +99,7 @@ def test_code_that_is_nested_deep_makes_no_rule_fail(tmp_path: Path, framework: 
     file = tmp_path / "train.py"
     file.write_text(DEEP)
     last = DEEP.count("\n") - 1
-    lines = tuple(Line(str(file), n, "step", 0.3) for n in (1, 3, last))
+    lines = tuple(SourceLine(str(file), n, "step", 0.3) for n in (1, 3, last))
     calls = {"PjitFunction(step)": 1.0, "PjitFunction(g)": 64.0}
     if framework == "torch":
         calls = {"AddmmBackward0": 64.0, "torch::autograd::AccumulateGrad": 4.0}

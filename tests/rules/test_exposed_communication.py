@@ -8,8 +8,8 @@ import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, traced, window
 from tests.traces.real import TRUTHS
-from whyidle.monitor.finding import Severity
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.slices import Slice
 
 NAME = "exposed_communication"
 # By framework: what stands before the fix's code, and what must hold after it.

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, window
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 NAME = "forward_run_twice"
 FIXES = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
-from whyidle.monitor.finding import Severity
+from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.signals.window import Window
 

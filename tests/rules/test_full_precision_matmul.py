@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, traced, window
-from whyidle.monitor.finding import NotChecked
+from whyidle.monitor.core.finding import NotChecked
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 NAME = "full_precision_matmul"
 # By framework: what stands before the fix's code, and what must hold after it.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
-from whyidle.monitor import metrics as m
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 
 NAME = "gc_pauses"
 _BEFORE = """
@@ -53,7 +53,7 @@ def test_collections_of_young_objects_stay() -> None:
 def test_a_loop_that_asks_for_each_collection(tmp_path) -> None:  # type: ignore[no-untyped-def]
     script = tmp_path / "train.py"
     script.write_text("import gc\n\n\ndef loop():\n    gc.collect()\n")
-    lines = (Line(str(script), 5, "loop", 0.7), Line(str(script), 4, "loop", 0.1))
+    lines = (SourceLine(str(script), 5, "loop", 0.7), SourceLine(str(script), 4, "loop", 0.1))
     told = found(NAME, window(means={m.JOB_GC_PAUSE: 0.7}, lines=lines))
     assert [place.line for place in told.where] == [5]
     assert told.title is not None
@@ -83,7 +83,7 @@ def test_the_recorded_pair(framework: str) -> None:
 
 
 def test_a_collection_that_nobody_asked_for_has_no_line() -> None:
-    lines = (Line("/me/train.py", 5, "train", 0.9),)
+    lines = (SourceLine("/me/train.py", 5, "train", 0.9),)
     assert found(NAME, window(means={m.JOB_GC_PAUSE: 0.3}, lines=lines)).where == ()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import cannot_judge, found, judge, window
-from whyidle.monitor.finding import Severity
+from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.rules.gpu_error import MEANINGS
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window

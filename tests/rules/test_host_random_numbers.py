@@ -16,8 +16,8 @@ from tests.rules.windows import (
     traced,
     window,
 )
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 
 NAME = "host_random_numbers"
 FIXES = {
@@ -44,7 +44,7 @@ def on_line(folder: Path, text: str, facts: dict[str, object], before: str = "")
     # What was read of a file is kept.
     file = folder / f"train{len(text)}.py"
     file.write_text(f"{before}\n{text}\n")
-    lines = (Line(str(file), 2, "train", 0.5), Line(str(file), 1, "train", 0.5))
+    lines = (SourceLine(str(file), 2, "train", 0.5), SourceLine(str(file), 1, "train", 0.5))
     taken = answer({Slice.COMPUTE: 0.4, Slice.IDLE_DISPATCH: 0.6})
     return judge(NAME, window(taken, lines=lines, facts=facts))
 
@@ -88,7 +88,7 @@ def test_what_comes_back_depends_on_who_draws(tmp_path: Path) -> None:
 def test_no_more_comes_back_than_nothing_was_computed_in(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("x = [random.gauss(0, 1) for _ in range(9)]\n")
-    lines = (Line(str(file), 1, "train", 0.9),)
+    lines = (SourceLine(str(file), 1, "train", 0.9),)
     taken = answer({Slice.COMPUTE: 0.5, Slice.IDLE_DISPATCH: 0.5})
     told = found(NAME, window(taken, lines=lines, facts=CPU))
     assert told.gain is not None
@@ -108,7 +108,7 @@ def test_a_gpu_that_is_busy_all_the_time(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("x = np.random.normal(size=9)\n")
     full = answer({Slice.COMPUTE: 0.99, Slice.IDLE_DISPATCH: 0.01}, kind="gpu")
-    lines = (Line(str(file), 1, "train", 0.5),)
+    lines = (SourceLine(str(file), 1, "train", 0.5),)
     assert is_silent(NAME, window(full, lines=lines, facts=CUDA))
 
 

@@ -14,10 +14,10 @@ from tests.rules.windows import (
     traced,
     window,
 )
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.gathered import Compiled
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
 
 NAME = "host_resident_data"
 FIXES = {
@@ -115,7 +115,10 @@ def test_a_trace_that_does_not_show_the_calls() -> None:
 
 
 def test_the_line_that_calls_the_program_is_named() -> None:
-    lines = (Line("/me/train.py", 3, "load", 0.6), Line("/me/train.py", 9, "train", 0.4))
+    lines = (
+        SourceLine("/me/train.py", 3, "load", 0.6),
+        SourceLine("/me/train.py", 9, "train", 0.4),
+    )
     row = Compiled("jax", "step", 1, 10**9, 0, None, "/me/train.py", 9)
     means = {m.PROCESS_LIVE_BYTES: 4 << 20}
     told = found(NAME, window(TAKEN, means=means, facts=JAX, lines=lines, compiled=(row,)))

@@ -16,9 +16,9 @@ from tests.rules.windows import (
     traced,
     window,
 )
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Severity
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.slices import Slice
 
 NAME = "idle_devices"
 # By framework: what stands before the fix's code, and what must hold after it.

@@ -16,10 +16,10 @@ from tests.rules.windows import (
     traced,
     window,
 )
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Found, Severity
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Found, Severity
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 
 NAME = "input_starved"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -114,7 +114,7 @@ def test_as_many_workers_as_cores() -> None:
 def test_a_main_thread_that_reads_files_itself(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("x = np.load(path)\ny = step(x)\n")
-    lines = (Line(str(file), 1, "train", 0.8), Line(str(file), 2, "train", 0.2))
+    lines = (SourceLine(str(file), 1, "train", 0.8), SourceLine(str(file), 2, "train", 0.2))
     taken = answer({Slice.COMPUTE: 0.1, Slice.IDLE_UNKNOWN: 0.9}, fmt="xplane")
     means = {m.HOST_CORES: 8.0}
     told = found(NAME, window(taken, means=means, inside=True, lines=lines, looks=10**9))
@@ -147,9 +147,9 @@ def test_only_lines_at_the_loader_are_named(tmp_path: Path) -> None:
     file.write_text(
         "for x in loader:\n    loss.backward()\nx = next(it)\nfor i in range(9):\n    z\n"
     )
-    lines = tuple(Line(str(file), line, "train", 0.2) for line in (2, 4, 5, 1, 3))
-    generated = Line("/tmp/torchinductor_me/ab/cab.py", 9, "__next__", 0.1)
-    theirs = Line("/v/lib/python3.11/site-packages/torch/utils/data/x.py", 9, "__next__", 0.1)
+    lines = tuple(SourceLine(str(file), line, "train", 0.2) for line in (2, 4, 5, 1, 3))
+    generated = SourceLine("/tmp/torchinductor_me/ab/cab.py", 9, "__next__", 0.1)
+    theirs = SourceLine("/v/lib/python3.11/site-packages/torch/utils/data/x.py", 9, "__next__", 0.1)
     means = {m.JOB_LOADER_WAIT: 0.5}
     told = found(NAME, window(means=means, inside=True, lines=(generated, theirs, *lines)))
     assert [place.line for place in told.where] == [1, 3]
@@ -183,10 +183,10 @@ def test_batches_that_the_main_thread_prepares(
     file.write_text(PREPARES)
     taken = answer({Slice.COMPUTE: 1 - unknown, Slice.IDLE_UNKNOWN: unknown}, kind="gpu")
     function = "augment" if line < 5 else "train"
-    lines = (Line(str(file), line, function, 0.5),)
+    lines = (SourceLine(str(file), line, function, 0.5),)
     at = str(file) if leaf == "train.py" else leaf
     told = judge(
-        NAME, window(taken, inside=True, lines=lines, leaves=(Line(at, line, function, 0.5),))
+        NAME, window(taken, inside=True, lines=lines, leaves=(SourceLine(at, line, function, 0.5),))
     )
     assert isinstance(told, Found) is fires
     if isinstance(told, Found):
@@ -198,8 +198,8 @@ def test_batches_that_the_main_thread_prepares(
 def test_a_library_that_reads_puts_no_other_line_to_blame(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("def images():\n    return decoded(path)\n\nloss.backward()\n")
-    pil = Line("/v/lib/python3.11/site-packages/PIL/Image.py", 9, "load", 0.6)
-    lines = (Line(str(file), 4, "train", 0.3), Line(str(file), 2, "load_images", 0.6))
+    pil = SourceLine("/v/lib/python3.11/site-packages/PIL/Image.py", 9, "load", 0.6)
+    lines = (SourceLine(str(file), 4, "train", 0.3), SourceLine(str(file), 2, "load_images", 0.6))
     taken = answer({Slice.COMPUTE: 0.4, Slice.IDLE_UNKNOWN: 0.6}, fmt="xplane")
     means = {m.HOST_CORES: 8.0}
     told = found(NAME, window(taken, means=means, inside=True, lines=lines, leaves=(pil,)))

@@ -16,12 +16,12 @@ from tests.rules.windows import (
     traced,
     window,
 )
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Severity
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
 
 NAME = "large_readback"
 FIXES = {
@@ -48,8 +48,8 @@ logits, y, number, hits = torch.eye(3), torch.arange(3), 100, torch.zeros((), dt
     ),
 }
 FILE = "/job/train.py"
-LINE = Line(FILE, 30, "train", 0.6)
-STEP = Line(FILE, 29, "train", 0.4)
+LINE = SourceLine(FILE, 30, "train", 0.6)
+STEP = SourceLine(FILE, 29, "train", 0.4)
 JAX = {"jax": {"backend": "cpu"}}
 TORCH = {"torch": {"backend": "cpu"}}
 TAKEN = answer({Slice.COMPUTE: 0.3, Slice.IDLE_DISPATCH: 0.7}, fmt="xplane")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, recorded, traced, window
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Severity
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.recorded import SeenGpu, Trend
-from whyidle.monitor.summary import Line
 
 NAME = "memory_growth"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -121,7 +121,7 @@ def train(model, batches):
 def test_the_line_that_keeps_something_is_named(tmp_path: Path, keeps: str) -> None:
     file = tmp_path / "train.py"
     file.write_text(GROWS.format(keeps=keeps))
-    lines = (Line(str(file), 6, "train", 0.9),)
+    lines = (SourceLine(str(file), 6, "train", 0.9),)
     told = found(NAME, window(trends={m.JOB_RSS: LEAK}, lines=lines))
     assert [place.line for place in told.where] == [9]
 
@@ -129,5 +129,5 @@ def test_the_line_that_keeps_something_is_named(tmp_path: Path, keeps: str) -> N
 def test_the_line_that_computes_is_not(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text(GROWS.format(keeps="show(out)"))
-    lines = (Line(str(file), 6, "train", 0.9),)
+    lines = (SourceLine(str(file), 6, "train", 0.9),)
     assert found(NAME, window(trends={m.JOB_RSS: LEAK}, lines=lines)).where == ()

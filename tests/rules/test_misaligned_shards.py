@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, traced, window
-from whyidle.monitor.finding import Severity
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.slices import Slice
 
 NAME = "misaligned_shards"
 # By framework: what stands before the fix's code, and what must hold after it.

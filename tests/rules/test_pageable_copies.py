@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, traced, window
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 
 NAME = "pageable_copies"
 FIXES = {

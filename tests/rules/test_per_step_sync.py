@@ -15,10 +15,10 @@ from tests.rules.windows import (
     traced,
     window,
 )
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.gathered import ReadBack
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
 
 NAME = "per_step_sync"
 FIXES = {
@@ -43,8 +43,8 @@ train_step = jax.jit(lambda params, x, y: (params + x, jnp.sum(params) * y))
     ),
 }
 READ = ReadBack("item", "/job/train.py", 30, "watched", 500, 500_000)
-LINE = Line("/job/train.py", 30, "watched", 0.4)
-OTHER = Line("/job/train.py", 40, "train", 0.6)
+LINE = SourceLine("/job/train.py", 30, "watched", 0.4)
+OTHER = SourceLine("/job/train.py", 40, "train", 0.6)
 REFILL = {Slice.IDLE_DISPATCH: {"refilling after a synchronisation": 0.1}}
 ON_GPU = answer(
     {Slice.COMPUTE: 0.6, Slice.IDLE_SYNC: 0.2, Slice.IDLE_DISPATCH: 0.2},
@@ -107,7 +107,7 @@ def test_a_line_that_computes_only_to_read() -> None:
 
 def test_a_line_that_calls_the_model_too() -> None:
     means = {m.PROCESS_SYNCS: 10.0, m.JOB_STEPS: 10.0}
-    inside = Line("/lib/torch/nn/modules/linear.py", 130, "forward", 0.4)
+    inside = SourceLine("/lib/torch/nn/modules/linear.py", 130, "forward", 0.4)
     assert is_silent(
         NAME,
         window(

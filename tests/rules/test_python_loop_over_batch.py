@@ -16,9 +16,9 @@ from tests.rules.windows import (
     traced,
     window,
 )
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.looping import over_samples
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
 
 NAME = "python_loop_over_batch"
 FIXES = {
@@ -58,11 +58,14 @@ def step(model, x, y):
 """
 
 
-def written(folder: Path, text: str, line: int) -> tuple[Line, ...]:
+def written(folder: Path, text: str, line: int) -> tuple[SourceLine, ...]:
     """Return a line of a program of the user's, where the main thread is."""
     file = folder / "train.py"
     file.write_text(text)
-    return (Line(str(file), line, "step", 0.9), Line(str(file), len(text.splitlines()), "x", 0.05))
+    return (
+        SourceLine(str(file), line, "step", 0.9),
+        SourceLine(str(file), len(text.splitlines()), "x", 0.05),
+    )
 
 
 @pytest.mark.parametrize(("framework", "calls"), [("jax", JAX), ("torch", TORCH)])
@@ -120,7 +123,7 @@ def test_what_is_missing() -> None:
     assert cannot_judge(NAME, window())
     trace = answer(DISPATCH, calls=TORCH)
     assert cannot_judge(NAME, window(trace, facts={"torch": {}}))
-    gone = (Line("/not/there.py", 2, "step", 0.9),)
+    gone = (SourceLine("/not/there.py", 2, "step", 0.9),)
     assert cannot_judge(NAME, window(trace, facts={"torch": {}}, lines=gone))
 
 

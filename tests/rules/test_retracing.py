@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, traced, window
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.gathered import Compiled
 from whyidle.monitor.signals.window import Window
 

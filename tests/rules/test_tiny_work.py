@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
 
 NAME = "tiny_work"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -120,5 +120,5 @@ def test_the_gain_is_said_to_be_of_samples() -> None:
 
 def test_no_line_is_blamed() -> None:
     quiet = on_cpu(step_ms=2.0, batch=8)
-    job = replace(quiet.job, lines=(Line("/me/train.py", 5, "train", 0.9),))
+    job = replace(quiet.job, lines=(SourceLine("/me/train.py", 5, "train", 0.9),))
     assert found(NAME, replace(quiet, job=job)).where == ()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.rules.windows import answer, cannot_judge, found, judge, recorded, traced, window
-from whyidle.monitor import metrics as m
-from whyidle.monitor.finding import Severity
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.gathered import Compiled
-from whyidle.monitor.slices import Slice
 
 NAME = "too_little_after_warmup"
 FIXES = {

@@ -16,11 +16,11 @@ from tests.rules.windows import (
     traced,
     window,
 )
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.diagnose import diagnose
 from whyidle.monitor.gathered import Compiled
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
 
 NAME = "unjitted_step"
 FIXES = {
@@ -65,7 +65,7 @@ def test_what_the_host_draws_meanwhile_stays(tmp_path: Path) -> None:
     script.write_text("noise = np.random.normal(size=3)\n")
     made = answer(DISPATCH, fmt="xplane", calls=calls(*SINGLE))
     alone = found(NAME, window(made))
-    beside = found(NAME, window(made, lines=(Line(str(script), 1, "train", 0.25),)))
+    beside = found(NAME, window(made, lines=(SourceLine(str(script), 1, "train", 0.25),)))
     assert alone.gain is not None
     assert beside.gain is not None
     assert beside.gain.high < 0.75 < alone.gain.high
@@ -134,7 +134,7 @@ def test_a_trace_of_pytorch() -> None:
 
 def test_the_lines_that_call_single_operations_are_named() -> None:
     file = "/me/train.py"
-    lines = (Line(file, 3, "load", 0.6), Line(file, 8, "loss", 0.3))
+    lines = (SourceLine(file, 3, "load", 0.6), SourceLine(file, 8, "loss", 0.3))
     rows = tuple(
         Compiled("jax", name, 1, 10**6, 0, None, file, line)
         for name, line in (("evaluate", 3), ("tanh", 8))

@@ -10,15 +10,15 @@ from typing import Any
 from benchmarks.record_pairs import kept
 from tests.traces.real import TRUTHS, path_of
 from whyidle.monitor import rules
-from whyidle.monitor.finding import Found, NotChecked, Verdict
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core.finding import Found, NotChecked, Verdict
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rule import Rule
 from whyidle.monitor.signals.opening import of_answer
 from whyidle.monitor.signals.portable import load
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.rules.windows import answer, recorded, traced, window
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
 
 SHORT = {Slice.COMPUTE: 0.3, Slice.IDLE_DISPATCH: 0.1, Slice.IDLE_UNKNOWN: 0.6}
 BUSY = {Slice.COMPUTE: 0.6, Slice.IDLE_DISPATCH: 0.2, Slice.IDLE_UNKNOWN: 0.2}

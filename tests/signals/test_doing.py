@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.doing import reading
 from whyidle.monitor.signals.recorded import Recorded
-from whyidle.monitor.summary import Line
 
 SCRIPT = """\
 import h5py
@@ -22,9 +22,12 @@ def job(folder: Path, once: float, of_readers: float) -> Recorded:
     """Return a job that was found so much on the line before its loop, and in h5py."""
     file = folder / "train.py"
     file.write_text(SCRIPT)
-    lines = (Line(str(file), 2, "", once), Line(str(file), 4, "", 1 - once))
+    lines = (SourceLine(str(file), 2, "", once), SourceLine(str(file), 4, "", 1 - once))
     h5py, torch = "/venv/h5py/_hl/dataset.py", "/venv/torch/nn/modules/linear.py"
-    leaves = (Line(h5py, 9, "read", of_readers), Line(torch, 7, "forward", 1 - of_readers))
+    leaves = (
+        SourceLine(h5py, 9, "read", of_readers),
+        SourceLine(torch, 7, "forward", 1 - of_readers),
+    )
     return Recorded(lines=lines, leaves=leaves)
 
 

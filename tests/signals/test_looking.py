@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.looking import looks, start_up
 from whyidle.monitor.signals.recorded import Recorded
-from whyidle.monitor.summary import Line
 
 SCRIPT = """\
 import torch
@@ -30,18 +30,18 @@ if __name__ == "__main__":
 IMPORT, MADE, BUILT, STEP, CALLED = 1, 5, 9, 11, 15
 
 
-def seen(folder: Path, text: str, shares: dict[int, float]) -> tuple[Line, ...]:
+def seen(folder: Path, text: str, shares: dict[int, float]) -> tuple[SourceLine, ...]:
     """Return looks at the lines of a program."""
     file = folder / "train.py"
     file.write_text(text)
-    return tuple(Line(str(file), line, "", share) for line, share in shares.items())
+    return tuple(SourceLine(str(file), line, "", share) for line, share in shares.items())
 
 
-def numbers(lines: frozenset[Line]) -> set[int]:
+def numbers(lines: frozenset[SourceLine]) -> set[int]:
     return {each.line for each in lines}
 
 
-def anywhere(_: Line) -> bool:
+def anywhere(_: SourceLine) -> bool:
     return True
 
 
@@ -83,7 +83,10 @@ def test_where_the_steps_are_known_by_time_only_imports_are_left_out(tmp_path: P
 
 def test_what_start_up_did_in_libraries_is_no_part_of_a_step(tmp_path: Path) -> None:
     lines = seen(tmp_path, SCRIPT, {BUILT: 0.45, STEP: 0.55})
-    leaves = (Line("/lib/h5py/files.py", 1, "", 0.45), Line("/lib/torch/nn.py", 1, "", 0.55))
+    leaves = (
+        SourceLine("/lib/h5py/files.py", 1, "", 0.45),
+        SourceLine("/lib/torch/nn.py", 1, "", 0.55),
+    )
     told = looks(Recorded(lines=lines, leaves=leaves))
     assert told.at_leaves(lambda leaf: "h5py" in leaf.file) == pytest.approx(0.0)
     # Nobody knows which of the looks were start-up: what is more than that is none.
@@ -92,7 +95,7 @@ def test_what_start_up_did_in_libraries_is_no_part_of_a_step(tmp_path: Path) -> 
 
 def test_a_look_at_the_users_own_line_is_no_start_up(tmp_path: Path) -> None:
     lines = seen(tmp_path, SCRIPT, {BUILT: 0.4, STEP: 0.6})
-    own = Line(lines[1].file, STEP, "train", 0.3)
+    own = SourceLine(lines[1].file, STEP, "train", 0.3)
     told = looks(Recorded(lines=lines, leaves=(own,)))
     assert told.at_leaves(anywhere) == pytest.approx(0.5)
 
@@ -109,7 +112,7 @@ def test_code_that_is_nested_deep_is_read_all_the_same(tmp_path: Path, text: str
     file = tmp_path / "train.py"
     file.write_text("import torch\n" + text + "for x in xs:\n    step(x)\n")
     last = text.count("\n") + 3
-    lines = (Line(str(file), 1, "", 0.2), Line(str(file), last, "", 0.8))
+    lines = (SourceLine(str(file), 1, "", 0.2), SourceLine(str(file), last, "", 0.8))
     assert numbers(start_up(lines)) == {1}
 
 
@@ -136,7 +139,10 @@ def test_shares_are_told_of_the_steps(tmp_path: Path) -> None:
 
 
 def test_without_the_source_all_looks_count() -> None:
-    lines = (Line("/gone/train.py", 1, "<module>", 0.5), Line("/gone/train.py", 9, "train", 0.5))
+    lines = (
+        SourceLine("/gone/train.py", 1, "<module>", 0.5),
+        SourceLine("/gone/train.py", 9, "train", 0.5),
+    )
     assert looks(Recorded(lines=lines)).lines == lines
 
 
@@ -148,5 +154,5 @@ def test_few_looks_are_less_sure_than_many() -> None:
 
 
 def test_the_rarest_line_is_at_least_one_look() -> None:
-    lines = (Line("/a.py", 1, "", 0.99), Line("/a.py", 2, "", 0.01))
+    lines = (SourceLine("/a.py", 1, "", 0.99), SourceLine("/a.py", 2, "", 0.01))
     assert looks(Recorded(lines=lines)).one == 0.01

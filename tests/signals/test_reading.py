@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Metric, Scope
-from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric, Scope
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.reading import Reading, Tick
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.signals.portable import dump, load
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import NewRun, Writer
 
 START_MS = 1_700_000_000_000

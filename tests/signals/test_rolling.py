@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from whyidle.monitor import metrics as m
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.recording import figures
 from whyidle.monitor.recording.growth import Growth
 from whyidle.monitor.signals import rolling

@@ -7,8 +7,8 @@ import json
 import sys
 import time
 
-from whyidle.monitor.errors import NoGpu
-from whyidle.monitor.reading import Reading
+from whyidle.monitor.core.errors import NoGpu
+from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.sources.gpus import GpuProbe
 
 

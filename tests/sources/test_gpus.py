@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import TAPES
 from tests.fake_nvml import count_calls
-from whyidle.monitor.metrics import Scope, metrics_of
+from whyidle.monitor.core.metrics import Scope, metrics_of
 from whyidle.monitor.sources.news import GpuEvent, News
 
 PLAY = Path(__file__).parent / "play.py"

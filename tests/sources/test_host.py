@@ -3,12 +3,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import start_job
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Scope, metrics_of
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Scope, metrics_of
+from whyidle.monitor.core.reading import FIRST, UNSUPPORTED, Reading
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.processes.tree import RESCAN_SECONDS, Tree, is_alive
-from whyidle.monitor.reading import FIRST, UNSUPPORTED, Reading
 from whyidle.monitor.sources import host
 from whyidle.monitor.sources.cgroup import Cgroup, Periods
 from whyidle.monitor.sources.host import HostProbe, disk_totals, network_totals, pressure_total

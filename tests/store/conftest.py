@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.monitor.metrics import GPU_POWER, Metric, Scope
-from whyidle.monitor.reading import Reading, Tick
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.metrics import GPU_POWER, Metric, Scope
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.store import NewRun, Reader, Writer
 
 # A whole hour, so that every bucket begins here.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.longer import examples
-from whyidle.monitor.errors import StorageProblem
+from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.store import columns as codec
 from whyidle.monitor.store.columns import Column, pack, pack_all, unpack, unpack_all
 

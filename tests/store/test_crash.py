@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.conftest import START_MS
-from whyidle.monitor.metrics import GPU_POWER, Scope
+from whyidle.monitor.core.metrics import GPU_POWER, Scope
 from whyidle.monitor.store import Key, Reader, Writer
 from whyidle.monitor.store.identity import start_ticks
 from whyidle.monitor.store.recovery import DIED
@@ -23,9 +23,9 @@ from whyidle.monitor.store.recovery import DIED
 RECORDER = f"""
 import sys
 from pathlib import Path
-from whyidle.monitor.errors import StorageProblem
-from whyidle.monitor.metrics import Scope, metrics_of
-from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.core.errors import StorageProblem
+from whyidle.monitor.core.metrics import Scope, metrics_of
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.store import NewRun, Writer
 
 def add_gpu(index):

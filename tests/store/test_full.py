@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.store.conftest import START_MS, Store
-from whyidle.monitor.errors import StorageProblem
-from whyidle.monitor.metrics import GPU_POWER, Scope, metrics_of
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.errors import StorageProblem
+from whyidle.monitor.core.metrics import GPU_POWER, Scope, metrics_of
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import Reader, Writer
 from whyidle.monitor.store.subjects import raw_edge
 from whyidle.monitor.store.waiting import QUEUE_TICKS

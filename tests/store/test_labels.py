@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.monitor.errors import StorageProblem, UsageProblem
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import NewRun, Reader, Writer
 from whyidle.monitor.store.labels import MOST_LETTERS, label_run, new_label
 

@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 
 from tests.store.conftest import START_MS, Store
-from whyidle.monitor.metrics import PROCESS_CPU, PROCESS_RSS, Scope
-from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.core.metrics import PROCESS_CPU, PROCESS_RSS, Scope
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.store import Key, retention
 from whyidle.monitor.store.schema import DAY_MS, R10
 

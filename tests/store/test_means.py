@@ -9,8 +9,8 @@ import pytest
 
 from tests.store.conftest import START_MS, Store
 from tests.store.test_rollup import noisy
-from whyidle.monitor.metrics import GPU_POWER, GPU_TEMPERATURE, GPU_UTILISATION, Scope
-from whyidle.monitor.reading import Reading, Tick
+from whyidle.monitor.core.metrics import GPU_POWER, GPU_TEMPERATURE, GPU_UTILISATION, Scope
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.store.schema import RAW
 
 WANTED = (GPU_POWER, GPU_UTILISATION)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.store.conftest import START_MS, Store
-from whyidle.monitor.errors import StorageProblem, UsageProblem
-from whyidle.monitor.metrics import GPU_POWER, Scope, metrics_of
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.metrics import GPU_POWER, Scope, metrics_of
 from whyidle.monitor.store import Key, Reader, copy, delete_runs, run_sizes, salvage, shrink
 
 

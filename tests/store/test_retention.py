@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from tests.store.conftest import START_MS, Store
-from whyidle.monitor.metrics import GPU_POWER, Scope
+from whyidle.monitor.core.metrics import GPU_POWER, Scope
 from whyidle.monitor.store import Key
 from whyidle.monitor.store.schema import DAY_MS, LEVELS, R10, R60, R3600, RAW, Level
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.conftest import START_MS, Store
-from whyidle.monitor.metrics import GPU_POWER, Scope
+from whyidle.monitor.core.metrics import GPU_POWER, Scope
 from whyidle.monitor.store import Key, Point, Writer
 from whyidle.monitor.store.recovery import DIED
 from whyidle.monitor.store.schema import R10, R60, R3600, ROLLUPS, Level

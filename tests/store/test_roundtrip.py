@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.store.conftest import START_MS, Store
-from whyidle.monitor.errors import Exit, UsageProblem
-from whyidle.monitor.metrics import (
+from whyidle.monitor.core.errors import Exit, UsageProblem
+from whyidle.monitor.core.metrics import (
     GPU_POWER,
     GPU_TEMPERATURE,
     GPU_UTILISATION,
@@ -20,7 +20,7 @@ from whyidle.monitor.metrics import (
     Scope,
     metrics_of,
 )
-from whyidle.monitor.reading import UNSUPPORTED, Reading, Tick
+from whyidle.monitor.core.reading import UNSUPPORTED, Reading, Tick
 from whyidle.monitor.store import Key, NewRun, Point, Reader, UnknownRun, Value, Writer
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.dashboard.stores import make
-from whyidle.monitor import metrics as m
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import Reader
 from whyidle.monitor.store.records import Point
 from whyidle.monitor.store.sealed import MOST_KEPT, Sealed

@@ -16,9 +16,9 @@ from tests.store.conftest import START_MS, Store
 from tests.store.test_crash import start as start_recorder
 from tests.store.test_full import occupy, record
 from tests.store.test_open import damage
-from whyidle.monitor.errors import StorageProblem, UsageProblem
-from whyidle.monitor.metrics import GPU_POWER, Scope
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.metrics import GPU_POWER, Scope
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import Key, Reader, Writer, delete_runs, run_sizes, salvage, schema
 from whyidle.monitor.store.blocks import cut, uncut
 from whyidle.monitor.store.prune import copy

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.store.conftest import START_MS, Store
-from whyidle.monitor.errors import Exit, StorageProblem
-from whyidle.monitor.metrics import GPU_POWER, GPU_XID, METRICS, Scope
+from whyidle.monitor.core.errors import Exit, StorageProblem
+from whyidle.monitor.core.metrics import GPU_POWER, GPU_XID, METRICS, Scope
 from whyidle.monitor.store import Key, Reader, Writer, schema
 from whyidle.monitor.store.schema import LEVELS
 

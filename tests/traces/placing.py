@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces import launches
 from whyidle.monitor.traces.budgets.account import account
 from whyidle.monitor.traces.budgets.budget import Budget, Segments

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.traces.kineto_text import document, event, kernel, load, plain
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 
 A = kernel("alpha", 10, 2, correlation=1)
 B = event("cpu_op", "beta", 11, 3)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.longer import many
-from whyidle.monitor.errors import Problem
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.render.trace import screen
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract

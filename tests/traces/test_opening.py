@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.longer import examples
-from whyidle.monitor import errors
+from whyidle.monitor.core import errors
 from whyidle.monitor.store.schema import APPLICATION_ID
 from whyidle.monitor.traces import looks, opening
 from whyidle.monitor.traces.opening import identify

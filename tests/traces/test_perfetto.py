@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.traces.building import Op, Span, a_trace
-from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.traces.analysis import Analysis, understand
 from whyidle.monitor.traces.budgets.budget import rounded
 from whyidle.monitor.traces.causes import Cause

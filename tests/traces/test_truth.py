@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.traces.real import REAL, TRUTHS, path_of
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
 from whyidle.monitor.traces.kineto.record import Args

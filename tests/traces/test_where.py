@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.traces.placing import AUTOGRAD, ITEM, LOADER, MAIN, Job, Span, told
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Site, Thread
 from whyidle.monitor.traces.settle import settle

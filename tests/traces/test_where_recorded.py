@@ -10,7 +10,7 @@ import pytest
 
 from tests.traces.placing import budget_of, of_slices
 from tests.traces.real import path_of
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.budgets.hosts import Hosts
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Site, Trace

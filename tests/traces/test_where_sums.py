@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.traces.placing import AUTOGRAD, ITEM, MAIN, Job, Op, Span, budget_of, of_slices, told
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces import launches
 from whyidle.monitor.traces.budgets.budget import Budget
 from whyidle.monitor.traces.budgets.hosts import Hosts

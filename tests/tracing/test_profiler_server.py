@@ -16,7 +16,7 @@ import pytest
 from tests.link.conftest import FS, key_of
 from tests.traces.xplane_bytes import block, fields, number
 from tests.tracing.conftest import until
-from whyidle.monitor.errors import TargetGone, UsageProblem
+from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.tracing import profiler_client, profiler_server
 from whyidle.monitor.tracing.profiler_server import ByServer, checked_port, listening
 from whyidle.monitor.tracing.space import Space

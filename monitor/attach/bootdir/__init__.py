@@ -17,8 +17,8 @@ from pathlib import Path
 from whyidle.agents import wire
 from whyidle.monitor.attach.answers import RUN
 from whyidle.monitor.attach.payload import payload
-from whyidle.monitor.errors import StorageProblem
-from whyidle.monitor.state import state_dir
+from whyidle.monitor.core.errors import StorageProblem
+from whyidle.monitor.core.paths import state_dir
 
 # How long an agent stays that nobody asks for: the recording of the job begins with the job.
 GRACE_SECONDS = 30

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ids, Ints, Kinds, Table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.errors import UsageProblem
+from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.traces.kineto.assemble import assemble
 from whyidle.monitor.traces.kineto.document import DamageError, Document, NoEventsError, Piece
 from whyidle.monitor.traces.kineto.doubts import doubts

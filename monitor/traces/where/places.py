@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.budgets.budget import Budget, Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present

@@ -7,7 +7,7 @@ from plotly.graph_objects import Figure
 from whyidle.dashboard import look
 from whyidle.dashboard.figures.difference import budgets, changes
 from whyidle.dashboard.views.comparison import Change
-from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.core.slices import LOOKS, Slice
 
 LESS = Change("idle: input", "39.2 ms", "17.3 ms", "-22.0 ms", "better", -0.022)
 MORE = Change("compute", "4.49 ms", "6.58 ms", "+2.09 ms", "worse", 0.00209)

@@ -17,7 +17,7 @@ from whyidle.dashboard.views import timeline
 from whyidle.dashboard.views.timeline import Part
 from whyidle.dashboard.views.timeline_lanes import DRAWN_MOST, Picture, picture
 from whyidle.dashboard.views.timeline_overview import overview as all_of
-from whyidle.monitor.slices import LOOKS, Slice
+from whyidle.monitor.core.slices import LOOKS, Slice
 
 MS = 1_000_000
 

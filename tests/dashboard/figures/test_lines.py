@@ -13,8 +13,8 @@ from whyidle.dashboard.figures.lines import Limit, Line, lines
 from whyidle.dashboard.views.causes import Causes
 from whyidle.dashboard.views.courses import Course
 from whyidle.dashboard.views.span import Span
-from whyidle.monitor import metrics as m
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.slices import Slice
 
 GIB = 1 << 30
 SPAN = Span(0, 10_000, is_live=False, name="1 all")

@@ -23,8 +23,8 @@ from whyidle.dashboard.views import comparison, source
 from whyidle.dashboard.views import job as jobs
 from whyidle.dashboard.views.newest import Newest
 from whyidle.dashboard.views.remember import _KEPT, forget_others
-from whyidle.monitor import metrics as m
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import Reader, Run
 from whyidle.monitor.store.traces import NewTrace, put
 

@@ -12,7 +12,7 @@ from tests.dashboard import stores
 from tests.dashboard.pages.asked import drawn, text
 from tests.dashboard.pairs import AFTER, BEFORE, HOSTILE, file_of, make
 from whyidle.dashboard.pages import _finding
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store import NewRun, Writer
 
 CURED = replace(AFTER, parts={Slice.COMPUTE: 0.97, Slice.IDLE_DISPATCH: 0.03})

@@ -8,7 +8,7 @@ import pytest
 
 from tests.dashboard.apps import app
 from tests.dashboard.gpu_jobs import job
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import NewRun, Writer
 
 ENDED_MS = 1_790_000_000_000

@@ -17,9 +17,9 @@ from whyidle.dashboard.pages import now
 from whyidle.dashboard.views.computing import ONLY_A_TRACE
 from whyidle.monitor.control import client
 from whyidle.monitor.control.client import Asked, State
-from whyidle.monitor.errors import Problem
+from whyidle.monitor.core.errors import Problem
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.render import numbers
-from whyidle.monitor.state import DATABASE
 from whyidle.monitor.store import Reader
 
 

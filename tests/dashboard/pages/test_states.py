@@ -11,7 +11,7 @@ import pytest
 
 from tests.dashboard.apps import app
 from tests.dashboard.gpu_jobs import job
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import NewRun, Writer, delete_runs
 
 BOTH = pytest.mark.parametrize("page", ["now", "memory"])

@@ -13,11 +13,11 @@ from whyidle.dashboard.views import job as jobs
 from whyidle.dashboard.views import span as spans
 from whyidle.dashboard.views.causes import BY_COUNTERS, BY_TRACE, Causes, causes
 from whyidle.dashboard.views.courses import Courses
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Scope
-from whyidle.monitor.reading import Reading, Tick
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.reading import Reading, Tick
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store import NewRun, Reader, Writer
 
 START_MS = 1_700_000_000_000

@@ -11,11 +11,11 @@ from tests.compare.sides import answer, kernel, noisy, pace, recorded, traced
 from tests.rules.windows import recorded as window_of
 from whyidle.dashboard.views import comparison
 from whyidle.dashboard.views.comparison import Compared
-from whyidle.monitor import metrics as m
 from whyidle.monitor.compare import Side, compare, of_window
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnose import as_json, diagnose
 from whyidle.monitor.render.comparison import screen
-from whyidle.monitor.slices import Slice
 
 MS = 10**6
 

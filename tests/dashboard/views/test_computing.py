@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from whyidle.dashboard.views.computing import NOTHING, ONLY_A_TRACE, known_compute
-from whyidle.monitor.slices import Slice
+from whyidle.monitor.core.slices import Slice
 
 
 def budget(**ns: int) -> Mapping[str, Any]:

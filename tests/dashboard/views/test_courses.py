@@ -15,9 +15,9 @@ from whyidle.dashboard.views.courses import NEVER_READ, Courses, Subject
 from whyidle.dashboard.views.remember import _KEPT, forget_others, remember
 from whyidle.dashboard.views.span import ALL, MOST_POINTS, Span
 from whyidle.dashboard.views.table import as_csv
-from whyidle.monitor import metrics as m
-from whyidle.monitor.reading import LOST, UNSUPPORTED
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.reading import LOST, UNSUPPORTED
 from whyidle.monitor.store import Reader
 
 

@@ -17,10 +17,10 @@ from whyidle.dashboard.views import memory, transfers
 from whyidle.dashboard.views import span as spans
 from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.newest import Newest
-from whyidle.monitor import metrics as m
-from whyidle.monitor.metrics import Scope
-from whyidle.monitor.reading import Reading, Tick
-from whyidle.monitor.state import DATABASE
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.store import NewRun, Process, Reader, Run, Writer
 
 

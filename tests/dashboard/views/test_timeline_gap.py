@@ -10,9 +10,9 @@ import pytest
 from tests.dashboard import timelines
 from whyidle.dashboard.views import timeline, timeline_event, timeline_gap, timeline_looks
 from whyidle.dashboard.views.timeline_event import Wanted
+from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.kept import KeptTrace
-from whyidle.monitor.metrics import Scope
-from whyidle.monitor.slices import Slice
 from whyidle.monitor.store import NewRun, Reader, Writer
 from whyidle.monitor.summary import STACKS
 from whyidle.monitor.traces.causes import Cause

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from whyidle.monitor.metrics import METRICS, Metric, Scope, metrics_of
+from whyidle.monitor.core.metrics import METRICS, Metric, Scope, metrics_of
 
 PROMETHEUS_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 BY_SCOPE = {scope: {m.name for m in metrics_of(scope)} for scope in Scope}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.longer import examples
-from whyidle.monitor.rates import Rates, TreeRate, Used
+from whyidle.monitor.core.rates import Rates, TreeRate, Used
 
 
 def test_a_rate_needs_two_totals() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from whyidle.monitor.errors import StorageProblem
+from whyidle.monitor.core.errors import StorageProblem
 
 VARIABLE = "WHYIDLE_STATE_DIR"
 DATABASE = "whyidle.db"

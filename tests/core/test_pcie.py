@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whyidle.monitor import pcie
+from whyidle.monitor.core import pcie
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import whyidle.monitor
-from whyidle.monitor import marks
+from whyidle.monitor.core import marks
 
 
 @pytest.fixture
@@ -50,5 +50,6 @@ def test_importing_it_brings_nothing_along() -> None:
         [sys.executable, "-c", source], check=True, capture_output=True, text=True
     )
     ours = [name for name in done.stdout.split() if name.startswith("whyidle")]
-    assert set(ours) <= {"whyidle", "whyidle.monitor", "whyidle.monitor.marks"}
+    marks = "whyidle.monitor.core.marks"
+    assert set(ours) <= {"whyidle", "whyidle.monitor", "whyidle.monitor.core", marks}
     assert not {"click", "rich", "numpy", "typing", "threading"} & set(done.stdout.split())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from whyidle.monitor.metrics import Metric, Scope
+from whyidle.monitor.core.metrics import Metric, Scope
 
 # Reasons, in the words that the screens show. Anything else is an NVML or system error by name.
 UNSUPPORTED: Final = "not supported here"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from whyidle.monitor.interrupts import handled
+from whyidle.monitor.core.interrupts import handled
 
 
 def test_they_are_handled_and_then_as_before_and_what_is_ignored_stays_so() -> None:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, Self
 
-from whyidle.monitor.measure import Measure
-from whyidle.monitor.slices import Slice
-from whyidle.monitor.summary import Line
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.core.source_lines import SourceLine
 
 Framework = Literal["jax", "pytorch", "tensorflow", "flux"]
 FRAMEWORKS: Final[dict[Framework, str]] = {
@@ -129,7 +129,7 @@ class Place:
     share: float | None = None
 
     @classmethod
-    def at(cls, line: Line) -> Self:
+    def at(cls, line: SourceLine) -> Self:
         """Return where a main thread was found."""
         return cls(line.file, line.line, line.function, line.share)
 

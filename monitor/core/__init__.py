@@ -1,0 +1,1 @@
+"""What every room may use: numbers and words that are declared once."""
