@@ -24,12 +24,12 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.left_out import left_out  # noqa: E402  found by the line above
 from benchmarks.record_pairs import kept  # noqa: E402
-from whyidle.monitor import diagnose  # noqa: E402
 from whyidle.monitor.compare import compare  # noqa: E402
 from whyidle.monitor.compare.answer import as_json  # noqa: E402
 from whyidle.monitor.compare.opening import of_analysis  # noqa: E402
 from whyidle.monitor.core.metrics import JOB_MAIN_THREAD_WAIT  # noqa: E402
 from whyidle.monitor.demo.printed import faster  # noqa: E402
+from whyidle.monitor.diagnosis import diagnose  # noqa: E402
 from whyidle.monitor.signals.opening import of_answer  # noqa: E402
 from whyidle.monitor.signals.portable import load  # noqa: E402
 from whyidle.monitor.signals.window import Window  # noqa: E402

@@ -27,13 +27,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from whyidle.monitor import compare, diagnose
+from whyidle.monitor import compare
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.demo import pairs
 from whyidle.monitor.demo.outcome import of_runs, promised
 from whyidle.monitor.demo.pairs import Pair
 from whyidle.monitor.demo.printed import is_inside, printed
 from whyidle.monitor.demo.watched import Watched, watch
+from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.signals import opening
 from whyidle.monitor.store.reader import Reader
 

@@ -24,7 +24,7 @@ from traces import generated
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading, Tick
-from whyidle.monitor.diagnose import as_json, diagnose
+from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.signals.opening import of_answer, of_run
 from whyidle.monitor.store import NewRun, Writer
 from whyidle.monitor.traces.analysis import analyse

@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 from gpu_recorder.report import slug, update_index  # noqa: E402  found by the line above
 
 from benchmarks.record_pairs import kept  # noqa: E402
-from whyidle.monitor import diagnose  # noqa: E402
+from whyidle.monitor.diagnosis import diagnose  # noqa: E402
 from whyidle.monitor.signals import portable  # noqa: E402
 from whyidle.monitor.signals.opening import of_answer  # noqa: E402
 from whyidle.monitor.traces.analysis import analyse  # noqa: E402

@@ -17,7 +17,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.estimate import ORDER, Device, running
+from whyidle.monitor.runs.estimate import ORDER, Device, running
 from whyidle.monitor.tracing.told import Told
 
 BY_COUNTERS: Final = "an estimate from counters"

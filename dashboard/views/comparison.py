@@ -17,7 +17,7 @@ from whyidle.monitor.compare.result import Pair, Took
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.demo.outcome import MATTERS, promised
 from whyidle.monitor.demo.printed import is_inside
-from whyidle.monitor.diagnose import as_json, diagnose
+from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render import comparison as terminal
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.budget import VISIBLE, clock

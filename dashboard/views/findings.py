@@ -17,7 +17,7 @@ from whyidle.monitor.processes.secrets import MASK
 from whyidle.monitor.render import findings as terminal
 from whyidle.monitor.render.budget import words
 from whyidle.monitor.render.numbers import amount
-from whyidle.monitor.rule import DOCUMENTS
+from whyidle.monitor.rules import DOCUMENTS
 from whyidle.monitor.store import Run
 
 Told = Mapping[str, Any]

@@ -11,8 +11,8 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric, Scope, Source
 from whyidle.monitor.core.reading import by_reason
 from whyidle.monitor.render import numbers
+from whyidle.monitor.runs.summary import ROLLING
 from whyidle.monitor.store import Event, Reader, Run
-from whyidle.monitor.summary import ROLLING
 
 # Who is silent for so long, at so many ticks that are due, has a reason.
 SILENT_SECONDS: Final = 5.0

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from whyidle.dashboard.views.courses import Subject
-from whyidle.monitor import diagnose
-from whyidle.monitor.estimate import BACKENDS, Device
+from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.runs.estimate import BACKENDS, Device
+from whyidle.monitor.runs.summary import Watched, in_order, subjects
+from whyidle.monitor.runs.training import trained
 from whyidle.monitor.signals import opening
 from whyidle.monitor.store import Gpu, Reader, Run
 from whyidle.monitor.store.identity import Recorder
-from whyidle.monitor.summary import Watched, in_order, subjects
-from whyidle.monitor.trained import trained
 
 NONE_READ = "no GPU was read in this run"
 

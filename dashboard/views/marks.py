@@ -10,8 +10,8 @@ from whyidle.dashboard import look
 from whyidle.dashboard.views.remember import remember
 from whyidle.dashboard.views.span import Span
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.summary import COMPILED, ROLLING
 from whyidle.monitor.store import Event, Reader
-from whyidle.monitor.summary import COMPILED, ROLLING
 
 # By the kind of event: its name in the legend and its colour.
 KINDS: Final = {

@@ -15,11 +15,11 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Need
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.rules import memory_growth
+from whyidle.monitor.runs.summary import in_order
 from whyidle.monitor.signals import opening
 from whyidle.monitor.signals.recorded import Trend
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.store import Point, Process, Reader, Run
-from whyidle.monitor.summary import in_order
 
 # Growth is that of the last minutes: what was loaded at the start says nothing of now.
 GROWTH_SECONDS: Final = 900

@@ -12,7 +12,7 @@ from whyidle.monitor.core.errors import Exit
 
 if TYPE_CHECKING:
     from whyidle.monitor.recording.session import Screen
-    from whyidle.monitor.summary import RunSummary
+    from whyidle.monitor.runs.summary import RunSummary
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -227,7 +227,7 @@ def _run(pair: Pair, asked: Asked, store: Path, progress: Progress, what: str) -
 
 def _forget(store: Path, run: int | None) -> None:
     """Delete half a run."""
-    from whyidle.monitor.pruning import delete
+    from whyidle.monitor.runs.pruning import delete
 
     if run is not None:
         with contextlib.suppress(Problem):

@@ -41,8 +41,8 @@ def command(*, target: str, fail_on: str | None, seconds: float | None, as_json:
     with their evidence, the line of your code, the fix, and the gain to expect; what could not be
     judged comes with what would allow it.
     """
-    from whyidle.monitor import diagnose
     from whyidle.monitor.core.finding import Severity
+    from whyidle.monitor.diagnosis import diagnose
 
     found = diagnose.diagnose(_window(target, seconds))
     if as_json:

@@ -12,7 +12,7 @@ from whyidle.monitor.commands import _options as options
 from whyidle.monitor.core.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from whyidle.monitor.pruning import Victim
+    from whyidle.monitor.runs.pruning import Victim
 
 _AGES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -88,9 +88,9 @@ def command(
     minute for 90 days, every hour for ever, and at most 600 MB in all. Of the traces that it took
     itself the newest three files of each recording stay, at most 512 MB in all.
     """
-    from whyidle.monitor import pruning
     from whyidle.monitor.core.paths import database
     from whyidle.monitor.render import jsonl, numbers
+    from whyidle.monitor.runs import pruning
 
     limits = pruning.Limits(runs, older_than, keep, max_size)
     if limits == pruning.Limits():

@@ -11,7 +11,7 @@ from whyidle.monitor.commands._output import say
 from whyidle.monitor.core.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from whyidle.monitor.rule import Rule
+    from whyidle.monitor.rules import Rule
 
 
 @click.command()

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from whyidle.monitor.launch import Launch
     from whyidle.monitor.recording.session import Session
+    from whyidle.monitor.runs.summary import RunSummary
     from whyidle.monitor.sources.gpus import GpuProbe
-    from whyidle.monitor.summary import RunSummary
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

@@ -25,10 +25,10 @@ def command(*, run: str | None, label: str | None, as_json: bool) -> None:
     RUN is its number, its label, or `last`.
     """
     from whyidle.monitor.core.paths import database
-    from whyidle.monitor.diagnose import concluded
+    from whyidle.monitor.diagnosis.diagnose import concluded
     from whyidle.monitor.render import jsonl
+    from whyidle.monitor.runs.summary import summarise
     from whyidle.monitor.store import Reader
-    from whyidle.monitor.summary import summarise
 
     path = database()
     if label is not None:

@@ -16,9 +16,9 @@ def command(*, run: str | None, everything: bool, as_json: bool) -> None:
 
     Without RUN the only one that runs. Tells what it saw; the job itself goes on.
     """
-    from whyidle.monitor import running
     from whyidle.monitor.core.paths import database
-    from whyidle.monitor.summary import summarise
+    from whyidle.monitor.runs import running
+    from whyidle.monitor.runs.summary import summarise
 
     for found in running.to_stop(database(), run, everything=everything):
         running.stop(found)

@@ -6,7 +6,7 @@ from typing import Final
 
 from whyidle.monitor.compare import crowd
 from whyidle.monitor.compare.result import Fault, Faults
-from whyidle.monitor.diagnose import Diagnosis, Finding, diagnose, needs
+from whyidle.monitor.diagnosis.diagnose import Diagnosis, Finding, diagnose, needs
 from whyidle.monitor.signals.window import Window
 
 # What it is about is the device itself: another one is its cure.

@@ -10,7 +10,7 @@ from typing import Any, Final
 from whyidle.monitor.compare.result import Kernel, Kernels, Pair, Part, Per, Transfer
 from whyidle.monitor.compare.sides import Level, Side
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.diagnose import why_no_budget
+from whyidle.monitor.diagnosis.diagnose import why_no_budget
 from whyidle.monitor.signals.traced import Traced
 
 SECOND_NS: Final = 1e9

@@ -19,7 +19,7 @@ from whyidle.monitor.core.finding import Gain
 from whyidle.monitor.demo.pairs import Pair
 from whyidle.monitor.demo.printed import faster, is_inside
 from whyidle.monitor.demo.watched import Watched
-from whyidle.monitor.diagnose import as_json, diagnose
+from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.signals.window import Window
 
 # Findings worth a person's time; what is less stays unmentioned.

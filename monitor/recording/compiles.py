@@ -11,7 +11,7 @@ from whyidle.monitor.link.records import Compile, Frame
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.due import Due, kept
 from whyidle.monitor.recording.snapshot import JobEvent
-from whyidle.monitor.summary import COMPILED, COMPILES
+from whyidle.monitor.runs.summary import COMPILED, COMPILES
 
 STORM = "retrace_storm"
 # Longer ones a person would feel; the first of them are told singly.

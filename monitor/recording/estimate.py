@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from whyidle.monitor.estimate import BACKENDS, Device, Running, running
 from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.runs.estimate import BACKENDS, Device, Running, running
 
 
 def of(snapshot: Snapshot) -> Running:

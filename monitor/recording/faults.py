@@ -12,8 +12,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
-from whyidle.monitor import diagnose
-from whyidle.monitor.certain import Certain, Change, Told
+from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.diagnosis.debounce import Certain, Change, Told
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.signals.opening import of_run

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from whyidle.monitor.core.reading import Reading
-from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.link.records import (
     Bye,
     Compile,
@@ -27,6 +26,7 @@ from whyidle.monitor.recording.pauses import Pauses
 from whyidle.monitor.recording.readbacks import Readbacks
 from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.recording.step_times import StepTimes
+from whyidle.monitor.runs.aggregates import ReadBack
 
 __all__ = ["MEASURED", "Harvest"]
 

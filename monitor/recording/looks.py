@@ -11,7 +11,7 @@ from whyidle.monitor.link.records import Frame, Look, Stacks
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.due import MOST_COUNTED, Due, kept
 from whyidle.monitor.recording.snapshot import JobEvent
-from whyidle.monitor.summary import STACKS
+from whyidle.monitor.runs.summary import STACKS
 
 # What a screen shows as "now".
 WHERE_NS = 10_000_000_000

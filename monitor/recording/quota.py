@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.snapshot import JobEvent
-from whyidle.monitor.summary import ROLLING
+from whyidle.monitor.runs.summary import ROLLING
 
 LEFT_OUT = "events_left_out"
 # So many of a kind are kept one by one.

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Protocol
 
 from whyidle.monitor.core.errors import NoGpu
-from whyidle.monitor.diagnose import concluded
+from whyidle.monitor.diagnosis.diagnose import concluded
 from whyidle.monitor.recording.recorder import Recorder, Wanted
 from whyidle.monitor.recording.sampler import Sampler
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.recording.waker import Wake, Waker
+from whyidle.monitor.runs.summary import RunSummary, summarise
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import Writer
-from whyidle.monitor.summary import RunSummary, summarise
 
 TIME_UP = "time limit"
 UNREAD = "nobody read on"

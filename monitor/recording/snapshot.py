@@ -9,9 +9,9 @@ from typing import Any
 from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.recording.ownership import Owned
+from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.news import GpuEvent
 from whyidle.monitor.tracing.told import Told

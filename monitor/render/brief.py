@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.summary import RunSummary
+from whyidle.monitor.runs.summary import RunSummary
 
 MOST: Final = 3
 STYLES: Final = {"high": "bold red", "medium": "bold yellow", "low": "bold", "info": "dim"}

@@ -9,10 +9,10 @@ from typing import Any, Final
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from whyidle.monitor import diagnose
 from whyidle.monitor.core.finding import FRAMEWORKS, Framework
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.diagnose import Diagnosis
+from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.diagnosis.diagnose import Diagnosis
 from whyidle.monitor.render.brief import STYLES
 from whyidle.monitor.render.budget import NARROWEST, bar, legend, words
 from whyidle.monitor.render.escape import printable

@@ -7,11 +7,11 @@ from pathlib import PurePath
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, REMOTE_EXEC, RUN
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.recording.snapshot import Member, Snapshot, stood_still
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.summary import RunSummary, Watched
+from whyidle.monitor.runs.aggregates import ReadBack
+from whyidle.monitor.runs.summary import RunSummary, Watched
 
 # As a sentence has them.
 _WORDS = {AGENT: "an agent that was there", REMOTE_EXEC: "sys.remote_exec", RUN: "monitor run"}

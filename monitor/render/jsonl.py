@@ -14,9 +14,9 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.recording.harvest import MEASURED
 from whyidle.monitor.recording.seats import NOT_YET
 from whyidle.monitor.recording.snapshot import Member, Snapshot
+from whyidle.monitor.runs.summary import RunSummary, Watched
+from whyidle.monitor.runs.training import Trained
 from whyidle.monitor.store import Key
-from whyidle.monitor.summary import RunSummary, Watched
-from whyidle.monitor.trained import Trained
 
 SCHEMA = 1
 NOT_DUE = "not due at this tick"

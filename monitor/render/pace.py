@@ -11,9 +11,9 @@ from whyidle.monitor.render import inside, model, numbers
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.model import named
-from whyidle.monitor.summary import RunSummary
+from whyidle.monitor.runs.summary import RunSummary
+from whyidle.monitor.runs.training import Trained
 from whyidle.monitor.tracing.taking import TAKEN
-from whyidle.monitor.trained import Trained
 
 # As a sentence has them.
 _SOURCES: Final = {

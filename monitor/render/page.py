@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from whyidle.monitor.core.finding import FRAMEWORKS
 from whyidle.monitor.render.tables import table
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
 
 
 def listing(rules: Sequence[Rule]) -> str:

@@ -16,8 +16,8 @@ from whyidle.monitor.recording.faults import FINDING
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import brief, inside, numbers, pace, running
 from whyidle.monitor.render.escape import printable
+from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.store import Event, Gpu, Run
-from whyidle.monitor.summary import RunSummary
 
 
 def who(identity: Identity | Run | None) -> str:

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.estimate import Running
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import numbers, pace
 from whyidle.monitor.render.budget import VISIBLE, bar, clock, in_order, share, swatch, words
 from whyidle.monitor.render.escape import printable
+from whyidle.monitor.runs.estimate import Running
 from whyidle.monitor.tracing.told import Told
 
 # Of what is not known, so much is a glance.

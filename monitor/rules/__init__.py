@@ -9,8 +9,10 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-from whyidle.monitor.rule import Rule
 from whyidle.monitor.rules._planned import PLANNED
+from whyidle.monitor.rules._rule import DOCUMENTS, Kind, Rule
+
+__all__ = ["DOCUMENTS", "Kind", "Loaded", "Rule", "load", "loaded"]
 
 
 class Loaded(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core.finding import Fix
-from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.rules._rule import Kind, Rule
 
 PLANNED: Final[dict[str, Rule]] = {
     "activations_fill_memory": Rule(

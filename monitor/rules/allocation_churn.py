@@ -34,7 +34,7 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdi
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.belonging import of_slice, seen
 from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.source import called

@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
-from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.replaced import calls_of, is_replaced
 from whyidle.monitor.signals.source import readable
 from whyidle.monitor.signals.window import Window

@@ -42,7 +42,7 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.window import Window
 
 # Below this a wait costs nobody anything: "medium" in the contract.

@@ -31,7 +31,7 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.operators import overhead
 from whyidle.monitor.signals.traced import Traced

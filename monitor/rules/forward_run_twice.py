@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window

@@ -26,7 +26,7 @@ D4 summary (PRNG keys split outside).
 from __future__ import annotations
 
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.drawn import frozen, lambdas
 from whyidle.monitor.signals.source import line_of, readable

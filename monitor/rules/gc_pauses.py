@@ -35,7 +35,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals import source
 from whyidle.monitor.signals.belonging import of_slice, seen
 from whyidle.monitor.signals.window import Window

@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.window import Window
 
 XID, LOST = "xid", "gpu_lost"

@@ -28,7 +28,7 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.doing import Doing, drawing, one_by_one
 from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.waiting import busy, idle_slice

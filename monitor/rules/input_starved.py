@@ -37,7 +37,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Severity, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.belonging import fetches, of_slice, own, seen
 from whyidle.monitor.signals.doing import Doing, preparing, reading
 from whyidle.monitor.signals.looking import looks

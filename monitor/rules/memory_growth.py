@@ -30,7 +30,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.belonging import kept
 from whyidle.monitor.signals.recorded import Trend
 from whyidle.monitor.signals.window import Window

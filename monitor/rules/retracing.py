@@ -47,8 +47,8 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.gathered import Compiled
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.again import Again, compiled_again
 from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.window import Window

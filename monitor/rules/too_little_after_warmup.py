@@ -26,7 +26,7 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.window import Window
 
 # As the document has it.

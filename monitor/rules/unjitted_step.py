@@ -30,7 +30,7 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.belonging import at
 from whyidle.monitor.signals.doing import drawing
 from whyidle.monitor.signals.eager import OWN, Eager, eager

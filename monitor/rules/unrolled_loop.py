@@ -34,7 +34,7 @@ from typing import Any, Final
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.source import readable
 from whyidle.monitor.signals.unrolled import loops_in

@@ -7,7 +7,7 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.recorded import Recorded
 
 # The recorder's own event for so many compilations of one function, from one line, in a minute.

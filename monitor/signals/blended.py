@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.estimate import NOTABLE, ORDER, SEEN
+from whyidle.monitor.runs.estimate import NOTABLE, ORDER, SEEN
 from whyidle.monitor.signals.recorded import Recorded
 
 BY_AGENT: Final = "seen by the agent, beside the trace"

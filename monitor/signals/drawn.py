@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from whyidle.monitor.core.finding import Place
-from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.source import dotted, functions, tree_of
 
 # Functions of the same file that a compiled one calls, and those that they call.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.reading import Reading
-from whyidle.monitor.estimate import BACKENDS, Running, running
+from whyidle.monitor.runs.estimate import BACKENDS, Running, running
 from whyidle.monitor.signals.recorded import Recorded
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from whyidle.monitor.core.metrics import METRICS, Metric
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.gathered import Compiled, ReadBack
+from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.signals.estimated import estimated
 from whyidle.monitor.signals.recorded import Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.traced import Traced

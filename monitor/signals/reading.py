@@ -10,11 +10,8 @@ from typing import Any, Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
-from whyidle.monitor.gathered import compiled, reads
-from whyidle.monitor.signals import rolling
-from whyidle.monitor.signals.recorded import Facts, Recorded, SeenGpu, Trend
-from whyidle.monitor.store import Event, Point, Reader, Run
-from whyidle.monitor.summary import (
+from whyidle.monitor.runs.aggregates import compiled, reads
+from whyidle.monitor.runs.summary import (
     COMPILED,
     COMPILES,
     READS,
@@ -26,6 +23,9 @@ from whyidle.monitor.summary import (
     subjects,
     told,
 )
+from whyidle.monitor.signals import rolling
+from whyidle.monitor.signals.recorded import Facts, Recorded, SeenGpu, Trend
+from whyidle.monitor.store import Event, Point, Reader, Run
 
 # Of each series; what a roll-up holds is read whatever the length of the run.
 POINTS: Final = 200

@@ -9,7 +9,7 @@ from typing import Any
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.gathered import Compiled, ReadBack
+from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 
 Facts = Mapping[str, Any]
 

@@ -16,7 +16,7 @@ from whyidle.monitor.core.finding import Framework, Need, NotChecked, Place
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.estimate import BACKENDS, ORDER, SEEN, Running
+from whyidle.monitor.runs.estimate import BACKENDS, ORDER, SEEN, Running
 from whyidle.monitor.signals.blended import blended
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced

@@ -11,7 +11,7 @@ from whyidle.monitor.link.records import Compile, Frame
 from whyidle.monitor.recording import compiles as module
 from whyidle.monitor.recording.compiles import STORM, Compiles
 from whyidle.monitor.recording.snapshot import JobEvent
-from whyidle.monitor.summary import COMPILED, COMPILES
+from whyidle.monitor.runs.summary import COMPILED, COMPILES
 
 
 @pytest.fixture

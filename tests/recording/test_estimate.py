@@ -16,7 +16,8 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import NO_JAX, Reading
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.estimate import (
+from whyidle.monitor.recording.estimate import of
+from whyidle.monitor.runs.estimate import (
     IT_CHANGED,
     NO_GPU_IN_IT,
     NO_WORK,
@@ -29,7 +30,6 @@ from whyidle.monitor.estimate import (
     Running,
     running,
 )
-from whyidle.monitor.recording.estimate import of
 from whyidle.monitor.traces.window import NOT_RECORDED
 from whyidle.monitor.tracing.told import Told
 

@@ -10,8 +10,8 @@ from whyidle.agents import wire
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording import head as module
 from whyidle.monitor.recording.head import Head
+from whyidle.monitor.runs.summary import summarise
 from whyidle.monitor.store import NewRun, Reader, Writer
-from whyidle.monitor.summary import summarise
 
 
 def test_a_process_is_named_by_its_start_too_and_only_when_it_stays(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording import quota as module
 from whyidle.monitor.recording.quota import LEFT_OUT, MOST_OF_A_KIND, MOST_STACKS, Quota
 from whyidle.monitor.recording.snapshot import JobEvent
-from whyidle.monitor.summary import ROLLING
+from whyidle.monitor.runs.summary import ROLLING
 
 ROOT = ProcessKey(1, 1)
 

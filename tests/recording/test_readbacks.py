@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.recording.records import KEY, LOAD, MOST, SECOND, STEP, take
-from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.link.records import Frame, Read, Reads
 from whyidle.monitor.recording import due, readbacks
 from whyidle.monitor.recording.harvest import Harvest
+from whyidle.monitor.runs.aggregates import ReadBack
 
 
 def test_reads_of_some_seconds_are_one_event_with_their_lines() -> None:

@@ -32,10 +32,10 @@ from whyidle.monitor.recording.seats import Seat
 from whyidle.monitor.recording.snapshot import Member, Snapshot
 from whyidle.monitor.recording.traces import Traces, in_order
 from whyidle.monitor.recording.waker import Waker
+from whyidle.monitor.runs.summary import summarise
 from whyidle.monitor.sources.gpu import GpuReading
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import Reader, Writer
-from whyidle.monitor.summary import summarise
 from whyidle.monitor.tracing.parser import Parser
 from whyidle.monitor.tracing.space import Space
 from whyidle.monitor.tracing.told import Told

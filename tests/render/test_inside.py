@@ -19,8 +19,8 @@ from whyidle.monitor.render import inside as words
 from whyidle.monitor.render import jsonl, plain
 from whyidle.monitor.render.live import LiveView
 from whyidle.monitor.render.screens import PlainLines
+from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.store import Key, Run, Summary
-from whyidle.monitor.summary import RunSummary
 
 ON_THE_WAY = Member(ProcessKey(4003, 1), None, None)
 HAPPENED = JobEvent("agent_refused", ProcessKey(4002, 1), "Process 4002 \x1b[31mis stopped.")

@@ -15,7 +15,6 @@ from tests.render.training import FACTS, PACE, WAITS, job, trace, worker
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.reading import FIRST, Reading
-from whyidle.monitor.gathered import ReadBack
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.snapshot import JobEvent, Snapshot
@@ -24,10 +23,11 @@ from whyidle.monitor.render.live import LiveView
 from whyidle.monitor.render.model import of_frameworks
 from whyidle.monitor.render.numbers import DASH
 from whyidle.monitor.render.screens import PlainLines
+from whyidle.monitor.runs.aggregates import ReadBack
+from whyidle.monitor.runs.summary import RunSummary
+from whyidle.monitor.runs.training import NO_STEPS
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.store import Event, Key, Run, Unknown
-from whyidle.monitor.summary import RunSummary
-from whyidle.monitor.trained import NO_STEPS
 
 MODEL = (
     "ResNet, 11.2M parameters in float32 and bfloat16, batch 64,"

@@ -11,7 +11,7 @@ from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded,
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found, Severity
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.window import Window
 
 NAME = "buffers_not_donated"

@@ -16,9 +16,9 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.diagnose import diagnose
-from whyidle.monitor.gathered import Compiled, ReadBack
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.diagnosis.diagnose import diagnose
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 
 HEADINGS = (
     "What it sees",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
 from whyidle.monitor.core.finding import Severity
-from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.window import Window
 
 NAME = "frozen_randomness"

@@ -17,7 +17,7 @@ from tests.rules.windows import (
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.runs.aggregates import Compiled
 
 NAME = "host_resident_data"
 FIXES = {

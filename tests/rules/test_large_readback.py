@@ -20,7 +20,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.gathered import ReadBack
+from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.signals.window import Window
 
 NAME = "large_readback"

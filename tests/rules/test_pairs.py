@@ -9,8 +9,9 @@ import pytest
 
 from benchmarks.record_pairs import faster, kept
 from tests.rules.windows import WINDOWS, recorded
-from whyidle.monitor import diagnose, rules
-from whyidle.monitor.rule import Kind
+from whyidle.monitor import rules
+from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.rules import Kind
 
 PAIRS = sorted(
     (path.parent.name, path.name.removeprefix("before_").removesuffix(".json.gz"))

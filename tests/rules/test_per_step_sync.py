@@ -18,7 +18,7 @@ from tests.rules.windows import (
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.gathered import ReadBack
+from whyidle.monitor.runs.aggregates import ReadBack
 
 NAME = "per_step_sync"
 FIXES = {

@@ -9,7 +9,7 @@ import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, traced, window
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.window import Window
 
 NAME = "retracing"

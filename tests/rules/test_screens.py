@@ -26,7 +26,7 @@ from tests.rules import (
 )
 from tests.rules.windows import ROOT, answer, pairs, recorded, window
 from whyidle.monitor import rules
-from whyidle.monitor.diagnose import Finding, diagnose
+from whyidle.monitor.diagnosis.diagnose import Finding, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.signals.window import Window
 

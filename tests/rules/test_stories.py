@@ -8,9 +8,10 @@ import pytest
 
 from benchmarks.record_pairs import faster, kept
 from tests.rules.windows import WINDOWS, recorded
-from whyidle.monitor import diagnose, rules
+from whyidle.monitor import rules
 from whyidle.monitor.demo.pairs import HEALTHY, STORIES, Pair, all_pairs, healthy
-from whyidle.monitor.rule import Kind
+from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.rules import Kind
 
 ALL = [pair for pair in all_pairs() if pair.is_story]
 EACH = pytest.mark.parametrize("pair", ALL, ids=lambda pair: f"{pair.name}-{pair.framework}")

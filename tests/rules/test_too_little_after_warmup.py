@@ -6,7 +6,7 @@ from tests.rules.windows import answer, cannot_judge, found, judge, recorded, tr
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.runs.aggregates import Compiled
 
 NAME = "too_little_after_warmup"
 FIXES = {

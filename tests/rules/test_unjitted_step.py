@@ -19,8 +19,8 @@ from tests.rules.windows import (
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.diagnose import diagnose
-from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.diagnosis.diagnose import diagnose
+from whyidle.monitor.runs.aggregates import Compiled
 
 NAME = "unjitted_step"
 FIXES = {

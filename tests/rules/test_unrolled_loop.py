@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, recorded, window
-from whyidle.monitor.gathered import Compiled
+from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.unrolled import loops_in
 from whyidle.monitor.signals.window import Window
 

@@ -13,7 +13,7 @@ from whyidle.monitor import rules
 from whyidle.monitor.core.finding import Found, NotChecked, Verdict
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rule import Rule
+from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.opening import of_answer
 from whyidle.monitor.signals.portable import load
 from whyidle.monitor.signals.recorded import Recorded

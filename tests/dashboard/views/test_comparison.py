@@ -14,7 +14,7 @@ from whyidle.dashboard.views.comparison import Compared
 from whyidle.monitor.compare import Side, compare, of_window
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.diagnose import as_json, diagnose
+from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render.comparison import screen
 
 MS = 10**6

@@ -10,9 +10,9 @@ from tests.rules.windows import recorded
 from whyidle.dashboard.views import findings
 from whyidle.monitor import rules
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.diagnose import as_json, diagnose
+from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render.findings import screen
-from whyidle.monitor.rule import DOCUMENTS
+from whyidle.monitor.rules import DOCUMENTS
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.store import Run
 

@@ -13,8 +13,8 @@ from whyidle.dashboard.views.timeline_event import Wanted
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.kept import KeptTrace
+from whyidle.monitor.runs.summary import STACKS
 from whyidle.monitor.store import NewRun, Reader, Writer
-from whyidle.monitor.summary import STACKS
 from whyidle.monitor.traces.causes import Cause
 
 US = 1000

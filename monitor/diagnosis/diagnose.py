@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from whyidle.monitor import rules
-from whyidle.monitor.busy import busy
 from whyidle.monitor.core.errors import NotJudged
 from whyidle.monitor.core.finding import (
     LEAST_LOST,
@@ -21,10 +20,11 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.diagnosis.device_activity import busy
+from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.summary import RunSummary
 
 # Smaller losses are not worth a person's time.
 LEAST: Final = LEAST_LOST[Severity.LOW]

@@ -7,11 +7,11 @@ from pathlib import Path
 from tests.recording.records import KEY, LOAD, SECOND, STEP, compiled, take
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.paths import DATABASE
-from whyidle.monitor.gathered import Compiled, ReadBack
 from whyidle.monitor.link.records import Read, Reads
 from whyidle.monitor.recording.harvest import Harvest
+from whyidle.monitor.runs.aggregates import Compiled, ReadBack
+from whyidle.monitor.runs.summary import RunSummary, summarise
 from whyidle.monitor.store import NewRun, Writer
-from whyidle.monitor.summary import RunSummary, summarise
 
 
 def kept(path: Path, harvest: Harvest) -> RunSummary:

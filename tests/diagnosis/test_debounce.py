@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whyidle.monitor.certain import GONE, SURE, Certain
+from whyidle.monitor.diagnosis.debounce import GONE, SURE, Certain
 
 
 def told(

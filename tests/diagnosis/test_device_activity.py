@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import answer, traced, window
-from whyidle.monitor.busy import busy
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.diagnosis.device_activity import busy
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
 

@@ -13,9 +13,9 @@ from whyidle.monitor import rules
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, NotChecked, Severity
 from whyidle.monitor.core.metrics import GPU_POWER, JOB_LOADER_WAIT, JOB_STEP_P50, JOB_STEPS
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.diagnose import Diagnosis, as_json, diagnose
+from whyidle.monitor.diagnosis.diagnose import Diagnosis, as_json, diagnose
 from whyidle.monitor.render.findings import screen
-from whyidle.monitor.rule import Kind, Rule
+from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
 

@@ -14,9 +14,9 @@ import msgspec
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.core.reading import HARMLESS
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.gathered import Compiled, ReadBack, compiled, reads
+from whyidle.monitor.runs.aggregates import Compiled, ReadBack, compiled, reads
+from whyidle.monitor.runs.training import METRICS, Counted, Trained, trained
 from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
-from whyidle.monitor.trained import METRICS, Counted, Trained, trained
 
 # A job may have had thousands of processes; the page tells of the whole.
 TOLD = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)

@@ -8,7 +8,7 @@ import pytest
 
 from whyidle.agents import wire
 from whyidle.monitor.render import jsonl
-from whyidle.monitor.trained import NO_STEPS, NOT_COUNTED, NOT_SAID, Counted, Trained, trained
+from whyidle.monitor.runs.training import NO_STEPS, NOT_COUNTED, NOT_SAID, Counted, Trained, trained
 
 NET = {"torch": {"version": "2.13.0", "backend": "cpu", "model": "Net", "parameters": 5}}
 S = 1e9

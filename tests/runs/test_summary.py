@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from whyidle.monitor.runs.summary import summarise
 from whyidle.monitor.store import NewRun, Writer
-from whyidle.monitor.summary import summarise
 
 
 def test_an_entry_of_another_version_costs_only_itself(tmp_path: Path) -> None:
