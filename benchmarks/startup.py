@@ -19,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from whyidle.monitor.app.launch import with_boot
 from whyidle.monitor.attach import bootdir
-from whyidle.monitor.launch import with_boot
 
 BAR_MS = 150.0
 BOOT_BAR_MS = 1.0

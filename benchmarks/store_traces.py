@@ -21,8 +21,8 @@ import numpy as np
 from results import Result, tell
 
 from whyidle.monitor.core.paths import DATABASE
-from whyidle.monitor.kept import Kept, keep
 from whyidle.monitor.store.connect import for_writing, transaction
+from whyidle.monitor.store.stored_traces import Kept, keep
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Device, Ints, Links, Marks, Ops, Spans, Thread, Trace
@@ -38,7 +38,7 @@ NAMES = 3000
 OPENING = """
 import sys, time
 from pathlib import Path
-from whyidle.monitor.kept import Kept
+from whyidle.monitor.store.stored_traces import Kept
 began = time.perf_counter()
 with Kept.open(Path(sys.argv[1])) as kept:
     start, end = map(int, sys.argv[3:5])

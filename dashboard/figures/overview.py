@@ -11,7 +11,7 @@ from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.timeline import Part, ns
 from whyidle.dashboard.views.timeline_overview import Overview
 from whyidle.monitor.core.slices import LOOKS
-from whyidle.monitor.kept import KeptTrace
+from whyidle.monitor.store.stored_traces import KeptTrace
 
 # Beside the chart; the lanes below it have the same, so that moments stand above each other.
 LEFT: Final = 176

@@ -25,12 +25,12 @@ from whyidle.dashboard.views.timeline_gap import Gap
 from whyidle.dashboard.views.timeline_host import Did
 from whyidle.dashboard.views.timeline_looks import Looks
 from whyidle.monitor.core.slices import LOOKS
-from whyidle.monitor.kept import KeptTrace
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.symbols import short_name
 from whyidle.monitor.store import Reader
+from whyidle.monitor.store.stored_traces import KeptTrace
 
 AT: Final = "at"
 # What it is, of which device or thread, from when to when in nanoseconds of the trace.

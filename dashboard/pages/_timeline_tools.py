@@ -11,9 +11,9 @@ import streamlit as st
 
 from whyidle.dashboard import markup, parts, settings
 from whyidle.dashboard.views import perfetto
-from whyidle.monitor.kept import KeptTrace
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.symbols import short_name
+from whyidle.monitor.store.stored_traces import KeptTrace
 
 _KERNELS: Final = 10
 STYLE: Final = """

@@ -22,8 +22,8 @@ from whyidle.dashboard.views.timeline import Part, Steps
 from whyidle.dashboard.views.timeline_lanes import Picture, picture
 from whyidle.dashboard.views.timeline_overview import Overview
 from whyidle.monitor.core.errors import Problem
-from whyidle.monitor.kept import Kept, KeptTrace
 from whyidle.monitor.render.budget import clock, share
+from whyidle.monitor.store.stored_traces import Kept, KeptTrace
 
 TITLE: Final = "Timeline"
 WINDOW: Final = "window"

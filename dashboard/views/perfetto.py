@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.viewing import ends_with_us
-from whyidle.monitor.writing import LEVEL
+from whyidle.monitor.app.files import LEVEL
+from whyidle.monitor.app.xprof import ends_with_us
 
 _SECONDS_MOST: Final = 600
 

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from whyidle.monitor.kept import Kept, KeptTrace
 from whyidle.monitor.render.budget import clock
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.store.stored_traces import Kept, KeptTrace
 from whyidle.monitor.traces.budgets.budget import Budget, Segments, by_slice, rounded, to_ns
 from whyidle.monitor.traces.causes import Cause
 

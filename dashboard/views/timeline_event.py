@@ -11,9 +11,9 @@ import numpy as np
 
 from whyidle.dashboard.views.timeline import device_names, ns
 from whyidle.dashboard.views.timeline_host import Doing, doing, launch_of
-from whyidle.monitor.kept import Kept, KeptTrace, Timeline
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.numbers import scaled, size
+from whyidle.monitor.store.stored_traces import Kept, KeptTrace, Timeline
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ints
 

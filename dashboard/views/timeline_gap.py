@@ -11,7 +11,7 @@ import numpy as np
 
 from whyidle.dashboard.views.timeline_host import Doing, Launch, doing, launch_of
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.kept import Kept, KeptTrace, Timeline
+from whyidle.monitor.store.stored_traces import Kept, KeptTrace, Timeline
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from whyidle.monitor.kept import Timeline
+from whyidle.monitor.store.stored_traces import Timeline
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ints, Spans
 from whyidle.monitor.traces.where.frames import NONE, nest, portions

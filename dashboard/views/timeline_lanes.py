@@ -12,7 +12,7 @@ import numpy as np
 from whyidle.dashboard.views.timeline import Part, device_names
 from whyidle.dashboard.views.timeline_merge import Seen, depths, fitted
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.kept import Kept, KeptTrace, Timeline
+from whyidle.monitor.store.stored_traces import Kept, KeptTrace, Timeline
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.kept import KeptTrace
 from whyidle.monitor.runs.summary import STACKS, looks
 from whyidle.monitor.store import Event, Reader
+from whyidle.monitor.store.stored_traces import KeptTrace
 
 _NEWEST = 4000
 

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.kept import Kept
+from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ints

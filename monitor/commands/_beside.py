@@ -12,9 +12,9 @@ from whyidle.monitor.commands._output import say
 from whyidle.monitor.core.errors import Problem, UsageProblem
 
 if TYPE_CHECKING:
+    from whyidle.monitor.app.dashboard import Beside
     from whyidle.monitor.recording.session import Screen
     from whyidle.monitor.recording.snapshot import Snapshot
-    from whyidle.monitor.showing import Beside
 
 
 @runtime_checkable
@@ -68,12 +68,12 @@ class Opened:
 @contextlib.contextmanager
 def dashboard(screen: Screen) -> Iterator[Opened]:
     """Start the page, and end it; return a screen that tells its link. Without it there is none."""
-    from whyidle.monitor import showing
-    from whyidle.monitor.viewing import has_screen
+    from whyidle.monitor.app import dashboard
+    from whyidle.monitor.app.xprof import has_screen
 
     try:
-        showing.check_installed()
-        page = showing.Beside(["--browser"] if has_screen() else [])
+        dashboard.check_installed()
+        page = dashboard.Beside(["--browser"] if has_screen() else [])
     except Problem as problem:
         say(f"{problem.what} The recording goes on without it.", problem.next_step)
         yield Opened(screen)

@@ -14,8 +14,8 @@ _NEXT = "Start one with: monitor run -- python train.py    or name any process: 
 
 def pick() -> ProcessKey:
     """Return the chosen process; without a terminal nobody can choose."""
+    from whyidle.monitor.app.jobs import find_jobs
     from whyidle.monitor.commands.ps import job_table
-    from whyidle.monitor.jobs import find_jobs
 
     found = find_jobs()
     jobs = [j for j in found.jobs if j.refused is None]

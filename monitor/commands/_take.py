@@ -75,12 +75,12 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
 
     Without a run it belongs to the one that watches the process, if one does.
     """
+    from whyidle.monitor.app.xprof import ended_by_signals
     from whyidle.monitor.commands._choose import worker_of
     from whyidle.monitor.core.paths import database
     from whyidle.monitor.processes.process import find_target
     from whyidle.monitor.processes.procfs import ProcFs
     from whyidle.monitor.tracing.space import Space, of_pid, of_run
-    from whyidle.monitor.viewing import ended_by_signals
 
     named = find_target(pid)
     space = Space(database())

@@ -42,8 +42,8 @@ def _kept(name: str) -> str | None:
     if not database().exists():
         _check_no_number(name)
         return None
-    from whyidle.monitor.kept import Kept
     from whyidle.monitor.store import Reader, UnknownRun
+    from whyidle.monitor.store.stored_traces import Kept
 
     with Reader.open(database()) as reader:
         try:
@@ -75,10 +75,10 @@ def _check_no_number(name: str) -> None:
 
 
 def _for_perfetto(file: str, out: Path, *, force: bool) -> None:
+    from whyidle.monitor.app.files import check, writing
     from whyidle.monitor.commands.trace import analysis_of
     from whyidle.monitor.render.escape import printable
     from whyidle.monitor.traces import perfetto
-    from whyidle.monitor.writing import check, writing
 
     # Said before a long file is read, not after.
     check(out, force=force)
@@ -96,7 +96,7 @@ def _for_perfetto(file: str, out: Path, *, force: bool) -> None:
 
 
 def _in_xprof(file: str, *, port: int | None, browser: bool) -> None:
-    from whyidle.monitor import viewing
+    from whyidle.monitor.app import xprof
     from whyidle.monitor.commands.trace import the_file
     from whyidle.monitor.traces.opening import identify
 
@@ -111,6 +111,6 @@ def _in_xprof(file: str, *, port: int | None, browser: bool) -> None:
         click.echo(f"XProf shows it: {link}")
         click.echo("Everybody on this machine can open it while it runs. Ctrl-C ends it.")
         if browser:
-            viewing.browse(link)
+            xprof.browse(link)
 
-    viewing.xprof(source, port, opened)
+    xprof.xprof(source, port, opened)

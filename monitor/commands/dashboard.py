@@ -45,10 +45,10 @@ def command(
     is shown live. The page is for whoever has the link that is printed, on this machine; Ctrl-C
     ends it. From another machine, by ssh: ssh -L 8765:127.0.0.1:8765 HOST, then open the link.
     """
-    from whyidle.monitor import showing
-    from whyidle.monitor.viewing import has_screen
+    from whyidle.monitor.app import dashboard
+    from whyidle.monitor.app.xprof import has_screen
 
-    showing.check_installed()
+    dashboard.check_installed()
     _check_reach(address, no_token)
     chosen = ["--address", address, "--base-path", base_path]
     chosen += [] if port is None else ["--port", str(port)]
@@ -57,7 +57,7 @@ def command(
     chosen += ["--no-token"] if no_token else []
     chosen += ["--sample"] if sample else []
     chosen += ["--browser"] if not no_browser and has_screen() else []
-    showing.become(chosen)
+    dashboard.become(chosen)
 
 
 def _check_reach(address: str, no_token: int) -> None:

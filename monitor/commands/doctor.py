@@ -30,7 +30,7 @@ def command(*, pid: str | None, require_gpu: bool, damaged: str | None, as_json:
 
     The job is not touched, and nothing is changed without --salvage.
     """
-    from whyidle.monitor.doctor import examine
+    from whyidle.monitor.app.doctor import examine
     from whyidle.monitor.processes.process import find_target
     from whyidle.monitor.render import jsonl
     from whyidle.monitor.render.escape import printable

@@ -11,7 +11,7 @@ from whyidle.monitor.commands import _options as options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from whyidle.monitor.jobs import Job
+    from whyidle.monitor.app.jobs import Job
 
 
 @click.command()
@@ -22,7 +22,7 @@ def command(*, as_json: bool) -> None:
     A job is a process on a GPU, or one that has JAX, PyTorch, TensorFlow or Julia loaded. For each:
     who runs it, on which GPUs, and how attaching would go about it (`monitor doctor PID` says why).
     """
-    from whyidle.monitor.jobs import find_jobs
+    from whyidle.monitor.app.jobs import find_jobs
     from whyidle.monitor.render import jsonl
 
     found = find_jobs()

@@ -14,7 +14,7 @@ from whyidle.monitor.core.errors import StorageProblem
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from whyidle.monitor.launch import Launch
+    from whyidle.monitor.app.launch import Launch
     from whyidle.monitor.recording.session import Session
     from whyidle.monitor.runs.summary import RunSummary
     from whyidle.monitor.sources.gpus import GpuProbe
@@ -53,7 +53,7 @@ def command(
     The job keeps the terminal: its output is its own, the summary comes on stderr when it ends.
     With --json the summary is alone on stdout, and the job's output goes to stderr.
     """
-    from whyidle.monitor.launch import Launch, shell_code
+    from whyidle.monitor.app.launch import Launch, shell_code
     from whyidle.monitor.sources.gpus import GpuProbe
     from whyidle.monitor.store import check_label
 

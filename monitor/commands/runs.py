@@ -88,7 +88,7 @@ def _name(ref: str | None, text: str, *, as_json: bool) -> None:
 
 def _traces(run: int) -> list[dict[str, Any]]:
     from whyidle.monitor.core.paths import database
-    from whyidle.monitor.kept import Kept
+    from whyidle.monitor.store.stored_traces import Kept
 
     with Kept.open(database()) as kept:
         return [

@@ -113,7 +113,7 @@ def _window_of(path: Path) -> Window | None:
     """Return what is known of the window of a trace that we took once."""
     from whyidle.monitor.core.errors import StorageProblem
     from whyidle.monitor.core.paths import database
-    from whyidle.monitor.kept import Kept
+    from whyidle.monitor.store.stored_traces import Kept
     from whyidle.monitor.traces.window import Window
 
     if not database().exists():
@@ -147,7 +147,7 @@ def _number_of(run: str) -> int:
 
 def _keep(analysis: Analysis, told: dict[str, Any], run: int | None, shot: Shot | None) -> None:
     from whyidle.monitor.core.paths import database
-    from whyidle.monitor.kept import keep
+    from whyidle.monitor.store.stored_traces import keep
     from whyidle.monitor.store.traces import forget
     from whyidle.monitor.tracing.space import Space
 

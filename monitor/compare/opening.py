@@ -12,12 +12,12 @@ from whyidle.monitor.compare.sides import Level, Pace, Side, Stretch
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import HARMLESS
-from whyidle.monitor.kept import Kept
 from whyidle.monitor.runs.summary import in_order, subjects
 from whyidle.monitor.signals import opening
 from whyidle.monitor.signals.reading import POINTS, Span
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.store import Point, Reader, Run
+from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.traces.analysis import Analysis
 from whyidle.monitor.traces.answer import contract
 

@@ -90,7 +90,7 @@ def understand(order: dict[str, Any]) -> dict[str, Any]:
 
 def _analysed(order: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     # Heavy, and only now: at this thread's priority, below the limit of memory.
-    from whyidle.monitor.keeping import whole  # noqa: PLC0415
+    from whyidle.monitor.store.timeline_rows import whole  # noqa: PLC0415
     from whyidle.monitor.traces.analysis import analyse  # noqa: PLC0415
     from whyidle.monitor.traces.answer import contract  # noqa: PLC0415
     from whyidle.monitor.traces.window import Window  # noqa: PLC0415

@@ -14,7 +14,7 @@ import pytest
 
 from tests.attach.targets import AS_TORCH, Job, running, start, target_of
 from tests.conftest import Monitor
-from whyidle.monitor import jobs
+from whyidle.monitor.app import jobs
 from whyidle.monitor.attach import existing, ladder, precheck
 from whyidle.monitor.attach.answers import PTRACE
 from whyidle.monitor.attach.ptrace import maps

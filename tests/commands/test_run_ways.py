@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from whyidle.monitor.app.launch import with_boot
 from whyidle.monitor.attach import bootdir
-from whyidle.monitor.launch import with_boot
 
 # Stands for the agent: it says into which process it came.
 AGENT = "import os\nwith open(os.environ['SEEN'], 'a') as f: f.write('%d ' % os.getpid())\n"

@@ -20,9 +20,9 @@ from tests.commands.tracefiles import kineto
 from tests.conftest import Monitor, command, lines, start_job
 from whyidle.agents import wire
 from whyidle.monitor.core.errors import Exit
-from whyidle.monitor.keeping import keep
-from whyidle.monitor.kept import Kept
 from whyidle.monitor.store import NewRun, Writer
+from whyidle.monitor.store.stored_traces import Kept
+from whyidle.monitor.store.timeline_rows import keep
 from whyidle.monitor.store.traces import forget
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract

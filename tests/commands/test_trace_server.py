@@ -15,7 +15,7 @@ from tests.commands.test_trace import check_contract
 from tests.conftest import Monitor, command, lines, start_job
 from tests.tracing.test_profiler_server import jax_job, needs_grpc, needs_jax, port_of, tell
 from whyidle.monitor.core.errors import Exit
-from whyidle.monitor.kept import Kept
+from whyidle.monitor.store.stored_traces import Kept
 
 # Who goes into the job, or has no gRPC, in the words of the one that is left out.
 WITHOUT = """

@@ -21,11 +21,11 @@ import pytest
 from tests.commands.tracefiles import kineto, xplane
 from tests.conftest import Monitor, command
 from tests.store.conftest import Store
-from whyidle.monitor import viewing
+from whyidle.monitor.app import xprof
+from whyidle.monitor.app.files import writing
 from whyidle.monitor.core.errors import Exit, Problem, StorageProblem, UsageProblem
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.traces.opening import identify
-from whyidle.monitor.writing import writing
 
 needs_xprof = pytest.mark.skipif(
     find_spec("tensorboard") is None or find_spec("xprof") is None,
@@ -93,7 +93,7 @@ def test_xprof_lists_the_trace_until_it_is_ended(
         base = line.split()[-1].removesuffix("/#profile")
         port = int(base.rpartition(":")[2])
         run = name.partition(".")[0]
-        assert get(f"{base}{viewing.RUNS}") == [run]
+        assert get(f"{base}{xprof.RUNS}") == [run]
         assert "overview_page" in get(f"{base}/data/plugin/profile/run_tools?run={run}")
         assert listeners(port) == {"0100007F"}
         process.send_signal(number)
@@ -116,26 +116,26 @@ def test_a_port_that_is_taken_is_a_sentence(monitor: Monitor, traces: Path) -> N
 def test_without_the_extra_it_says_what_to_type(
     traces: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(viewing, "find_spec", lambda _name: None)
+    monkeypatch.setattr(xprof, "find_spec", lambda _name: None)
     with pytest.raises(UsageProblem, match=r'pip install "whyidle\[xprof\]"'):
-        viewing.xprof(identify(traces / "plain.xplane.pb"), None, print)
+        xprof.xprof(identify(traces / "plain.xplane.pb"), None, print)
 
 
 def test_a_server_that_does_not_start_is_a_sentence(
     traces: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(viewing, "find_spec", lambda _name: True)
+    monkeypatch.setattr(xprof, "find_spec", lambda _name: True)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(Problem, match="TensorBoard did not start: it said nothing"):
-        viewing.xprof(identify(traces / "plain.xplane.pb"), None, print)
+        xprof.xprof(identify(traces / "plain.xplane.pb"), None, print)
 
 
 def test_half_a_file_is_not_for_xprof(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewing, "find_spec", lambda _name: True)
+    monkeypatch.setattr(xprof, "find_spec", lambda _name: True)
     packed = traces / "packed.xplane.pb.gz"
     packed.write_bytes(packed.read_bytes()[:-12])
     with pytest.raises(UsageProblem, match="XProf needs the whole file"):
-        viewing.xprof(identify(packed), None, print)
+        xprof.xprof(identify(packed), None, print)
 
 
 def test_another_profilers_file_is_for_perfetto(monitor: Monitor, traces: Path) -> None:
@@ -277,9 +277,9 @@ def test_a_file_of_any_name_is_found_again(monitor: Monitor, state: Path, tmp_pa
 KILLED = """
 import sys, time
 from pathlib import Path
-from whyidle.monitor import viewing
+from whyidle.monitor.app import xprof
 sys.executable = sys.argv[1]
-with viewing._server(Path(sys.argv[2]), 1) as child:
+with xprof._server(Path(sys.argv[2]), 1) as child:
     print(child.pid, flush=True)
     time.sleep(60)
 """

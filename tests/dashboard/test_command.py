@@ -28,7 +28,7 @@ from tests.dashboard.asking import ask
 from tests.dashboard.stores import make
 from whyidle.dashboard import sample
 from whyidle.dashboard.__main__ import checked
-from whyidle.monitor import showing
+from whyidle.monitor.app import dashboard
 from whyidle.monitor.commands._beside import _Telling
 from whyidle.monitor.commands.dashboard import _check_reach
 from whyidle.monitor.core.errors import Exit, Problem, UsageProblem
@@ -219,12 +219,12 @@ def test_without_streamlit_it_says_what_to_install(
 ) -> None:
     def version(name: str) -> str:
         if name not in found:
-            raise showing.PackageNotFoundError(name)
+            raise dashboard.PackageNotFoundError(name)
         return found[name]
 
-    monkeypatch.setattr(showing, "version", version)
+    monkeypatch.setattr(dashboard, "version", version)
     with pytest.raises(UsageProblem, match=says) as refused:
-        showing.check_installed()
+        dashboard.check_installed()
     assert "pip install 'whyidle[dashboard]'" in refused.value.next_step
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.traces.kineto_text import Record, document, event, kernel
-from whyidle.monitor.kept import Kept, keep
 from whyidle.monitor.store import NewRun, Writer
+from whyidle.monitor.store.stored_traces import Kept, keep
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
 

@@ -25,8 +25,8 @@ from whyidle.monitor.control.client import Asked, State
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.metrics import SELF_CPU, Scope
 from whyidle.monitor.core.paths import DATABASE
-from whyidle.monitor.kept import Kept
 from whyidle.monitor.store import Reader, Run
+from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.tracing.wish import MOST_SECONDS
 
 T = TypeVar("T")

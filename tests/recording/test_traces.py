@@ -19,7 +19,6 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading
-from whyidle.monitor.kept import Kept
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank
@@ -36,6 +35,7 @@ from whyidle.monitor.runs.summary import summarise
 from whyidle.monitor.sources.gpu import GpuReading
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import Reader, Writer
+from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.tracing.parser import Parser
 from whyidle.monitor.tracing.space import Space
 from whyidle.monitor.tracing.told import Told

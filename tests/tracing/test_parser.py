@@ -15,8 +15,8 @@ import pytest
 
 from tests.commands.tracefiles import kineto
 from tests.tracing.conftest import until
-from whyidle.monitor.kept import Kept
 from whyidle.monitor.store import NewRun, Writer
+from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.tracing import parser as module
 from whyidle.monitor.tracing.parser import Parser, Understood
 

@@ -15,9 +15,9 @@ import pytest
 
 from tests.commands.tracefiles import kineto
 from tests.tracing.conftest import until
-from whyidle.monitor.kept import Kept
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.store import NewRun, Writer
+from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.tracing.parser import Parser
 from whyidle.monitor.tracing.policy import MOST_REFUSALS, Policy
 from whyidle.monitor.tracing.space import Space, of_run

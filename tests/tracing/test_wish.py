@@ -9,7 +9,7 @@ import pytest
 from tests.tracing.conftest import until
 from tests.tracing.test_taking import A, B, Bench, FakeWay, dying, one
 from whyidle.monitor.control.asked import State
-from whyidle.monitor.kept import Kept
+from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.tracing.policy import MOST_REFUSALS
 from whyidle.monitor.tracing.taking import Candidate
 from whyidle.monitor.tracing.wish import PATIENCE_SECONDS

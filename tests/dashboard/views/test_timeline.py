@@ -15,8 +15,8 @@ from whyidle.dashboard.views.timeline import Part, Steps
 from whyidle.dashboard.views.timeline_lanes import picture
 from whyidle.dashboard.views.timeline_overview import overview
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.kept import Kept, KeptTrace
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.store.stored_traces import Kept, KeptTrace
 from whyidle.monitor.traces.causes import Cause
 
 MS = 1_000_000

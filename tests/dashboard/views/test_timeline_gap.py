@@ -12,9 +12,9 @@ from whyidle.dashboard.views import timeline, timeline_event, timeline_gap, time
 from whyidle.dashboard.views.timeline_event import Wanted
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.kept import KeptTrace
 from whyidle.monitor.runs.summary import STACKS
 from whyidle.monitor.store import NewRun, Reader, Writer
+from whyidle.monitor.store.stored_traces import KeptTrace
 from whyidle.monitor.traces.causes import Cause
 
 US = 1000

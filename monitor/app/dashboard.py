@@ -12,9 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
+from whyidle.monitor.app.xprof import ends_with_us
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.viewing import ends_with_us
 
 # Older ones have no charts that keep their zoom.
 OLDEST: Final = (1, 67)

@@ -17,9 +17,18 @@ import msgspec
 import numpy as np
 
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
-from whyidle.monitor.keeping import LINKS, MARK, NAME, OP, ROWS_MOST, SEGMENT, SPAN, keep
 from whyidle.monitor.store.blocks import Columns, Found
 from whyidle.monitor.store.columns import unpack_all
+from whyidle.monitor.store.timeline_rows import (
+    LINKS,
+    MARK,
+    NAME,
+    OP,
+    ROWS_MOST,
+    SEGMENT,
+    SPAN,
+    keep,
+)
 from whyidle.monitor.store.traces import TraceReader, TraceRow
 from whyidle.monitor.store.windows import Rows, Window
 from whyidle.monitor.traces.budgets.budget import Segments

@@ -14,12 +14,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.longer import examples
-from whyidle.monitor import keeping
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.kept import Kept, Timeline, keep
-from whyidle.monitor.store import NewRun, Writer, blocks, windows
+from whyidle.monitor.store import NewRun, Writer, blocks, timeline_rows, windows
+from whyidle.monitor.store.stored_traces import Kept, Timeline, keep
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import DEVICE_CAUSES, HOST_CAUSES, Cause
 from whyidle.monitor.traces.model import Device, Links, Marks, Ops, Spans, Table, Thread, Trace
@@ -129,7 +128,7 @@ def rows_of(table: Table, names: Any, start: int = -(1 << 62), end: int = 1 << 6
     """Every row with its names in words, between two moments."""
     columns = {
         name: [names[i] if i >= 0 else "" for i in getattr(table, name).tolist()]
-        if name in keeping.NAMED
+        if name in timeline_rows.NAMED
         else getattr(table, name).tolist()
         for name in table.columns()
     }
@@ -312,7 +311,7 @@ def test_a_budget_adds_up_in_sql_too(store: Path) -> None:
 def test_names_are_read_in_parts_and_only_the_used_are_kept(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "NAMES_AT_ONCE", 8)
+    monkeypatch.setattr(timeline_rows, "NAMES_AT_ONCE", 8)
     trace = a_trace(5)
     trace.names = [*NAMES[:-2], "half \ud800", "never used"]
     kept = stored(store, trace)
@@ -326,8 +325,8 @@ def test_names_are_read_in_parts_and_only_the_used_are_kept(
 def test_of_too_many_the_shortest_go_and_that_is_said(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "FRAMES_MOST", 10)
-    monkeypatch.setattr(keeping, "ROWS_MOST", 500)
+    monkeypatch.setattr(timeline_rows, "FRAMES_MOST", 10)
+    monkeypatch.setattr(timeline_rows, "ROWS_MOST", 500)
     trace = a_trace(6)
     frames = trace.host.kind == Cause.PYTHON
     kept = stored(store, trace)

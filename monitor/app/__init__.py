@@ -1,0 +1,1 @@
+"""What a command does once its options are read."""
