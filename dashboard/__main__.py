@@ -16,9 +16,9 @@ from typing import Final, NoReturn
 from whyidle.dashboard import place as places
 from whyidle.dashboard import sample, settings
 from whyidle.monitor.app.xprof import ended_by_signals
-from whyidle.monitor.commands._output import open_what_is_closed, say
 from whyidle.monitor.core.errors import Exit, Problem
 from whyidle.monitor.core.paths import database
+from whyidle.monitor.render.console import open_what_is_closed, say
 from whyidle.monitor.store import Reader, UnknownRun
 from whyidle.monitor.store.records import LAST
 

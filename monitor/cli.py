@@ -13,8 +13,8 @@ from typing import NoReturn
 import click
 
 from whyidle.monitor import commands
-from whyidle.monitor.commands._output import mute, open_what_is_closed, say
 from whyidle.monitor.core.errors import Exit, Problem
+from whyidle.monitor.render.console import mute, open_what_is_closed, say
 
 DEBUG = "WHYIDLE_DEBUG"
 # BSD's "internal software error": no code of ours, so that scripts never take it for an answer.

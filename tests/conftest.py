@@ -86,11 +86,11 @@ def command(*arguments: object) -> list[str]:
 # The command with all that it imports: to import it anew takes each call a third of a second.
 COMMAND = Imported(
     "import importlib, pkgutil, numpy, rich.live, rich.table\n"
-    "from whyidle.monitor import cli, commands, rules\n"
-    "from whyidle.monitor.diagnosis import diagnose\n"
+    "from whyidle.monitor import app, cli, commands, rules\n"
     "from whyidle.monitor.traces import answer, analysis, kineto, xplane\n"
-    "for each in pkgutil.iter_modules(commands.__path__):\n"
-    " importlib.import_module(f'{commands.__name__}.{each.name}')\n"
+    "for room in (app, commands):\n"
+    " for each in pkgutil.iter_modules(room.__path__):\n"
+    "  importlib.import_module(f'{room.__name__}.{each.name}')\n"
     "rules.load()",
     warnings="default",
 )

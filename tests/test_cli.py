@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -31,6 +33,13 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert "Usage: monitor" in done.stdout
     loaded = {name.split(".")[0] for name in json.loads(done.stderr)}
     assert not loaded & HEAVY
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_carries_a_command_out_takes_its_options(name: str) -> None:
+    declared = importlib.import_module(f"{commands.__name__}.{name}").command
+    carried = importlib.import_module(f"whyidle.monitor.app.{name}").run
+    assert {each.name for each in declared.params} == {*inspect.signature(carried).parameters}
 
 
 def test_the_commands_are_there(monitor: Monitor) -> None:

@@ -6,24 +6,29 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
+
+import click
 
 from whyidle.monitor.attach import ladder, outside
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.attach.target import Target
 from whyidle.monitor.core import paths
-from whyidle.monitor.core.errors import NoGpu, Problem, StorageProblem
+from whyidle.monitor.core.errors import Exit, NoGpu, Problem, StorageProblem
 from whyidle.monitor.core.metrics import Scope, metrics_of
+from whyidle.monitor.core.paths import database
 from whyidle.monitor.core.reading import by_reason
-from whyidle.monitor.processes.process import Identity, ProcessKey
+from whyidle.monitor.processes.process import Identity, ProcessKey, find_target
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.recording.ownership import owned_gpus
+from whyidle.monitor.render import jsonl
+from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import size
 from whyidle.monitor.sources.gpm import SHORTEST_INTERVAL
 from whyidle.monitor.sources.gpus import GpuProbe
-from whyidle.monitor.store import Reader
+from whyidle.monitor.store import Reader, salvage
 
 State = Literal["ok", "warn", "fail"]
 GPU_SECONDS = 10.0
@@ -38,6 +43,38 @@ class Check:
     state: State
     detail: str
     next_step: str = ""
+
+
+def run(*, pid: str | None, require_gpu: bool, damaged: str | None, as_json: bool) -> None:
+    """Carry out the command."""
+    if damaged is not None:
+        _salvage(damaged, as_json=as_json)
+        return
+    target = find_target(pid) if pid is not None else None
+    checks = []
+    for check in examine(target):
+        checks.append(check)
+        if not as_json:
+            click.echo(f"{check.state:<4}  {check.name:<18} {printable(check.detail)}")
+            if check.next_step:
+                click.echo(f"{'':<25}-> {printable(check.next_step)}")
+    if as_json:
+        click.echo(jsonl.listing("doctors", [asdict(c) for c in checks]))
+    failed = {c.name for c in checks if c.state == "fail"}
+    if "store" in failed:
+        sys.exit(Exit.STORAGE)
+    if require_gpu and "gpu driver" in failed:
+        sys.exit(Exit.NO_GPU)
+
+
+def _salvage(damaged: str, *, as_json: bool) -> None:
+    copied = salvage(Path(damaged), database())
+    if as_json:
+        click.echo(jsonl.line({"salvaged": copied}))
+        return
+    rows = sum(copied.values())
+    click.echo(f"Copied {copied.get('run', 0)} recordings ({rows} rows) into {database()}.")
+    click.echo("  Look at them with: monitor runs")
 
 
 def examine(target: ProcessKey | None, fs: ProcFs | None = None) -> Iterator[Check]:

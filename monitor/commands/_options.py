@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from whyidle.monitor.core.errors import Exit
-
-if TYPE_CHECKING:
-    from whyidle.monitor.recording.session import Screen
-    from whyidle.monitor.runs.summary import RunSummary
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -71,43 +67,3 @@ quiet = click.option("-q", "--quiet", is_flag=True, help="Show nothing until the
 def traces(function: Function) -> Function:
     """Add the options that say how much of a job's time goes into traces."""
     return _trace_share(_no_trace(function))
-
-
-def share_of(trace_share: float | None, *, no_trace: bool) -> float:
-    """Return what these options say."""
-    from whyidle.monitor.core.errors import UsageProblem
-    from whyidle.monitor.tracing.policy import SHARE
-
-    if no_trace and trace_share:
-        raise UsageProblem(
-            "--no-trace takes no traces, and --trace-share says how many.", "Give one of them."
-        )
-    if no_trace:
-        return 0.0
-    return SHARE if trace_share is None else trace_share
-
-
-def screen(*, as_json: bool, quiet: bool, everything: bool) -> Screen:
-    """Return the screen that fits the options and the terminal."""
-    import os
-    import sys
-
-    from whyidle.monitor.render import screens
-
-    if as_json:
-        return screens.JsonLines()
-    if quiet:
-        return screens.Quiet()
-    if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-        from whyidle.monitor.render.live import LiveView
-
-        return LiveView(everything=everything)
-    return screens.PlainLines(everything=everything)
-
-
-def tell(told: RunSummary, *, as_json: bool, err: bool = False) -> None:
-    """Print the summary of a recording."""
-    from whyidle.monitor.render import jsonl, plain
-
-    text = jsonl.line(jsonl.summary(told)) if as_json else plain.summary(told)
-    click.echo(text, err=err)

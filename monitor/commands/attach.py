@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
-
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._output import mute
+from whyidle.monitor.commands._carry import carried_out
 
 
 @click.command()
@@ -27,24 +24,8 @@ from whyidle.monitor.commands._output import mute
 @click.option("--background", is_flag=True, help="Record on in the background; see `monitor stop`.")
 @click.option("--ready-fd", type=int, hidden=True)
 @options.as_json
-def command(
-    *,
-    pid: str | None,
-    seconds: float | None,
-    hz: float,
-    label: str | None,
-    everything: bool,
-    require_gpu: bool,
-    observe: bool,
-    any_user: bool,
-    trace_share: float | None,
-    no_trace: bool,
-    quiet: bool,
-    dashboard: bool,
-    background: bool,
-    ready_fd: int | None,
-    as_json: bool,
-) -> None:
+@carried_out("attach")
+def command() -> None:
     """Watch a running job.
 
     Its GPUs and processes are read from outside: the driver's counters and /proc. Into each Python
@@ -59,43 +40,3 @@ def command(
     With --observe nothing goes into the job. Without a PID it lists the jobs to choose from. Ctrl-C
     ends the watching, never the job.
     """
-    import signal
-
-    from whyidle.monitor.commands import _background, _beside
-    from whyidle.monitor.commands._pick import pick
-    from whyidle.monitor.core.paths import database
-    from whyidle.monitor.processes.process import find_target
-    from whyidle.monitor.recording.recorder import Wanted
-    from whyidle.monitor.recording.session import Session
-
-    share = options.share_of(trace_share, no_trace=no_trace)
-    target = find_target(pid) if pid is not None else pick()
-    if background:
-        if dashboard:
-            raise _beside.nowhere_to_say()
-        _background.start(target, seconds=seconds, hz=hz, label=label, require_gpu=require_gpu,
-                          observe=observe, any_user=any_user, trace_share=share,
-                          as_json=as_json)  # fmt: skip
-        return
-    screen = options.screen(as_json=as_json, quiet=quiet, everything=everything)
-    beside = _beside.dashboard(screen) if dashboard else nullcontext(_beside.Opened(screen))
-    with beside as opened:
-        session = Session(database(), opened.screen)
-        session.open_gpus(require=require_gpu)
-        told = session.record(
-            Wanted(target, hz, label, observe=observe, any_user=any_user, trace_share=share),
-            seconds,
-            stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
-            ready=None if ready_fd is None else _background.announcer(ready_fd),
-        )
-        try:
-            options.tell(told, as_json=as_json)
-        except OSError:
-            if session.stopped_by != signal.SIGHUP:
-                raise
-            # The terminal has gone, and whoever could read.
-            mute()
-        if session.stopped_by is None:
-            opened.stay(told.run.id, may_wait=sys.stdout.isatty() and not as_json)
-    if session.stopped_by in {signal.SIGINT, signal.SIGHUP}:
-        sys.exit(128 + session.stopped_by)

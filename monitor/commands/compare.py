@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._output import say
-from whyidle.monitor.core.errors import Exit
+from whyidle.monitor.commands._carry import carried_out
 
 if TYPE_CHECKING:
-    from whyidle.monitor.compare import Comparison, Side
+    pass
 
 _EPILOG = """\b
 Two recordings:           monitor compare 3 last
@@ -27,7 +26,8 @@ In a test of your own:    monitor compare baseline last --fail-slower 5"""
               " brackets, and only beyond noise. With 7 where nobody can tell. At least 3: less is"
               " never called a difference.")  # fmt: skip
 @options.as_json
-def command(*, a: str, b: str, fail_slower: float | None, as_json: bool) -> None:
+@carried_out("compare")
+def command() -> None:
     """Compare B with A: what got faster or slower, by how much beyond noise, and why.
 
     A and B are recordings (a number, a label, or `last`) or trace files. Times are those of a step,
@@ -41,136 +41,3 @@ def command(*, a: str, b: str, fail_slower: float | None, as_json: bool) -> None
     In JSON, step_ns are medians (step_by); speedup is by the mean where the steps were counted all
     the time, so that pauses between them count, and by the median else (speedup_by).
     """
-    from whyidle.monitor import compare
-
-    _refuse_too_little(fail_slower)
-    _refuse_the_same(a, b)
-    found = compare.compare(_side(a, "A"), _side(b, "B"))
-    if as_json:
-        from whyidle.monitor.compare.answer import as_json as answer
-        from whyidle.monitor.render.jsonl import line
-
-        click.echo(line(answer(found)))
-    else:
-        from whyidle.monitor.render.comparison import screen
-
-        click.echo(screen(found), color=True)
-    if fail_slower is not None:
-        _judge(found, fail_slower)
-
-
-def _judge(found: Comparison, percent: float) -> None:
-    """End as a script asked for."""
-    from whyidle.monitor.compare import Verdict
-    from whyidle.monitor.core.errors import NotJudged
-
-    speedup = found.speedup
-    if speedup is None or found.verdict in {Verdict.UNCERTAIN, Verdict.UNKNOWN}:
-        what, again = "Whether B is slower than A cannot be told", "for longer"
-        if found.why_uncertain:
-            what, again = f"{what}: {found.why_uncertain}", "again, while nothing else runs"
-        raise NotJudged(f"{what}.", f"Record both {again}: monitor run --label NAME -- CMD")
-    slower = 100 * (1 / speedup.middle - 1)
-    if found.verdict is Verdict.SLOWER and slower > percent:
-        say(f"B is {slower:.1f}% slower than A; {percent:g}% are allowed.")
-        raise SystemExit(Exit.FINDINGS)
-
-
-def _side(target: str, name: str) -> Side:
-    """Return what is meant: a file where there is one of that name, else a recording."""
-    from pathlib import Path
-
-    from whyidle.monitor import compare
-    from whyidle.monitor.commands.trace import analysis_of
-    from whyidle.monitor.core.errors import UsageProblem
-    from whyidle.monitor.core.paths import database
-
-    if Path(target).is_file():
-        return compare.of_analysis(analysis_of(target))
-    if _looks_like_a_file(target):
-        _refuse_a_folder(target, name)
-    if _looks_like_a_file(target):
-        raise UsageProblem(
-            f"{name}: there is no file '{target}'.",
-            "Say where it is, or name a recording: monitor runs",
-        )
-    if not database().exists():
-        _refuse_a_folder(target, name)
-        raise UsageProblem(
-            f"{name}: there is no recording and no file '{target}'.",
-            "Nothing is recorded yet. Begin with: monitor attach PID",
-        )
-    return compare.of_run(database(), str(_number(target, name)))
-
-
-def _looks_like_a_file(target: str) -> bool:
-    return "/" in target or target.endswith((".gz", ".json", ".pb"))
-
-
-def _refuse_a_folder(target: str, name: str) -> None:
-    """Say which trace in it may be meant, as ``monitor trace`` does."""
-    from pathlib import Path
-
-    from whyidle.monitor.core.errors import UsageProblem
-    from whyidle.monitor.traces.opening import identify
-
-    if not Path(target).is_dir():
-        return
-    try:
-        identify(Path(target))
-    except UsageProblem as problem:
-        step = problem.next_step.replace("monitor trace ", "")
-        raise UsageProblem(f"{name}: {problem.what}", step) from None
-
-
-def _number(target: str, name: str) -> int:
-    from whyidle.monitor.core.errors import UsageProblem
-    from whyidle.monitor.core.paths import database
-    from whyidle.monitor.store import Reader, UnknownRun
-
-    with Reader.open(database()) as reader:
-        try:
-            return reader.find(target).id
-        except UnknownRun:
-            _refuse_a_folder(target, name)
-            what = f"{name}: there is no recording and no file '{target}'."
-            raise UsageProblem(what, "List the recordings: monitor runs") from None
-
-
-def _refuse_too_little(percent: float | None) -> None:
-    """Say before anything is read that so small a difference is never told."""
-    from whyidle.monitor.compare.pace import BETWEEN_RUNS
-    from whyidle.monitor.core.errors import UsageProblem
-
-    least = 100 * BETWEEN_RUNS
-    if percent is not None and percent < least:
-        raise UsageProblem(
-            f"--fail-slower {percent:g} asks for too little: one program differs by {least:g}% from"
-            " run to run.",
-            f"Allow that much, or more: --fail-slower {least:g}",
-        )
-
-
-def _refuse_the_same(a: str, b: str) -> None:
-    """Say so before anything is read: a thing beside itself shows no difference."""
-    from pathlib import Path
-
-    from whyidle.monitor.core.errors import UsageProblem
-    from whyidle.monitor.core.paths import database
-
-    one, two = Path(a), Path(b)
-    if one.is_file() and two.is_file():
-        if one.samefile(two):
-            raise UsageProblem(
-                f"A and B are the same file, {a}.", "Name two: monitor compare BEFORE AFTER"
-            )
-        return
-    if one.is_file() or two.is_file() or not database().exists():
-        return
-    # A name that looks like a file is told of when it is opened.
-    if any(map(_looks_like_a_file, (a, b))):
-        return
-    if (run := _number(a, "A")) == _number(b, "B"):
-        raise UsageProblem(
-            f"A and B are the same recording, run {run}.", "List the recordings: monitor runs"
-        )

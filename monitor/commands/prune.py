@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.commands._carry import carried_out
 
 if TYPE_CHECKING:
-    from whyidle.monitor.runs.pruning import Victim
+    pass
 
 _AGES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
 _SIZES = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -46,22 +47,6 @@ class Size(click.ParamType[int]):
         return int(float(found[1]) * _SIZES[found[2]])
 
 
-def _confirm(count: int, *, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise UsageProblem(f"This would delete {count} recordings.", "Add --yes to do it.")
-    click.confirm(f"Delete {count} recordings", abort=True, err=True)
-
-
-def _listing(victims: list[Victim]) -> str:
-    from whyidle.monitor.render.numbers import size
-    from whyidle.monitor.render.tables import table
-
-    rows = [[str(v.run.id), size(v.size), v.reason, v.run.script or ""] for v in victims]
-    return table(["run", "size", "why", "job"], rows, right="rr") if rows else "Nothing to delete."
-
-
 @click.command()
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--older-than", type=Age(), metavar="AGE", help="Runs that ended before, e.g. 30d.")
@@ -70,16 +55,8 @@ def _listing(victims: list[Victim]) -> str:
 @click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.as_json
-def command(
-    *,
-    runs: tuple[str, ...],
-    older_than: float | None,
-    keep: int | None,
-    max_size: int | None,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-) -> None:
+@carried_out("prune")
+def command() -> None:
     """Delete recordings.
 
     Those named, or by age, count or size. One that still runs stays.
@@ -88,24 +65,3 @@ def command(
     minute for 90 days, every hour for ever, and at most 600 MB in all. Of the traces that it took
     itself the newest three files of each recording stay, at most 512 MB in all.
     """
-    from whyidle.monitor.core.paths import database
-    from whyidle.monitor.render import jsonl, numbers
-    from whyidle.monitor.runs import pruning
-
-    limits = pruning.Limits(runs, older_than, keep, max_size)
-    if limits == pruning.Limits():
-        raise UsageProblem(
-            "Say what to delete.", "For instance: monitor prune --older-than 30d --dry-run"
-        )
-    victims = pruning.choose(database(), limits)
-    if not as_json:
-        click.echo(_listing(victims))
-    freed = 0
-    if victims and not dry_run:
-        _confirm(len(victims), yes=yes)
-        freed = pruning.delete(database(), [v.run.id for v in victims])
-        if not as_json:
-            click.echo(f"Deleted; the store is {numbers.size(freed)} smaller.")
-    if as_json:
-        deleted = [v.run.id for v in victims]
-        click.echo(jsonl.line({"deleted": deleted, "dry_run": dry_run, "freed_bytes": freed}))

@@ -14,7 +14,7 @@ def bring():
     sys.modules["whyidle"] = types.ModuleType("whyidle")
     sys.modules["whyidle.monitor"] = types.ModuleType("whyidle.monitor")
     spec = importlib.util.spec_from_file_location(
-        "whyidle.monitor.core.marks", {str(AGENTS.parent / "monitor" / "marks.py")!r})
+        "whyidle.monitor.core.marks", {str(AGENTS.parent / "monitor" / "core" / "marks.py")!r})
     module = sys.modules["whyidle.monitor.core.marks"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -23,9 +23,9 @@ from whyidle.monitor.attach.ptrace.memory import Memory
 from whyidle.monitor.attach.ptrace.refused import Refused
 from whyidle.monitor.attach.ptrace.region import borrowed
 from whyidle.monitor.attach.ptrace.registers import MAX
-from whyidle.monitor.commands._output import say
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, files_in
+from whyidle.monitor.render.console import say
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="x86-64 only")
 

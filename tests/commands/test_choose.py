@@ -15,8 +15,8 @@ import pytest
 from tests.attach.targets import AS_TORCH
 from tests.conftest import start_job
 from tests.link.conftest import FS, key_of
-from whyidle.monitor.commands import _choose
-from whyidle.monitor.commands._choose import chosen, worker_of
+from whyidle.monitor.app import choose
+from whyidle.monitor.app.choose import chosen, worker_of
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import Stat
@@ -192,11 +192,11 @@ def test_below_is_who_can_be_followed_up_to_the_named_one(
     stats: list[Stat], expected: bool
 ) -> None:
     known = {found.pid: found for found in stats}
-    assert _choose._is_at_or_below(7, ProcessKey(5, 50), known) is expected
+    assert choose._is_at_or_below(7, ProcessKey(5, 50), known) is expected
 
 
 @pytest.mark.parametrize("found", [stat(1, 0, 1, "tini"), stat(700, 1, 5, "systemd")])
 def test_who_takes_in_orphans_is_no_job(found: Stat) -> None:
     with pytest.raises(UsageProblem, match="no job") as problem:
-        _choose._check_is_no_keeper(ProcessKey(found.pid, found.start_ticks), {found.pid: found})
+        choose._check_is_no_keeper(ProcessKey(found.pid, found.start_ticks), {found.pid: found})
     assert problem.value.next_step.endswith("monitor ps")

@@ -28,9 +28,9 @@ from tests.dashboard.asking import ask
 from tests.dashboard.stores import make
 from whyidle.dashboard import sample
 from whyidle.dashboard.__main__ import checked
-from whyidle.monitor.app import dashboard
-from whyidle.monitor.commands._beside import _Telling
-from whyidle.monitor.commands.dashboard import _check_reach
+from whyidle.monitor.app import dashboard_process
+from whyidle.monitor.app.dashboard import _check_reach
+from whyidle.monitor.app.live_dashboard import _Telling
 from whyidle.monitor.core.errors import Exit, Problem, UsageProblem
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.processes.procfs import ProcFs
@@ -219,12 +219,12 @@ def test_without_streamlit_it_says_what_to_install(
 ) -> None:
     def version(name: str) -> str:
         if name not in found:
-            raise dashboard.PackageNotFoundError(name)
+            raise dashboard_process.PackageNotFoundError(name)
         return found[name]
 
-    monkeypatch.setattr(dashboard, "version", version)
+    monkeypatch.setattr(dashboard_process, "version", version)
     with pytest.raises(UsageProblem, match=says) as refused:
-        dashboard.check_installed()
+        dashboard_process.check_installed()
     assert "pip install 'whyidle[dashboard]'" in refused.value.next_step
 
 

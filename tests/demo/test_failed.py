@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from whyidle.monitor.commands import demo
+from whyidle.monitor.app import demo
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.demo import pairs, watched
 from whyidle.monitor.demo.watched import Failed, Watched
@@ -68,7 +68,7 @@ def test_half_a_run_is_forgotten_and_a_whole_one_kept(
             return found
         raise Failed("after.py ended with code 1", "Run it alone", 2)
 
-    monkeypatch.setattr(watched, "watch", watch)
+    monkeypatch.setattr(demo, "watch", watch)
     monkeypatch.setattr(demo, "_forget", lambda _store, run: forgotten.append(run))
     with pytest.raises(Problem):
         demo._run(PAIR, demo.Asked(1.0, 1), Path("store"), Silent(), "what")  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.tracing.conftest import Tracer, until
 from whyidle.agents import wire
-from whyidle.monitor.commands import _take
+from whyidle.monitor.app import take
 from whyidle.monitor.link.link import Link
 from whyidle.monitor.tracing import by_agent
 from whyidle.monitor.tracing.by_agent import ByAgent
@@ -147,7 +147,7 @@ def test_a_person_waits_for_the_trace_of_another_one(
         return found
 
     monkeypatch.setattr(agent, "_answer", answer)
-    taken = _take._from_agent(_take._Listener(link), space, of_run(7), 0.25)
+    taken = take._from_agent(take._Listener(link), space, of_run(7), 0.25)
     assert taken.path.read_text() == "ours"
     assert len(agent.was_asked("trace")) == 3
 

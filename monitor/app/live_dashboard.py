@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import click
 
-from whyidle.monitor.commands._output import say
+from whyidle.monitor.app.dashboard_process import Beside, check_installed
+from whyidle.monitor.app.xprof import has_screen
 from whyidle.monitor.core.errors import Problem, UsageProblem
-
-if TYPE_CHECKING:
-    from whyidle.monitor.app.dashboard import Beside
-    from whyidle.monitor.recording.session import Screen
-    from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.recording.session import Screen
+from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.render.console import say
 
 
 @runtime_checkable
@@ -66,14 +65,14 @@ class Opened:
 
 
 @contextlib.contextmanager
-def dashboard(screen: Screen) -> Iterator[Opened]:
+def beside(screen: Screen, *, wanted: bool) -> Iterator[Opened]:
     """Start the page, and end it; return a screen that tells its link. Without it there is none."""
-    from whyidle.monitor.app import dashboard
-    from whyidle.monitor.app.xprof import has_screen
-
+    if not wanted:
+        yield Opened(screen)
+        return
     try:
-        dashboard.check_installed()
-        page = dashboard.Beside(["--browser"] if has_screen() else [])
+        check_installed()
+        page = Beside(["--browser"] if has_screen() else [])
     except Problem as problem:
         say(f"{problem.what} The recording goes on without it.", problem.next_step)
         yield Opened(screen)

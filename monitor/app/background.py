@@ -10,9 +10,12 @@ from pathlib import Path
 
 import click
 
-from whyidle.monitor.commands._output import say
 from whyidle.monitor.core.errors import Problem
+from whyidle.monitor.core.paths import database, state_dir
 from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.render import jsonl
+from whyidle.monitor.render.console import say
+from whyidle.monitor.store import Writer, check_label
 
 LOG = "background.log"
 LONGEST_LOG = 1 << 20
@@ -31,10 +34,6 @@ def start(
     as_json: bool,
 ) -> None:
     """Start a recorder in a session of its own and return when its first tick is stored."""
-    from whyidle.monitor.core.paths import database, state_dir
-    from whyidle.monitor.render import jsonl
-    from whyidle.monitor.store import Writer, check_label
-
     folder = state_dir()
     # Opened once here, so that a store that cannot work is told to the person, not to the log.
     check_label(label)

@@ -7,13 +7,12 @@ parent, at this moment, and belongs to the same user. Where that leaves several,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from whyidle.monitor.attach.precheck import FRAMEWORKS
 from whyidle.monitor.core.errors import UsageProblem
-
-if TYPE_CHECKING:
-    from whyidle.monitor.processes.process import Identity, ProcessKey
-    from whyidle.monitor.processes.procfs import ProcFs, Stat
+from whyidle.monitor.processes.process import Identity, ProcessKey, describe
+from whyidle.monitor.processes.procfs import ProcFs, Stat
 
 MOST_NAMED: Final = 8
 # The first process of a machine or container takes in who lost its parent, and so does systemd for
@@ -27,9 +26,6 @@ _SEE: Final = "See which processes have JAX or PyTorch: monitor ps"
 
 def worker_of(named: ProcessKey, fs: ProcFs) -> ProcessKey:
     """Return the process to trace; raises where a person must choose."""
-    from whyidle.monitor.attach.precheck import FRAMEWORKS
-    from whyidle.monitor.processes.process import describe
-
     stats = {pid: stat for pid in fs.pids() if (stat := fs.stat(pid)) is not None}
     family = [pid for pid in stats if _is_at_or_below(pid, named, stats)]
     known = (describe(pid, fs) for pid in family)

@@ -9,6 +9,8 @@ import sys
 
 import click
 
+from whyidle.monitor.render.escape import printable
+
 
 def mute() -> None:
     """Send what is left to say nowhere: Python must not complain of a lost reader while it ends."""
@@ -32,8 +34,6 @@ def say(what: str, next_step: str = "") -> None:
 
     It may hold a name that a job gave itself.
     """
-    from whyidle.monitor.render.escape import printable
-
     with contextlib.suppress(OSError):
         click.echo(f"monitor: {printable(what)}", err=True)
         if next_step:

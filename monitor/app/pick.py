@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from whyidle.monitor.app.jobs import find_jobs
+from whyidle.monitor.app.ps import job_table
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.processes.process import ProcessKey, find_target
 
@@ -14,9 +16,6 @@ _NEXT = "Start one with: monitor run -- python train.py    or name any process: 
 
 def pick() -> ProcessKey:
     """Return the chosen process; without a terminal nobody can choose."""
-    from whyidle.monitor.app.jobs import find_jobs
-    from whyidle.monitor.commands.ps import job_table
-
     found = find_jobs()
     jobs = [j for j in found.jobs if j.refused is None]
     if not jobs:

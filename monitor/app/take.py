@@ -8,26 +8,30 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
+from whyidle.monitor.app.choose import worker_of
+from whyidle.monitor.app.xprof import ended_by_signals
+from whyidle.monitor.attach import ladder, precheck
+from whyidle.monitor.attach.answers import Refusal
+from whyidle.monitor.attach.target import Target
+from whyidle.monitor.core.defaults import MOST_SERVER_SECONDS
 from whyidle.monitor.core.errors import NotPermitted, Problem, TargetGone, UsageProblem
+from whyidle.monitor.core.paths import database
+from whyidle.monitor.link.link import Link, LinkLost
+from whyidle.monitor.link.records import Steps
+from whyidle.monitor.processes.process import ProcessKey, find_target
+from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.store import Reader
+from whyidle.monitor.traces.window import Window
+from whyidle.monitor.tracing.by_agent import ByAgent
+from whyidle.monitor.tracing.profiler_server import ByServer
+from whyidle.monitor.tracing.space import Space, of_pid, of_run
+from whyidle.monitor.tracing.taken import Taken, Way
+from whyidle.monitor.tracing.taking import TOO_EARLY
 
-if TYPE_CHECKING:
-    from whyidle.monitor.attach.answers import Refusal
-    from whyidle.monitor.attach.target import Target
-    from whyidle.monitor.link.link import Link
-    from whyidle.monitor.link.records import Steps
-    from whyidle.monitor.processes.process import ProcessKey
-    from whyidle.monitor.traces.window import Window
-    from whyidle.monitor.tracing.space import Space
-    from whyidle.monitor.tracing.taken import Taken, Way
-
-SECONDS: Final = 1.0
-MOST_SECONDS: Final = 10.0
-# A trace that the job itself begins meanwhile fails in the job.
-MOST_SERVER_SECONDS: Final = 1.0
 BETWEEN: Final = 0.1
 # A recording's own trace is over by then.
 PATIENCE_SECONDS: Final = 15.0
@@ -51,8 +55,6 @@ class Shot:
     @property
     def window(self) -> Window:
         """Return what is known of its window."""
-        from whyidle.monitor.traces.window import Window
-
         length_ns = self.taken.ended_ns - self.taken.began_ns
         return Window(length_ns, round(self.seconds * 1e9), self.step_ns)
 
@@ -75,13 +77,6 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
 
     Without a run it belongs to the one that watches the process, if one does.
     """
-    from whyidle.monitor.app.xprof import ended_by_signals
-    from whyidle.monitor.commands._choose import worker_of
-    from whyidle.monitor.core.paths import database
-    from whyidle.monitor.processes.process import find_target
-    from whyidle.monitor.processes.procfs import ProcFs
-    from whyidle.monitor.tracing.space import Space, of_pid, of_run
-
     named = find_target(pid)
     space = Space(database())
     if not space.has_room():
@@ -111,9 +106,6 @@ def _say(what: str) -> None:
 
 def _run_of(key: ProcessKey) -> int | None:
     """Return the recording that watches a process."""
-    from whyidle.monitor.core.paths import database
-    from whyidle.monitor.store import Reader
-
     if not database().exists():
         return None
     with Reader.open(database()) as reader:
@@ -129,11 +121,6 @@ def _run_of(key: ProcessKey) -> int | None:
 @contextlib.contextmanager
 def _entered(key: ProcessKey) -> Iterator[Link]:
     """Bring the agent into a process, for as long as it is needed."""
-    from whyidle.monitor.attach import ladder, precheck
-    from whyidle.monitor.attach.target import Target
-    from whyidle.monitor.link.link import Link
-    from whyidle.monitor.processes.procfs import ProcFs
-
     target = Target(key, ProcFs())
     nothing = precheck.without_framework(target)
     if nothing is not None:
@@ -178,9 +165,6 @@ class _Listener:
 
     def exchange(self) -> None:
         """Take what is new."""
-        from whyidle.monitor.link.link import LinkLost
-        from whyidle.monitor.link.records import Steps
-
         with contextlib.suppress(LinkLost):
             self._steps += [x for x in self.link.exchange() if isinstance(x, Steps)]
 
@@ -201,8 +185,6 @@ class _Listener:
 
 
 def _from_agent(told: _Listener, space: Space, owner: str, seconds: float) -> Taken:
-    from whyidle.monitor.tracing.by_agent import ByAgent
-    from whyidle.monitor.tracing.taking import TOO_EARLY
 
     link = told.link
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -244,7 +226,6 @@ def _wait(
 
 
 def _from_server(key: ProcessKey, space: Space, owner: str, port: int, seconds: float) -> Taken:
-    from whyidle.monitor.tracing.profiler_server import ByServer
 
     way = ByServer(key, port, space, owner)
     found = _wait(way, key.pid, seconds)

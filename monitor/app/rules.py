@@ -1,0 +1,45 @@
+"""``monitor rules``: every fault that is known, and the page of one."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import click
+
+from whyidle.monitor import rules
+from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.render import jsonl, page
+from whyidle.monitor.render.console import say
+from whyidle.monitor.rules import Rule
+
+
+def run(*, rule: str | None, as_json: bool) -> None:
+    """Carry out the command."""
+    known, broken = rules.loaded()
+    for name, why in broken.items():
+        say(f"The rule '{name}' cannot be loaded, a defect of whyidle: {why}.")
+    if rule is not None and rule not in known:
+        near = difflib.get_close_matches(rule, known, 1)
+        then = f"Did you mean: monitor rules {near[0]}" if near else "List them: monitor rules"
+        raise UsageProblem(f"There is no rule '{rule}'.", then)
+    wanted = list(known.values()) if rule is None else [known[rule]]
+    if as_json:
+        told = [_told(each) for each in wanted]
+        click.echo(jsonl.line({"rules": told, "failed": dict(broken)}))
+    elif rule is None:
+        click.echo(page.listing(wanted))
+    else:
+        click.echo(page.page(wanted[0]))
+
+
+def _told(rule: Rule) -> dict[str, Any]:
+    return {
+        "rule": rule.id,
+        "state": "planned" if rule.is_planned else "built",
+        "kind": str(rule.kind),
+        "title": rule.title,
+        "documents": list(rule.documents),
+        "fixes": {name: {"text": f.text, "code": f.code} for name, f in rule.fixes.items()},
+        "page": rule.page or None,
+    }

@@ -1,0 +1,121 @@
+"""``monitor run -- CMD``: start a job and record it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whyidle.monitor.app.launch import Launch, shell_code
+from whyidle.monitor.app.record import share_of
+from whyidle.monitor.core.errors import StorageProblem
+from whyidle.monitor.render.console import mute, say
+from whyidle.monitor.sources.gpus import GpuProbe
+from whyidle.monitor.store import check_label
+
+if TYPE_CHECKING:
+    from whyidle.monitor.recording.session import Session
+    from whyidle.monitor.runs.summary import RunSummary
+
+# ruff: noqa: PLC0415  A part of ours that cannot be imported must not keep the job from starting.
+
+
+def run(
+    *,
+    cmd: tuple[str, ...],
+    hz: float,
+    label: str | None,
+    require_gpu: bool,
+    quiet: bool,
+    trace_share: float | None,
+    no_trace: bool,
+    first_trace: float | None,
+    as_json: bool,
+    observe: bool,
+) -> None:
+    """Carry out the command."""
+    share = share_of(trace_share, no_trace=no_trace)
+    boot = None if observe else _boot()
+    launch = Launch(list(cmd), output_to_stderr=as_json, boot=boot)
+    launch.check()
+    check_label(label)
+    probe = GpuProbe()
+    if require_gpu:
+        probe.open()
+    launch.start()
+    # The job is never kept waiting by us: not by a store that another program holds.
+    session = _session(probe)
+    told = None
+    if session is not None:
+        told = _watch(
+            session, launch, hz, label, observe=observe, trace_share=share, first_trace=first_trace
+        )
+    code = launch.wait()
+    try:
+        if told is not None and (as_json or not quiet):
+            from whyidle.monitor.app.record import tell
+
+            tell(told, as_json=as_json, err=not as_json)
+            sys.stdout.flush()
+    except OSError:
+        # A summary that nobody can read must not change the job's code.
+        mute()
+    except Exception as error:  # noqa: BLE001  nor must one that we cannot tell
+        say(f"the summary failed ({error}).", "Look again with: monitor runs last")
+    sys.exit(shell_code(code))
+
+
+def _boot() -> Path | None:
+    """Return the folder that brings the agent along; without one the job still runs."""
+    try:
+        from whyidle.monitor.attach import bootdir
+
+        return bootdir.make()
+    except Exception as error:  # noqa: BLE001  whatever happens to us, the job goes on
+        say(f"the agent cannot be brought along ({error}); the job goes on.")
+        return None
+
+
+def _session(probe: GpuProbe) -> Session | None:
+    """Open the store; without one the job still runs, as if it had been started without us."""
+    try:
+        from whyidle.monitor.core.paths import database
+        from whyidle.monitor.recording.session import Session
+        from whyidle.monitor.render.screens import Quiet
+
+        return Session(database(), Quiet(), probe)
+    except StorageProblem as problem:
+        say(f"{problem.what} The job runs unrecorded.", problem.next_step)
+    except Exception as error:  # noqa: BLE001  whatever happens to us, the job goes on
+        say(f"the recording failed ({error}); the job goes on.")
+    return None
+
+
+def _watch(
+    session: Session,
+    launch: Launch,
+    hz: float,
+    label: str | None,
+    *,
+    observe: bool,
+    trace_share: float,
+    first_trace: float | None,
+) -> RunSummary | None:
+    try:
+        from whyidle.monitor.recording.recorder import Wanted
+        from whyidle.monitor.tracing.policy import SETTLED_SECONDS
+
+        session.open_gpus()
+        wanted = Wanted(
+            launch.key,
+            hz,
+            label,
+            observe=observe,
+            brought=not observe,
+            trace_share=trace_share,
+            settled=SETTLED_SECONDS if first_trace is None else first_trace,
+        )
+        return session.record(wanted, child=launch)
+    except Exception as error:  # noqa: BLE001  whatever happens to us, the job goes on
+        say(f"the recording failed ({error}); the job goes on.")
+        return None

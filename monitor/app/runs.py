@@ -1,0 +1,148 @@
+"""``monitor runs``: what was recorded."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from whyidle.monitor.control import client
+from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.paths import database
+from whyidle.monitor.render import jsonl, numbers
+from whyidle.monitor.render.tables import table
+from whyidle.monitor.store import Reader, Run
+from whyidle.monitor.store.labels import label_run, new_label
+
+LONGEST_LABEL = 24
+_NOTHING = "Nothing is recorded yet. Begin with: monitor attach PID"
+
+
+def run(*, run: str | None, label: str | None, as_json: bool) -> None:
+    """Carry out the command."""
+    path = database()
+    if label is not None:
+        _name(run, label, as_json=as_json)
+        return
+    if run is not None:
+        _one(run, as_json=as_json)
+        return
+    if not path.exists():
+        click.echo(jsonl.listing("runs", []) if as_json else _NOTHING)
+        return
+    with Reader.open(path) as reader:
+        runs = reader.runs()
+        rows = [(r, r.is_recording) for r in runs]
+    if as_json:
+        click.echo(jsonl.listing("runs", [_row(r, running=running) for r, running in rows]))
+    else:
+        click.echo(_table(rows) if rows else _NOTHING)
+
+
+def _one(ref: str, *, as_json: bool) -> None:
+    # A list needs none of these, and numpy with them: they take a quarter of a second.
+    from whyidle.monitor.app.record import tell  # noqa: PLC0415
+    from whyidle.monitor.diagnosis.diagnose import concluded  # noqa: PLC0415
+    from whyidle.monitor.runs.summary import summarise  # noqa: PLC0415
+
+    summary = concluded(database(), summarise(database(), ref))
+    traces = _traces(summary.run.id)
+    if as_json:
+        click.echo(jsonl.line(jsonl.summary(summary) | {"traces": traces}))
+        return
+    tell(summary, as_json=False)
+    for trace in traces:
+        click.echo(f"kept trace: {trace['file']}; see it with: monitor trace view {summary.run.id}")
+
+
+def _name(ref: str | None, text: str, *, as_json: bool) -> None:
+    """Label a recording: its recorder does that as long as there is one."""
+    if ref is None:
+        raise UsageProblem(
+            "Say which recording to label.", "For instance: monitor runs last --label NAME"
+        )
+    label = new_label(text)
+    with Reader.open(database()) as reader:
+        found = reader.find(ref)
+    if found.is_recording:
+        client.set_label(database(), found.id, label or "")
+    else:
+        label_run(database(), found.id, label)
+    if as_json:
+        row = _row(found, running=found.is_recording)
+        click.echo(jsonl.listing("runs", [row | {"label": label}]))
+    else:
+        said = f"is called {label} now" if label else "has no label now"
+        click.echo(f"Run {found.id} {said}.")
+
+
+def _traces(run: int) -> list[dict[str, Any]]:
+
+    from whyidle.monitor.store.stored_traces import Kept  # noqa: PLC0415  it imports numpy
+
+    with Kept.open(database()) as kept:
+        return [
+            {
+                "trace": trace.id,
+                "ts_ms": trace.ts_ms,
+                "format": trace.format,
+                "file": trace.answer["file"],
+                "budget": trace.answer["budget"],
+            }
+            for trace in kept.traces(run)
+        ]
+
+
+def _state(run: Run, *, running: bool) -> str:
+    if running:
+        return "recording"
+    return run.end_reason or "recorder died"
+
+
+def _seconds(run: Run) -> float:
+    end = run.ended_ms if run.ended_ms is not None else time.time() * 1000
+    return max(0.0, end - run.started_ms) / 1000
+
+
+def _row(run: Run, *, running: bool) -> dict[str, Any]:
+    return {
+        "run": run.id,
+        "label": run.label,
+        "state": _state(run, running=running),
+        "started_ms": run.started_ms,
+        "ended_ms": run.ended_ms,
+        "seconds": round(_seconds(run), 3) if running or run.ended_ms is not None else None,
+        "pid": run.target_pid,
+        "script": run.script,
+        "command": run.command,
+        "framework": run.framework,
+        "user": run.user,
+        "host": run.host,
+        "hz": run.hz,
+        "exit_code": run.exit_code,
+    }
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= LONGEST_LABEL else f"{label[: LONGEST_LABEL - 1]}…"
+
+
+def _table(rows: list[tuple[Run, bool]]) -> str:
+
+    cells = []
+    for run, running in rows:
+        known_end = running or run.ended_ms is not None
+        cells.append(
+            [
+                str(run.id),
+                _short(run.label or ""),
+                time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_ms / 1000)),
+                numbers.duration(_seconds(run)) if known_end else numbers.DASH,
+                _state(run, running=running),
+                run.framework or "",
+                run.script or run.command or "",
+            ]
+        )
+    titles = ["run", "label", "started", "time", "state", "framework", "job"]
+    return table(titles, cells, right="r  r")

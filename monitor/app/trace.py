@@ -1,0 +1,142 @@
+"""``monitor trace``: where the time of a trace went, of a file or of a process right now."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from whyidle.monitor.app.take import Shot, take
+from whyidle.monitor.core.defaults import TRACE_SECONDS
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.paths import database
+from whyidle.monitor.render.console import say
+from whyidle.monitor.render.jsonl import line
+from whyidle.monitor.render.progress import Progress
+from whyidle.monitor.render.trace import screen
+from whyidle.monitor.store import Reader
+from whyidle.monitor.store.stored_traces import Kept, keep
+from whyidle.monitor.store.traces import forget
+from whyidle.monitor.traces.analysis import Analysis, analyse
+from whyidle.monitor.traces.answer import contract
+from whyidle.monitor.traces.window import Window
+from whyidle.monitor.tracing.space import MOST_FILES, Space
+
+
+def run(  # the options, by name
+    *,
+    file: str,
+    top: int,
+    run: str | None,
+    seconds: float | None,
+    server: int | None,
+    as_json: bool,
+) -> None:
+    """Carry out the command."""
+    # Said before a long file is read, not after.
+    number = None if run is None else _number_of(run)
+    shot = None
+    if _is_process(file):
+        shot = take(file, TRACE_SECONDS if seconds is None else seconds, server, number)
+        number = shot.run
+        file = str(shot.taken.path)
+    elif seconds is not None or server is not None:
+        raise UsageProblem(
+            "--seconds and --server are for a running process, and this is a file.",
+            "Leave them out, or name a process: monitor trace PID",
+        )
+    ours = shot is not None or _is_ours(Path(file))
+    window = shot.window if shot is not None else _window_of(Path(file)) if ours else None
+    analysis = analysis_of(file, None if window is None else window.step_ns)
+
+    told = contract(analysis, ours=ours, window=window)
+    _show(told, Path(file).name, top, as_json=as_json)
+    # Last: a full disk must not cost the answer.
+    if number is not None or shot is not None:
+        _keep(analysis, told, number, shot)
+
+
+def _is_ours(path: Path) -> bool:
+
+    return Space(database()).holds(path)
+
+
+def _window_of(path: Path) -> Window | None:
+    """Return what is known of the window of a trace that we took once."""
+    if not database().exists():
+        return None
+    try:
+        with Kept.open(database()) as kept:
+            takes = [trace.taken for trace in kept.traces() if trace.path.name == path.name]
+    except StorageProblem:
+        # The account is worth telling without.
+        return None
+    return next((window for taken in takes if (window := Window.of(taken))), None)
+
+
+def _show(told: dict[str, Any], name: str, top: int, *, as_json: bool) -> None:
+
+    if as_json:
+        click.echo(line(told))
+    else:
+        click.echo(screen(told, name=name, top=top), color=True)
+
+
+def _number_of(run: str) -> int:
+
+    with Reader.open(database()) as reader:
+        return reader.find(run).id
+
+
+def _keep(analysis: Analysis, told: dict[str, Any], run: int | None, shot: Shot | None) -> None:
+
+    segments = [report.budget.segments for report in analysis.devices]
+    steps = (analysis.steps.start, analysis.steps.end)
+    keep(
+        database(),
+        analysis.trace,
+        told,
+        file=analysis.path,
+        segments=segments,
+        steps=steps,
+        run=run,
+        taken=shot.told() if shot is not None else None,
+    )
+    if shot is not None:
+        forget(database(), Space(database()).tidy())
+    where, name = ("", str(analysis.path)) if run is None else (f" with run {run}", str(run))
+    kept = f"The trace is kept{where}" if shot is None else _kept(shot, where)
+    say(f"{kept}.", f"Look at it with: monitor trace view {name}")
+
+
+def _kept(shot: Shot, where: str) -> str:
+
+    held = shot.taken.held_ns
+    stood = f"The job stood still for {held / 1e6:.0f} ms. " if held is not None else ""
+    others = "those taken without a run" if shot.run is None else "a run's own"
+    return f"{stood}The trace is kept{where}; of {others} the last {MOST_FILES} are"
+
+
+def analysis_of(file: str, step_ns: int | None = None) -> Analysis:
+    """Read and understand a file, and show how far it is where that takes long."""
+    path = the_file(file)
+
+    with Progress(path.name) as progress:
+        return analyse(path, progress, step_ns)
+
+
+def _is_process(name: str) -> bool:
+    """Tell whether a process is meant: a number that names no file."""
+    return name.isdecimal() and not os.path.exists(name)  # noqa: PTH110  it may be too long
+
+
+def the_file(file: str) -> Path:
+    """Return the path; a number that names no file may be meant as a process."""
+    if _is_process(file):
+        raise UsageProblem(
+            f"There is no file named {file}.",
+            f"To take a trace of the process: monitor trace {file}",
+        )
+    return Path(file)

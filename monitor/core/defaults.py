@@ -1,0 +1,14 @@
+"""Numbers that an option says and its command uses."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# How long a trace of a running process lasts, and at most.
+TRACE_SECONDS: Final = 1.0
+MOST_TRACE_SECONDS: Final = 10.0
+# A trace that the job itself begins meanwhile fails in the job.
+MOST_SERVER_SECONDS: Final = 1.0
+# How long a process that nobody records is watched: enough for the agent, a trace, and some steps
+# after it.
+WATCH_SECONDS: Final = 30.0
