@@ -6,6 +6,18 @@ BIN := .venv/bin
 # Files in their own order, so that the slowest folder (agents) does not come last.
 PYTEST := $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
+# In a folder that may only be read, once it is set up, the caches lie elsewhere.
+ifneq ($(shell test -w . && echo writable),writable)
+CACHES := $(shell mktemp -d)
+export RUFF_CACHE_DIR := $(CACHES)/ruff
+export MYPY_CACHE_DIR := $(CACHES)/mypy
+export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHES)/hypothesis
+PYTEST += -o cache_dir=$(CACHES)/pytest
+LINT_IMPORTS := --cache-dir $(CACHES)/imports
+# Its workers write where they are.
+MYPY := --num-workers 0
+endif
+
 .PHONY: demo test test-long lint help clean
 
 demo: ## set up, then three faults in small training jobs: found, mended, measured
@@ -30,9 +42,9 @@ lint: ## set up, then the checks without the tests
 	@echo "== format: ruff format --check"
 	@$(BIN)/ruff format --check .
 	@echo "== types: mypy, strict"
-	@$(BIN)/mypy
+	@$(BIN)/mypy $(MYPY)
 	@echo "== layers: import-linter"
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports $(LINT_IMPORTS)
 	@echo "== docs: generated tables in README.md and docs/"
 	@$(BIN)/cog --check README.md docs/attach.md docs/probes.md docs/catalogue.md docs/accuracy.md docs/gpu.md
 
