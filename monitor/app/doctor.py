@@ -16,6 +16,7 @@ from whyidle.monitor.attach import ladder, outside
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.attach.target import Target
 from whyidle.monitor.core import paths
+from whyidle.monitor.core.defects import LOG, logged
 from whyidle.monitor.core.errors import Exit, NoGpu, Problem, StorageProblem
 from whyidle.monitor.core.metrics import Scope, metrics_of
 from whyidle.monitor.core.paths import database
@@ -82,6 +83,7 @@ def examine(target: ProcessKey | None, fs: ProcFs | None = None) -> Iterator[Che
     fs = fs or ProcFs()
     yield Check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
     yield from _store()
+    yield from _recorder_log()
     yield _proc(fs)
     probe = GpuProbe()
     yield from _driver(probe)
@@ -115,6 +117,22 @@ def _store() -> Iterator[Check]:
         yield Check("store", "fail", f"{detail}; damaged: {damage}", next_step)
     else:
         yield Check("store", "ok", detail)
+
+
+def _recorder_log() -> Iterator[Check]:
+    """Say how many defects of ours recorders have caught, and where."""
+    try:
+        folder = paths.state_dir()
+    except Problem:
+        # The store has said so.
+        return
+    counts = logged(folder)
+    if not counts:
+        yield Check("recorder log", "ok", "no recorder has caught a defect of whyidle")
+        return
+    where = ", ".join(f"{name} {count}" for name, count in counts.items())
+    detail = f"{sum(counts.values())} defects of whyidle caught: {where}"
+    yield Check("recorder log", "warn", detail, f"Please report them: {folder / LOG}")
 
 
 def _free(folder: Path) -> int:

@@ -21,6 +21,7 @@ NO_LIMIT: Final = "no limit set"
 NO_XID: Final = "none since the run began"
 NO_TORCH: Final = "PyTorch is not in use here, as far as the agent knows"
 NO_JAX: Final = "JAX is not in use here, as far as the agent knows"
+FAILED: Final = "this part of the tick failed, a defect of whyidle: see monitor doctor"
 # These lack nothing: no person needs to be told of them.
 HARMLESS: Final = frozenset({FIRST, NO_LIMIT, NO_XID})
 

@@ -36,10 +36,13 @@ class Tree:
         self._ourselves = int(self.fs.link("self") or 0)
         self._scan_at = 0.0
         self._whole_at = 0.0
+        # Why members could not be read at the last look: they are taken to be as they were.
+        self.unreadable: list[Exception] = []
 
     def refresh(self, now: float) -> dict[ProcessKey, Stat]:
         """Return the live members at this moment; empty when the job is over."""
-        stats = ((key, self.fs.stat(key.pid)) for key in self._members)
+        self.unreadable = []
+        stats = [(key, self._read(key)) for key in self._members]
         self.stats = {k: s for k, s in stats if s is not None and is_alive(k, s)}
         if now >= self._whole_at:
             began = time.monotonic()
@@ -53,6 +56,13 @@ class Tree:
             self._scan_at = now + RESCAN_SECONDS
         self._members = set(self.stats)
         return self.stats
+
+    def _read(self, key: ProcessKey) -> Stat | None:
+        try:
+            return self.fs.stat(key.pid)
+        except (ValueError, IndexError) as error:
+            self.unreadable.append(error)
+            return self.stats.get(key)
 
     def _scan(self) -> None:
         """Look at every pid that is new, and take in the children of members."""

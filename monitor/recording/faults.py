@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
@@ -31,13 +32,16 @@ WINDOW_SECONDS: Final = 120.0
 class Faults:
     """The looks of one recording."""
 
-    def __init__(self, writer: Writer, run: int, target: ProcessKey) -> None:
+    def __init__(
+        self, writer: Writer, run: int, target: ProcessKey, caught: Callable[[str, Exception], None]
+    ) -> None:
+        self._caught = caught
         self._writer = writer
         self._run = run
         self._target = target
         self._certain = Certain()
         self._news: list[Change] = []
-        self._answers: SimpleQueue[list[dict[str, Any]] | None] = SimpleQueue()
+        self._answers: SimpleQueue[list[dict[str, Any]] | Exception] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._looks = 0
         self._due: float | None = None
@@ -66,7 +70,10 @@ class Faults:
         while not self._answers.empty():
             found = self._answers.get()
             self._thread = None
-            for change in () if found is None else self._certain.take(found):
+            if isinstance(found, Exception):
+                self._caught("diagnosis", found)
+                continue
+            for change in self._certain.take(found):
                 self._keep(change)
         if self._thread is None and now >= self._due:
             self._due = now + AGAIN_SECONDS[min(self._looks, len(AGAIN_SECONDS) - 1)]
@@ -85,8 +92,8 @@ class Faults:
             window = of_run(self._writer.path, str(self._run), WINDOW_SECONDS)
             found = diagnose.diagnose(window)
             told = [diagnose.told(found, each) for each in found.findings]
-        except Exception:  # noqa: BLE001  a store that is full says so itself; a recording goes on
-            self._answers.put(None)
+        except Exception as error:  # noqa: BLE001  a recording goes on
+            self._answers.put(error)
         else:
             self._answers.put(told)
 

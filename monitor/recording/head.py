@@ -84,6 +84,11 @@ class Head:
         if self._entries:
             self._keep({"processes": list(self._entries.values())})
 
+    def defects(self, counts: Mapping[str, int]) -> None:
+        """Keep how often something of ours failed, and where."""
+        if counts:
+            self._keep({"defects": dict(counts)})
+
     def _keep(self, info: dict[str, Any]) -> None:
         if all(name in self._info and self._info[name] == value for name, value in info.items()):
             return

@@ -49,7 +49,9 @@ class Inside:
         any_user: bool = False,
         brought: bool = False,
         enter: Callable[[Target], Outcome] = ladder.enter,
+        caught: Callable[[str, Exception], None] | None = None,
     ) -> None:
+        self._caught = caught
         self._root = root
         self._fs = fs
         self._observe = observe
@@ -82,22 +84,30 @@ class Inside:
             self._arrived(arrival, stats)
         self._readings = {}
         for seat in list(self._seats.values()):
-            stat = stats.get(seat.key)
-            if stat is not None:
-                seat.look_at(stat)
-                self._grow(seat)
-            if seat.link is not None:
-                self._read(seat, seat.link)
-            elif stat is None and not seat.on_the_way:
-                self._forget(seat)
-            elif stat is not None and seat.is_due(now, stat):
-                self._entering.ask(seat.key, inject=seat.may_inject)
-                seat.tries += 1
-                seat.on_the_way = True
+            try:
+                self._tend(seat, now, stats.get(seat.key))
+            except Exception as error:
+                if self._caught is None:
+                    raise
+                # What one process says must not cost the others.
+                self._caught("an agent", error)
         self._judge(stats, known)
         self._say_if_hanging(stats)
         self._bulletin.count_short_lived(now)
         self._bulletin.add(self._onlooker.tick(self._seats.values()))
+
+    def _tend(self, seat: Seat, now: float, stat: Stat | None) -> None:
+        if stat is not None:
+            seat.look_at(stat)
+            self._grow(seat)
+        if seat.link is not None:
+            self._read(seat, seat.link)
+        elif stat is None and not seat.on_the_way:
+            self._forget(seat)
+        elif stat is not None and seat.is_due(now, stat):
+            self._entering.ask(seat.key, inject=seat.may_inject)
+            seat.tries += 1
+            seat.on_the_way = True
 
     def members(self) -> tuple[Member, ...]:
         """Return each process with a framework or an agent, the oldest first."""

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from whyidle.monitor.control.server import Server
 from whyidle.monitor.core.metrics import SELF_CPU, Scope
-from whyidle.monitor.core.reading import Reading, Tick
+from whyidle.monitor.core.reading import FAILED, Reading, Tick
 from whyidle.monitor.processes.naming import Naming
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.processes.tree import Tree
 from whyidle.monitor.recording.clock import WallClock
 from whyidle.monitor.recording.endings import Ending
 from whyidle.monitor.recording.faults import Faults
 from whyidle.monitor.recording.head import Head
 from whyidle.monitor.recording.inside import Inside
+from whyidle.monitor.recording.journal import Journal
 from whyidle.monitor.recording.meter import Meter
 from whyidle.monitor.recording.ownership import Owned, owned_gpus
-from whyidle.monitor.recording.quota import Quota
+from whyidle.monitor.recording.pipeline import Moment, Stage
 from whyidle.monitor.recording.requests import Requests
 from whyidle.monitor.recording.rows import Rows
 from whyidle.monitor.recording.sampler import Sampler
@@ -29,10 +30,9 @@ from whyidle.monitor.recording.subjects import Subjects
 from whyidle.monitor.recording.traces import Traces
 from whyidle.monitor.recording.waker import Waker
 from whyidle.monitor.sources.cgroup import Cgroup
-from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
+from whyidle.monitor.sources.gpu import GpuFacts
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.host import HostProbe
-from whyidle.monitor.sources.news import GpuEvent
 from whyidle.monitor.store import NewRun, Writer
 from whyidle.monitor.tracing.policy import SETTLED_SECONDS, SHARE
 
@@ -42,7 +42,6 @@ SLOWEST_PERIOD = 10.0
 LEAVE_SECONDS = 1.0
 # A tick that comes later than this after it was due was not held up by our own work.
 STILL_SECONDS = 2.0
-FAILED_AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class Wanted:
 
 
 class Recorder:
-    """One recording. ``begin``, then ``tick`` until it gives no snapshot, then ``end``."""
+    """One recording: made, it has begun. ``tick`` until it gives no snapshot, then ``end``."""
 
     def __init__(
         self,
@@ -75,69 +74,83 @@ class Recorder:
         gpu_problem: str | None = None,
         fs: ProcFs | None = None,
     ) -> None:
+        target = wanted.target
         self.wanted = wanted
         self.writer = writer
         self.gpu_problem = gpu_problem
         self.fs = fs or ProcFs()
-        self.run = 0
-        # Where a person asks something of us; ``None``: it could not be made.
-        self.control: Server | None = None
-        self._tree = Tree(wanted.target, self.fs)
-        self._naming = Naming(wanted.target, self.fs)
-        cgroup = Cgroup(wanted.target.pid, self.fs)
+        self._clock = WallClock()
+        self._began = self._clock.pair.monotonic_ns / 1e9
+        self.run = writer.begin_run(
+            NewRun(
+                label=wanted.label,
+                hz=wanted.hz,
+                target_pid=target.pid,
+                target_start_ticks=target.start_ticks,
+                monotonic_ns=self._clock.pair.monotonic_ns,
+                realtime_ns=self._clock.pair.realtime_ns,
+            )
+        )
+        self._subjects = Subjects(writer, self.run, self.fs)
+        self._journal = Journal(writer, self.run, target, self._subjects)
+        self._guard = self._journal.guard
+        self._tree = Tree(target, self.fs)
+        self._naming = Naming(target, self.fs)
+        cgroup = Cgroup(target.pid, self.fs)
         self._host = HostProbe(self.fs, cgroup)
-        self._ending = Ending(wanted.target, self.fs, cgroup.oom_kills)
+        self._ending = Ending(target, self.fs, cgroup.oom_kills)
         self._inside = Inside(
-            wanted.target,
+            target,
             self.fs,
             observe=wanted.observe,
             any_user=wanted.any_user,
             brought=wanted.brought,
+            caught=self._guard.caught,
         )
-        self._quota = Quota(wanted.target)
         self._probe = probe
         self._meter = Meter()
-        self._clock = WallClock()
-        self._began = self._clock.pair.monotonic_ns / 1e9
+        self._head = Head(writer, self.run)
+        self._rows = Rows(self._subjects, self.fs, self._guard)
+        self._traces = Traces(
+            target,
+            writer.path,
+            self.run,
+            share=0.0 if wanted.observe else wanted.trace_share,
+            named_ms=self._clock.ms,
+            settled=wanted.settled,
+            caught=self._guard.caught,
+        )
+        self._faults = Faults(writer, self.run, target, self._guard.caught)
+        self._stages: tuple[Stage, ...] = (
+            ("processes", self._follow),
+            ("ending", self._look_for_the_end),
+            ("names", self._name),
+            ("gpus", self._read_gpus),
+            ("agents", self._ask_agents),
+            ("host", self._read_host),
+            ("owned gpus", self._find_owned),
+            ("traces", self._take_traces),
+            ("findings", self._look_for_faults),
+            ("clock", self._follow_clock),
+            ("store", self._store),
+            ("gpu events", self._store_gpu_events),
+            ("job events", self._store_job_events),
+            ("upkeep", self._keep_up),
+        )
+        self._stats: Mapping[ProcessKey, Stat] = {}
+        self._owned = Owned(frozenset(), "not known yet", sure=False)
         self._ticks = 0
         self._tick_at: float | None = None
-        self._failed_at = float("-inf")
+        self._head.gpus(gpu_problem)
+        self._naming.look(time.monotonic(), [target])
+        self._head.name(self._naming.leader())
+        # Where a person asks something of us; ``None``: it could not be made.
+        self.control = self._listen()
 
     @property
     def gpus(self) -> tuple[GpuFacts, ...]:
         """The GPUs that are read."""
         return tuple(g.facts for g in self._probe.gpus)
-
-    def begin(self) -> int:
-        """Write the head of the recording; returns the run's id."""
-        self._naming.look(time.monotonic(), [self.wanted.target])
-        self.run = self.writer.begin_run(
-            NewRun(
-                label=self.wanted.label,
-                hz=self.wanted.hz,
-                target_pid=self.wanted.target.pid,
-                target_start_ticks=self.wanted.target.start_ticks,
-                monotonic_ns=self._clock.pair.monotonic_ns,
-                realtime_ns=self._clock.pair.realtime_ns,
-            )
-        )
-        self._head = Head(self.writer, self.run)
-        self._head.name(self._naming.leader())
-        self._head.gpus(self.gpu_problem)
-        self._subjects = Subjects(self.writer, self.run, self.fs)
-        self._rows = Rows(self._subjects, self.fs)
-        share = 0.0 if self.wanted.observe else self.wanted.trace_share
-        self._traces = Traces(
-            self.wanted.target,
-            self.writer.path,
-            self.run,
-            share=share,
-            named_ms=self._clock.ms,
-            settled=self.wanted.settled,
-        )
-        self._faults = Faults(self.writer, self.run, self.wanted.target)
-        self._listen()
-        return self.run
 
     def answer_in(self, waker: Waker) -> None:
         """Answer what a person asks also while we wait for the next tick."""
@@ -149,85 +162,51 @@ class Recorder:
         if self.control is not None:
             self.control.serve()
         started = time.monotonic()
-        stats = self._tree.refresh(started)
-        became_another = self._ending.look()
-        if not stats:
-            return None
-        if became_another:
-            self._naming.look_again(self.wanted.target)
-        if self._naming.look(started, stats):
-            self._head.name(self._naming.leader())
-        gpus = self._read_gpus(sampler.period)
-        self._inside.tick(started, stats, self._naming.known)
-        processes = self._host.processes(started, stats)
-        job = self._host.job(started, stats)
-        self._inside.put_job(job)
-        pids = frozenset(key.pid for key in stats)
-        owned = self._owned(gpus, pids)
-        self._traces.tick(started, self._inside.seats(), gpus, owned)
-        self._traces.put_steps(started, job, self._inside.readings())
-        host = self._host.host(started)
-        own = self._meter.read(started, sampler.missed)
-        self._faults.tick(started, new_trace=self._traces.is_new)
-        events = tuple(self._probe.events())
-        ts_ms = self._tick_ms(started)
-        tick = Tick(
-            ts_ms,
-            {
-                Scope.GPU: self._rows.gpus(self.gpus, gpus),
-                Scope.GPU_PROCESS: self._rows.gpu_processes(self.gpus, gpus),
-                Scope.PROCESS: self._process_rows(started, processes),
-                Scope.JOB: {self.run: job},
-                Scope.HOST: {self.run: host},
-                Scope.MONITOR: {self.run: own},
-            },
+        moment = Moment(
+            at=started,
+            sampler=sampler,
+            ts_ms=self._clock.ms(started),
+            stats=self._stats,
+            owned=self._owned,
+            gpus=self._probe.silent(FAILED),
         )
-        self.writer.append(self.run, tick)
+        failed = self._guard.run(self._stages[:1], moment)
+        if not moment.stats and not failed:
+            return None
+        self._guard.run(self._stages[1:], moment)
         self._ticks += 1
-        self._store_events(ts_ms, events)
-        happened = self._happened(became_another=became_another)
-        self.writer.maintain()
-        notes = (*self._stood_still(started, sampler.period), *self._back_off(sampler))
-        self._head.gpus(self.gpu_problem, owned)
-        members = self._traces.sourced(started, self._inside.members())
-        self._head.members(members, self._inside.not_entered)
-        self._head.counted(started, self._inside.counted)
         self._meter.tick_seconds = time.monotonic() - started
+        return self._snapshot(moment)
+
+    def _snapshot(self, moment: Moment) -> Snapshot:
+        stats, target = moment.stats, self.wanted.target
         return Snapshot(
             run=self.run,
-            ts_ms=ts_ms,
-            elapsed=started - self._began,
+            ts_ms=moment.ts_ms,
+            elapsed=moment.at - self._began,
             ticks=self._ticks,
             identity=self._naming.leader(),
             facts=self.gpus,
-            gpus=gpus,
-            owned=owned,
+            gpus=moment.gpus,
+            owned=moment.owned,
             gpu_problem=self.gpu_problem,
-            job_pids=pids,
-            job=job,
-            host=host,
-            monitor=own,
-            period=sampler.period,
+            job_pids=moment.pids,
+            job=moment.job,
+            host=moment.host,
+            monitor=moment.own,
+            period=moment.sampler.period,
             stopped=all(s.is_stopped for s in stats.values()),
-            main_stopped=self.wanted.target in stats and stats[self.wanted.target].is_stopped,
+            main_stopped=target in stats and stats[target].is_stopped,
             not_entered=self._inside.not_entered,
-            events=events,
+            events=moment.events,
             trouble=self.writer.trouble,
-            notes=notes,
-            members=members,
-            happened=happened,
+            notes=moment.notes,
+            members=moment.members,
+            happened=moment.happened,
             traces=self._traces.last,
             has_new_trace=self._traces.is_new,
             findings=self._faults.shown,
         )
-
-    def note_failure(self, error: Exception) -> None:
-        """Keep in the recording that a tick is missing, and why."""
-        if time.monotonic() - self._failed_at < FAILED_AGAIN_SECONDS:
-            return
-        self._failed_at = time.monotonic()
-        said = f"A tick failed ({type(error).__name__}: {error}); the recording goes on."
-        self.writer.event(self.run, "tick_failed", said, severity="medium")
 
     def end(self, reason: str | None, exit_code: int | None = None) -> None:
         """Close the recording: it is readable from now on, also without us.
@@ -240,10 +219,11 @@ class Recorder:
                 self._traces.close(job_ended=reason is None)
                 self._leave()
             except Exception as error:  # noqa: BLE001  a recording must have its end
-                self.note_failure(error)
+                self._guard.caught("leaving", error)
         if reason is None:
             reason = self._ending.reason(self._inside.last_word, exit_code)
             exit_code = self._ending.code
+        self._head.defects(self._journal.defects.counts)
         self._probe.close()
         self.writer.end_run(self.run, reason, exit_code)
         if self.control is not None:
@@ -251,15 +231,111 @@ class Recorder:
             self.control.close()
         self.writer.close()
 
+    # Stages --------------------------------------------------------------------------------------
+    def _follow(self, moment: Moment) -> None:
+        """Find the job's processes."""
+        moment.stats = self._stats = self._tree.refresh(moment.at)
+        for error in self._tree.unreadable:
+            self._guard.caught("a process", error)
+
+    def _look_for_the_end(self, moment: Moment) -> None:
+        """Keep what will be gone when the job is."""
+        moment.became_another = self._ending.look()
+
+    def _name(self, moment: Moment) -> None:
+        """Find out what they are."""
+        if moment.became_another:
+            self._naming.look_again(self.wanted.target)
+        if self._naming.look(moment.at, moment.stats):
+            self._head.name(self._naming.leader())
+
+    def _read_gpus(self, moment: Moment) -> None:
+        if not self._probe.gpus:
+            return
+        before = time.monotonic()
+        moment.gpus = self._probe.read(NVML_SHARE * moment.sampler.period)
+        self._meter.nvml_seconds = time.monotonic() - before
+
+    def _ask_agents(self, moment: Moment) -> None:
+        self._inside.tick(moment.at, moment.stats, self._naming.known)
+
+    def _read_host(self, moment: Moment) -> None:
+        """Read the processes, the job and the machine from outside, and what we cost ourselves."""
+        now, stats = moment.at, moment.stats
+        moment.own = self._meter.read(now, moment.sampler.missed)
+        self._host.forget_others(stats)
+        moment.processes = self._guard.each(
+            "a process", stats, lambda key: self._host.process(now, key, stats[key])
+        )
+        moment.host = self._host.host(now)
+        moment.job = self._host.job(now, stats)
+        self._inside.put_job(moment.job)
+
+    def _find_owned(self, moment: Moment) -> None:
+        """Find out which GPUs are the job's."""
+        visible = {i.visible_gpus for i in self._naming.known.values() if i.frameworks}
+        leader = self._naming.leader()
+        if not visible and leader is not None:
+            visible = {leader.visible_gpus}
+        found = owned_gpus(self.gpus, moment.gpus, moment.pids, visible, self.fs)
+        moment.owned = self._owned = found
+
+    def _take_traces(self, moment: Moment) -> None:
+        self._traces.tick(moment.at, self._inside.seats(), moment.gpus, moment.owned)
+        self._traces.put_steps(moment.at, moment.job, self._inside.readings())
+
+    def _look_for_faults(self, moment: Moment) -> None:
+        self._faults.tick(moment.at, new_trace=self._traces.is_new)
+
+    def _follow_clock(self, moment: Moment) -> None:
+        """Name this very moment; a leap of the wall clock is followed, and told."""
+        moment.ts_ms = self._tick_ms(moment.at)
+
+    def _store(self, moment: Moment) -> None:
+        """Store the tick; what cannot be a row of it costs that scope alone."""
+        scopes: dict[Scope, Callable[[], dict[int, Reading]]] = {
+            Scope.GPU: lambda: self._rows.gpus(self.gpus, moment.gpus),
+            Scope.GPU_PROCESS: lambda: self._rows.gpu_processes(self.gpus, moment.gpus),
+            Scope.PROCESS: lambda: self._process_rows(moment.at, moment.processes),
+            Scope.JOB: lambda: {self.run: moment.job},
+            Scope.HOST: lambda: {self.run: moment.host},
+            Scope.MONITOR: lambda: {self.run: moment.own},
+        }
+        rows = self._guard.each("rows", scopes, lambda scope: scopes[scope]())
+        self.writer.append(self.run, Tick(moment.ts_ms, rows))
+
+    def _store_gpu_events(self, moment: Moment) -> None:
+        """Store what happened to the GPUs, once their rows are there; what fails waits."""
+        facts = {f.index: f for f in self.gpus}
+        moment.events = self._journal.of_gpus(self._probe.events(), facts, moment.ts_ms)
+
+    def _store_job_events(self, moment: Moment) -> None:
+        moment.happened = self._happened(became_another=moment.became_another)
+
+    def _keep_up(self, moment: Moment) -> None:
+        """Look after the store, ourselves, and what is known of the whole run."""
+        self.writer.maintain()
+        moment.notes = (*self._stood_still(moment), *self._back_off(moment.sampler))
+        self._head.gpus(self.gpu_problem, moment.owned)
+        moment.members = self._traces.sourced(moment.at, self._inside.members())
+        self._head.members(moment.members, self._inside.not_entered)
+        self._head.counted(moment.at, self._inside.counted)
+        self._head.defects(self._journal.defects.counts)
+
     # Inside --------------------------------------------------------------------------------------
-    def _listen(self) -> None:
+    def caught(self, where: str, error: Exception) -> None:
+        """Take in a defect of ours; the recording goes on."""
+        self._guard.caught(where, error)
+
+    def _listen(self) -> Server | None:
         """Hear what a person asks of this recording; it goes on also without."""
         asked = Requests(self.run, self.wanted.target, self.writer, self._inside, self._traces)
         try:
-            self.control = Server.open(self.writer.path, self.run, asked.answer)
+            return Server.open(self.writer.path, self.run, asked.answer)
         except OSError as error:
             said = f"This recording cannot be asked for anything: {error.strerror or error}."
-            self.writer.event(self.run, "control_off", said, scope=Scope.MONITOR, subject=self.run)
+            self._journal.note("control_off", said, "info")
+            return None
 
     def _tick_ms(self, now: float) -> int:
         """Name this very moment; a leap of the wall clock is followed, and told."""
@@ -269,8 +345,9 @@ class Recorder:
             self.writer.event(self.run, "clock_leapt", said, severity="low")
         return self._clock.ms(now)
 
-    def _stood_still(self, now: float, period: float) -> tuple[str, ...]:
+    def _stood_still(self, moment: Moment) -> tuple[str, ...]:
         """Say that nothing was looked at for a while: who stops us stops the clock of no job."""
+        now, period = moment.at, moment.sampler.period
         before, self._tick_at = self._tick_at, now
         gap = 0.0 if before is None else now - before
         if gap <= period + max(STILL_SECONDS, 2 * period):
@@ -279,25 +356,7 @@ class Recorder:
             f"The monitor stood still for {gap - period:.0f} s: it was stopped, or the machine was"
             " too busy for it. The job was not looked at meanwhile."
         )
-        self.writer.event(
-            self.run, "stood_still", said, severity="low", scope=Scope.MONITOR, subject=self.run
-        )
-        return (said,)
-
-    def _read_gpus(self, period: float) -> dict[str, GpuReading]:
-        if not self._probe.gpus:
-            return {}
-        before = time.monotonic()
-        readings = self._probe.read(NVML_SHARE * period)
-        self._meter.nvml_seconds = time.monotonic() - before
-        return readings
-
-    def _owned(self, gpus: Mapping[str, GpuReading], pids: frozenset[int]) -> Owned:
-        visible = {i.visible_gpus for i in self._naming.known.values() if i.frameworks}
-        leader = self._naming.leader()
-        if not visible and leader is not None:
-            visible = {leader.visible_gpus}
-        return owned_gpus(self.gpus, gpus, pids, visible, self.fs)
+        return (self._journal.note("stood_still", said),)
 
     def _leave(self) -> None:
         """Leave the job, and keep what its agents said last."""
@@ -332,33 +391,7 @@ class Recorder:
         if became_another:
             self._inside.renew(self.wanted.target)
             happened.append(_another(self.wanted.target, self._naming))
-        happened = self._quota.admit(happened, time.monotonic(), ending=ending)
-        for event in happened:
-            self.writer.event(
-                self.run,
-                event.kind,
-                event.text,
-                severity=event.severity,
-                ts_ms=None if event.at is None else self._clock.ms(event.at),
-                scope=Scope.PROCESS,
-                subject=self._subjects.process(event.key, self._naming.known.get(event.key)),
-                data=event.data,
-            )
-        return tuple(e for e in happened if e.is_news)
-
-    def _store_events(self, ts_ms: int, events: tuple[GpuEvent, ...]) -> None:
-        by_index = {f.index: f for f in self.gpus}
-        for event in events:
-            self.writer.event(
-                self.run,
-                event.kind,
-                event.text,
-                severity=event.severity,
-                ts_ms=ts_ms,
-                scope=Scope.GPU,
-                subject=self._subjects.gpu(by_index[event.index]),
-                data=None if event.code is None else {"code": event.code},
-            )
+        return self._journal.of_job(happened, self._naming.known, self._clock, ending=ending)
 
     def _back_off(self, sampler: Sampler) -> tuple[str, ...]:
         cores = self._meter.over_budget()
@@ -369,10 +402,7 @@ class Recorder:
             f"The monitor took {cores:.0%} of a core ({SELF_CPU.help.lower().rstrip('.')}), "
             f"too much: from now on one tick every {sampler.period:g} s."
         )
-        self.writer.event(
-            self.run, "backed_off", said, severity="low", scope=Scope.MONITOR, subject=self.run
-        )
-        return (said,)
+        return (self._journal.note("backed_off", said),)
 
 
 def _another(key: ProcessKey, naming: Naming) -> JobEvent:

@@ -8,6 +8,7 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.namespace import pids_match
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.subjects import Subjects
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 
@@ -15,9 +16,10 @@ from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 class Rows:
     """Turns what was read into rows; who has no subject at the moment has none."""
 
-    def __init__(self, subjects: Subjects, fs: ProcFs) -> None:
+    def __init__(self, subjects: Subjects, fs: ProcFs, guard: Guard) -> None:
         self._subjects = subjects
         self._fs = fs
+        self._guard = guard
 
     def gpus(self, facts: Sequence[GpuFacts], gpus: Mapping[str, GpuReading]) -> dict[int, Reading]:
         """Return a row for each GPU."""
@@ -46,15 +48,15 @@ class Rows:
         settled: Callable[[ProcessKey], bool],
     ) -> dict[int, Reading]:
         """Return a row for each process that is worth one, seen from both sides."""
-        rows: dict[int, Reading] = {}
-        for key in [*outside, *(key for key in inside if key not in outside)]:
+
+        def row(key: ProcessKey) -> tuple[int | None, Reading]:
             if not settled(key):
-                continue
-            subject = self._subjects.process(key, known.get(key))
-            if subject is not None:
-                sides = [side[key] for side in (outside, inside) if key in side]
-                rows[subject] = _joined(sides)
-        return rows
+                return None, Reading()
+            sides = [side[key] for side in (outside, inside) if key in side]
+            return self._subjects.process(key, known.get(key)), _joined(sides)
+
+        rows = self._guard.each("a process", {**outside, **inside}, row).values()
+        return {subject: reading for subject, reading in rows if subject is not None}
 
     def _key(self, pid: int) -> ProcessKey | None:
         """Return the process behind a pid of the driver's, unless it may mean another one here."""

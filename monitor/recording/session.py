@@ -23,8 +23,6 @@ UNREAD = "nobody read on"
 FAILED = "recorder failed"
 _STOPS = {signal.SIGINT: "stopped by the user", signal.SIGHUP: "terminal closed"}
 STOPPED = "stopped"
-# So many ticks in a row that fail are no accident.
-MOST_FAILURES = 10
 
 
 class Screen(Protocol):
@@ -84,34 +82,21 @@ class Session:
         waker = Waker(wanted.target.pid)
         waker.stop_on(*stop_on)
         sampler = Sampler(wanted.hz, waker)
-        recorder = Recorder(wanted, self._writer, self._probe, self.gpu_problem)
-
-        failures = 0
+        recorder = self._begin(wanted, waker)
 
         def tick() -> bool:
-            nonlocal failures
             if child and child.over():
                 return False
-            try:
-                snapshot = recorder.tick(sampler)
-            except Exception as error:
-                # One odd line of /proc must not end a recording of a week.
-                failures += 1
-                if failures >= MOST_FAILURES:
-                    raise
-                recorder.note_failure(error)
-                return True
-            failures = 0
+            snapshot = recorder.tick(sampler)
             if snapshot is None:
                 return False
             if ready is not None and snapshot.ticks == 1:
                 ready(snapshot.run)
-            self._show(snapshot)
+            self._show(snapshot, recorder)
             return True
 
         reason: str | None = FAILED
         try:
-            recorder.begin()
             recorder.answer_in(waker)
             wake = sampler.run(tick, seconds)
             # The recorder has looked for why a job ended.
@@ -127,7 +112,18 @@ class Session:
         told = summarise(self.path, str(recorder.run), self._writer.trouble)
         return concluded(self.path, told)
 
-    def _show(self, snapshot: Snapshot) -> None:
+    def _begin(self, wanted: Wanted, waker: Waker) -> Recorder:
+        try:
+            return Recorder(wanted, self._writer, self._probe, self.gpu_problem)
+        except BaseException:
+            waker.close()
+            with contextlib.suppress(OSError):
+                self.screen.close()
+            self._probe.close()
+            self._writer.close()
+            raise
+
+    def _show(self, snapshot: Snapshot, recorder: Recorder) -> None:
         """Show a tick; a terminal that is gone, or a full disk behind it, ends only the show."""
         if self._blind:
             return
@@ -137,6 +133,8 @@ class Session:
             raise
         except OSError:
             self._blind = True
+        except Exception as error:  # noqa: BLE001  what a screen cannot show is recorded all the same
+            recorder.caught("screen", error)
 
 
 def _reason(wake: Wake, by: signal.Signals | None) -> str:

@@ -57,7 +57,9 @@ class Traces:
         share: float,
         named_ms: Callable[[float], int],
         settled: float = SETTLED_SECONDS,
+        caught: Callable[[str, Exception], None] = lambda _where, _error: None,
     ) -> None:
+        self._caught = caught
         self._taking = Taking(store, run, Policy(share), named_ms)
         self._named_ms = named_ms
         self._target = target
@@ -112,6 +114,7 @@ class Traces:
                 self._look_again(now, seats)
         except Exception as error:  # noqa: BLE001  counters come also without traces
             self._is_off = True
+            self._caught("traces", error)
             self._taking.close("traces are off after a failure")
             text = f"Traces are off from now on ({type(error).__name__}: {error})."
             self._news.append(News(FAILED, self._target, text, "medium"))

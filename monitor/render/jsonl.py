@@ -223,6 +223,7 @@ def summary(told: RunSummary) -> dict[str, Any]:
         "more_events": told.more_events,
         "trace": told.trace,
         "trouble": told.trouble,
+        "defects": dict(told.defects),
     }
 
 

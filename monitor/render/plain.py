@@ -111,6 +111,9 @@ def summary(told: RunSummary) -> str:
     if told.more_events:
         lines.append(f"  event    {told.more_events} more were recorded and are not read here")
     lines += [f"  unknown  {text}" for text in unknown_lines(told)]
+    if told.defects:
+        where = ", ".join(f"{name} {count}" for name, count in told.defects.items())
+        lines.append(f"  defects  of whyidle itself, caught: {where}; see monitor doctor")
     if told.trouble:
         lines.append(f"  store    {told.trouble}")
     lines += brief.page(told)

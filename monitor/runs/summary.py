@@ -100,6 +100,12 @@ class RunSummary:
         return _watched(self.run)
 
     @property
+    def defects(self) -> Mapping[str, int]:
+        """How often something of ours failed while it was recorded, by where."""
+        found: Mapping[str, int] = (self.run.info or {}).get("defects", {})
+        return found
+
+    @property
     def principal(self) -> Watched | None:
         """The process that stands for the job; ``None``: none had a framework."""
         return self.where_of or next(iter(in_order(self.run)), None)

@@ -164,6 +164,10 @@ class GpuProbe:
         self._xids[index] = code
         self._news.tell(GpuEvent("xid", index, f"XID {code} on GPU {index}.", code=code))
 
+    def silent(self, reason: str) -> dict[str, GpuReading]:
+        """Return a reading of each GPU that only says why there is none."""
+        return {gpu.facts.index: _silent(reason) for gpu in self.gpus}
+
     def events(self) -> list[GpuEvent]:
         """Return what happened since the last call."""
         return self._news.take()

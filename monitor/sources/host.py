@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
@@ -49,15 +49,15 @@ class HostProbe:
         self._known: set[ProcessKey] = set()
         self._switches_at = float("-inf")
 
-    def processes(self, now: float, stats: Mapping[ProcessKey, Stat]) -> dict[ProcessKey, Reading]:
-        """Return one reading per live process of the job."""
-        for ended in self._known - stats.keys():
+    def forget_others(self, live: Collection[ProcessKey]) -> None:
+        """Forget the processes that have ended."""
+        for ended in self._known.difference(live):
             for series in ("cpu", "vol", "invol", "run", "delay"):
                 self._rates.forget((ended, series))
-        self._known = set(stats)
-        return {key: self._process(now, key, stat) for key, stat in stats.items()}
+        self._known = set(live)
 
-    def _process(self, now: float, key: ProcessKey, stat: Stat) -> Reading:
+    def process(self, now: float, key: ProcessKey, stat: Stat) -> Reading:
+        """Return the reading of one live process of the job."""
         reading = Reading({m.PROCESS_RSS: stat.rss, m.PROCESS_THREADS: stat.threads})
         cpu = self._rates.per_second((key, "cpu"), now, stat.cpu_ticks / TICKS_PER_SECOND)
         reading.put(m.PROCESS_CPU, cpu, FIRST)

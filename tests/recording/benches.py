@@ -31,7 +31,6 @@ class Bench:
         self.recorder = Recorder(Wanted(target(job)), Writer.open(path), GpuProbe(), "no GPU here")
         self.waker = Waker(job.pid)
         self.sampler = Sampler(1.0, self.waker)
-        self.recorder.begin()
 
     def tick(self) -> Snapshot:
         snapshot = self.recorder.tick(self.sampler)

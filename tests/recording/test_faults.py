@@ -28,7 +28,10 @@ class Recording:
     def __init__(self, path: Path) -> None:
         self.writer = Writer.open(path)
         self.run = self.writer.begin_run(NewRun(started_ms=START_MS))
-        self.faults = Faults(self.writer, self.run, TARGET)
+        self.caught: list[str] = []
+        self.faults = Faults(
+            self.writer, self.run, TARGET, lambda where, _: self.caught.append(where)
+        )
         self.now = 0.0
         self.ticks = 0
 

@@ -209,7 +209,6 @@ class Bench:
         )
         self.waker = Waker(job.pid)
         self.sampler = Sampler(1.0, self.waker)
-        self.recorder.begin()
 
     def until(self, enough: Callable[[Snapshot], object], seconds: float = 60.0) -> Snapshot:
         deadline = time.monotonic() + seconds

@@ -32,7 +32,8 @@ class Recorded:
             stat = fs.stat(pid)
             assert stat is not None
             stats[ProcessKey(pid, stat.start_ticks)] = stat
-        processes = self.probe.processes(now, stats)
+        self.probe.forget_others(stats)
+        processes = {key: self.probe.process(now, key, stat) for key, stat in stats.items()}
         return self.probe.job(now, stats), self.probe.host(now), processes
 
 

@@ -1,0 +1,75 @@
+"""``recorder.log``: each defect of ours that was caught, with its traceback, and none too often."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final
+
+LOG: Final = "recorder.log"
+LONGEST_LOG: Final = 1 << 20
+# The same place again is only counted for so long.
+AGAIN_SECONDS: Final = 60.0
+_HEAD: Final = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d run \d+: (.+?): \w")
+
+
+class Defects:
+    """Counts what failed in one recording, and writes it down. It never fails itself."""
+
+    def __init__(self, folder: Path, run: int) -> None:
+        self._run = run
+        self._counts: Counter[str] = Counter()
+        self._told_at: dict[str, float] = {}
+        self._log = logging.Logger("whyidle.recorder")  # noqa: LOG001  one a recording
+        self._handler = _Silent(
+            folder / LOG, maxBytes=LONGEST_LOG, backupCount=1, encoding="utf-8", delay=True
+        )
+        self._handler.setFormatter(
+            logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S")
+        )
+        self._log.addHandler(self._handler)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How often something failed, by where."""
+        return dict(self._counts)
+
+    def caught(self, where: str, error: BaseException) -> bool:
+        """Count a defect; tells whether it was written down, as the first one for a while."""
+        self._counts[where] += 1
+        now = time.monotonic()
+        if now - self._told_at.get(where, float("-inf")) < AGAIN_SECONDS:
+            return False
+        self._told_at[where] = now
+        said = f"run {self._run}: {where}: {type(error).__name__}: {error}"
+        if (times := self._counts[where]) > 1:
+            said += f" ({times} times by now)"
+        self._log.error(said, exc_info=error)
+        # Opened again for the next.
+        self._handler.close()
+        return True
+
+
+class _Silent(RotatingFileHandler):
+    """A log that cannot be written ends no recording, and complains to no terminal."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  the library's name
+        """Do nothing."""
+
+
+def logged(folder: Path) -> Mapping[str, int]:
+    """Return how many defects the log tells of, by where; empty without a log."""
+    found: Counter[str] = Counter()
+    for name in (f"{LOG}.1", LOG):
+        try:
+            text = (folder / name).read_text(errors="replace")
+        except OSError:
+            continue
+        heads = (_HEAD.match(line) for line in text.splitlines())
+        found.update(head[1] for head in heads if head)
+    return found

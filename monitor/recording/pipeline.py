@@ -1,0 +1,101 @@
+"""The stages of a tick, in order, each behind a guard: a defect costs its part, never the tick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from whyidle.monitor.core.defects import Defects
+from whyidle.monitor.core.metrics import Scope, metrics_of
+from whyidle.monitor.core.reading import FAILED, Reading
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.procfs import Stat
+from whyidle.monitor.recording.ownership import Owned
+from whyidle.monitor.recording.sampler import Sampler
+from whyidle.monitor.recording.snapshot import JobEvent, Member
+from whyidle.monitor.sources.gpu import GpuReading
+from whyidle.monitor.sources.news import GpuEvent
+
+# What nobody can put away must not fill our memory.
+MOST_WAITING = 1000
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+def _failed(scope: Scope) -> Reading:
+    return Reading(unknown=dict.fromkeys(metrics_of(scope), FAILED))
+
+
+@dataclass(slots=True)
+class Moment:
+    """What a tick has found so far; of a stage that failed it says so."""
+
+    at: float
+    ts_ms: int
+    sampler: Sampler
+    # As they were last, until they are read anew.
+    stats: Mapping[ProcessKey, Stat]
+    owned: Owned
+    gpus: dict[str, GpuReading]
+    became_another: bool = False
+    processes: dict[ProcessKey, Reading] = field(default_factory=dict)
+    job: Reading = field(default_factory=lambda: _failed(Scope.JOB))
+    host: Reading = field(default_factory=lambda: _failed(Scope.HOST))
+    own: Reading = field(default_factory=lambda: _failed(Scope.MONITOR))
+    members: tuple[Member, ...] = ()
+    events: tuple[GpuEvent, ...] = ()
+    happened: tuple[JobEvent, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """The pids of the job."""
+        return frozenset(key.pid for key in self.stats)
+
+
+Stage = tuple[str, Callable[[Moment], None]]
+
+
+class Guard:
+    """Lets what fails cost no more than itself, and has it told."""
+
+    def __init__(self, defects: Defects, tell: Callable[[str, Exception], None]) -> None:
+        self._defects = defects
+        # For the first one of a place for a while.
+        self._tell = tell
+
+    def caught(self, where: str, error: Exception) -> None:
+        """Take in a defect."""
+        if self._defects.caught(where, error):
+            self._tell(where, error)
+
+    def run(self, stages: Sequence[Stage], moment: Moment) -> list[str]:
+        """Go through the stages and return which failed; what they find is missing in the tick."""
+        failed = []
+        for name, collect in stages:
+            try:
+                collect(moment)
+            except Exception as error:  # noqa: BLE001  one odd line of /proc must cost no more
+                self.caught(name, error)
+                failed.append(name)
+        return failed
+
+    def store(self, waiting: list[Value], put: Callable[[Value], object]) -> tuple[Value, ...]:
+        """Put what waits and return it; what cannot be put waits on."""
+        done = self.each("an event", range(len(waiting)), lambda n: put(waiting[n]))
+        stored = tuple(waiting[n] for n in done)
+        waiting[:] = [each for n, each in enumerate(waiting) if n not in done][-MOST_WAITING:]
+        return stored
+
+    def each(
+        self, where: str, keys: Iterable[Key], read: Callable[[Key], Value]
+    ) -> dict[Key, Value]:
+        """Read one after the other; one that cannot be read is not among them."""
+        found: dict[Key, Value] = {}
+        for key in keys:
+            try:
+                found[key] = read(key)
+            except Exception as error:  # noqa: BLE001  the others can still be read
+                self.caught(where, error)
+        return found

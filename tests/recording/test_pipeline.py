@@ -1,0 +1,172 @@
+"""A defect of ours costs its part of a tick: never the tick, the others' rows, or the run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.recording.benches import Bench, Job
+from whyidle.monitor.app.doctor import examine
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.defects import LOG, logged
+from whyidle.monitor.core.reading import FAILED, Reading
+from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.tree import Tree
+from whyidle.monitor.recording import faults
+from whyidle.monitor.recording.faults import Faults
+from whyidle.monitor.recording.inside import Inside
+from whyidle.monitor.recording.journal import Journal
+from whyidle.monitor.recording.meter import Meter
+from whyidle.monitor.recording.rows import Rows
+from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.recording.traces import Traces
+from whyidle.monitor.runs.summary import summarise
+from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
+from whyidle.monitor.sources.host import HostProbe
+from whyidle.monitor.sources.news import GpuEvent
+from whyidle.monitor.store import Reader
+
+TICKS = 12
+# Where each stage does its work.
+STAGES: dict[str, tuple[type, str]] = {
+    "processes": (Tree, "refresh"),
+    "agents": (Inside, "tick"),
+    "host": (HostProbe, "job"),
+    "traces": (Traces, "tick"),
+    "findings": (Faults, "tick"),
+    "upkeep": (Meter, "over_budget"),
+}
+WHEN: dict[str, Callable[[int], bool]] = {
+    "always": lambda _: True,
+    "once": lambda n: n == 3,
+    "every second time": lambda n: n % 2 == 0,
+}
+
+
+def breaks(
+    monkeypatch: pytest.MonkeyPatch, at: tuple[type, str], when: Callable[[int], bool]
+) -> Callable[[], int]:
+    """Have a method fail at some of its calls; returns how often it has."""
+    owner, name = at
+    real, calls, failed = getattr(owner, name), iter(range(10**6)), [0]
+
+    def broken(*arguments: Any, **named: Any) -> Any:
+        if when(next(calls)):
+            failed[0] += 1
+            raise ValueError("odd line")
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, broken)
+    return lambda: failed[0]
+
+
+def ticks(bench: Bench, number: int) -> list[Snapshot]:
+    """Tick so often, each in a millisecond of its own."""
+    shown = []
+    for _ in range(number):
+        time.sleep(0.002)
+        shown.append(bench.tick())
+    return shown
+
+
+@pytest.mark.parametrize("when", WHEN)
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_that_fails_costs_its_part_alone(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, when: str
+) -> None:
+    bench = Bench(job, tmp_path / "whyidle.db")
+    failed = breaks(monkeypatch, STAGES[stage], WHEN[when])
+    shown = ticks(bench, TICKS)
+    assert failed() > 0
+    assert [s.ticks for s in shown] == list(range(1, TICKS + 1))
+    # What others found is there, and stored; what is missing says so.
+    assert all(s.host.get(m.HOST_CPU) is not None for s in shown[1:])
+    if stage == "host":
+        assert {s.job.unknown.get(m.JOB_CPU) == FAILED for s in shown} >= {True}
+    assert bench.events().count("tick_failed") == 1
+    bench.recorder.end("done")
+    assert logged(tmp_path) == {stage: 1}
+    assert "odd line" in (tmp_path / LOG).read_text()
+    told = summarise(tmp_path / "whyidle.db", str(bench.recorder.run))
+    assert told.ticks == TICKS
+    assert told.defects == {stage: failed()}
+
+
+def test_an_xid_that_came_with_a_row_that_cannot_be_built_is_kept(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver tells it once, and then nobody does for ten minutes."""
+    probe = bench.recorder._probe
+    gpu = SimpleNamespace(facts=GpuFacts("0", "H100"))
+    came: Iterator[list[GpuEvent]] = iter([[], [GpuEvent("xid", "0", "XID 79 on GPU 0.", code=79)]])
+    monkeypatch.setattr(probe, "gpus", [gpu])
+    monkeypatch.setattr(probe, "read", lambda _: {"0": GpuReading(Reading({m.GPU_POWER: 71.0}))})
+    monkeypatch.setattr(probe, "events", lambda: next(came, []))
+    # In the second tick neither its row can be built nor, at first, the event be stored.
+    breaks(monkeypatch, (Rows, "gpus"), lambda n: n == 1)
+    breaks(monkeypatch, (Journal, "_gpu"), lambda n: n == 0)
+    shown = ticks(bench, 3)
+    assert [[e.text for e in s.events] for s in shown] == [[], [], ["XID 79 on GPU 0."]]
+    assert [s.gpus["0"].reading.get(m.GPU_POWER) for s in shown] == [71.0] * 3
+    with Reader.open(bench.path) as reader:
+        events = reader.events(bench.recorder.run)
+    assert sorted(e.kind for e in events) == ["tick_failed", "tick_failed", "xid"]
+
+
+def test_a_process_that_cannot_be_read_costs_its_own_row(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.tick()
+    real = ProcFs.stat
+
+    def odd(fs: ProcFs, pid: int) -> Any:
+        if pid == bench.recorder.wanted.target.pid:
+            raise ValueError("odd line")
+        return real(fs, pid)
+
+    monkeypatch.setattr(ProcFs, "stat", odd)
+    snapshot = bench.tick()
+    # It is taken to be as it was: that it has ended is seen elsewhere.
+    assert snapshot.job_pids == {bench.recorder.wanted.target.pid}
+    assert bench.events() == ["tick_failed"]
+
+
+def test_a_diagnosis_that_fails_is_written_down(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(diagnose, "diagnose", lambda _: 1 / 0)
+    monkeypatch.setattr(faults.diagnose, "diagnose", lambda _: 1 / 0)
+    while not logged(bench.path.parent):
+        bench.tick()
+    assert logged(bench.path.parent) == {"diagnosis": 1}
+
+
+def test_the_doctor_says_how_many_and_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHYIDLE_STATE_DIR", str(tmp_path))
+    (tmp_path / LOG).write_text(
+        "2026-01-01 10:00:00 run 1: agents: ValueError: odd\nTraceback: gone\n"
+        "2026-01-01 10:02:00 run 1: agents: ValueError: odd (9 times by now)\n"
+        "2026-01-01 10:02:00 run 2: a process: ValueError: odd\n"
+    )
+    (check,) = [c for c in examine(None) if c.name == "recorder log"]
+    assert check.state == "warn"
+    assert "agents 2" in check.detail
+    assert "a process 1" in check.detail
+    assert str(tmp_path / LOG) in check.next_step
+
+
+def test_a_log_that_cannot_be_written_is_no_defect(bench: Bench) -> None:
+    (bench.path.parent / LOG).mkdir()
+    bench.recorder.caught("screen", ValueError("odd"))
+    snapshot: Snapshot = bench.tick()
+    assert snapshot.ticks == 1
+    assert bench.events() == ["tick_failed"]
