@@ -13,17 +13,17 @@ from whyidle.monitor.processes.naming import Naming
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.processes.tree import Tree
+from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.clock import WallClock
-from whyidle.monitor.recording.endings import Ending
 from whyidle.monitor.recording.faults import Faults
-from whyidle.monitor.recording.head import Head
-from whyidle.monitor.recording.inside import Inside
+from whyidle.monitor.recording.job_end import JobEnd
 from whyidle.monitor.recording.journal import Journal
 from whyidle.monitor.recording.meter import Meter
 from whyidle.monitor.recording.ownership import Owned, owned_gpus
 from whyidle.monitor.recording.pipeline import Moment, Stage
 from whyidle.monitor.recording.requests import Requests
 from whyidle.monitor.recording.rows import Rows
+from whyidle.monitor.recording.run_metadata import RunMetadata
 from whyidle.monitor.recording.sampler import Sampler
 from whyidle.monitor.recording.snapshot import JobEvent, Snapshot
 from whyidle.monitor.recording.subjects import Subjects
@@ -98,8 +98,8 @@ class Recorder:
         self._naming = Naming(target, self.fs)
         cgroup = Cgroup(target.pid, self.fs)
         self._host = HostProbe(self.fs, cgroup)
-        self._ending = Ending(target, self.fs, cgroup.oom_kills)
-        self._inside = Inside(
+        self._job_end = JobEnd(target, self.fs, cgroup.oom_kills)
+        self._agents = AgentManager(
             target,
             self.fs,
             observe=wanted.observe,
@@ -109,7 +109,7 @@ class Recorder:
         )
         self._probe = probe
         self._meter = Meter()
-        self._head = Head(writer, self.run)
+        self._metadata = RunMetadata(writer, self.run)
         self._rows = Rows(self._subjects, self.fs, self._guard)
         self._traces = Traces(
             target,
@@ -141,9 +141,9 @@ class Recorder:
         self._owned = Owned(frozenset(), "not known yet", sure=False)
         self._ticks = 0
         self._tick_at: float | None = None
-        self._head.gpus(gpu_problem)
+        self._metadata.gpus(gpu_problem)
         self._naming.look(time.monotonic(), [target])
-        self._head.name(self._naming.leader())
+        self._metadata.name(self._naming.leader())
         # Where a person asks something of us; ``None``: it could not be made.
         self.control = self._listen()
 
@@ -197,7 +197,7 @@ class Recorder:
             period=moment.sampler.period,
             stopped=all(s.is_stopped for s in stats.values()),
             main_stopped=target in stats and stats[target].is_stopped,
-            not_entered=self._inside.not_entered,
+            not_entered=self._agents.not_entered,
             events=moment.events,
             trouble=self.writer.trouble,
             notes=moment.notes,
@@ -221,9 +221,9 @@ class Recorder:
             except Exception as error:  # noqa: BLE001  a recording must have its end
                 self._guard.caught("leaving", error)
         if reason is None:
-            reason = self._ending.reason(self._inside.last_word, exit_code)
-            exit_code = self._ending.code
-        self._head.defects(self._journal.defects.counts)
+            reason = self._job_end.reason(self._agents.last_word, exit_code)
+            exit_code = self._job_end.code
+        self._metadata.defects(self._journal.defects.counts)
         self._probe.close()
         self.writer.end_run(self.run, reason, exit_code)
         if self.control is not None:
@@ -240,14 +240,14 @@ class Recorder:
 
     def _look_for_the_end(self, moment: Moment) -> None:
         """Keep what will be gone when the job is."""
-        moment.became_another = self._ending.look()
+        moment.became_another = self._job_end.look()
 
     def _name(self, moment: Moment) -> None:
         """Find out what they are."""
         if moment.became_another:
             self._naming.look_again(self.wanted.target)
         if self._naming.look(moment.at, moment.stats):
-            self._head.name(self._naming.leader())
+            self._metadata.name(self._naming.leader())
 
     def _read_gpus(self, moment: Moment) -> None:
         if not self._probe.gpus:
@@ -257,7 +257,7 @@ class Recorder:
         self._meter.nvml_seconds = time.monotonic() - before
 
     def _ask_agents(self, moment: Moment) -> None:
-        self._inside.tick(moment.at, moment.stats, self._naming.known)
+        self._agents.tick(moment.at, moment.stats, self._naming.known)
 
     def _read_host(self, moment: Moment) -> None:
         """Read the processes, the job and the machine from outside, and what we cost ourselves."""
@@ -269,7 +269,7 @@ class Recorder:
         )
         moment.host = self._host.host(now)
         moment.job = self._host.job(now, stats)
-        self._inside.put_job(moment.job)
+        self._agents.put_job(moment.job)
 
     def _find_owned(self, moment: Moment) -> None:
         """Find out which GPUs are the job's."""
@@ -281,8 +281,8 @@ class Recorder:
         moment.owned = self._owned = found
 
     def _take_traces(self, moment: Moment) -> None:
-        self._traces.tick(moment.at, self._inside.seats(), moment.gpus, moment.owned)
-        self._traces.put_steps(moment.at, moment.job, self._inside.readings())
+        self._traces.tick(moment.at, self._agents.processes(), moment.gpus, moment.owned)
+        self._traces.put_steps(moment.at, moment.job, self._agents.readings())
 
     def _look_for_faults(self, moment: Moment) -> None:
         self._faults.tick(moment.at, new_trace=self._traces.is_new)
@@ -316,11 +316,11 @@ class Recorder:
         """Look after the store, ourselves, and what is known of the whole run."""
         self.writer.maintain()
         moment.notes = (*self._stood_still(moment), *self._back_off(moment.sampler))
-        self._head.gpus(self.gpu_problem, moment.owned)
-        moment.members = self._traces.sourced(moment.at, self._inside.members())
-        self._head.members(moment.members, self._inside.not_entered)
-        self._head.counted(moment.at, self._inside.counted)
-        self._head.defects(self._journal.defects.counts)
+        self._metadata.gpus(self.gpu_problem, moment.owned)
+        moment.members = self._traces.sourced(moment.at, self._agents.members())
+        self._metadata.members(moment.members, self._agents.not_entered)
+        self._metadata.counted(moment.at, self._agents.counted)
+        self._metadata.defects(self._journal.defects.counts)
 
     # Inside --------------------------------------------------------------------------------------
     def caught(self, where: str, error: Exception) -> None:
@@ -329,7 +329,7 @@ class Recorder:
 
     def _listen(self) -> Server | None:
         """Hear what a person asks of this recording; it goes on also without."""
-        asked = Requests(self.run, self.wanted.target, self.writer, self._inside, self._traces)
+        asked = Requests(self.run, self.wanted.target, self.writer, self._agents, self._traces)
         try:
             return Server.open(self.writer.path, self.run, asked.answer)
         except OSError as error:
@@ -360,9 +360,9 @@ class Recorder:
 
     def _leave(self) -> None:
         """Leave the job, and keep what its agents said last."""
-        self._inside.leave(LEAVE_SECONDS)
-        self._head.members(self._inside.last_members(), self._inside.not_entered)
-        self._head.counted(float("inf"), self._inside.counted)
+        self._agents.leave(LEAVE_SECONDS)
+        self._metadata.members(self._agents.last_members(), self._agents.not_entered)
+        self._metadata.counted(float("inf"), self._agents.counted)
         self._happened(ending=True)
         now = time.monotonic()
         rows = self._process_rows(now, {})
@@ -372,7 +372,7 @@ class Recorder:
     def _process_rows(
         self, now: float, outside: Mapping[ProcessKey, Reading]
     ) -> dict[int, Reading]:
-        naming, inside = self._naming, self._inside
+        naming, inside = self._naming, self._agents
 
         def settled(key: ProcessKey) -> bool:
             return naming.settled(now, key) or inside.has_settled(key)
@@ -384,12 +384,12 @@ class Recorder:
     ) -> tuple[JobEvent, ...]:
         """Keep what happened in the job since the last call; returns what is news."""
         happened = [
-            *self._inside.take_events(),
+            *self._agents.take_events(),
             *self._traces.take_events(),
             *self._faults.take_events(),
         ]
         if became_another:
-            self._inside.renew(self.wanted.target)
+            self._agents.renew(self.wanted.target)
             happened.append(_another(self.wanted.target, self._naming))
         return self._journal.of_job(happened, self._naming.known, self._clock, ending=ending)
 

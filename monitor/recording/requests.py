@@ -14,7 +14,7 @@ from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.control.asked import short
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.inside import OBSERVED, Inside
+from whyidle.monitor.recording.agent_manager import OBSERVED, AgentManager
 from whyidle.monitor.recording.traces import Traces
 from whyidle.monitor.store import Writer
 from whyidle.monitor.store.labels import new_label
@@ -27,12 +27,12 @@ class Requests:
     """Those to one recording."""
 
     def __init__(
-        self, run: int, target: ProcessKey, writer: Writer, inside: Inside, traces: Traces
+        self, run: int, target: ProcessKey, writer: Writer, inside: AgentManager, traces: Traces
     ) -> None:
         self._run = run
         self._target = target
         self._writer = writer
-        self._inside = inside
+        self._agents = inside
         self._traces = traces
 
     def answer(self, asked: Mapping[str, Any]) -> Answer:
@@ -74,14 +74,18 @@ class Requests:
 
     def _barred(self) -> Refusal | None:
         """Return why no process of the job will give a trace; ``None`` where one may."""
-        seats = [seat for seat in self._inside.seats() if seat.has_framework]
+        processes = [tracked for tracked in self._agents.processes() if tracked.has_framework]
         pid = self._target.pid
-        running = [seat for seat in seats if seat.link is not None and not seat.is_stopped]
-        if running or any(seat.method is None for seat in seats):
+        running = [
+            tracked for tracked in processes if tracked.link is not None and not tracked.is_stopped
+        ]
+        if running or any(tracked.method is None for tracked in processes):
             return None
-        if any(seat.link is not None for seat in seats):
+        if any(tracked.link is not None for tracked in processes):
             return Refusal("The job is stopped.", f"Let it go on: kill -CONT {pid}")
-        refusal = next((seat.refusal for seat in seats if seat.refusal), self._inside.not_entered)
+        refusal = next(
+            (tracked.refusal for tracked in processes if tracked.refusal), self._agents.not_entered
+        )
         if refusal is None or refusal.next_step:
             return refusal
         step = f"Have the agent go in for one trace: monitor trace {pid}"

@@ -12,10 +12,10 @@ from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.harvest import STOPPED
+from whyidle.monitor.recording.agent_stats import STOPPED
 from whyidle.monitor.recording.ownership import Owned
-from whyidle.monitor.recording.seats import Seat
 from whyidle.monitor.recording.snapshot import JobEvent, Member
+from whyidle.monitor.recording.tracked_process import TrackedProcess
 from whyidle.monitor.sources.gpu import GpuReading
 from whyidle.monitor.tracing.by_agent import ByAgent
 from whyidle.monitor.tracing.policy import (
@@ -98,20 +98,24 @@ class Traces:
         self.wish.ask(self._named_ms(now), seconds)
 
     def tick(
-        self, now: float, seats: Sequence[Seat], gpus: Mapping[str, GpuReading], owned: Owned
+        self,
+        now: float,
+        processes: Sequence[TrackedProcess],
+        gpus: Mapping[str, GpuReading],
+        owned: Owned,
     ) -> None:
         """Go on with a trace, or begin one whose time has come."""
         if self._is_off:
             return
         starved = self._sign.look(now, low=_low(gpus, owned))
-        calm = [seat for seat in seats if self._is_calm(seat, now)]
+        calm = [tracked for tracked in processes if self._is_calm(tracked, now)]
         settled = in_order(calm, now, self._settled)
-        candidates = [self._candidate(seat, self._share) for seat in settled]
-        at_once = self._at_once(seats, now)
+        candidates = [self._candidate(tracked, self._share) for tracked in settled]
+        at_once = self._at_once(processes, now)
         try:
             self._news += self._taking.tick(now, candidates, starved=starved, at_once=at_once)
             if self._taking.is_new:
-                self._look_again(now, seats)
+                self._look_again(now, processes)
         except Exception as error:  # noqa: BLE001  counters come also without traces
             self._is_off = True
             self._caught("traces", error)
@@ -119,29 +123,29 @@ class Traces:
             text = f"Traces are off from now on ({type(error).__name__}: {error})."
             self._news.append(News(FAILED, self._target, text, "medium"))
 
-    def _look_again(self, now: float, seats: Sequence[Seat]) -> None:
+    def _look_again(self, now: float, processes: Sequence[TrackedProcess]) -> None:
         """Have another trace where the one that was to be early came before the first step."""
         told = self.last
         if told is None or told.steps["count"]:
             return
-        if any(seat.key == told.key and self._is_young(seat, now) for seat in seats):
+        if any(tracked.key == told.key and self._is_young(tracked, now) for tracked in processes):
             self._taking.policy.too_early(now, told.seconds)
 
-    def _is_young(self, seat: Seat, now: float) -> bool:
+    def _is_young(self, tracked: TrackedProcess, now: float) -> bool:
         """Tell whether a trace of it is an early one, as was asked for."""
-        return self._settled < SETTLED_SECONDS and now - seat.entered < SETTLED_SECONDS
+        return self._settled < SETTLED_SECONDS and now - tracked.entered < SETTLED_SECONDS
 
-    def _is_calm(self, seat: Seat, now: float) -> bool:
+    def _is_calm(self, tracked: TrackedProcess, now: float) -> bool:
         """Tell whether a job that is to be traced early has ceased to compile.
 
         Its share of the last seconds falls from tick to tick as soon as nothing is compiled.
         """
-        if not self._is_young(seat, now):
+        if not self._is_young(tracked, now):
             return True
-        share = seat.harvest.latest.get(m.PROCESS_COMPILE) or 0.0
-        before, falls = self._compiling.get(seat.key, (0.0, 0))
+        share = tracked.agent_stats.latest.get(m.PROCESS_COMPILE) or 0.0
+        before, falls = self._compiling.get(tracked.key, (0.0, 0))
         falls = falls + 1 if share < before or not share else 0
-        self._compiling[seat.key] = share, falls
+        self._compiling[tracked.key] = share, falls
         return falls >= CALM_TICKS
 
     def take_events(self) -> list[JobEvent]:
@@ -185,28 +189,28 @@ class Traces:
         if is_lost:
             self._news.append(News(FAILED, self._target, self.wish.told.what))
 
-    def _at_once(self, seats: Sequence[Seat], now: float) -> list[Candidate]:
+    def _at_once(self, processes: Sequence[TrackedProcess], now: float) -> list[Candidate]:
         """Return who may be asked for a trace that a person waits for."""
         if not self.wish.is_waiting:
             return []
-        return [self._candidate(seat, ALL) for seat in in_order(seats, now, 0.0)]
+        return [self._candidate(tracked, ALL) for tracked in in_order(processes, now, 0.0)]
 
-    def _candidate(self, seat: Seat, share: float) -> Candidate:
-        rank = seat.identity.rank
-        latest = seat.harvest.latest
+    def _candidate(self, tracked: TrackedProcess, share: float) -> Candidate:
+        rank = tracked.identity.rank
+        latest = tracked.agent_stats.latest
         return Candidate(
-            seat.key,
+            tracked.key,
             rank.rank if rank else None,
             latest.get(m.PROCESS_STEP_P50),
-            partial(self._way, seat, share),
+            partial(self._way, tracked, share),
             # Nobody else counts any where only a trace told how long they take.
             is_counted=latest.get(m.PROCESS_STEPS) is not None,
         )
 
-    def _way(self, seat: Seat, share: float) -> ByAgent:
-        assert seat.link is not None  # noqa: S101  it stands in the order
-        ended = JOB_ENDED if seat.key == self._target else "it ended first"
-        return ByAgent(seat.link, self._taking.space, self._owner, share, ended)
+    def _way(self, tracked: TrackedProcess, share: float) -> ByAgent:
+        assert tracked.link is not None  # noqa: S101  it stands in the order
+        ended = JOB_ENDED if tracked.key == self._target else "it ended first"
+        return ByAgent(tracked.link, self._taking.space, self._owner, share, ended)
 
 
 def _put(reading: Reading, metric: Metric, counted: Metric, seconds: float) -> bool:
@@ -219,23 +223,25 @@ def _put(reading: Reading, metric: Metric, counted: Metric, seconds: float) -> b
     return True
 
 
-def in_order(seats: Sequence[Seat], now: float, settled_s: float = SETTLED_SECONDS) -> list[Seat]:
+def in_order(
+    processes: Sequence[TrackedProcess], now: float, settled_s: float = SETTLED_SECONDS
+) -> list[TrackedProcess]:
     """Return the processes that have been entered for a while, those that stand for all first."""
 
-    def place(seat: Seat) -> tuple[float, bool, int, int]:
-        rank = float("inf") if seat.identity.rank is None else seat.identity.rank.rank
+    def place(tracked: TrackedProcess) -> tuple[float, bool, int, int]:
+        rank = float("inf") if tracked.identity.rank is None else tracked.identity.rank.rank
         # A launcher makes no steps.
-        silent = seat.harvest.latest.get(m.PROCESS_STEPS) is None
-        return rank, silent, seat.key.start_ticks, seat.key.pid
+        silent = tracked.agent_stats.latest.get(m.PROCESS_STEPS) is None
+        return rank, silent, tracked.key.start_ticks, tracked.key.pid
 
     settled = (
-        seat
-        for seat in seats
-        if seat.link is not None
-        and seat.has_framework
-        and not seat.is_young
-        and not seat.is_stopped
-        and now - seat.entered >= settled_s
+        tracked
+        for tracked in processes
+        if tracked.link is not None
+        and tracked.has_framework
+        and not tracked.is_young
+        and not tracked.is_stopped
+        and now - tracked.entered >= settled_s
     )
     return sorted(settled, key=place)
 

@@ -11,9 +11,9 @@ import msgspec
 from whyidle.monitor.attach.answers import OUTSIDE, Refusal
 from whyidle.monitor.core.metrics import PROCESS_STEPS, Metric, Scope, metrics_of
 from whyidle.monitor.core.reading import Reading
-from whyidle.monitor.recording.harvest import MEASURED
-from whyidle.monitor.recording.seats import NOT_YET
+from whyidle.monitor.recording.agent_stats import MEASURED
 from whyidle.monitor.recording.snapshot import Member, Snapshot
+from whyidle.monitor.recording.tracked_process import NOT_YET
 from whyidle.monitor.runs.summary import RunSummary, Watched
 from whyidle.monitor.runs.training import Trained
 from whyidle.monitor.store import Key

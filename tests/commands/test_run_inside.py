@@ -19,7 +19,7 @@ from tests.attach.targets import AS_TORCH
 from tests.conftest import Monitor, command
 from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.core.paths import DATABASE
-from whyidle.monitor.recording.inside import ENTERED
+from whyidle.monitor.recording.agent_manager import ENTERED
 from whyidle.monitor.store import Event, Reader
 
 # Works until its input ends.

@@ -11,7 +11,7 @@ from tests.link.conftest import puppet
 from tests.recording.benches import Bench, Job
 from tests.recording.seated import Looks
 from whyidle.monitor.core.paths import DATABASE
-from whyidle.monitor.recording import onlooker
+from whyidle.monitor.recording import external_sampler
 
 __all__ = ["puppet"]
 
@@ -19,7 +19,7 @@ __all__ = ["puppet"]
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> type[Looks]:
     """Nobody looks from outside: py-spy would see what ``Looks`` says."""
-    monkeypatch.setattr(onlooker, "Outside", Looks)
+    monkeypatch.setattr(external_sampler, "Outside", Looks)
     monkeypatch.setattr(Looks, "open", 0)
     return Looks
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.monitor.link.records import Compile, Frame, Gauges, Look, Record, Stacks, State, Steps
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.harvest import Harvest
+from whyidle.monitor.recording.agent_stats import AgentStats
 
 SECOND = 1_000_000_000
 MS = 1_000_000
@@ -45,5 +45,5 @@ def state(second: float, probe: str = "torch", **facts: object) -> State:
     return State(int(second * SECOND), probe, facts)
 
 
-def take(harvest: Harvest, *records: Record) -> None:
-    harvest.take(records, lambda t: t)
+def take(agent_stats: AgentStats, *records: Record) -> None:
+    agent_stats.take(records, lambda t: t)

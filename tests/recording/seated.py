@@ -12,7 +12,7 @@ from whyidle.monitor.attach.outside import Place
 from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs, Stat
-from whyidle.monitor.recording.inside import Inside
+from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.snapshot import JobEvent, Member
 
 Way = Callable[[Target], Outcome]
@@ -42,7 +42,7 @@ class Job:
         self.who = trainer(puppet)
         self.now = 100.0
         self.events: list[JobEvent] = []
-        self.inside = Inside(puppet.key, FS, enter=self._counted(way), **wanted)
+        self.inside = AgentManager(puppet.key, FS, enter=self._counted(way), **wanted)
 
     def _counted(self, way: Way) -> Way:
         def enter(target: Target) -> Outcome:

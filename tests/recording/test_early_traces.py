@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.recording.test_traces import KEY, seat, told
+from tests.recording.test_traces import KEY, told, tracked
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.paths import DATABASE
-from whyidle.monitor.recording.seats import Seat
 from whyidle.monitor.recording.traces import Traces, in_order
+from whyidle.monitor.recording.tracked_process import TrackedProcess
 from whyidle.monitor.tracing.policy import SETTLED_SECONDS, Sign
 
 EARLY = 3.0
@@ -24,18 +24,18 @@ def traces(store: Path, settled: float = EARLY) -> Traces:
 
 def calm(found: Traces, compiling: list[float], at: float = 5.0) -> bool:
     """Tell how it ends after ticks at which this share of the time went into compiling."""
-    job: Seat = seat(7)
+    job: TrackedProcess = tracked(7)
     is_calm = False
     for i, share in enumerate(compiling):
-        job.harvest.latest.put(m.PROCESS_COMPILE, share, "")
+        job.agent_stats.latest.put(m.PROCESS_COMPILE, share, "")
         is_calm = found._is_calm(job, at + i / 10)
     return is_calm
 
 
 def test_a_job_is_entered_for_as_long_as_was_asked_before_it_is_traced() -> None:
-    assert in_order([seat(7, entered=0.0)], EARLY + 0.1) == []
-    assert in_order([seat(7, entered=0.0)], EARLY - 0.1, EARLY) == []
-    assert len(in_order([seat(7, entered=0.0)], EARLY + 0.1, EARLY)) == 1
+    assert in_order([tracked(7, entered=0.0)], EARLY + 0.1) == []
+    assert in_order([tracked(7, entered=0.0)], EARLY - 0.1, EARLY) == []
+    assert len(in_order([tracked(7, entered=0.0)], EARLY + 0.1, EARLY)) == 1
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_early_trace_without_a_step_is_not_the_last(
     found = traces(tmp_path)
     found._taking.last = told(steps={"count": steps, "median_ns": None, "source": "", "how": ""})
     found._taking.policy.taken(KEY, 5.0, 0.25, {}, measured=False)
-    found._look_again(5.0, [seat(7)])
+    found._look_again(5.0, [tracked(7)])
     assert found._taking.policy.wants(8.0, starved=None) is is_asked_again
 
 

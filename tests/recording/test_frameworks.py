@@ -11,41 +11,41 @@ from tests.recording.records import KEY, SECOND, state, take
 from whyidle.agents import wire
 from whyidle.monitor.link.records import decode
 from whyidle.monitor.recording import due, frameworks
-from whyidle.monitor.recording.harvest import Harvest
+from whyidle.monitor.recording.agent_stats import AgentStats
 
 FACTS = {"version": "2.13.0", "model": "Net", "parameters": 1_200_000, "batch_size": 32}
 
 
 @pytest.fixture
-def harvest() -> Harvest:
-    return Harvest(KEY)
+def agent_stats() -> AgentStats:
+    return AgentStats(KEY)
 
 
-def test_the_facts_of_a_process_are_news_once(harvest: Harvest) -> None:
-    take(harvest, state(1, backend="cpu", **FACTS))
-    assert harvest.frameworks.latest == {"torch": {"backend": "cpu", **FACTS}}
-    assert harvest.events(SECOND) == []
-    (event,) = harvest.events(SECOND + due.EVENT_NS)
+def test_the_facts_of_a_process_are_news_once(agent_stats: AgentStats) -> None:
+    take(agent_stats, state(1, backend="cpu", **FACTS))
+    assert agent_stats.frameworks.latest == {"torch": {"backend": "cpu", **FACTS}}
+    assert agent_stats.events(SECOND) == []
+    (event,) = agent_stats.events(SECOND + due.EVENT_NS)
     assert event.kind == "framework"
     assert event.is_news
     assert event.text == (
         "Process 7: PyTorch 2.13.0 on cpu, model Net, 1,200,000 parameters, batches of 32."
     )
     assert event.data == {"probe": "torch", "facts": {"backend": "cpu", **FACTS}}
-    take(harvest, state(2, backend="cpu", **FACTS))
-    assert harvest.events(30 * SECOND, ending=True) == []
-    take(harvest, state(3, **FACTS))
-    (again,) = harvest.events(31 * SECOND, ending=True)
+    take(agent_stats, state(2, backend="cpu", **FACTS))
+    assert agent_stats.events(30 * SECOND, ending=True) == []
+    take(agent_stats, state(3, **FACTS))
+    (again,) = agent_stats.events(31 * SECOND, ending=True)
     assert not again.is_news
 
 
-def test_facts_that_change_all_the_time_are_told_now_and_then(harvest: Harvest) -> None:
+def test_facts_that_change_all_the_time_are_told_now_and_then(agent_stats: AgentStats) -> None:
     kept = []
     for second in range(1, 3601):
-        take(harvest, state(second, "jax", live_bytes=second))
-        kept += harvest.events(second * SECOND)
+        take(agent_stats, state(second, "jax", live_bytes=second))
+        kept += agent_stats.events(second * SECOND)
     assert len(kept) <= due.LATER + 3600 * SECOND // due.LATER_EVENT_NS
-    assert harvest.frameworks.latest["jax"] == {"live_bytes": 3600}
+    assert agent_stats.frameworks.latest["jax"] == {"live_bytes": 3600}
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_a_fact_is_made_plain(fact: Any, plain: Any) -> None:
     assert frameworks.plain({"fact": fact}) == {"fact": plain}
 
 
-def test_who_is_no_framework_or_says_too_much_is_not_heard(harvest: Harvest) -> None:
-    take(harvest, state(1, "gossip", **FACTS))
+def test_who_is_no_framework_or_says_too_much_is_not_heard(agent_stats: AgentStats) -> None:
+    take(agent_stats, state(1, "gossip", **FACTS))
     long = {f"{i}" * 50: "x" * 200 for i in range(100)}
     assert len(json.dumps(long)) > wire.STATE_BYTES
-    take(harvest, state(1, "torch", **long))
-    assert harvest.frameworks.latest == {}
+    take(agent_stats, state(1, "torch", **long))
+    assert agent_stats.frameworks.latest == {}
 
 
 def test_words_of_another_kind_are_left_out() -> None:
@@ -78,8 +78,8 @@ def test_words_of_another_kind_are_left_out() -> None:
     assert frameworks.said("jax", facts) == "JAX"
 
 
-def test_facts_as_deep_as_a_line_may_be_are_cut(harvest: Harvest) -> None:
+def test_facts_as_deep_as_a_line_may_be_are_cut(agent_stats: AgentStats) -> None:
     record = decode(b'["state", 1, "jax", {"a": ' + b"[" * 300 + b"]" * 300 + b"}]")
     assert record is not None
-    take(harvest, record)
-    assert harvest.frameworks.latest == {"jax": {"a": [[[None]]]}}
+    take(agent_stats, record)
+    assert agent_stats.frameworks.latest == {"jax": {"a": [[[None]]]}}

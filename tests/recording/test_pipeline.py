@@ -19,8 +19,8 @@ from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.tree import Tree
 from whyidle.monitor.recording import faults
+from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.faults import Faults
-from whyidle.monitor.recording.inside import Inside
 from whyidle.monitor.recording.journal import Journal
 from whyidle.monitor.recording.meter import Meter
 from whyidle.monitor.recording.rows import Rows
@@ -36,7 +36,7 @@ TICKS = 12
 # Where each stage does its work.
 STAGES: dict[str, tuple[type, str]] = {
     "processes": (Tree, "refresh"),
-    "agents": (Inside, "tick"),
+    "agents": (AgentManager, "tick"),
     "host": (HostProbe, "job"),
     "traces": (Traces, "tick"),
     "findings": (Faults, "tick"),

@@ -10,9 +10,9 @@ import pytest
 from tests.recording.benches import Bench, Job, target
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording import recorder as module
-from whyidle.monitor.recording.head import Head
 from whyidle.monitor.recording.meter import CPU_BUDGET_CORES, JUDGED_OVER_SECONDS, Meter
 from whyidle.monitor.recording.recorder import Wanted
+from whyidle.monitor.recording.run_metadata import RunMetadata
 from whyidle.monitor.recording.session import Session
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.store import Writer
@@ -101,7 +101,7 @@ def test_a_screen_that_fails_does_not_end_the_recording(job: Job, tmp_path: Path
 def test_a_recording_that_cannot_begin_closes_what_it_has(
     job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Head, "gpus", lambda *_: 1 / 0)
+    monkeypatch.setattr(RunMetadata, "gpus", lambda *_: 1 / 0)
     session = Session(tmp_path / DATABASE, Counting())
     with pytest.raises(ZeroDivisionError):
         session.record(Wanted(target(job)))

@@ -5,25 +5,25 @@ from __future__ import annotations
 import pytest
 
 from tests.recording.records import KEY, SECOND, steps, take
-from whyidle.monitor.recording.counted import Counted
-from whyidle.monitor.recording.harvest import Harvest
+from whyidle.monitor.recording.agent_stats import AgentStats
 from whyidle.monitor.recording.stretches import MOST, Stretches
+from whyidle.monitor.recording.totals import ProcessTotals
 
 MS = 1_000_000
 
 
 def test_a_stretch_is_a_second_and_the_first_record_only_begins() -> None:
-    counted = Counted()
-    harvest = Harvest(KEY, counted)
-    take(harvest, *(steps(second, 10.0, 10.0, 30.0) for second in range(1, 5)))
+    counted = ProcessTotals()
+    agent_stats = AgentStats(KEY, counted)
+    take(agent_stats, *(steps(second, 10.0, 10.0, 30.0) for second in range(1, 5)))
     assert counted.told()["stretches"] == [[3, 50 * MS, 10 * MS]] * 3
 
 
 def test_of_many_steps_a_second_the_whole_second_counts() -> None:
     """Of these not all durations are told, and pauses between them must not get lost."""
-    counted = Counted()
-    harvest = Harvest(KEY, counted)
-    take(harvest, *(steps(second, *[1.0] * 60, count=600) for second in range(1, 3)))
+    counted = ProcessTotals()
+    agent_stats = AgentStats(KEY, counted)
+    take(agent_stats, *(steps(second, *[1.0] * 60, count=600) for second in range(1, 3)))
     assert counted.told()["stretches"] == [[600, SECOND, MS]]
 
 

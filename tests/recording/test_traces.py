@@ -23,13 +23,13 @@ from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank
 from whyidle.monitor.recording import traces as module
-from whyidle.monitor.recording.harvest import STOPPED
+from whyidle.monitor.recording.agent_stats import STOPPED
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.recorder import Recorder, Wanted
 from whyidle.monitor.recording.sampler import Sampler
-from whyidle.monitor.recording.seats import Seat
 from whyidle.monitor.recording.snapshot import Member, Snapshot
 from whyidle.monitor.recording.traces import Traces, in_order
+from whyidle.monitor.recording.tracked_process import TrackedProcess
 from whyidle.monitor.recording.waker import Waker
 from whyidle.monitor.runs.summary import summarise
 from whyidle.monitor.sources.gpu import GpuReading
@@ -129,31 +129,31 @@ def test_an_old_trace_or_one_without_steps_says_nothing(tmp_path: Path, last: To
     assert job.get(m.JOB_STEP_P50) is None
 
 
-def seat(pid: int, rank: int | None = None, **changes: Any) -> Seat:
+def tracked(pid: int, rank: int | None = None, **changes: Any) -> TrackedProcess:
     who = Identity(
         key=ProcessKey(pid, pid), parent=1, name="python", command="", script="", user="me",
         python="3.11", frameworks={"torch": None}, container=None, state="S",
         rank=None if rank is None else Rank(rank, None, None, "torchrun"),
     )  # fmt: skip
-    found = Seat(who.key, who, 0.0, entered=0.0, is_young=False)
+    found = TrackedProcess(who.key, who, 0.0, entered=0.0, is_young=False)
     found.link = object()  # type: ignore[assignment]
     for name, value in changes.items():
         setattr(found, name, value)
     return found
 
 
-def pids(seats: list[Seat], now: float = 1000.0) -> list[int]:
-    return [found.key.pid for found in in_order(seats, now)]
+def pids(processes: list[TrackedProcess], now: float = 1000.0) -> list[int]:
+    return [found.key.pid for found in in_order(processes, now)]
 
 
 def test_the_first_rank_stands_for_all_and_a_launcher_comes_last() -> None:
-    assert pids([seat(1), seat(2, 1), seat(3, 0)]) == [3, 2, 1]
+    assert pids([tracked(1), tracked(2, 1), tracked(3, 0)]) == [3, 2, 1]
 
 
 def test_of_processes_without_ranks_one_that_makes_steps_comes_first() -> None:
-    steps = seat(5)
-    steps.harvest.latest.put(m.PROCESS_STEPS, 3.0, "")
-    assert pids([seat(4), steps]) == [5, 4]
+    steps = tracked(5)
+    steps.agent_stats.latest.put(m.PROCESS_STEPS, 3.0, "")
+    assert pids([tracked(4), steps]) == [5, 4]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_of_processes_without_ranks_one_that_makes_steps_comes_first() -> None:
 def test_who_is_not_inside_young_stopped_or_just_entered_is_not_traced(
     changes: dict[str, Any],
 ) -> None:
-    assert pids([seat(4, **changes), seat(9)]) == [9]
+    assert pids([tracked(4, **changes), tracked(9)]) == [9]
 
 
 @pytest.mark.parametrize(

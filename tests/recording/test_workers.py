@@ -8,8 +8,8 @@ from tests.link.conftest import FS, Puppet
 from tests.recording.seated import Job, Way, goes_in, is_inside
 from whyidle.agents import wire
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording import inside as module
-from whyidle.monitor.recording.inside import Inside
+from whyidle.monitor.recording import agent_manager as module
+from whyidle.monitor.recording.agent_manager import AgentManager
 
 pytestmark = pytest.mark.usefixtures("looks")
 
@@ -21,7 +21,7 @@ class Worker:
         self.age = 2.0
         monkeypatch.setattr(module, "lived", lambda _: self.age)
         self.job = Job(puppet, way)
-        self.job.inside = Inside(ProcessKey(1, 0), FS, enter=way, any_user=True)
+        self.job.inside = AgentManager(ProcessKey(1, 0), FS, enter=way, any_user=True)
 
     def end(self) -> None:
         self.job.puppet.process.kill()

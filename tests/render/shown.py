@@ -9,7 +9,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.harvest import MEASURED
+from whyidle.monitor.recording.agent_stats import MEASURED
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.snapshot import Member, Snapshot
 

@@ -18,17 +18,17 @@ from whyidle.monitor.link.records import (
 )
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.compiles import Compiles
-from whyidle.monitor.recording.counted import Counted
 from whyidle.monitor.recording.figures import MEASURED, Asked, Figures, why_no_step
 from whyidle.monitor.recording.frameworks import Frameworks
-from whyidle.monitor.recording.looks import Where
 from whyidle.monitor.recording.pauses import Pauses
 from whyidle.monitor.recording.readbacks import Readbacks
 from whyidle.monitor.recording.snapshot import JobEvent
+from whyidle.monitor.recording.stack_samples import Where
 from whyidle.monitor.recording.step_times import StepTimes
+from whyidle.monitor.recording.totals import ProcessTotals
 from whyidle.monitor.runs.aggregates import ReadBack
 
-__all__ = ["MEASURED", "Harvest"]
+__all__ = ["MEASURED", "AgentStats"]
 
 SILENT_NS = 5_000_000_000
 SILENT = "the agent is silent"
@@ -36,17 +36,17 @@ STOPPED = "the job is stopped"
 NOTHING_YET = "the agent has told nothing yet"
 
 
-class Harvest:
+class AgentStats:
     """Takes the records of one process's agent, in their order."""
 
-    def __init__(self, key: ProcessKey, counted: Counted | None = None) -> None:
+    def __init__(self, key: ProcessKey, counted: ProcessTotals | None = None) -> None:
         self.key = key
         # The last of each figure, for the screens.
         self.latest = Reading(unknown=dict.fromkeys(MEASURED, NOTHING_YET))
         self.where = Where(key)
         self.steps = StepTimes()
         self.frameworks = Frameworks(key)
-        self._counted = counted or Counted()
+        self._counted = counted or ProcessTotals()
         self._counted.begin()
         self._figures = Figures()
         self._compiles = Compiles(key)

@@ -9,42 +9,42 @@ from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.attach.outside import Outside, Place
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.recording.looks import LINES_KEPT, LINES_SHOWN, stacks_event
-from whyidle.monitor.recording.seats import Seat
 from whyidle.monitor.recording.snapshot import JobEvent
+from whyidle.monitor.recording.stack_samples import LINES_KEPT, LINES_SHOWN, stacks_event
+from whyidle.monitor.recording.tracked_process import TrackedProcess
 
 REFUSED = "outside_refused"
 # A sentence may name a process: each new one has its own.
 MOST_TOLD = 4
 
 
-class Onlooker:
+class ExternalSampler:
     """Watches one process at a time: the first that has a framework and no agent."""
 
     def __init__(self, fs: ProcFs) -> None:
         self._fs = fs
-        self._seat: Seat | None = None
+        self._seat: TrackedProcess | None = None
         self._outside: Outside | None = None
         self._told: set[str] = set()
 
-    def tick(self, seats: Iterable[Seat]) -> list[JobEvent]:
+    def tick(self, processes: Iterable[TrackedProcess]) -> list[JobEvent]:
         """Begin, go on or end; returns what there is to tell."""
-        seat = _wanted(list(seats))
-        if seat is not self._seat:
+        tracked = _wanted(list(processes))
+        if tracked is not self._seat:
             self.close()
-            self._seat = seat
-            self._outside = Outside(seat.key, self._fs) if seat is not None else None
-        if seat is None or self._outside is None:
+            self._seat = tracked
+            self._outside = Outside(tracked.key, self._fs) if tracked is not None else None
+        if tracked is None or self._outside is None:
             return []
         found = self._outside.poll()
         # Who is stopped is at the same line all the time, and that says nothing.
-        events = [_keep(seat, found)] if found and not seat.is_stopped else []
+        events = [_keep(tracked, found)] if found and not tracked.is_stopped else []
         refused = self._outside.refused
         news = refused is not None and refused.what not in self._told
         if refused is not None and news and len(self._told) < MOST_TOLD:
             self._told.add(refused.what)
             text = f"{refused.what} {refused.next_step}".rstrip()
-            events.append(JobEvent(REFUSED, seat.key, text, "low"))
+            events.append(JobEvent(REFUSED, tracked.key, text, "low"))
         return events
 
     def close(self) -> None:
@@ -54,18 +54,18 @@ class Onlooker:
         self._outside, self._seat = None, None
 
 
-def _wanted(seats: list[Seat]) -> Seat | None:
-    if any(seat.link is not None for seat in seats):
+def _wanted(processes: list[TrackedProcess]) -> TrackedProcess | None:
+    if any(tracked.link is not None for tracked in processes):
         return None
-    wanted = (s for s in seats if s.has_framework and s.method == OUTSIDE and not s.is_young)
+    wanted = (s for s in processes if s.has_framework and s.method == OUTSIDE and not s.is_young)
     return next(wanted, None)
 
 
-def _keep(seat: Seat, found: list[Place]) -> JobEvent:
+def _keep(tracked: TrackedProcess, found: list[Place]) -> JobEvent:
     looks = sum(place.looks for place in found)
     lines = [_line(place, looks) for place in found[:LINES_KEPT]]
-    seat.outside = (tuple(lines[:LINES_SHOWN]), looks)
-    return stacks_event(seat.key, looks, None, lines)
+    tracked.outside = (tuple(lines[:LINES_SHOWN]), looks)
+    return stacks_event(tracked.key, looks, None, lines)
 
 
 def _line(place: Place, looks: int) -> SourceLine:

@@ -24,7 +24,7 @@ HEADLINES = (
 )  # fmt: skip
 
 
-class Head:
+class RunMetadata:
     """Writes to the run's row what has changed, and nothing twice."""
 
     def __init__(self, writer: Writer, run: int) -> None:

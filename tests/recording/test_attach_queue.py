@@ -15,8 +15,8 @@ from whyidle.monitor.attach.target import Target
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.recording import entering, told
-from whyidle.monitor.recording.seats import MOST_TRIES, NO_AGENT, Seat
+from whyidle.monitor.recording import agent_messages, attach_queue
+from whyidle.monitor.recording.tracked_process import MOST_TRIES, NO_AGENT, TrackedProcess
 
 pytestmark = pytest.mark.usefixtures("looks")
 
@@ -98,19 +98,21 @@ def test_a_refusal_is_told_once_and_tried_again_a_few_times(puppet: Puppet) -> N
 
 
 def test_after_enough_tries_a_socket_alone_brings_nobody_in(puppet: Puppet) -> None:
-    seat = Seat(puppet.key, trainer(puppet), 0.0, Address.of(puppet.key, FS), tries=MOST_TRIES)
+    tracked = TrackedProcess(
+        puppet.key, trainer(puppet), 0.0, Address.of(puppet.key, FS), tries=MOST_TRIES
+    )
     stat = FS.stat(puppet.pid)
     assert stat is not None
-    assert not seat.may_inject
-    assert seat.is_due(0.0, stat)
-    seat.left(1.0)
-    assert not seat.is_due(2.0, stat)
+    assert not tracked.may_inject
+    assert tracked.is_due(0.0, stat)
+    tracked.left(1.0)
+    assert not tracked.is_due(2.0, stat)
 
 
 def test_a_way_in_that_hangs_is_said_and_the_rest_goes_on(
     puppet: Puppet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entering, "HANG_SECONDS", 0.05)
+    monkeypatch.setattr(attach_queue, "HANG_SECONDS", 0.05)
     go_on = threading.Event()
 
     def hangs(target: Target) -> Outcome:
@@ -156,7 +158,9 @@ def test_a_stopped_process_is_tried_when_it_goes_on(puppet: Puppet) -> None:
 
 
 def test_a_refusal_of_who_is_stopped_says_that_we_go_in_by_ourselves(puppet: Puppet) -> None:
-    seat = Seat(puppet.key, trainer(puppet), 0.0, is_stopped=True)
-    said = told.refused(seat, Refusal("It is stopped.", "kill -CONT, then: monitor attach"))
+    tracked = TrackedProcess(puppet.key, trainer(puppet), 0.0, is_stopped=True)
+    said = agent_messages.refused(
+        tracked, Refusal("It is stopped.", "kill -CONT, then: monitor attach")
+    )
     assert said.startswith(f"It is stopped. Let it go on: kill -CONT {puppet.pid} ")
     assert said.endswith("This monitor then goes in by itself.")

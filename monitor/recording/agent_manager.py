@@ -21,13 +21,18 @@ from whyidle.monitor.link.link import Link, LinkLost
 from whyidle.monitor.processes.naming import SETTLED_SECONDS
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
-from whyidle.monitor.recording import together, told
-from whyidle.monitor.recording.bulletin import Bulletin
-from whyidle.monitor.recording.counted import has_any
-from whyidle.monitor.recording.entering import Arrival, Entering, outside
-from whyidle.monitor.recording.onlooker import Onlooker
-from whyidle.monitor.recording.seats import BEGUN_SECONDS, Seat, has_framework, lived
+from whyidle.monitor.recording import agent_messages, job_figures
+from whyidle.monitor.recording.attach_queue import Arrival, AttachQueue, outside
+from whyidle.monitor.recording.event_buffer import EventBuffer
+from whyidle.monitor.recording.external_sampler import ExternalSampler
 from whyidle.monitor.recording.snapshot import JobEvent, Member
+from whyidle.monitor.recording.totals import has_any
+from whyidle.monitor.recording.tracked_process import (
+    BEGUN_SECONDS,
+    TrackedProcess,
+    has_framework,
+    lived,
+)
 
 MOST_MEMBERS = 64
 ENTERED, REFUSED, LEFT = "agent_entered", "agent_refused", "agent_left"
@@ -37,7 +42,7 @@ EXIT_SECONDS = 10.0
 BROUGHT_SECONDS = 5.0
 
 
-class Inside:
+class AgentManager:
     """The agents of one job. ``tick`` first, then what it came to."""
 
     def __init__(  # noqa: PLR0913  what the user wants, by name
@@ -57,10 +62,10 @@ class Inside:
         self._observe = observe
         self._patience = BROUGHT_SECONDS if brought else 0.0
         self._uid = None if any_user else fs.owner(root.pid)
-        self._seats: dict[ProcessKey, Seat] = {}
-        self._entering = Entering(fs, enter)
-        self._onlooker = Onlooker(fs)
-        self._bulletin = Bulletin(root)
+        self._processes: dict[ProcessKey, TrackedProcess] = {}
+        self._queue = AttachQueue(fs, enter)
+        self._external = ExternalSampler(fs)
+        self._events = EventBuffer(root)
         self._began_ns = time.monotonic_ns()
         self._now = self._began_ns / 1e9
         self._readings: dict[ProcessKey, Reading] = {}
@@ -80,12 +85,12 @@ class Inside:
         """Take in what is new; begin with the processes whose turn it is."""
         self._now = now
         self._take_seats(now, stats, known)
-        for arrival in self._entering.arrivals():
+        for arrival in self._queue.arrivals():
             self._arrived(arrival, stats)
         self._readings = {}
-        for seat in list(self._seats.values()):
+        for tracked in list(self._processes.values()):
             try:
-                self._tend(seat, now, stats.get(seat.key))
+                self._tend(tracked, now, stats.get(tracked.key))
             except Exception as error:
                 if self._caught is None:
                     raise
@@ -93,26 +98,26 @@ class Inside:
                 self._caught("an agent", error)
         self._judge(stats, known)
         self._say_if_hanging(stats)
-        self._bulletin.count_short_lived(now)
-        self._bulletin.add(self._onlooker.tick(self._seats.values()))
+        self._events.count_short_lived(now)
+        self._events.add(self._external.tick(self._processes.values()))
 
-    def _tend(self, seat: Seat, now: float, stat: Stat | None) -> None:
+    def _tend(self, tracked: TrackedProcess, now: float, stat: Stat | None) -> None:
         if stat is not None:
-            seat.look_at(stat)
-            self._grow(seat)
-        if seat.link is not None:
-            self._read(seat, seat.link)
-        elif stat is None and not seat.on_the_way:
-            self._forget(seat)
-        elif stat is not None and seat.is_due(now, stat):
-            self._entering.ask(seat.key, inject=seat.may_inject)
-            seat.tries += 1
-            seat.on_the_way = True
+            tracked.look_at(stat)
+            self._grow(tracked)
+        if tracked.link is not None:
+            self._read(tracked, tracked.link)
+        elif stat is None and not tracked.on_the_way:
+            self._forget(tracked)
+        elif stat is not None and tracked.is_due(now, stat):
+            self._queue.ask(tracked.key, inject=tracked.may_inject)
+            tracked.tries += 1
+            tracked.on_the_way = True
 
     def members(self) -> tuple[Member, ...]:
         """Return each process with a framework or an agent, the oldest first."""
-        seats = sorted(self._seats.values(), key=lambda seat: _age(seat.key))
-        return tuple(s.member() for s in seats if s.has_framework or s.link is not None)
+        processes = sorted(self._processes.values(), key=lambda tracked: _age(tracked.key))
+        return tuple(s.member() for s in processes if s.has_framework or s.link is not None)
 
     def last_members(self) -> tuple[Member, ...]:
         """Return what is left to tell of when all agents have gone, however young it was."""
@@ -120,152 +125,161 @@ class Inside:
 
     def readings(self) -> dict[ProcessKey, Reading]:
         """Return what the agents told since the last tick, and why others did not."""
-        outside = (s for s in self._seats.values() if s.link is None and s.has_framework)
-        return {**{seat.key: seat.without() for seat in outside}, **self._readings}
+        outside = (s for s in self._processes.values() if s.link is None and s.has_framework)
+        return {**{tracked.key: tracked.without() for tracked in outside}, **self._readings}
 
     def has_settled(self, key: ProcessKey) -> bool:
         """Tell whether an agent tells of a process that has lived long enough to be kept."""
-        return key in self._readings and key in self._seats and not self._seats[key].is_young
+        return (
+            key in self._readings and key in self._processes and not self._processes[key].is_young
+        )
 
     def put_job(self, reading: Reading) -> None:
         """Put what is true of the whole job."""
-        inside = [seat for seat in self._seats.values() if seat.link is not None]
+        inside = [tracked for tracked in self._processes.values() if tracked.link is not None]
         # A launcher has no rank, and knows nothing of steps.
-        inside.sort(key=lambda seat: (seat.identity.rank is None, told.rank_of(seat) or 0))
-        together.put_job(reading, [seat.harvest.latest for seat in inside])
+        inside.sort(
+            key=lambda tracked: (
+                tracked.identity.rank is None,
+                agent_messages.rank_of(tracked) or 0,
+            )
+        )
+        job_figures.put_job(reading, [tracked.agent_stats.latest for tracked in inside])
 
     def counted(self) -> dict[ProcessKey, Mapping[str, Any]]:
         """Return what each process has done since the recording began, also those that ended."""
-        ours = ((key, seat.counted.told()) for key, seat in self._seats.items())
+        ours = ((key, tracked.counted.told()) for key, tracked in self._processes.items())
         return {**self._gone, **{key: sums for key, sums in ours if has_any(sums)}}
 
-    def seats(self) -> list[Seat]:
+    def processes(self) -> list[TrackedProcess]:
         """Return each process that may be entered, and how far we have come with it."""
-        return list(self._seats.values())
+        return list(self._processes.values())
 
     def take_events(self) -> list[JobEvent]:
         """Return what happened since the last call."""
-        return self._bulletin.take()
+        return self._events.take()
 
     def renew(self, key: ProcessKey) -> None:
         """Begin anew with a process that runs another program now."""
         self._was_judged, self.not_entered = False, None
-        seat = self._seats.get(key)
-        if seat is not None and seat.link is None and not seat.on_the_way:
-            del self._seats[key]
+        tracked = self._processes.get(key)
+        if tracked is not None and tracked.link is None and not tracked.on_the_way:
+            del self._processes[key]
 
     def leave(self, seconds: float) -> None:
         """Ask every agent to go, and take the last records of each, also of the dead."""
         deadline = time.monotonic() + seconds
-        self._onlooker.close()
-        for arrival in self._entering.close(seconds / 2):
+        self._external.close()
+        for arrival in self._queue.close(seconds / 2):
             self._arrived(arrival, {})
         self._readings = {}
         for link in self._links():
             link.ask_to_leave()
         while links := self._links():
-            for seat in list(self._seats.values()):
-                if seat.link is not None:
-                    self._read(seat, seat.link)
+            for tracked in list(self._processes.values()):
+                if tracked.link is not None:
+                    self._read(tracked, tracked.link)
             if time.monotonic() >= deadline:
                 break
             links[0].wait(0.01)
-        for seat in self._seats.values():
-            self._part(seat, "the agent did not answer in time and will go by itself")
-        self._bulletin.count_short_lived(float("inf"))
+        for tracked in self._processes.values():
+            self._part(tracked, "the agent did not answer in time and will go by itself")
+        self._events.count_short_lived(float("inf"))
 
     # Inside --------------------------------------------------------------------------------------
     def _links(self) -> list[Link]:
-        return [seat.link for seat in self._seats.values() if seat.link is not None]
+        return [tracked.link for tracked in self._processes.values() if tracked.link is not None]
 
     def _take_seats(
         self, now: float, stats: Mapping[ProcessKey, Stat], known: Mapping[ProcessKey, Identity]
     ) -> None:
-        taken = Counter(seat.has_framework for seat in self._seats.values())
+        taken = Counter(tracked.has_framework for tracked in self._processes.values())
         for key in sorted(stats.keys() & known.keys(), key=_age):
             who = known[key]
-            if (seat := self._seats.get(key)) is not None:
-                had_framework, seat.identity = seat.has_framework, who
-                if seat.has_framework and not had_framework:
-                    seat.due = max(seat.due, now + self._patience)
+            if (tracked := self._processes.get(key)) is not None:
+                had_framework, tracked.identity = tracked.has_framework, who
+                if tracked.has_framework and not had_framework:
+                    tracked.due = max(tracked.due, now + self._patience)
             elif who.python is not None and taken[has_framework(who)] < MOST_MEMBERS:
                 taken[has_framework(who)] += 1
                 young = 0.0 if key == self._root else BEGUN_SECONDS - lived(key)
-                seat = Seat(key, who, now + max(0.0, young, self._patience))
-                seat.address = None if self._observe else Address.of(key, self._fs)
-                seat.barred = self._barred(seat)
-                self._seats[key] = seat
+                tracked = TrackedProcess(key, who, now + max(0.0, young, self._patience))
+                tracked.address = None if self._observe else Address.of(key, self._fs)
+                tracked.barred = self._barred(tracked)
+                self._processes[key] = tracked
 
-    def _grow(self, seat: Seat) -> None:
+    def _grow(self, tracked: TrackedProcess) -> None:
         """Keep what was held back of a process that has turned out to stay."""
-        seat.is_young = seat.key != self._root and lived(seat.key) < SETTLED_SECONDS
-        if not seat.is_young:
-            self._bulletin.tell_untold(seat)
+        tracked.is_young = tracked.key != self._root and lived(tracked.key) < SETTLED_SECONDS
+        if not tracked.is_young:
+            self._events.tell_untold(tracked)
 
-    def _forget(self, seat: Seat) -> None:
-        self._bulletin.forget(seat)
-        sums = seat.counted.told()
-        if not seat.is_young and has_any(sums) and len(self._gone) < MOST_MEMBERS:
-            self._gone[seat.key] = sums
-        del self._seats[seat.key]
+    def _forget(self, tracked: TrackedProcess) -> None:
+        self._events.forget(tracked)
+        sums = tracked.counted.told()
+        if not tracked.is_young and has_any(sums) and len(self._gone) < MOST_MEMBERS:
+            self._gone[tracked.key] = sums
+        del self._processes[tracked.key]
 
     def _say_if_hanging(self, stats: Mapping[ProcessKey, Stat]) -> None:
         """Go on outside with those that wait for a way in that does not end."""
-        refusal = self._entering.hangs()
+        refusal = self._queue.hangs()
         if refusal is None:
             return
-        for seat in [seat for seat in self._seats.values() if seat.on_the_way]:
-            if seat.key not in stats:
-                self._forget(seat)
-            elif seat.has_framework:
-                seat.outcome = outside(refusal)
-                self._refused(seat, refusal)
+        for tracked in [tracked for tracked in self._processes.values() if tracked.on_the_way]:
+            if tracked.key not in stats:
+                self._forget(tracked)
+            elif tracked.has_framework:
+                tracked.outcome = outside(refusal)
+                self._refused(tracked, refusal)
 
     def _judge(
         self, stats: Mapping[ProcessKey, Stat], known: Mapping[ProcessKey, Identity]
     ) -> None:
-        """Say why the first process has no agent, where no seat of it will say so."""
-        seat, who = self._seats.get(self._root), known.get(self._root)
-        if seat is not None and (seat.has_framework or seat.link is not None):
+        """Say why the first process has no agent, where it is not tracked."""
+        tracked, who = self._processes.get(self._root), known.get(self._root)
+        if tracked is not None and (tracked.has_framework or tracked.link is not None):
             self.not_entered = None
         elif not self._was_judged and self._root in stats and not (who and has_framework(who)):
             self._was_judged = True
-            self.not_entered = told.why_not(Target(self._root, self._fs))
+            self.not_entered = agent_messages.why_not(Target(self._root, self._fs))
             if self._observe:
                 self.not_entered = OBSERVED
 
-    def _barred(self, seat: Seat) -> Refusal | None:
-        pid = seat.key.pid
+    def _barred(self, tracked: TrackedProcess) -> Refusal | None:
+        pid = tracked.key.pid
         if self._observe:
             return OBSERVED
         if self._uid is not None and self._fs.owner(pid) != self._uid:
             return Refusal(
-                f"Process {pid} belongs to another user ({seat.identity.user}) than the job.",
+                f"Process {pid} belongs to another user ({tracked.identity.user}) than the job.",
                 f"To enter it too: monitor attach {self._root.pid} --any-user",
             )
         return None
 
     def _arrived(self, arrival: Arrival, stats: Mapping[ProcessKey, Stat]) -> None:
-        seat = self._seats.get(arrival.key)
-        if seat is None:
+        tracked = self._processes.get(arrival.key)
+        if tracked is None:
             if arrival.link is not None:
                 arrival.link.close()
             return
-        stat = stats.get(seat.key)
-        seat.arrived(arrival.outcome, arrival.link, self._now, stat)
+        stat = stats.get(tracked.key)
+        tracked.arrived(arrival.outcome, arrival.link, self._now, stat)
         if arrival.link is not None:
-            entry = told.entry(seat, arrival.link)
-            self._bulletin.happened(ENTERED, seat, told.how(seat), entry, now=self._now)
-        elif seat.has_framework and (refusal := seat.refusal) is not None:
-            self._refused(seat, refusal)
+            entry = agent_messages.entry(tracked, arrival.link)
+            self._events.happened(
+                ENTERED, tracked, agent_messages.how(tracked), entry, now=self._now
+            )
+        elif tracked.has_framework and (refusal := tracked.refusal) is not None:
+            self._refused(tracked, refusal)
 
-    def _refused(self, seat: Seat, refusal: Refusal) -> None:
-        if refusal.what != seat.told:
-            seat.told = refusal.what
-            text, data = told.refused(seat, refusal), {"next_step": refusal.next_step}
-            self._bulletin.happened(REFUSED, seat, text, data, now=self._now, severity="low")
+    def _refused(self, tracked: TrackedProcess, refusal: Refusal) -> None:
+        if refusal.what != tracked.told:
+            tracked.told = refusal.what
+            text, data = agent_messages.refused(tracked, refusal), {"next_step": refusal.next_step}
+            self._events.happened(REFUSED, tracked, text, data, now=self._now, severity="low")
 
-    def _read(self, seat: Seat, link: Link) -> None:
+    def _read(self, tracked: TrackedProcess, link: Link) -> None:
         """Take what an agent has written."""
         now_ns = time.monotonic_ns()
 
@@ -280,35 +294,39 @@ class Inside:
             records, lost = [], True
         # An agent that was there already has told of a time that is not ours to tell of.
         ours = [record for record in records if moment(record.t) >= self._began_ns]
-        seat.harvest.take(ours, moment, link.damaged)
-        fresh = seat.harvest.reading(now_ns, stopped=seat.is_stopped)
+        tracked.agent_stats.take(ours, moment, link.damaged)
+        fresh = tracked.agent_stats.reading(now_ns, stopped=tracked.is_stopped)
         if fresh.values or fresh.unknown:
-            self._readings[seat.key] = fresh
-        if not seat.is_young:
-            self._bulletin.add(seat.harvest.events(now_ns))
+            self._readings[tracked.key] = fresh
+        if not tracked.is_young:
+            self._events.add(tracked.agent_stats.events(now_ns))
         if lost:
-            self._part(seat, told.STAYS if link.stays else told.why_gone(link.bye))
+            self._part(
+                tracked, agent_messages.STAYS if link.stays else agent_messages.why_gone(link.bye)
+            )
 
-    def _part(self, seat: Seat, why: str) -> None:
+    def _part(self, tracked: TrackedProcess, why: str) -> None:
         """Close the line to an agent; what it told last is kept."""
-        link = seat.link
+        link = tracked.link
         if link is None:
             return
-        if not seat.is_young:
-            self._bulletin.add(seat.harvest.events(time.monotonic_ns(), ending=True))
-        said = f"{told.who(seat)}: {why}."
-        self._bulletin.happened(LEFT, seat, said, {"bye": told.short(link.bye)}, now=self._now)
-        if seat.key == self._root:
-            self.last_word, self._last = link.bye, seat.member()
-        stat = self._fs.stat(seat.key.pid)
-        if stat is None or stat.has_ended or stat.start_ticks != seat.key.start_ticks:
+        if not tracked.is_young:
+            self._events.add(tracked.agent_stats.events(time.monotonic_ns(), ending=True))
+        said = f"{agent_messages.who(tracked)}: {why}."
+        self._events.happened(
+            LEFT, tracked, said, {"bye": agent_messages.short(link.bye)}, now=self._now
+        )
+        if tracked.key == self._root:
+            self.last_word, self._last = link.bye, tracked.member()
+        stat = self._fs.stat(tracked.key.pid)
+        if stat is None or stat.has_ended or stat.start_ticks != tracked.key.start_ticks:
             link.remove_leftovers()
         link.sweep()
         link.close()
-        seat.left(self._now)
-        if link.bye == told.EXIT:
+        tracked.left(self._now)
+        if link.bye == agent_messages.EXIT:
             # Its Python is about to end: there is nothing to go into.
-            seat.due += EXIT_SECONDS
+            tracked.due += EXIT_SECONDS
 
 
 def _age(key: ProcessKey) -> tuple[int, int]:

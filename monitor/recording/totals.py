@@ -28,7 +28,7 @@ TOTALS = (
 )
 
 
-class Counted:
+class ProcessTotals:
     """The sums of one process."""
 
     def __init__(self) -> None:

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from whyidle.monitor.processes.naming import SETTLED_SECONDS
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.seats import Seat
 from whyidle.monitor.recording.snapshot import JobEvent
+from whyidle.monitor.recording.tracked_process import TrackedProcess
 
 # A job of many workers must not fill the screen with the same sentence.
 MOST_NEWS = 4
@@ -21,7 +21,7 @@ MOST_TOLD = 20
 SHORT_LIVED, SHORT_LIVED_SECONDS = "short_lived", 60.0
 
 
-class Bulletin:
+class EventBuffer:
     """The events of one job that wait to be stored."""
 
     def __init__(self, root: ProcessKey) -> None:
@@ -45,7 +45,7 @@ class Bulletin:
     def happened(  # noqa: PLR0913  the parts of an event
         self,
         kind: str,
-        seat: Seat,
+        tracked: TrackedProcess,
         text: str,
         data: Mapping[str, object],
         *,
@@ -53,21 +53,21 @@ class Bulletin:
         severity: str = "info",
     ) -> None:
         """Tell what happened to a process, at once or when it turns out to stay."""
-        if seat.is_young:
-            event = JobEvent(kind, seat.key, text, severity, at=now, data=data)
-            seat.untold.append(event)
+        if tracked.is_young:
+            event = JobEvent(kind, tracked.key, text, severity, at=now, data=data)
+            tracked.untold.append(event)
         else:
-            self._tell(JobEvent(kind, seat.key, text, severity, data=data))
+            self._tell(JobEvent(kind, tracked.key, text, severity, data=data))
 
-    def tell_untold(self, seat: Seat) -> None:
+    def tell_untold(self, tracked: TrackedProcess) -> None:
         """Tell what was held back of a process."""
-        for event in seat.untold:
+        for event in tracked.untold:
             self._tell(event)
-        seat.untold.clear()
+        tracked.untold.clear()
 
-    def forget(self, seat: Seat) -> None:
+    def forget(self, tracked: TrackedProcess) -> None:
         """Count a process that went before anything was told of it."""
-        self._short_lived += seat.is_young and seat.has_framework
+        self._short_lived += tracked.is_young and tracked.has_framework
 
     def count_short_lived(self, now: float) -> None:
         """Say now and then how many processes came and went of which nothing else is kept."""

@@ -27,7 +27,7 @@ class Arrival:
     link: Link | None = None
 
 
-class Entering:
+class AttachQueue:
     """A queue of processes to enter, and what became of those that were."""
 
     def __init__(self, fs: ProcFs, enter: Callable[[Target], Outcome]) -> None:

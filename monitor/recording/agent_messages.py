@@ -6,8 +6,8 @@ from whyidle.monitor.attach import precheck
 from whyidle.monitor.attach.answers import AGENT, RUN, Refusal
 from whyidle.monitor.attach.target import Target
 from whyidle.monitor.link.link import Link
-from whyidle.monitor.recording.seats import Seat
 from whyidle.monitor.recording.snapshot import stood_still
+from whyidle.monitor.recording.tracked_process import TrackedProcess
 
 STAYS = "the agent stays for another monitor"
 EXIT = "exit"
@@ -37,50 +37,50 @@ def short(bye: str | None) -> str | None:
     return said if len(bye) <= LONGEST_REASON else f"{said}…"
 
 
-def how(seat: Seat) -> str:
+def how(tracked: TrackedProcess) -> str:
     """Return how the agent came in."""
-    method = seat.method
-    if method == AGENT and seat.link is not None and seat.link.hello.get("method") == FORK:
-        return f"{who(seat)} was forked from {seat.identity.parent}, with the agent inside."
+    method = tracked.method
+    if method == AGENT and tracked.link is not None and tracked.link.hello.get("method") == FORK:
+        return f"{who(tracked)} was forked from {tracked.identity.parent}, with the agent inside."
     if method == AGENT:
-        return f"{who(seat)} had an agent inside already."
+        return f"{who(tracked)} had an agent inside already."
     if method == RUN:
-        return f"{who(seat)} has the agent inside since `monitor run`."
-    stops = seat.outcome.stops_ms if seat.outcome else ()
+        return f"{who(tracked)} has the agent inside since `monitor run`."
+    stops = tracked.outcome.stops_ms if tracked.outcome else ()
     stood = f"; it stood still {stood_still(stops)}" if stops else ""
-    if rank_of(seat) is not None:
-        return f"{who(seat)}: the agent went in by {method}{stood}."
-    return f"The agent went into process {seat.key.pid} by {method}{stood}."
+    if rank_of(tracked) is not None:
+        return f"{who(tracked)}: the agent went in by {method}{stood}."
+    return f"The agent went into process {tracked.key.pid} by {method}{stood}."
 
 
-def rank_of(seat: Seat) -> int | None:
+def rank_of(tracked: TrackedProcess) -> int | None:
     """Return which one of equal workers it is, if it is one."""
-    return seat.identity.rank.rank if seat.identity.rank else None
+    return tracked.identity.rank.rank if tracked.identity.rank else None
 
 
-def who(seat: Seat) -> str:
+def who(tracked: TrackedProcess) -> str:
     """Return how a sentence that begins with a process begins."""
-    rank = rank_of(seat)
-    return f"Process {seat.key.pid}" if rank is None else f"Rank {rank} (pid {seat.key.pid})"
+    rank = rank_of(tracked)
+    return f"Process {tracked.key.pid}" if rank is None else f"Rank {rank} (pid {tracked.key.pid})"
 
 
-def refused(seat: Seat, refusal: Refusal) -> str:
+def refused(tracked: TrackedProcess, refusal: Refusal) -> str:
     """Return why the agent is not in, and what to type while we go on watching."""
-    rank = rank_of(seat)
+    rank = rank_of(tracked)
     begin = "" if rank is None else f"Rank {rank}: "
     step = refusal.next_step
-    if seat.is_stopped:
-        step = f"Let it go on: kill -CONT {seat.key.pid}   This monitor then goes in by itself."
+    if tracked.is_stopped:
+        step = f"Let it go on: kill -CONT {tracked.key.pid}   This monitor then goes in by itself."
     return f"{begin}{refusal.what} {step}".rstrip()
 
 
-def entry(seat: Seat, link: Link) -> dict[str, object]:
+def entry(tracked: TrackedProcess, link: Link) -> dict[str, object]:
     """Return what is kept of how the agent came in."""
-    stops = [round(ms, 3) for ms in (seat.outcome.stops_ms if seat.outcome else ())]
-    seconds = seat.outcome.seconds if seat.outcome else 0.0
+    stops = [round(ms, 3) for ms in (tracked.outcome.stops_ms if tracked.outcome else ())]
+    seconds = tracked.outcome.seconds if tracked.outcome else 0.0
     python = link.hello.get("python")
     return {
-        "method": seat.method,
+        "method": tracked.method,
         "stops_ms": stops,
         "seconds": round(seconds, 3),
         "python": python if isinstance(python, str) else None,

@@ -8,8 +8,8 @@ from typing import Any
 from tests.render.shown import inside, outside
 from whyidle.agents import wire
 from whyidle.monitor.core.paths import DATABASE
-from whyidle.monitor.recording import head as module
-from whyidle.monitor.recording.head import Head
+from whyidle.monitor.recording import run_metadata as module
+from whyidle.monitor.recording.run_metadata import RunMetadata
 from whyidle.monitor.runs.summary import summarise
 from whyidle.monitor.store import NewRun, Reader, Writer
 
@@ -18,7 +18,7 @@ def test_a_process_is_named_by_its_start_too_and_only_when_it_stays(tmp_path: Pa
     path = tmp_path / DATABASE
     with Writer.open(path) as writer:
         run = writer.begin_run(NewRun(target_pid=4001))
-        head = Head(writer, run)
+        head = RunMetadata(writer, run)
         first, brief = inside(), inside(4003, settled=False)
         second = outside(4001)
         again = type(second)(second.key._replace(start_ticks=2), None, second.method)
@@ -57,7 +57,7 @@ def test_what_trains_and_what_it_did_stands_in_the_head(tmp_path: Path) -> None:
     path = tmp_path / DATABASE
     with Writer.open(path) as writer:
         run = writer.begin_run(NewRun(target_pid=4001))
-        head = Head(writer, run)
+        head = RunMetadata(writer, run)
         member = inside(framework=FACTS, steps_source="optimizer")
         head.members((member,))
         head.counted(0.0, lambda: {member.key: sums(5)})

@@ -9,8 +9,8 @@ from tests.recording.seated import BUSY, Job, Looks, goes_in, is_inside, stays_o
 from whyidle.monitor.attach.answers import Outcome, Refusal
 from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording import onlooker
-from whyidle.monitor.recording.seats import Seat
+from whyidle.monitor.recording import external_sampler
+from whyidle.monitor.recording.tracked_process import TrackedProcess
 
 pytestmark = pytest.mark.usefixtures("looks")
 
@@ -47,11 +47,13 @@ def test_without_py_spy_it_is_said_once(puppet: Puppet, monkeypatch: pytest.Monk
 def test_sentences_of_many_processes_are_told_a_few_times(
     puppet: Puppet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look = onlooker.Onlooker(FS)
+    look = external_sampler.ExternalSampler(FS)
     events = []
     for pid in range(20):
         monkeypatch.setattr(Looks, "refused", Refusal(f"py-spy cannot look into {pid}."))
-        seat = Seat(ProcessKey(pid, 1), trainer(puppet), 0.0, barred=BUSY, is_young=False)
-        events += look.tick([seat])
-    assert len(events) == onlooker.MOST_TOLD
+        tracked = TrackedProcess(
+            ProcessKey(pid, 1), trainer(puppet), 0.0, barred=BUSY, is_young=False
+        )
+        events += look.tick([tracked])
+    assert len(events) == external_sampler.MOST_TOLD
     look.close()

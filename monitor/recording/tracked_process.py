@@ -13,9 +13,9 @@ from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, Stat
-from whyidle.monitor.recording.counted import Counted
-from whyidle.monitor.recording.harvest import MEASURED, Harvest
+from whyidle.monitor.recording.agent_stats import MEASURED, AgentStats
 from whyidle.monitor.recording.snapshot import JobEvent, Member
+from whyidle.monitor.recording.totals import ProcessTotals
 
 # Who has begun just now may end at once, or become another program: it is not entered yet.
 BEGUN_SECONDS = 1.0
@@ -30,7 +30,7 @@ NOT_YET = "the agent is on its way in"
 
 
 @dataclass
-class Seat:
+class TrackedProcess:
     """A process of the job that runs Python."""
 
     key: ProcessKey
@@ -54,11 +54,11 @@ class Seat:
     # What was seen of it from outside.
     outside: tuple[tuple[SourceLine, ...], int] = ((), 0)
     # Since the recording began, whichever agent told.
-    counted: Counted = field(default_factory=Counted)
-    harvest: Harvest = field(init=False)
+    counted: ProcessTotals = field(default_factory=ProcessTotals)
+    agent_stats: AgentStats = field(init=False)
 
     def __post_init__(self) -> None:
-        self.harvest = Harvest(self.key, self.counted)
+        self.agent_stats = AgentStats(self.key, self.counted)
 
     @property
     def has_framework(self) -> bool:
@@ -124,14 +124,14 @@ class Seat:
         # An agent that goes again and again is not asked at every tick.
         wait = TRY_AGAIN_SECONDS[-1] if self.tries >= MOST_TRIES else 0.0
         self.link, self.outcome, self.due = None, None, now + wait
-        self.harvest = Harvest(self.key, self.counted)
+        self.agent_stats = AgentStats(self.key, self.counted)
 
     def member(self) -> Member:
         """Return what the screens show of it."""
         inside = self.link is not None
-        seen = self.harvest.where
+        seen = self.agent_stats.where
         where, looks = (seen.lines, seen.looks) if inside else self.outside
-        read_line = self.harvest.read_line(time.monotonic_ns()) if inside else None
+        read_line = self.agent_stats.read_line(time.monotonic_ns()) if inside else None
         if self.is_stopped:
             where, looks, read_line = (), 0, None
         return Member(
@@ -140,13 +140,13 @@ class Seat:
             method=self.method,
             refusal=self.refusal,
             stops_ms=self.outcome.stops_ms if self.outcome else (),
-            reading=self.harvest.latest if inside else self.without(),
+            reading=self.agent_stats.latest if inside else self.without(),
             where=where,
             looks=looks,
             read_line=read_line,
             settled=not self.is_young,
-            framework=self.harvest.frameworks.latest,
-            steps_source=self.harvest.steps.source,
+            framework=self.agent_stats.frameworks.latest,
+            steps_source=self.agent_stats.steps.source,
         )
 
     def without(self) -> Reading:

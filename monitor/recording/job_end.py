@@ -19,7 +19,7 @@ UNSEEN = f"how is not visible from here ({TAKEN})"
 _STATE, _START, _STACK, _EXIT_CODE = 0, 19, 25, 49
 
 
-class Ending:
+class JobEnd:
     """Follows one process to its end."""
 
     def __init__(self, key: ProcessKey, fs: ProcFs, oom_kills: Callable[[], int | None]) -> None:

@@ -13,8 +13,8 @@ from tests.recording.seated import Job, a_job, goes_in, is_inside
 from whyidle.agents import wire
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.reading import Reading
-from whyidle.monitor.recording import bulletin, compiles, figures
-from whyidle.monitor.recording import inside as module
+from whyidle.monitor.recording import agent_manager as module
+from whyidle.monitor.recording import compiles, event_buffer, figures
 
 pytestmark = pytest.mark.usefixtures("looks")
 job = pytest.fixture(a_job)
@@ -85,7 +85,7 @@ def test_the_first_of_a_kind_are_news_and_a_thousand_are_not(job: Job) -> None:
         job.puppet.write("compile", "jax", f"f{i}", 10**9, None, at, False)
     job.until(lambda _: job.kinds().count("compile") >= compiles.FIRST_TOLD)
     news = [event for event in job.events if event.kind == "compile" and event.is_news]
-    assert len(news) == bulletin.MOST_TOLD
+    assert len(news) == event_buffer.MOST_TOLD
 
 
 def test_what_was_before_our_time_is_not_ours_to_tell(puppet: Puppet) -> None:
@@ -116,5 +116,5 @@ def test_no_seat_is_made_for_whom_there_is_no_room(
     puppet: Puppet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MOST_MEMBERS", 0)
-    monkeypatch.setattr(module, "Seat", None)
+    monkeypatch.setattr(module, "TrackedProcess", None)
     assert Job(puppet, goes_in).tick() is None

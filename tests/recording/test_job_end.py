@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import start_job
 from tests.link.conftest import FS, key_of
-from whyidle.monitor.recording.endings import Ending
+from whyidle.monitor.recording.job_end import JobEnd
 
 QUITS = "import sys; print('ready', flush=True); sys.exit(int(sys.stdin.readline()))"
 
@@ -21,8 +21,8 @@ def no_oom() -> int | None:
     return None
 
 
-def ending(job: subprocess.Popen[str], oom: Callable[[], int | None] = no_oom) -> Ending:
-    found = Ending(key_of(job.pid), FS, oom)
+def ending(job: subprocess.Popen[str], oom: Callable[[], int | None] = no_oom) -> JobEnd:
+    found = JobEnd(key_of(job.pid), FS, oom)
     assert not found.look()
     return found
 
