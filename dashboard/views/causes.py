@@ -18,7 +18,7 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.estimate import ORDER, Device, running
-from whyidle.monitor.tracing.told import Told
+from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 BY_COUNTERS: Final = "an estimate from counters"
 BY_TRACE: Final = f"{BY_COUNTERS}; what they cannot tell apart as the last trace before has it"
@@ -78,7 +78,7 @@ class _Moment:
 
     ts_ms: int
     values: Mapping[tuple[Metric, str], float]
-    trace: Told | None
+    trace: TraceSummary | None
 
 
 def _divided(

@@ -28,9 +28,9 @@ from whyidle.monitor.store import Reader
 from whyidle.monitor.traces.window import Window
 from whyidle.monitor.tracing.by_agent import ByAgent
 from whyidle.monitor.tracing.profiler_server import ByServer
+from whyidle.monitor.tracing.scheduler import TOO_EARLY
 from whyidle.monitor.tracing.space import Space, of_pid, of_run
 from whyidle.monitor.tracing.taken import Taken, Way
-from whyidle.monitor.tracing.taking import TOO_EARLY
 
 BETWEEN: Final = 0.1
 # A recording's own trace is over by then.

@@ -28,7 +28,7 @@ class Change:
     told: Told
 
 
-class Certain:
+class Debouncer:
     """Takes one diagnosis after the other."""
 
     def __init__(self) -> None:

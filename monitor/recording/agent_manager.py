@@ -18,6 +18,7 @@ from whyidle.monitor.attach.target import Target
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link, LinkLost
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.naming import SETTLED_SECONDS
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
@@ -25,7 +26,7 @@ from whyidle.monitor.recording import agent_messages, job_figures
 from whyidle.monitor.recording.attach_queue import Arrival, AttachQueue, outside
 from whyidle.monitor.recording.event_buffer import EventBuffer
 from whyidle.monitor.recording.external_sampler import ExternalSampler
-from whyidle.monitor.recording.snapshot import JobEvent, Member
+from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.totals import has_any
 from whyidle.monitor.recording.tracked_process import (
     BEGUN_SECONDS,

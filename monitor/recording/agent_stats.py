@@ -16,13 +16,13 @@ from whyidle.monitor.link.records import (
     State,
     Steps,
 )
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.compiles import Compiles
 from whyidle.monitor.recording.figures import MEASURED, Asked, Figures, why_no_step
 from whyidle.monitor.recording.frameworks import Frameworks
 from whyidle.monitor.recording.pauses import Pauses
 from whyidle.monitor.recording.readbacks import Readbacks
-from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.recording.stack_samples import Where
 from whyidle.monitor.recording.step_times import StepTimes
 from whyidle.monitor.recording.totals import ProcessTotals

@@ -8,9 +8,9 @@ from pathlib import PurePath
 from typing import Any, TypeAlias
 
 from whyidle.monitor.link.records import Compile, Frame
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.due import Due, kept
-from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.runs.summary import COMPILED, COMPILES
 
 STORM = "retrace_storm"

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.naming import SETTLED_SECONDS
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 
 # A job of many workers must not fill the screen with the same sentence.

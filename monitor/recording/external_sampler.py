@@ -8,8 +8,8 @@ from whyidle.agents import wire
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.attach.outside import Outside, Place
 from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.recording.stack_samples import LINES_KEPT, LINES_SHOWN, stacks_event
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 

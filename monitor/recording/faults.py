@@ -14,9 +14,9 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from whyidle.monitor.diagnosis import diagnose
-from whyidle.monitor.diagnosis.debounce import Certain, Change, Told
+from whyidle.monitor.diagnosis.debounce import Change, Debouncer, Told
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.store import Writer
 
@@ -39,7 +39,7 @@ class Faults:
         self._writer = writer
         self._run = run
         self._target = target
-        self._certain = Certain()
+        self._debouncer = Debouncer()
         self._news: list[Change] = []
         self._answers: SimpleQueue[list[dict[str, Any]] | Exception] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -49,7 +49,7 @@ class Faults:
     @property
     def shown(self) -> tuple[Told, ...]:
         """The findings that are certain."""
-        return self._certain.shown
+        return self._debouncer.shown
 
     def take_events(self) -> list[JobEvent]:
         """Return what was found, or is gone, since the last call."""
@@ -73,7 +73,7 @@ class Faults:
             if isinstance(found, Exception):
                 self._caught("diagnosis", found)
                 continue
-            for change in self._certain.take(found):
+            for change in self._debouncer.take(found):
                 self._keep(change)
         if self._thread is None and now >= self._due:
             self._due = now + AGAIN_SECONDS[min(self._looks, len(AGAIN_SECONDS) - 1)]

@@ -8,10 +8,10 @@ from typing import Any
 
 from whyidle.agents import wire
 from whyidle.monitor.link.records import State
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.due import Due
 from whyidle.monitor.recording.figures import FRAMEWORKS
-from whyidle.monitor.recording.snapshot import JobEvent
 
 FRAMEWORK = "framework"
 # No sound probe says more, or deeper.

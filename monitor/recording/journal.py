@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 
 from whyidle.monitor.core.defects import Defects
 from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.recording.clock import WallClock
 from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.quota import Quota
-from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.recording.subjects import Subjects
 from whyidle.monitor.sources.gpu import GpuFacts
 from whyidle.monitor.sources.news import GpuEvent

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from whyidle.monitor.link.records import LongGc
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.due import EVENT_NS
-from whyidle.monitor.recording.snapshot import JobEvent
 
 LONG_PAUSE = "gc_pause"
 # A pause that a person would feel as a stutter of a step.

@@ -9,11 +9,12 @@ from typing import TypeVar
 from whyidle.monitor.core.defects import Defects
 from whyidle.monitor.core.metrics import Scope, metrics_of
 from whyidle.monitor.core.reading import FAILED, Reading
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import Stat
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.sampler import Sampler
-from whyidle.monitor.recording.snapshot import JobEvent, Member
+from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.sources.gpu import GpuReading
 from whyidle.monitor.sources.news import GpuEvent
 

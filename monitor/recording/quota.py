@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.runs.summary import ROLLING
 
 LEFT_OUT = "events_left_out"

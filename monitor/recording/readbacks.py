@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from whyidle.monitor.link.records import Read, Reads
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.due import MOST_COUNTED, Due, kept
-from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.runs.summary import READS
 

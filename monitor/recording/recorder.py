@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from whyidle.monitor.control.server import Server
 from whyidle.monitor.core.metrics import SELF_CPU, Scope
 from whyidle.monitor.core.reading import FAILED, Reading, Tick
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.naming import Naming
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
@@ -25,7 +26,7 @@ from whyidle.monitor.recording.requests import Requests
 from whyidle.monitor.recording.rows import Rows
 from whyidle.monitor.recording.run_metadata import RunMetadata
 from whyidle.monitor.recording.sampler import Sampler
-from whyidle.monitor.recording.snapshot import JobEvent, Snapshot
+from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.recording.subjects import Subjects
 from whyidle.monitor.recording.traces import Traces
 from whyidle.monitor.recording.waker import Waker

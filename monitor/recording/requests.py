@@ -18,7 +18,7 @@ from whyidle.monitor.recording.agent_manager import OBSERVED, AgentManager
 from whyidle.monitor.recording.traces import Traces
 from whyidle.monitor.store import Writer
 from whyidle.monitor.store.labels import new_label
-from whyidle.monitor.tracing.wish import MOST_SECONDS
+from whyidle.monitor.tracing.trace_request import MOST_SECONDS
 
 Answer = dict[str, Any]
 
@@ -58,12 +58,12 @@ class Requests:
         return self._told()
 
     def _state(self) -> Answer:
-        if self._traces.wish.is_waiting and (refusal := self._barred()) is not None:
-            self._traces.wish.refused(f"No trace: {refusal.what}", refusal.next_step)
+        if self._traces.request.is_waiting and (refusal := self._barred()) is not None:
+            self._traces.request.refused(f"No trace: {refusal.what}", refusal.next_step)
         return self._told()
 
     def _told(self) -> Answer:
-        return {"trace": self._traces.wish.told.as_json()}
+        return {"trace": self._traces.request.told.as_json()}
 
     def _label(self, text: object) -> Answer:
         if not isinstance(text, str):

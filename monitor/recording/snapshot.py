@@ -9,12 +9,13 @@ from typing import Any
 from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.news import GpuEvent
-from whyidle.monitor.tracing.told import Told
+from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 # More stops than these are no longer told one by one.
 FEW_STOPS = 3
@@ -61,21 +62,6 @@ def _ms(ms: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class JobEvent:
-    """Something that happened in a process of the job, or to the agent in it."""
-
-    kind: str
-    key: ProcessKey
-    text: str
-    severity: str = "info"
-    # On our monotonic clock, in seconds; ``None``: now.
-    at: float | None = None
-    data: Mapping[str, Any] | None = None
-    # What comes all the time is stored, and no news.
-    is_news: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One moment of the job."""
 
@@ -104,7 +90,7 @@ class Snapshot:
     members: tuple[Member, ...] = ()
     happened: tuple[JobEvent, ...] = ()
     # The last trace that was taken of the job, and whether it came with this tick.
-    traces: Told | None = None
+    traces: TraceSummary | None = None
     has_new_trace: bool = False
     # What is certainly wrong with it, as `diagnose --json` tells it, the most important first.
     findings: tuple[Mapping[str, Any], ...] = ()

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.link.records import Frame, Look, Stacks
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.due import MOST_COUNTED, Due, kept
-from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.runs.summary import STACKS
 
 # What a screen shows as "now".

@@ -11,10 +11,11 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.agent_stats import STOPPED
 from whyidle.monitor.recording.ownership import Owned
-from whyidle.monitor.recording.snapshot import JobEvent, Member
+from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 from whyidle.monitor.sources.gpu import GpuReading
 from whyidle.monitor.tracing.by_agent import ByAgent
@@ -27,10 +28,10 @@ from whyidle.monitor.tracing.policy import (
     Policy,
     Sign,
 )
+from whyidle.monitor.tracing.scheduler import FAILED, Candidate, TraceScheduler
 from whyidle.monitor.tracing.space import of_run
-from whyidle.monitor.tracing.taking import FAILED, Candidate, Taking
-from whyidle.monitor.tracing.told import News, Told
-from whyidle.monitor.tracing.wish import Wish
+from whyidle.monitor.tracing.trace_request import TraceRequest
+from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 # Two of the longest pauses between traces: an older one says nothing of now.
 FRESH_SECONDS = 2 * SELDOM_SECONDS
@@ -60,7 +61,7 @@ class Traces:
         caught: Callable[[str, Exception], None] = lambda _where, _error: None,
     ) -> None:
         self._caught = caught
-        self._taking = Taking(store, run, Policy(share), named_ms)
+        self._scheduler = TraceScheduler(store, run, Policy(share), named_ms)
         self._named_ms = named_ms
         self._target = target
         self._is_off = False
@@ -70,32 +71,32 @@ class Traces:
         # Of each process: the share of its time that went into compiling, and how often it fell.
         self._compiling: dict[ProcessKey, tuple[float, int]] = {}
         self._sign = Sign(min(STARVED_SECONDS, settled))
-        self._news: list[News] = []
+        self._news: list[JobEvent] = []
 
     @property
-    def last(self) -> Told | None:
+    def last(self) -> TraceSummary | None:
         """The last trace that was understood."""
-        return self._taking.last
+        return self._scheduler.last
 
     @property
     def is_new(self) -> bool:
         """Tell whether it came with this tick."""
-        return self._taking.is_new
+        return self._scheduler.is_new
 
     @property
-    def wish(self) -> Wish:
+    def request(self) -> TraceRequest:
         """What a person asked for last."""
-        return self._taking.wish
+        return self._scheduler.request
 
     def ask(self, now: float, seconds: float | None) -> None:
         """Take a trace at the next tick that can; where one is asked for already, a ``Problem``."""
-        told = self.wish.told
+        told = self.request.told
         if not told.is_over:
             raise Problem(f"A trace is under way already. {told.what}", "Wait for that one.")
         if self._is_off:
             step = f"Take one by hand: monitor trace {self._target.pid}"
             raise Problem("No trace: traces are off after a failure.", step)
-        self.wish.ask(self._named_ms(now), seconds)
+        self.request.ask(self._named_ms(now), seconds)
 
     def tick(
         self,
@@ -113,15 +114,15 @@ class Traces:
         candidates = [self._candidate(tracked, self._share) for tracked in settled]
         at_once = self._at_once(processes, now)
         try:
-            self._news += self._taking.tick(now, candidates, starved=starved, at_once=at_once)
-            if self._taking.is_new:
+            self._news += self._scheduler.tick(now, candidates, starved=starved, at_once=at_once)
+            if self._scheduler.is_new:
                 self._look_again(now, processes)
         except Exception as error:  # noqa: BLE001  counters come also without traces
             self._is_off = True
             self._caught("traces", error)
-            self._taking.close("traces are off after a failure")
+            self._scheduler.close("traces are off after a failure")
             text = f"Traces are off from now on ({type(error).__name__}: {error})."
-            self._news.append(News(FAILED, self._target, text, "medium"))
+            self._news.append(JobEvent(FAILED, self._target, text, "medium"))
 
     def _look_again(self, now: float, processes: Sequence[TrackedProcess]) -> None:
         """Have another trace where the one that was to be early came before the first step."""
@@ -129,7 +130,7 @@ class Traces:
         if told is None or told.steps["count"]:
             return
         if any(tracked.key == told.key and self._is_young(tracked, now) for tracked in processes):
-            self._taking.policy.too_early(now, told.seconds)
+            self._scheduler.policy.too_early(now, told.seconds)
 
     def _is_young(self, tracked: TrackedProcess, now: float) -> bool:
         """Tell whether a trace of it is an early one, as was asked for."""
@@ -151,7 +152,7 @@ class Traces:
     def take_events(self) -> list[JobEvent]:
         """Return what happened since the last call."""
         news, self._news = self._news, []
-        return [JobEvent(n.kind, n.key, n.text, n.severity, at=n.at, data=n.data) for n in news]
+        return news
 
     def put_steps(self, now: float, job: Reading, processes: Mapping[ProcessKey, Reading]) -> None:
         """Put how long a step takes, where nobody but a trace tells."""
@@ -184,14 +185,14 @@ class Traces:
 
     def close(self, *, job_ended: bool) -> None:
         """End what is on its way; who waits for a trace finds in the run why there is none."""
-        is_lost = not self.wish.told.is_over
-        self._taking.close(JOB_ENDED if job_ended else "the recording ended first")
+        is_lost = not self.request.told.is_over
+        self._scheduler.close(JOB_ENDED if job_ended else "the recording ended first")
         if is_lost:
-            self._news.append(News(FAILED, self._target, self.wish.told.what))
+            self._news.append(JobEvent(FAILED, self._target, self.request.told.what))
 
     def _at_once(self, processes: Sequence[TrackedProcess], now: float) -> list[Candidate]:
         """Return who may be asked for a trace that a person waits for."""
-        if not self.wish.is_waiting:
+        if not self.request.is_waiting:
             return []
         return [self._candidate(tracked, ALL) for tracked in in_order(processes, now, 0.0)]
 
@@ -210,7 +211,7 @@ class Traces:
     def _way(self, tracked: TrackedProcess, share: float) -> ByAgent:
         assert tracked.link is not None  # noqa: S101  it stands in the order
         ended = JOB_ENDED if tracked.key == self._target else "it ended first"
-        return ByAgent(tracked.link, self._taking.space, self._owner, share, ended)
+        return ByAgent(tracked.link, self._scheduler.space, self._owner, share, ended)
 
 
 def _put(reading: Reading, metric: Metric, counted: Metric, seconds: float) -> bool:

@@ -11,10 +11,11 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, Stat
 from whyidle.monitor.recording.agent_stats import MEASURED, AgentStats
-from whyidle.monitor.recording.snapshot import JobEvent, Member
+from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.totals import ProcessTotals
 
 # Who has begun just now may end at once, or become another program: it is not entered yet.

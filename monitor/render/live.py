@@ -47,7 +47,7 @@ class LiveView:
         self._console = console or Console()
         self._live = Live(console=self._console, auto_refresh=False, screen=True)
         self._history: dict[tuple[str, Metric], deque[float | None]] = {}
-        self._events: deque[tuple[str, plain.News]] = deque(maxlen=EVENTS_SHOWN)
+        self._events: deque[tuple[str, plain.JobEvent]] = deque(maxlen=EVENTS_SHOWN)
         self._started = False
 
     def tick(self, snapshot: Snapshot) -> None:
@@ -192,7 +192,7 @@ def _head(snapshot: Snapshot) -> Group:
     return Group(first, how, *([Text(what, style="dim")] if what else []))
 
 
-def _event(clock: str, told: plain.News) -> Text:
+def _event(clock: str, told: plain.JobEvent) -> Text:
     return Text(f"{told.marked[:1]} {clock}  {told.text}", "yellow" if told.alarming else "dim")
 
 

@@ -13,7 +13,7 @@ from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.model import named
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.runs.training import Trained
-from whyidle.monitor.tracing.taking import TAKEN
+from whyidle.monitor.tracing.scheduler import TAKEN
 
 # As a sentence has them.
 _SOURCES: Final = {

@@ -69,7 +69,7 @@ def stopped(snapshot: Snapshot) -> str:
     return " main process STOPPED" if snapshot.main_stopped else ""
 
 
-class News(NamedTuple):
+class JobEvent(NamedTuple):
     """What happened, apart from the numbers, and whether it asks for attention."""
 
     text: str
@@ -81,12 +81,12 @@ class News(NamedTuple):
         return f"{'!' if self.alarming else '·'} {self.text}"
 
 
-def news(snapshot: Snapshot) -> list[News]:
+def news(snapshot: Snapshot) -> list[JobEvent]:
     """Return what happened at this tick."""
     return [
-        *(News(e.text) for e in snapshot.events),
-        *(News(printable(e.text), e.severity != "info") for e in snapshot.happened),
-        *map(News, snapshot.notes),
+        *(JobEvent(e.text) for e in snapshot.events),
+        *(JobEvent(printable(e.text), e.severity != "info") for e in snapshot.happened),
+        *map(JobEvent, snapshot.notes),
     ]
 
 

@@ -15,7 +15,7 @@ from whyidle.monitor.render import numbers, pace
 from whyidle.monitor.render.budget import VISIBLE, bar, clock, in_order, share, swatch, words
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.runs.estimate import Running
-from whyidle.monitor.tracing.told import Told
+from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 # Of what is not known, so much is a glance.
 REASONS: Final = 3
@@ -115,7 +115,7 @@ def _reasons(running: Running) -> Iterator[str]:
         yield f"{numbers.DASH} {printable(text)}"
 
 
-def _left_out(trace: Told, running: Running) -> str:
+def _left_out(trace: TraceSummary, running: Running) -> str:
     """Say what the last trace told, and why it does not count now."""
     age = numbers.duration(running.age or 0.0)
     found = parts(trace.account) or "nothing"

@@ -20,7 +20,7 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import NO_JAX, NO_TORCH, Reading, by_reason
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.traces.window import is_too_short, too_short
-from whyidle.monitor.tracing.told import Told
+from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 # What the parts of an estimate add up to: the nanoseconds of a second.
 WHOLE: Final = 1_000_000_000
@@ -66,7 +66,7 @@ class Running:
     # Which figures are missing, and what does not fit, a line each.
     notes: tuple[str, ...] = ()
     # The last trace, its age in seconds, and why it does not count now.
-    trace: Told | None = None
+    trace: TraceSummary | None = None
     age: float | None = None
     not_counted: str | None = None
     # The parts of an estimate that something measures: nothing of them is nothing.
@@ -91,7 +91,7 @@ def running(
     job: Reading,
     gpus: Sequence[Reading],
     device: Device | None,
-    trace: Told | None = None,
+    trace: TraceSummary | None = None,
     age: float | None = None,
 ) -> Running:
     """Return where the time goes; ``gpus`` are the job's own, ``device`` is what it computes on."""
@@ -179,7 +179,7 @@ def _notes(job: Reading, busy: _Busy, device: Device | None) -> Iterator[str]:
 
 # The trace ---------------------------------------------------------------------------------------
 def _why_not(
-    trace: Told, slices: Mapping[Slice, int], age: float, device: Device | None
+    trace: TraceSummary, slices: Mapping[Slice, int], age: float, device: Device | None
 ) -> str | None:
     if not any(slices.values()):
         return NO_WORK
@@ -190,7 +190,7 @@ def _why_not(
     return TOO_OLD if age > TRACE_SECONDS else None
 
 
-def _rest(trace: Told, slices: Mapping[Slice, int]) -> str | None:
+def _rest(trace: TraceSummary, slices: Mapping[Slice, int]) -> str | None:
     """Return all that is known of the unknown part, where it is a part to speak of."""
     details = trace.account.get("details", {}).get(Slice.IDLE_UNKNOWN) or {}
     if not details or slices[Slice.IDLE_UNKNOWN] < NOTABLE * sum(slices.values()):

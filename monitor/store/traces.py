@@ -19,8 +19,8 @@ from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.store import connect, timelines
 from whyidle.monitor.store.blocks import Block, Found
 from whyidle.monitor.store.connect import transaction
+from whyidle.monitor.store.disk_quota import DiskQuota
 from whyidle.monitor.store.reader import UnknownRun
-from whyidle.monitor.store.room import Room
 from whyidle.monitor.store.writer import SIZE_CAP
 
 # About what a row beside the timeline takes.
@@ -69,7 +69,7 @@ def put(path: Path, new: NewTrace, size_cap: int = SIZE_CAP) -> int:
         with _told(path):
             size = sum(len(block.data) for block in new.blocks)
             small = _ROW_BYTES * sum(map(len, new.rows.values()))
-            room = Room(connection, path, size_cap)
+            room = DiskQuota(connection, path, size_cap)
             room.reserve(size + small)
             try:
                 with transaction(connection):

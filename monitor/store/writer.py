@@ -17,10 +17,10 @@ from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.reading import Tick
 from whyidle.monitor.store import connect, recovery, rollup, schema
 from whyidle.monitor.store.connect import transaction
-from whyidle.monitor.store.pen import Pen
+from whyidle.monitor.store.disk_quota import DiskQuota
+from whyidle.monitor.store.guarded_writes import GuardedWrites
 from whyidle.monitor.store.records import NewRun, check_label
 from whyidle.monitor.store.retention import Retention
-from whyidle.monitor.store.room import Room
 from whyidle.monitor.store.rows import Batch, Recording, recall
 from whyidle.monitor.store.waiting import Waiting
 
@@ -46,9 +46,9 @@ class Writer:
         self._connection = opened.connection
         self._now = now
         self._waiting = Waiting()
-        self._room = Room(opened.connection, path, size_cap)
-        self._pen = Pen(opened.connection, path, self._room, self._waiting)
-        self._pen.made_room = self._report_full
+        self._disk = DiskQuota(opened.connection, path, size_cap)
+        self._writes = GuardedWrites(opened.connection, path, self._disk, self._waiting)
+        self._writes.made_room = self._report_full
         self._retention = Retention()
         self._recordings: dict[int, Recording] = {}
         # By how much the clock has leapt ahead since the start: data does not age by that.
@@ -66,8 +66,8 @@ class Writer:
         opened = connect.for_writing(path)
         try:
             writer = cls(path, opened, size_cap, now)
-            with writer._pen.patiently():
-                writer._pen.safely(lambda: recovery.recover(opened.connection))
+            with writer._writes.patiently():
+                writer._writes.safely(lambda: recovery.recover(opened.connection))
         except BaseException:
             opened.connection.close()
             raise
@@ -78,10 +78,10 @@ class Writer:
         """A sentence for the screen when not everything goes well."""
         if self._lost:
             return f"{self.path} was deleted or replaced; start the recording again."
-        if self._pen.failure:
-            return self._pen.failure
-        if self._room.trouble:
-            return self._room.trouble
+        if self._writes.failure:
+            return self._writes.failure
+        if self._disk.trouble:
+            return self._disk.trouble
         if self.moved_aside:
             return f"The recordings were damaged; they now lie in {self.moved_aside}."
         return None
@@ -89,7 +89,7 @@ class Writer:
     @property
     def evicted(self) -> int:
         """Rows that had to make room before their time."""
-        return self._room.evicted
+        return self._disk.evicted
 
     @property
     def queued(self) -> int:
@@ -105,7 +105,7 @@ class Writer:
     def begin_run(self, new: NewRun) -> int:
         """Begin a recording; returns its id. A label that is none is a ``UsageProblem``."""
         check_label(new.label)
-        with self._pen.patiently():
+        with self._writes.patiently():
             run = self._insert("run", {name: getattr(new, name) for name in _NEW_RUN})
         self._recordings[run] = Recording(run)
         return run
@@ -183,7 +183,7 @@ class Writer:
 
     def end_run(self, run: int, reason: str, exit_code: int | None = None) -> bool:
         """End a recording; a failure shows in ``trouble``, and the next start repairs it."""
-        with self._pen.patiently():
+        with self._writes.patiently():
             return self._end_run(run, reason, exit_code)
 
     # Ticks ---------------------------------------------------------------------------------------
@@ -209,13 +209,13 @@ class Writer:
 
     def close(self) -> None:
         """Roll up to the end and fold the log into the file."""
-        with self._pen.patiently():
+        with self._writes.patiently():
             self._flush()
             for recording in self._recordings.values():
                 self._roll_up(recording, None)
                 self._keep_last(recording)
         with suppress(sqlite3.Error):
-            self._room.fold()
+            self._disk.fold()
             self._connection.close()
 
     def __enter__(self) -> Writer:
@@ -246,7 +246,7 @@ class Writer:
             end()
 
         # On a disk without any room the end itself, which only changes a row, may still fit.
-        done = self._pen.quietly(roll_up_and_end) or self._pen.quietly(end)
+        done = self._writes.quietly(roll_up_and_end) or self._writes.quietly(end)
         # Ticks that still wait for the disk need their recording once more, at close.
         if done and not self._waiting.holds(run):
             self._recordings.pop(run, None)
@@ -260,14 +260,14 @@ class Writer:
         # set ahead by a day would take what was recorded an hour ago.
         newest_ms = max((r.newest_ms for r in self._recordings.values()), default=0)
         newest_ms -= self.leapt_ms
-        self._pen.quietly(lambda: self._retention.expire(self._connection, newest_ms))
-        self._room.check()
+        self._writes.quietly(lambda: self._retention.expire(self._connection, newest_ms))
+        self._disk.check()
         with suppress(sqlite3.Error):
-            self._room.fold()
+            self._disk.fold()
         self._lost = not self._still_there()
 
     def _keep_last(self, recording: Recording) -> bool:
-        if not self._pen.quietly(partial(recording.keep_last, self._connection)):
+        if not self._writes.quietly(partial(recording.keep_last, self._connection)):
             return False
         recording.kept_ms = recording.newest_ms
         return True
@@ -278,7 +278,7 @@ class Writer:
         def work() -> None:
             left[:] = rollup.roll_up(self._connection, recording, until_ms)
 
-        if self._pen.quietly(work):
+        if self._writes.quietly(work):
             recording.pending = left
 
     def _flush(self) -> bool:
@@ -295,9 +295,9 @@ class Writer:
                 batches.append(Batch(self._recordings[run], ticks))
                 batches[-1].write(self._connection)
 
-        if not self._pen.quietly(write):
+        if not self._writes.quietly(write):
             self._waiting.trim()
-            if not self._pen.passing:
+            if not self._writes.passing:
                 # One of them may be the cause: the ticks must not wait for it for ever.
                 self._waiting.statements.clear()
             return False
@@ -310,9 +310,9 @@ class Writer:
         """Write a row, or let it wait among the ticks for the disk or for another's lock."""
         # What waits already comes first: two changes of a row must stay in order.
         clear = not self._waiting.statements or self._flush()
-        if clear and self._pen.quietly(lambda: self._connection.execute(statement, arguments)):
+        if clear and self._writes.quietly(lambda: self._connection.execute(statement, arguments)):
             return True
-        if self._pen.passing:
+        if self._writes.passing:
             self._waiting.statements.append((statement, arguments))
         return False
 
@@ -332,7 +332,7 @@ class Writer:
                 raise StorageProblem(what, "Set another folder: WHYIDLE_STATE_DIR=/path/to/folder")
             return row
 
-        return self._pen.safely(put)
+        return self._writes.safely(put)
 
     def _update(self, table: str, row: int, values: Mapping[str, object]) -> None:
         marks = ", ".join(f"{name} = ?" for name in values)
@@ -350,8 +350,8 @@ class Writer:
         if now_ms - self._told_full_ms < _TOLD_AGAIN_MS:
             return
         self._told_full_ms = now_ms
-        data = _plain({"evicted": self._room.evicted})
-        rows = [(run, now_ms, self._room.trouble, data) for run in self._recordings]
+        data = _plain({"evicted": self._disk.evicted})
+        rows = [(run, now_ms, self._disk.trouble, data) for run in self._recordings]
         # The event is worth less than the ticks: it may fail.
         with suppress(sqlite3.Error), transaction(self._connection):
             self._connection.executemany(

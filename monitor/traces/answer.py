@@ -10,9 +10,9 @@ from whyidle.monitor.traces.analysis import Analysis, DeviceReport
 from whyidle.monitor.traces.budgets.budget import by_slice, rounded, to_ns
 from whyidle.monitor.traces.budgets.totals import Totals
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.doubts import doubts
 from whyidle.monitor.traces.model import Device, Trace
 from whyidle.monitor.traces.opening import show
+from whyidle.monitor.traces.warnings import doubts
 from whyidle.monitor.traces.where.places import Place, why_none
 from whyidle.monitor.traces.window import Window, warnings
 

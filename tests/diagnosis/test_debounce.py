@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whyidle.monitor.diagnosis.debounce import GONE, SURE, Certain
+from whyidle.monitor.diagnosis.debounce import GONE, SURE, Debouncer
 
 
 def told(
@@ -24,12 +24,12 @@ def told(
     }
 
 
-def rules(certain: Certain) -> list[str]:
+def rules(certain: Debouncer) -> list[str]:
     return [each["rule"] for each in certain.shown]
 
 
 def test_what_counters_suggest_must_show_twice() -> None:
-    certain = Certain()
+    certain = Debouncer()
     assert certain.take([told("a")]) == []
     assert certain.take([]) == []
     assert certain.take([told("a")]) == []
@@ -39,18 +39,18 @@ def test_what_counters_suggest_must_show_twice() -> None:
 
 
 def test_what_a_trace_shows_is_told_at_once() -> None:
-    certain = Certain()
+    certain = Debouncer()
     assert [c.news for c in certain.take([told("a", source="trace 3")])] == ["found"]
 
 
 def test_an_error_is_told_at_once() -> None:
-    certain = Certain()
+    certain = Debouncer()
     assert [c.news for c in certain.take([told("gpu_error", None)])] == ["found"]
     assert certain.take([told("memory_growth", None, severity="medium")]) == []
 
 
 def test_one_look_without_it_is_no_news() -> None:
-    certain = Certain()
+    certain = Debouncer()
     certain.take([told("a", source="trace 1")])
     for _ in range(GONE - 1):
         assert certain.take([]) == []
@@ -60,14 +60,14 @@ def test_one_look_without_it_is_no_news() -> None:
 
 
 def test_the_latest_figures_are_shown() -> None:
-    certain = Certain()
+    certain = Debouncer()
     certain.take([told("a", (0.1, 0.2), "trace 1")])
     certain.take([told("a", (0.5, 0.6), "agent")])
     assert certain.shown[0]["lost_share"] == [0.5, 0.6]
 
 
 def test_nearly_equal_losses_do_not_change_places() -> None:
-    certain = Certain()
+    certain = Debouncer()
     certain.take([told("a", (0.3, 0.3), "trace 1"), told("b", (0.2, 0.2), "trace 1")])
     certain.take([told("a", (0.3, 0.3)), told("b", (0.33, 0.33))])
     assert rules(certain) == ["a", "b"]
@@ -80,7 +80,7 @@ LOOKS = st.lists(st.sets(st.sampled_from("abc")), max_size=30)
 
 @given(LOOKS)
 def test_each_news_alternates_and_agrees_with_what_is_shown(looks: list[set[str]]) -> None:
-    certain, now = Certain(), set[str]()
+    certain, now = Debouncer(), set[str]()
     for i, found in enumerate(looks):
         for change in certain.take([told(rule) for rule in sorted(found)]):
             rule = change.told["rule"]

@@ -10,10 +10,11 @@ from tests.link.conftest import FS, Puppet
 from whyidle.monitor.attach.answers import OUTSIDE, PTRACE, Outcome, Refusal, Rung
 from whyidle.monitor.attach.outside import Place
 from whyidle.monitor.attach.target import Target
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.recording.agent_manager import AgentManager
-from whyidle.monitor.recording.snapshot import JobEvent, Member
+from whyidle.monitor.recording.snapshot import Member
 
 Way = Callable[[Target], Outcome]
 BUSY = Refusal("Process 1 is busy.", "Try again.")

@@ -8,9 +8,9 @@ import pytest
 
 from tests.recording.records import KEY, MOST, SECOND, STEP, compiled
 from whyidle.monitor.link.records import Compile, Frame
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.recording import compiles as module
 from whyidle.monitor.recording.compiles import STORM, Compiles
-from whyidle.monitor.recording.snapshot import JobEvent
 from whyidle.monitor.runs.summary import COMPILED, COMPILES
 
 

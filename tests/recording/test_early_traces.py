@@ -64,10 +64,10 @@ def test_an_early_trace_without_a_step_is_not_the_last(
     tmp_path: Path, steps: int, *, is_asked_again: bool
 ) -> None:
     found = traces(tmp_path)
-    found._taking.last = told(steps={"count": steps, "median_ns": None, "source": "", "how": ""})
-    found._taking.policy.taken(KEY, 5.0, 0.25, {}, measured=False)
+    found._scheduler.last = told(steps={"count": steps, "median_ns": None, "source": "", "how": ""})
+    found._scheduler.policy.taken(KEY, 5.0, 0.25, {}, measured=False)
     found._look_again(5.0, [tracked(7)])
-    assert found._taking.policy.wants(8.0, starved=None) is is_asked_again
+    assert found._scheduler.policy.wants(8.0, starved=None) is is_asked_again
 
 
 def test_a_gpu_is_believed_to_wait_as_early_as_a_trace_may_come() -> None:

@@ -31,7 +31,7 @@ from whyidle.monitor.runs.estimate import (
     running,
 )
 from whyidle.monitor.traces.window import NOT_RECORDED
-from whyidle.monitor.tracing.told import Told
+from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 GPU = Reading({m.GPU_UTILISATION: 0.6, m.GPU_SM_ACTIVITY: 0.55})
 WAITS = (m.JOB_GC_PAUSE, m.JOB_COMPILE, m.JOB_SYNC_WAIT, m.JOB_LOADER_WAIT)
@@ -175,7 +175,7 @@ def test_a_fresh_trace_counts_with_its_age() -> None:
     ],
 )
 def test_a_trace_that_no_longer_fits_does_not_count_and_it_is_said_why(
-    taken: Told, told: Reading, gpu: Reading, age: float, why: str
+    taken: TraceSummary, told: Reading, gpu: Reading, age: float, why: str
 ) -> None:
     found = running(told, [gpu], "gpu", taken, age)
     assert (found.source, found.not_counted, found.trace) == ("estimate", why, taken)
@@ -205,11 +205,13 @@ def test_the_steps_of_a_trace_count_where_they_are_most_of_it() -> None:
         assert percent(found)["compute"] == share
 
 
-def _with(taken: Told, whole: dict[str, Any], steps: dict[str, Any]) -> Told:
+def _with(taken: TraceSummary, whole: dict[str, Any], steps: dict[str, Any]) -> TraceSummary:
     return replace(taken, budget=whole, step_budget=steps)
 
 
-def _over(taken: Told, ns: int, outside_ns: int, step_ns: int | None = None) -> Told:
+def _over(
+    taken: TraceSummary, ns: int, outside_ns: int, step_ns: int | None = None
+) -> TraceSummary:
     window = {"ns": ns, "asked_ns": None, "step_ns": step_ns, "outside_ns": outside_ns}
     return replace(taken, window=window)
 
@@ -235,7 +237,7 @@ def test_what_of_a_window_lies_outside_of_its_operations_is_no_compute() -> None
 
 
 def test_what_a_job_computes_on_is_what_its_framework_says() -> None:
-    def told_by(backend: object, taken: Told | None = None) -> Running:
+    def told_by(backend: object, taken: TraceSummary | None = None) -> Running:
         member = inside(framework={"torch": {"backend": backend}, "jax": {}})
         return of(snapshot(member, job=FITS, traces=taken))
 

@@ -27,7 +27,7 @@ from whyidle.monitor.core.metrics import SELF_CPU, Scope
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import Reader, Run
 from whyidle.monitor.store.stored_traces import Kept
-from whyidle.monitor.tracing.wish import MOST_SECONDS
+from whyidle.monitor.tracing.trace_request import MOST_SECONDS
 
 T = TypeVar("T")
 # The user's own profiler is on, all the time.
@@ -64,7 +64,7 @@ def test_seconds_that_are_none_are_a_sentence(bench: Bench, seconds: object) -> 
 
 def test_no_trace_is_longer_than_it_may_be(bench: Bench) -> None:
     assert put(bench, {"do": "trace", "seconds": 3600})["ok"] is True
-    assert bench.recorder._traces.wish.seconds == MOST_SECONDS
+    assert bench.recorder._traces.request.seconds == MOST_SECONDS
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from whyidle.monitor.store import Reader, Writer
 from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.tracing.parser import Parser
 from whyidle.monitor.tracing.space import Space
-from whyidle.monitor.tracing.told import Told
+from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 KEY = ProcessKey(7, 7)
 NOBODY = Owned(frozenset(), "no GPU is known", sure=False)
@@ -49,8 +49,8 @@ def traces(store: Path) -> Traces:
     return Traces(KEY, store / DATABASE, 1, share=0.01, named_ms=lambda t: int(t * 1000))
 
 
-def told(**changes: Any) -> Told:
-    found = Told(
+def told(**changes: Any) -> TraceSummary:
+    found = TraceSummary(
         trace=1, key=KEY, rank=None, framework="jax", how="the agent", ts_ms=0, at=100.0,
         seconds=0.25, held_ns=None, format="xplane", budget={"slices": {}}, step_budget=None,
         steps={"count": 40, "median_ns": 5_000_000, "source": "repetition", "how": ""},
@@ -59,9 +59,9 @@ def told(**changes: Any) -> Told:
     return replace(found, **changes)
 
 
-def after(found: Traces, last: Told, now: float) -> tuple[Reading, Reading]:
+def after(found: Traces, last: TraceSummary, now: float) -> tuple[Reading, Reading]:
     """Return what is put of the job and of the process, neither of which tells by itself."""
-    found._taking.last = last
+    found._scheduler.last = last
     job = Reading(unknown={m.JOB_STEP_P50: "no steps seen"})
     process = Reading(unknown={m.PROCESS_STEP_P50: "no steps seen"})
     found.put_steps(now, job, {KEY: process})
@@ -78,7 +78,7 @@ def test_where_nobody_tells_of_steps_a_trace_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rate", [3.0, 0.0])
 def test_who_counts_steps_knows_better(tmp_path: Path, rate: float) -> None:
     found = traces(tmp_path)
-    found._taking.last = told()
+    found._scheduler.last = told()
     job = Reading({m.JOB_STEPS: rate}, {m.JOB_STEP_P50: "no step has ended lately"})
     found.put_steps(160.0, job, {})
     assert job.get(m.JOB_STEP_P50) is None
@@ -86,7 +86,7 @@ def test_who_counts_steps_knows_better(tmp_path: Path, rate: float) -> None:
 
 def test_of_who_is_stopped_a_trace_says_nothing(tmp_path: Path) -> None:
     found = traces(tmp_path)
-    found._taking.last = told()
+    found._scheduler.last = told()
     job = Reading(unknown=dict.fromkeys((m.JOB_STEPS, m.JOB_STEP_P50), STOPPED))
     found.put_steps(160.0, job, {})
     assert job.unknown[m.JOB_STEP_P50] == STOPPED
@@ -99,7 +99,7 @@ def member(key: ProcessKey = KEY, source: str | None = None) -> Member:
 
 def test_where_the_time_of_a_step_comes_from_a_trace_its_process_says_so(tmp_path: Path) -> None:
     found = traces(tmp_path)
-    found._taking.last = told()
+    found._scheduler.last = told()
     members = found.sourced(160.0, (member(), member(source="optimizer"), member(ProcessKey(8, 8))))
     assert [x.steps_source for x in members] == ["trace", "optimizer", None]
     assert [x.reading.get(m.PROCESS_STEP_P50) for x in members] == [0.005, 0.3, None]
@@ -107,10 +107,10 @@ def test_where_the_time_of_a_step_comes_from_a_trace_its_process_says_so(tmp_pat
 
 @pytest.mark.parametrize("last", [None, told(at=-1000.0)])
 def test_without_a_trace_of_late_nobody_says_that_one_told(
-    tmp_path: Path, last: Told | None
+    tmp_path: Path, last: TraceSummary | None
 ) -> None:
     found = traces(tmp_path)
-    found._taking.last = last
+    found._scheduler.last = last
     (only,) = found.sourced(160.0, [member()])
     assert only.steps_source is None
     assert only.reading.get(m.PROCESS_STEP_P50) is None
@@ -124,7 +124,7 @@ def test_without_a_trace_of_late_nobody_says_that_one_told(
         told(steps={"count": 0, "median_ns": None, "source": "none", "how": "no steps"}),
     ],
 )
-def test_an_old_trace_or_one_without_steps_says_nothing(tmp_path: Path, last: Told) -> None:
+def test_an_old_trace_or_one_without_steps_says_nothing(tmp_path: Path, last: TraceSummary) -> None:
     job, _ = after(traces(tmp_path), last, 160.0)
     assert job.get(m.JOB_STEP_P50) is None
 
@@ -188,7 +188,7 @@ def test_a_defect_of_ours_ends_traces_and_nothing_else(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(found._taking, "tick", broken)
+    monkeypatch.setattr(found._scheduler, "tick", broken)
     for _ in range(3):
         found.tick(1.0, [], {}, NOBODY)
     (event,) = found.take_events()
@@ -307,7 +307,7 @@ def test_a_reader_that_dies_is_an_event_and_the_recording_goes_on(
     store: Path, code: str, why: str
 ) -> None:
     with recorded("torch", store) as bench:
-        taking = bench.recorder._traces._taking
+        taking = bench.recorder._traces._scheduler
         taking.parse = lambda order: Parser(order, (sys.executable, "-c", code))
         snapshot = bench.until(lambda s: any(e.kind == "trace_failed" for e in s.happened))
         (news,) = [e for e in snapshot.happened if e.kind == "trace_failed"]

@@ -13,8 +13,9 @@ from tests.render.shown import LOAD, NO_PROBE, STOPPED, inside, outside, snapsho
 from whyidle.monitor.attach.answers import AGENT, REMOTE_EXEC, RUN, Refusal
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.snapshot import JobEvent, Member, Snapshot, stood_still
+from whyidle.monitor.recording.snapshot import Member, Snapshot, stood_still
 from whyidle.monitor.render import inside as words
 from whyidle.monitor.render import jsonl, plain
 from whyidle.monitor.render.live import LiveView

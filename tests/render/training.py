@@ -10,7 +10,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.snapshot import Member, Snapshot
-from whyidle.monitor.tracing.told import Told
+from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 PACE = {
     m.JOB_STEPS: 41.23,
@@ -43,10 +43,10 @@ def worker(rank: int | None = 0, **known: Any) -> Member:
     return inside(4001 + (rank or 0), rank, **given)
 
 
-def trace(kinds: tuple[str, ...] = ("gpu",), age: float = 12.0, **slices: int) -> Told:
+def trace(kinds: tuple[str, ...] = ("gpu",), age: float = 12.0, **slices: int) -> TraceSummary:
     """Return a trace that ``snapshot`` sees at this age."""
     given: dict[str, Any] = {"step_budget": None, "steps": {}, "format": "kineto"}
-    return Told(
+    return TraceSummary(
         trace=1,
         key=ProcessKey(4001, 1),
         rank=None,

@@ -15,7 +15,7 @@ from tests.store.conftest import START_MS, Store
 from whyidle.monitor.core.metrics import GPU_POWER
 from whyidle.monitor.store import NewRun
 from whyidle.monitor.store.connect import BUSY_MS
-from whyidle.monitor.store.pen import TICK_BUSY_MS
+from whyidle.monitor.store.guarded_writes import TICK_BUSY_MS
 
 
 @pytest.fixture

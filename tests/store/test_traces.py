@@ -385,7 +385,7 @@ def test_a_disk_that_fills_meanwhile_costs_nothing(
 ) -> None:
     store = Store(small_disk / DATABASE)
     record(store, 300)
-    monkeypatch.setattr("whyidle.monitor.store.room.Room.reserve", lambda *_: None)
+    monkeypatch.setattr("whyidle.monitor.store.disk_quota.DiskQuota.reserve", lambda *_: None)
     with pytest.raises(StorageProblem, match="is full"):
         put(store.path, a_trace(store.run, events=400_000))
     assert len(record(store, 100)) == 100

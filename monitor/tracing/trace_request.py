@@ -13,7 +13,7 @@ MOST_SECONDS: Final = 10.0
 PATIENCE_SECONDS: Final = 30.0
 
 
-class Wish:
+class TraceRequest:
     """One at a time; ``told`` says how far it has come."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from whyidle.monitor.store import connect
 from whyidle.monitor.store.connect import BUSY_MS, transaction
-from whyidle.monitor.store.room import Room
+from whyidle.monitor.store.disk_quota import DiskQuota
 from whyidle.monitor.store.waiting import Waiting
 
 # A tick does not wait long for another process's lock: it joins the queue, and the next is on time.
@@ -32,11 +32,11 @@ _DEFECTS: Final = (
 T = TypeVar("T")
 
 
-class Pen:
+class GuardedWrites:
     """One connection, and what last went wrong with it."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: Path, room: Room, waiting: Waiting
+        self, connection: sqlite3.Connection, path: Path, room: DiskQuota, waiting: Waiting
     ) -> None:
         self.failure: str | None = None
         # The last failure may pass by itself.
@@ -45,7 +45,7 @@ class Pen:
         self.made_room: Callable[[], None] = lambda: None
         self._connection = connection
         self._path = path
-        self._room = room
+        self._disk = room
         self._waiting = waiting
 
     @contextmanager
@@ -93,7 +93,7 @@ class Pen:
         except sqlite3.Error as error:
             if not connect.is_full(error):
                 raise
-        if self._room.make():
+        if self._disk.make():
             self.made_room()
         with transaction(self._connection):
             return work()

@@ -12,20 +12,7 @@ from whyidle.monitor.traces.window import NOT_RECORDED, is_mostly_outside
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """Something about traces that is worth keeping."""
-
-    kind: str
-    key: ProcessKey
-    text: str
-    severity: str = "info"
-    # On our monotonic clock, in seconds; ``None``: now.
-    at: float | None = None
-    data: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
+class TraceSummary:
     """A trace that was taken and understood."""
 
     # Its number in the store; ``None`` where it could not be kept, and ``trouble`` says why.

@@ -37,7 +37,7 @@ _QUIET_MINUTES: Final = 10
 _PRUNE: Final = "Delete what is not needed any more: monitor prune"
 
 
-class Room:
+class DiskQuota:
     """Keeps the file within its size limit and within the disk."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, size_cap: int) -> None:

@@ -12,14 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from whyidle.monitor.core.slices import LOOKS, Slice
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.traces.window import Window
 from whyidle.monitor.tracing.parser import Parser, Understood
 from whyidle.monitor.tracing.policy import MOST_KNOWN, Policy, plain, window
 from whyidle.monitor.tracing.space import Space, remove
 from whyidle.monitor.tracing.taken import Taken, Way
-from whyidle.monitor.tracing.told import News, Told
-from whyidle.monitor.tracing.wish import Wish
+from whyidle.monitor.tracing.trace_request import TraceRequest
+from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 TAKEN, FAILED, GIVEN_UP = "trace_taken", "trace_failed", "trace_given_up"
 MOST_SLICES: Final = 3
@@ -63,7 +64,7 @@ class _Turn:
 
 
 @dataclass
-class Taking:
+class TraceScheduler:
     """The traces of one recording."""
 
     store: Path
@@ -72,12 +73,12 @@ class Taking:
     # Names a moment of our monotonic clock on the recording's.
     named_ms: Callable[[float], int]
     parse: Callable[[dict[str, Any]], Parser] = Parser
-    wish: Wish = field(default_factory=Wish)
-    last: Told | None = None
+    request: TraceRequest = field(default_factory=TraceRequest)
+    last: TraceSummary | None = None
     # Whether that came with the last tick.
     is_new: bool = False
     _turn: _Turn | None = None
-    _news: list[News] = field(default_factory=list)
+    _news: list[JobEvent] = field(default_factory=list)
     # By process: the refusal that was told last, and whether a GPU's sign led to the trace.
     _said: dict[ProcessKey, str] = field(default_factory=dict)
     _measured: bool = False
@@ -95,7 +96,7 @@ class Taking:
         *,
         starved: bool | None,
         at_once: Sequence[Candidate] = (),
-    ) -> list[News]:
+    ) -> list[JobEvent]:
         """Go on with a trace, or begin with one that is due; returns what is worth keeping.
 
         ``at_once``: of whom one may be taken that a person waits for.
@@ -103,7 +104,7 @@ class Taking:
         self.is_new = False
         if self._turn is not None:
             self._go_on(now, self._turn)
-        elif self.wish.is_waiting:
+        elif self.request.is_waiting:
             self._measured = starved is not None
             self._begin_wished(now, at_once)
         elif self.policy.wants(now, starved=starved):
@@ -119,7 +120,7 @@ class Taking:
             turn.close()
             if turn.taken is not None:
                 remove(turn.taken.path)
-        self.wish.ends(f"No trace: {why}.")
+        self.request.ends(f"No trace: {why}.")
 
     # Inside --------------------------------------------------------------------------------------
     def _begin(self, now: float, candidates: Sequence[Candidate]) -> None:
@@ -141,15 +142,15 @@ class Taking:
     def _begin_wished(self, now: float, candidates: Sequence[Candidate]) -> None:
         """Ask the process that stands for all, whatever it said before."""
         if not candidates:
-            if self.wish.is_late(now):
+            if self.request.is_late(now):
                 nobody = "No trace: there is no process with the agent inside that can be asked."
-                self.wish.refused(nobody, "See what stands against it: monitor ps")
+                self.request.refused(nobody, "See what stands against it: monitor ps")
         elif not self.space.has_room():
             full = f"No trace: the disk under {self.space.folder} has little room left."
-            self.wish.refused(full, "Make some: monitor prune --older-than 7d")
+            self.request.refused(full, "Make some: monitor prune --older-than 7d")
         else:
             who = candidates[0]
-            seconds = self.wish.seconds or window(who.step_seconds)
+            seconds = self.request.seconds or window(who.step_seconds)
             self._ask(now, _Turn(who, who.way(), seconds, is_wished=True))
 
     def _ask(self, now: float, turn: _Turn) -> None:
@@ -160,7 +161,7 @@ class Taking:
             return
         self._turn = turn
         if turn.is_wished:
-            self.wish.taking(turn.who.key.pid, turn.seconds)
+            self.request.taking(turn.who.key.pid, turn.seconds)
 
     def _go_on(self, now: float, turn: _Turn) -> None:
         if turn.parser is not None:
@@ -171,7 +172,7 @@ class Taking:
             turn.taken = found
             turn.parser = self._parser(turn, found)
             if turn.is_wished:
-                self.wish.reading()
+                self.request.reading()
         elif found is not None:
             turn.close()
             self._turn = None
@@ -207,7 +208,7 @@ class Taking:
             self.policy.failed(now, cost)
             text = f"A trace was taken and not understood: {found}."
             if turn.is_wished:
-                self.wish.refused(text, _AGAIN.format(pid=turn.who.key.pid))
+                self.request.refused(text, _AGAIN.format(pid=turn.who.key.pid))
             if self._is_other(turn.who, found):
                 self._say(FAILED, turn.who, text, "low")
             return
@@ -216,24 +217,26 @@ class Taking:
         self._said.clear()
         self.last = told = _told(turn.who, turn.taken, found, self.named_ms)
         self.is_new = True
-        self._news.append(News(TAKEN, told.key, in_words(told), at=told.at, data=_for_event(told)))
+        self._news.append(
+            JobEvent(TAKEN, told.key, in_words(told), at=told.at, data=_for_event(told))
+        )
         if turn.is_wished and told.trace is not None:
-            self.wish.kept(told.trace, in_words(told))
+            self.request.kept(told.trace, in_words(told))
         elif turn.is_wished:
             lost = f"A trace was taken and could not be kept. {told.trouble}"
-            self.wish.refused(lost, "See what is wrong: monitor doctor")
+            self.request.refused(lost, "See what is wrong: monitor doctor")
         self.space.tidy()
 
     def _refused(self, now: float, turn: _Turn, why: str) -> None:
         who = turn.who
         if turn.is_wished:
             # What a person asks says nothing of when to ask unasked.
-            if why.startswith(TOO_EARLY) and not self.wish.is_late(now):
-                self.wish.waits(why)
+            if why.startswith(TOO_EARLY) and not self.request.is_late(now):
+                self.request.waits(why)
             else:
                 again = _AGAIN.format(pid=who.key.pid)
                 text = f"No trace of process {who.key.pid}: {why}."
-                self.wish.refused(text, again)
+                self.request.refused(text, again)
                 # Who asked may look only when the recording is over.
                 self._say(FAILED, who, text, "info")
         elif why.startswith(TOO_EARLY):
@@ -253,10 +256,10 @@ class Taking:
         return before != plain(why)
 
     def _say(self, kind: str, who: Candidate, text: str, severity: str) -> None:
-        self._news.append(News(kind, who.key, text, severity))
+        self._news.append(JobEvent(kind, who.key, text, severity))
 
 
-def in_words(told: Told) -> str:
+def in_words(told: TraceSummary) -> str:
     """Return what a trace told, in a line."""
     stood = "" if not told.held_ns else f", the job stood still for {told.held_ns / 1e6:.0f} ms"
     slices = told.account["slices"]
@@ -279,7 +282,7 @@ def _words(name: str) -> str:
     return LOOKS[Slice(name)].words.removeprefix("idle: ")
 
 
-def _for_event(told: Told) -> dict[str, Any]:
+def _for_event(told: TraceSummary) -> dict[str, Any]:
     """Return what of a trace is kept with the event: its details are with the trace."""
     found = told.as_json()
     for name in ("budget", "step_budget"):
@@ -290,9 +293,9 @@ def _for_event(told: Told) -> dict[str, Any]:
 
 def _told(
     who: Candidate, taken: Taken, found: Understood, named_ms: Callable[[float], int]
-) -> Told:
+) -> TraceSummary:
     at = taken.began_ns / 1e9
-    return Told(
+    return TraceSummary(
         trace=found.trace,
         key=who.key,
         rank=who.rank,

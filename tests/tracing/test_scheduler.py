@@ -15,15 +15,15 @@ import pytest
 
 from tests.commands.tracefiles import kineto
 from tests.tracing.conftest import until
+from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.store import NewRun, Writer
 from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.tracing.parser import Parser
 from whyidle.monitor.tracing.policy import MOST_REFUSALS, Policy
+from whyidle.monitor.tracing.scheduler import FAILED, GIVEN_UP, TAKEN, Candidate, TraceScheduler
 from whyidle.monitor.tracing.space import Space, of_run
 from whyidle.monitor.tracing.taken import Taken
-from whyidle.monitor.tracing.taking import FAILED, GIVEN_UP, TAKEN, Candidate, Taking
-from whyidle.monitor.tracing.told import News
 
 A, B = ProcessKey(10, 1), ProcessKey(20, 2)
 
@@ -55,9 +55,11 @@ class Bench:
         with Writer.open(store) as writer:
             self.run = writer.begin_run(NewRun())
             writer.end_run(self.run, "done")
-        self.taking = Taking(store, self.run, Policy(0.01), lambda moment: int(moment * 1000))
+        self.taking = TraceScheduler(
+            store, self.run, Policy(0.01), lambda moment: int(moment * 1000)
+        )
         self.now = 1000.0
-        self.news: list[News] = []
+        self.news: list[JobEvent] = []
 
     def tick(self, *candidates: Candidate, starved: bool | None = True) -> None:
         self.now += 1.0
@@ -70,8 +72,8 @@ class Bench:
         now = time.monotonic_ns()
         return Taken("torch", path, now - 250_000_000, now, time.time_ns(), 9_000_000, "a test")
 
-    def until_news(self, *candidates: Candidate) -> News:
-        def look() -> News | None:
+    def until_news(self, *candidates: Candidate) -> JobEvent:
+        def look() -> JobEvent | None:
             self.now -= 1.0
             self.tick(*candidates)
             return self.news[-1] if self.news else None
@@ -259,5 +261,5 @@ def test_files_of_a_run_of_the_same_number_in_a_store_that_is_gone_are_not_ours(
     bench: Bench,
 ) -> None:
     bench.taken()
-    Taking(bench.store, bench.run, Policy(), lambda _: 0)
+    TraceScheduler(bench.store, bench.run, Policy(), lambda _: 0)
     assert Space(bench.store).files() == []
