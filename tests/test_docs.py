@@ -1,7 +1,9 @@
 """The README says what the code says."""
 
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,24 @@ def test_changelog_is_keep_a_changelog() -> None:
     log = (ROOT / "CHANGELOG.md").read_text()
     assert log.startswith("# Changelog\n")
     assert "## [Unreleased]" in log
+
+
+def test_the_map_shows_every_room_in_the_order_of_the_layers() -> None:
+    """A room may import what stands below it in the table: as the contract has it."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    (flow,) = [c for c in contracts["contracts"] if c["name"] == "data flow inside monitor"]
+    layers = [{name.strip() for name in layer.split("|")} for layer in flow["layers"]]
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    shown = re.findall(r"^\| `(\w+)/` \|", text.partition("## Beside")[0], re.MULTILINE)
+    rooms = {path.parent.name for path in (ROOT / "monitor").glob("*/__init__.py")}
+    assert set(shown) == rooms
+    places = [next(n for n, layer in enumerate(layers) if room in layer) for room in shown]
+    assert places == sorted(places)
+
+
+def test_what_the_map_names_is_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    for path in re.findall(
+        r"`((?:core|rules|attach|traces|agents|recording)/\w+(?:\.py|/))`", text
+    ):
+        assert (ROOT / path).exists() or (ROOT / "monitor" / path).exists(), path

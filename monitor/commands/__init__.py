@@ -1,1 +1,1 @@
-"""One module, one command. A module imports what it needs when it runs, so that --help is quick."""
+"""One module, one command: its options and its help. ``app/`` does the work."""
