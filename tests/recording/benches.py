@@ -37,6 +37,8 @@ class Bench:
         assert snapshot is not None
         return snapshot
 
-    def events(self) -> list[str]:
+    def events(self, *, stops: bool = False) -> list[str]:
+        """Return what was stored; that the machine itself stood still only where that is asked."""
         with Reader.open(self.path) as reader:
-            return [e.kind for e in reader.events(self.recorder.run)]
+            kinds = [e.kind for e in reader.events(self.recorder.run)]
+        return [kind for kind in kinds if stops or kind != "stood_still"]
