@@ -46,7 +46,7 @@ lint: ## set up, then the checks without the tests
 	@echo "== layers: import-linter"
 	@$(BIN)/lint-imports $(LINT_IMPORTS)
 	@echo "== docs: generated tables in README.md and docs/"
-	@$(BIN)/cog --check README.md docs/attach.md docs/probes.md docs/catalogue.md docs/accuracy.md docs/gpu.md
+	@$(BIN)/cog --check README.md docs/*.md
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 14

@@ -1,7 +1,7 @@
 """Run the benchmarks whose figures the documents quote, and keep what they print in figures.json.
 
 Run: .venv/bin/python benchmarks/figures.py [NAME...]
-Then: .venv/bin/cog -r README.md docs/attach.md docs/probes.md
+Then: .venv/bin/cog -r docs/*.md
 All of them take about half an hour, most of it attach_stress; named ones are measured anew and the
 figures of the others stay as they are.
 """
@@ -65,7 +65,7 @@ def main() -> None:
     for name in names:
         figures[name] = measured(name)
     FILE.write_text(json.dumps(figures, indent=1) + "\n")
-    print(f"wrote {FILE}; now: cog -r README.md docs/attach.md docs/probes.md", file=sys.stderr)
+    print(f"wrote {FILE}; now: cog -r docs/*.md", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ from whyidle.monitor.core.errors import Exit, Problem
 from whyidle.monitor.render.console import mute, open_what_is_closed, say
 
 DEBUG = "WHYIDLE_DEBUG"
-# BSD's "internal software error": no code of ours, so that scripts never take it for an answer.
-DEFECT = 70
 _OUTPUT_FAILED = {errno.ENOSPC, errno.EIO, errno.EBADF}
 
 
@@ -67,7 +65,7 @@ def main() -> NoReturn:
     """Run the command; every failure is a sentence and an exit code."""
     open_what_is_closed()
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="monitor", standalone_mode=False)
     except Problem as problem:
         say(problem.what, problem.next_step)
         code = problem.code
@@ -87,5 +85,5 @@ def main() -> NoReturn:
             f"This is a defect of whyidle: {type(error).__name__}: {error}",
             f"Please report it with what this prints: {DEBUG}=1 monitor {shlex.join(sys.argv[1:])}",
         )
-        code = DEFECT
+        code = Exit.DEFECT
     sys.exit(code if isinstance(code, int) else Exit.OK)

@@ -16,6 +16,9 @@ class Exit(IntEnum):
     NO_GPU = 5
     STORAGE = 6
     NOT_JUDGED = 7
+    # BSD's "internal software error": no code of ours, so that scripts never take it for an answer.
+    DEFECT = 70
+    HUNG_UP = 129
     INTERRUPTED = 130
 
 
