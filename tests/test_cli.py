@@ -97,3 +97,17 @@ def test_a_defect_is_a_sentence_too(monitor: Monitor, state: Path) -> None:
     assert done.returncode == 70
     assert "defect" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "without"),
+    [("run", {"msgspec", "numpy", "whyidle.monitor.recording"}), ("attach", {"numpy", "rich"})],
+)
+def test_little_is_imported_before_a_job_is_started_or_entered(
+    name: str, without: set[str]
+) -> None:
+    source = f"import sys, whyidle.monitor.app.{name}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", source], capture_output=True, text=True, check=True
+    )
+    assert not without & set(done.stdout.split())

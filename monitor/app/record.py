@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from whyidle.monitor.core.errors import UsageProblem
-from whyidle.monitor.render import jsonl
 from whyidle.monitor.tracing.policy import SHARE
 
 if TYPE_CHECKING:
@@ -46,7 +45,8 @@ def screen(*, as_json: bool, quiet: bool, everything: bool) -> Screen:
 
 def tell(told: RunSummary, *, as_json: bool, err: bool = False) -> None:
     """Print the summary of a recording."""
-    from whyidle.monitor.render import plain  # noqa: PLC0415  Rich, as above
+    # As above: `monitor run` starts its job first.
+    from whyidle.monitor.render import jsonl, plain  # noqa: PLC0415
 
     text = jsonl.line(jsonl.summary(told)) if as_json else plain.summary(told)
     click.echo(text, err=err)

@@ -19,14 +19,17 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
 from whyidle.monitor.core.errors import Problem, StorageProblem, UsageProblem
 from whyidle.monitor.core.interrupts import handled
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.traces.opening import Source
+
+if TYPE_CHECKING:
+    # It imports numpy, and `attach` imports us.
+    from whyidle.monitor.traces.opening import Source
 
 HOST: Final = "127.0.0.1"
 # The plugin's own route: the runs that it shows.

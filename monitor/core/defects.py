@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import re
 import time
 from collections import Counter
 from collections.abc import Mapping
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
@@ -40,23 +43,32 @@ class Defects:
         return dict(self._counts)
 
     def caught(self, where: str, error: BaseException) -> bool:
-        """Count a defect; tells whether it was written down, as the first one for a while."""
+        """Count a defect; tells whether it is the first one of this place for a while."""
         self._counts[where] += 1
         now = time.monotonic()
         if now - self._told_at.get(where, float("-inf")) < AGAIN_SECONDS:
             return False
         self._told_at[where] = now
-        said = f"run {self._run}: {where}: {type(error).__name__}: {error}"
-        if (times := self._counts[where]) > 1:
-            said += f" ({times} times by now)"
-        self._log.error(said, exc_info=error)
-        # Opened again for the next.
-        self._handler.close()
+        # The disk may be full, and an error may fail to say what it is.
+        with contextlib.suppress(Exception):
+            said = f"run {self._run}: {where}: {type(error).__name__}: {error!s:.300}"
+            if (times := self._counts[where]) > 1:
+                said += f" ({times} times by now)"
+            self._log.error(said.replace("\n", " "), exc_info=error)
+        with contextlib.suppress(Exception):
+            # Opened again for the next.
+            self._handler.close()
         return True
 
 
 class _Silent(RotatingFileHandler):
     """A log that cannot be written ends no recording, and complains to no terminal."""
+
+    def _open(self) -> TextIOWrapper:
+        # A link would let somebody else choose what we write to.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        raw = os.fdopen(os.open(self.baseFilename, flags, 0o600), "ab")
+        return TextIOWrapper(raw, encoding=self.encoding)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  the library's name
         """Do nothing."""

@@ -61,14 +61,24 @@ class Tree:
         try:
             return self.fs.stat(key.pid)
         except (ValueError, IndexError) as error:
+            if key not in self.stats:
+                raise
             self.unreadable.append(error)
-            return self.stats.get(key)
+            return self.stats[key]
+
+    def _new(self, pid: int) -> Stat | None:
+        try:
+            return self.fs.stat(pid)
+        except (ValueError, IndexError) as error:
+            # Some process of the machine, and most likely none of the job's.
+            self.unreadable.append(error)
+            return None
 
     def _scan(self) -> None:
         """Look at every pid that is new, and take in the children of members."""
         pids = set(self.fs.pids())
         unseen = pids - self._seen - {self._ourselves, *(key.pid for key in self.stats)}
-        new = [s for pid in unseen if (s := self.fs.stat(pid)) is not None]
+        new = [s for pid in unseen if (s := self._new(pid)) is not None]
         # The new children of a parent that has ended are strangers by now: another has them.
         parents = {key.pid for key in self.stats}
         orphans = self._orphans(new)

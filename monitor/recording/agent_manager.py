@@ -84,11 +84,10 @@ class AgentManager:
         self, now: float, stats: Mapping[ProcessKey, Stat], known: Mapping[ProcessKey, Identity]
     ) -> None:
         """Take in what is new; begin with the processes whose turn it is."""
-        self._now = now
+        self._now, self._readings = now, {}
         self._take_seats(now, stats, known)
         for arrival in self._queue.arrivals():
             self._arrived(arrival, stats)
-        self._readings = {}
         for tracked in list(self._processes.values()):
             try:
                 self._tend(tracked, now, stats.get(tracked.key))

@@ -13,6 +13,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.diagnosis.debounce import Change, Debouncer, Told
 from whyidle.monitor.processes.events import JobEvent
@@ -41,7 +42,7 @@ class Faults:
         self._target = target
         self._debouncer = Debouncer()
         self._news: list[Change] = []
-        self._answers: SimpleQueue[list[dict[str, Any]] | Exception] = SimpleQueue()
+        self._answers: SimpleQueue[list[dict[str, Any]] | Exception | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._looks = 0
         self._due: float | None = None
@@ -73,7 +74,7 @@ class Faults:
             if isinstance(found, Exception):
                 self._caught("diagnosis", found)
                 continue
-            for change in self._debouncer.take(found):
+            for change in () if found is None else self._debouncer.take(found):
                 self._keep(change)
         if self._thread is None and now >= self._due:
             self._due = now + AGAIN_SECONDS[min(self._looks, len(AGAIN_SECONDS) - 1)]
@@ -92,6 +93,9 @@ class Faults:
             window = of_run(self._writer.path, str(self._run), WINDOW_SECONDS)
             found = diagnose.diagnose(window)
             told = [diagnose.told(found, each) for each in found.findings]
+        except Problem:
+            # A store that is gone or full says so itself.
+            self._answers.put(None)
         except Exception as error:  # noqa: BLE001  a recording goes on
             self._answers.put(error)
         else:

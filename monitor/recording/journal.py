@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterable, Mapping
 
@@ -86,5 +85,4 @@ class Journal:
     def _defect(self, where: str, error: Exception) -> None:
         """Keep that something of a tick is missing, and why."""
         said = f"A tick failed in part ({where}: {type(error).__name__}: {error})."
-        with contextlib.suppress(Exception):
-            self._writer.event(self._run, "tick_failed", said, severity="medium")
+        self._writer.event(self._run, "tick_failed", said, severity="medium")

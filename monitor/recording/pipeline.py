@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -48,6 +49,8 @@ class Moment:
     events: tuple[GpuEvent, ...] = ()
     happened: tuple[JobEvent, ...] = ()
     notes: tuple[str, ...] = ()
+    # Whether the processes were read at this tick.
+    is_fresh: bool = False
 
     @property
     def pids(self) -> frozenset[int]:
@@ -69,7 +72,8 @@ class Guard:
     def caught(self, where: str, error: Exception) -> None:
         """Take in a defect."""
         if self._defects.caught(where, error):
-            self._tell(where, error)
+            with contextlib.suppress(Exception):
+                self._tell(where, error)
 
     def run(self, stages: Sequence[Stage], moment: Moment) -> list[str]:
         """Go through the stages and return which failed; what they find is missing in the tick."""

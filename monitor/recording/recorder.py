@@ -13,7 +13,7 @@ from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.naming import Naming
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
-from whyidle.monitor.processes.tree import Tree
+from whyidle.monitor.processes.tree import Tree, is_alive
 from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.clock import WallClock
 from whyidle.monitor.recording.faults import Faults
@@ -82,6 +82,13 @@ class Recorder:
         self.fs = fs or ProcFs()
         self._clock = WallClock()
         self._began = self._clock.pair.monotonic_ns / 1e9
+        # What may fail by an odd line of /proc comes before there is a run to end.
+        self._naming = Naming(target, self.fs)
+        self._naming.look(time.monotonic(), [target])
+        cgroup = Cgroup(target.pid, self.fs)
+        self._job_end = JobEnd(target, self.fs, cgroup.oom_kills)
+        self._tree = Tree(target, self.fs)
+        self._host = HostProbe(self.fs, cgroup)
         self.run = writer.begin_run(
             NewRun(
                 label=wanted.label,
@@ -95,11 +102,6 @@ class Recorder:
         self._subjects = Subjects(writer, self.run, self.fs)
         self._journal = Journal(writer, self.run, target, self._subjects)
         self._guard = self._journal.guard
-        self._tree = Tree(target, self.fs)
-        self._naming = Naming(target, self.fs)
-        cgroup = Cgroup(target.pid, self.fs)
-        self._host = HostProbe(self.fs, cgroup)
-        self._job_end = JobEnd(target, self.fs, cgroup.oom_kills)
         self._agents = AgentManager(
             target,
             self.fs,
@@ -128,7 +130,9 @@ class Recorder:
             ("names", self._name),
             ("gpus", self._read_gpus),
             ("agents", self._ask_agents),
+            ("monitor", self._read_ourselves),
             ("host", self._read_host),
+            ("job", self._read_job),
             ("owned gpus", self._find_owned),
             ("traces", self._take_traces),
             ("findings", self._look_for_faults),
@@ -143,7 +147,6 @@ class Recorder:
         self._ticks = 0
         self._tick_at: float | None = None
         self._metadata.gpus(gpu_problem)
-        self._naming.look(time.monotonic(), [target])
         self._metadata.name(self._naming.leader())
         # Where a person asks something of us; ``None``: it could not be made.
         self.control = self._listen()
@@ -171,10 +174,11 @@ class Recorder:
             owned=self._owned,
             gpus=self._probe.silent(FAILED),
         )
-        failed = self._guard.run(self._stages[:1], moment)
-        if not moment.stats and not failed:
+        # Also in the tick that sees the end: the exit code is soon taken by the parent.
+        failed = self._guard.run(self._stages[:2], moment)
+        if not (self._is_there() if "processes" in failed else moment.stats):
             return None
-        self._guard.run(self._stages[1:], moment)
+        self._guard.run(self._stages[2:], moment)
         self._ticks += 1
         self._meter.tick_seconds = time.monotonic() - started
         return self._snapshot(moment)
@@ -196,7 +200,7 @@ class Recorder:
             host=moment.host,
             monitor=moment.own,
             period=moment.sampler.period,
-            stopped=all(s.is_stopped for s in stats.values()),
+            stopped=bool(stats) and all(s.is_stopped for s in stats.values()),
             main_stopped=target in stats and stats[target].is_stopped,
             not_entered=self._agents.not_entered,
             events=moment.events,
@@ -219,12 +223,12 @@ class Recorder:
                 # First: who leaves can drop no trace any more.
                 self._traces.close(job_ended=reason is None)
                 self._leave()
+                self._metadata.defects(self._journal.defects.counts)
             except Exception as error:  # noqa: BLE001  a recording must have its end
                 self._guard.caught("leaving", error)
         if reason is None:
             reason = self._job_end.reason(self._agents.last_word, exit_code)
             exit_code = self._job_end.code
-        self._metadata.defects(self._journal.defects.counts)
         self._probe.close()
         self.writer.end_run(self.run, reason, exit_code)
         if self.control is not None:
@@ -236,6 +240,7 @@ class Recorder:
     def _follow(self, moment: Moment) -> None:
         """Find the job's processes."""
         moment.stats = self._stats = self._tree.refresh(moment.at)
+        moment.is_fresh = True
         for error in self._tree.unreadable:
             self._guard.caught("a process", error)
 
@@ -260,16 +265,22 @@ class Recorder:
     def _ask_agents(self, moment: Moment) -> None:
         self._agents.tick(moment.at, moment.stats, self._naming.known)
 
+    def _read_ourselves(self, moment: Moment) -> None:
+        """Read what we cost."""
+        moment.own = self._meter.read(moment.at, moment.sampler.missed)
+
     def _read_host(self, moment: Moment) -> None:
-        """Read the processes, the job and the machine from outside, and what we cost ourselves."""
+        moment.host = self._host.host(moment.at)
+
+    def _read_job(self, moment: Moment) -> None:
+        """Read the job and its processes from outside, unless all that we know is old."""
         now, stats = moment.at, moment.stats
-        moment.own = self._meter.read(now, moment.sampler.missed)
-        self._host.forget_others(stats)
-        moment.processes = self._guard.each(
-            "a process", stats, lambda key: self._host.process(now, key, stats[key])
-        )
-        moment.host = self._host.host(now)
-        moment.job = self._host.job(now, stats)
+        if moment.is_fresh:
+            self._host.forget_others(stats)
+            moment.processes = self._guard.each(
+                "a process", stats, lambda key: self._host.process(now, key, stats[key])
+            )
+            moment.job = self._host.job(now, stats)
         self._agents.put_job(moment.job)
 
     def _find_owned(self, moment: Moment) -> None:
@@ -324,6 +335,14 @@ class Recorder:
         self._metadata.defects(self._journal.defects.counts)
 
     # Inside --------------------------------------------------------------------------------------
+    def _is_there(self) -> bool:
+        """Tell whether the named process still is, where the job's processes cannot be read."""
+        try:
+            stat = self.fs.stat(self.wanted.target.pid)
+        except (ValueError, IndexError):
+            return True
+        return stat is not None and is_alive(self.wanted.target, stat)
+
     def caught(self, where: str, error: Exception) -> None:
         """Take in a defect of ours; the recording goes on."""
         self._guard.caught(where, error)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 from tests.recording.benches import Bench, Job
 from whyidle.monitor.app.doctor import examine
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.defects import LOG, logged
+from whyidle.monitor.core.defects import LOG, _Silent, logged
 from whyidle.monitor.core.reading import FAILED, Reading
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.processes.procfs import ProcFs
@@ -36,7 +38,8 @@ TICKS = 12
 STAGES: dict[str, tuple[type, str]] = {
     "processes": (Tree, "refresh"),
     "agents": (AgentManager, "tick"),
-    "host": (HostProbe, "job"),
+    "host": (HostProbe, "host"),
+    "job": (HostProbe, "job"),
     "traces": (Traces, "tick"),
     "findings": (Faults, "tick"),
     "upkeep": (Meter, "over_budget"),
@@ -85,8 +88,9 @@ def test_a_stage_that_fails_costs_its_part_alone(
     assert failed() > 0
     assert [s.ticks for s in shown] == list(range(1, TICKS + 1))
     # What others found is there, and stored; what is missing says so.
-    assert all(s.host.get(m.HOST_CPU) is not None for s in shown[1:])
-    if stage == "host":
+    if stage != "host":
+        assert all(s.host.get(m.HOST_CPU) is not None for s in shown[1:])
+    if stage in {"job", "processes"}:
         assert {s.job.unknown.get(m.JOB_CPU) == FAILED for s in shown} >= {True}
     assert bench.events().count("tick_failed") == 1
     bench.recorder.end("done")
@@ -167,3 +171,62 @@ def test_a_log_that_cannot_be_written_is_no_defect(bench: Bench) -> None:
     snapshot: Snapshot = bench.tick()
     assert snapshot.ticks == 1
     assert bench.events() == ["tick_failed"]
+
+
+def test_a_full_disk_costs_the_log_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: object) -> TextIOWrapper:
+        return TextIOWrapper(Path("/dev/full").open("ab"))
+
+    monkeypatch.setattr(_Silent, "_open", full)
+    breaks(monkeypatch, (HostProbe, "host"), lambda _: True)
+    assert [s.ticks for s in ticks(bench, 3)] == [1, 2, 3]
+    assert bench.events() == ["tick_failed"]
+
+
+class Speechless(Exception):  # noqa: N818
+    def __str__(self) -> str:
+        raise ValueError("not even that")
+
+
+def test_an_error_that_cannot_say_what_it_is_costs_no_more(bench: Bench) -> None:
+    bench.recorder.caught("screen", Speechless())
+    assert bench.tick().ticks == 1
+
+
+def test_the_log_is_ours_alone_and_no_link_is_followed(bench: Bench, tmp_path: Path) -> None:
+    log = bench.path.parent / LOG
+    log.symlink_to(tmp_path / "elsewhere")
+    bench.recorder.caught("screen", ValueError("odd"))
+    assert not (tmp_path / "elsewhere").exists()
+    log.unlink()
+    bench.recorder.caught("agents", ValueError("two\nlines"))
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert logged(log.parent) == {"agents": 1}
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_tick_that_sees_the_end_takes_the_exit_code(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, broken: bool
+) -> None:
+    """Its parent reaps it soon; and a job that has ended ends also a recording that is blind."""
+    bench = Bench(job, tmp_path / "whyidle.db")
+    bench.tick()
+    job.kill()
+    os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOWAIT)
+    if broken:
+        breaks(monkeypatch, (Tree, "refresh"), lambda _: True)
+    assert bench.recorder.tick(bench.sampler) is None
+    assert bench.recorder._job_end.code == -9
+    bench.recorder.end(None)
+    bench.waker.close()
+
+
+def test_figures_of_processes_that_could_not_be_read_are_not_those_of_before(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks(bench, 2)
+    breaks(monkeypatch, (Tree, "refresh"), lambda n: n == 0)
+    (blind, seeing) = ticks(bench, 2)
+    assert blind.job.get(m.JOB_PROCESSES) is None
+    assert blind.job.unknown[m.JOB_RSS] == FAILED
+    assert seeing.job.get(m.JOB_PROCESSES) == 1
