@@ -180,7 +180,7 @@ class TraceReader:
         with _told(self.path):
             if run is not None:
                 _check_run(self._connection, run)
-            return self._traces("?1 IS NULL OR run = ?1", run)
+            return self._traces("? IS NULL OR run = ?", run, run)
 
     def trace(self, trace: int) -> TraceRow:
         """Return one trace."""
