@@ -39,7 +39,7 @@ CHECKS = ("starts", "record", "attach", "totals", "claims", "cost", "pairs")
 BY_NAME = ("sample",)
 MINUTES = 9.0
 QUICK_SECONDS = 60.0
-NEEDED = ("click", "msgspec", "numpy", "psutil", "pynvml", "rich")
+NEEDED = ("click", "msgspec", "numpy", "pynvml", "rich")
 # Kept for the last check to end and for the archive.
 SPARE_SECONDS = 10.0
 

@@ -1,7 +1,7 @@
 """Record what NVML tells of a real GPU: a tape for the tests, and what each call costs.
 
 Runs the monitor's own probe while the GPU is idle, multiplies, is copied to, and is shared by two
-processes. Needs nvidia-ml-py, psutil, numpy and torch or jax; changes nothing on the GPU.
+processes. Needs nvidia-ml-py, numpy and torch or jax; changes nothing on the GPU.
 
 Run: python benchmarks/gpu_record.py [--seconds-per-phase 20] [--hz 2] [--gpu 0]
 """

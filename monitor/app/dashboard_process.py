@@ -27,7 +27,7 @@ _LINE: Final = 4096
 
 def check_installed() -> None:
     """Raise a ``Problem`` where the page cannot be shown for want of packages."""
-    for package in ("streamlit", "plotly", "uvicorn"):
+    for package in ("streamlit", "plotly", "psutil", "uvicorn"):
         try:
             found = version(package)
         except PackageNotFoundError:
