@@ -23,12 +23,12 @@ from whyidle.monitor.core.paths import database
 from whyidle.monitor.core.reading import by_reason
 from whyidle.monitor.processes.process import Identity, ProcessKey, find_target
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.recording.ownership import owned_gpus
 from whyidle.monitor.render import jsonl
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import size
 from whyidle.monitor.sources.gpm import SHORTEST_INTERVAL
 from whyidle.monitor.sources.gpus import GpuProbe
+from whyidle.monitor.sources.ownership import owned_gpus
 from whyidle.monitor.store import Reader, salvage
 
 State = Literal["ok", "warn", "fail"]

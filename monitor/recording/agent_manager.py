@@ -1,7 +1,7 @@
 """Which processes of the job the agent is in: enters them, reads what it tells, leaves them.
 
-A tick does nothing here that waits: entering is done by a thread of its own (``entering``), and the
-links only take what is there.
+A tick does nothing here that waits: a thread of its own (``attach_queue``) enters processes, and
+the links only take what is there.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.naming import SETTLED_SECONDS
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
-from whyidle.monitor.recording import agent_messages, job_figures
+from whyidle.monitor.recording import agent_events
+from whyidle.monitor.recording.agent_events import EventBuffer
 from whyidle.monitor.recording.attach_queue import Arrival, AttachQueue, outside
-from whyidle.monitor.recording.event_buffer import EventBuffer
 from whyidle.monitor.recording.external_sampler import ExternalSampler
+from whyidle.monitor.recording.figures import put_job
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.totals import has_any
 from whyidle.monitor.recording.tracked_process import (
@@ -141,10 +142,10 @@ class AgentManager:
         inside.sort(
             key=lambda tracked: (
                 tracked.identity.rank is None,
-                agent_messages.rank_of(tracked) or 0,
+                agent_events.rank_of(tracked) or 0,
             )
         )
-        job_figures.put_job(reading, [tracked.agent_stats.latest for tracked in inside])
+        put_job(reading, [tracked.agent_stats.latest for tracked in inside])
 
     def counted(self) -> dict[ProcessKey, Mapping[str, Any]]:
         """Return what each process has done since the recording began, also those that ended."""
@@ -242,7 +243,7 @@ class AgentManager:
             self.not_entered = None
         elif not self._was_judged and self._root in stats and not (who and has_framework(who)):
             self._was_judged = True
-            self.not_entered = agent_messages.why_not(Target(self._root, self._fs))
+            self.not_entered = agent_events.why_not(Target(self._root, self._fs))
             if self._observe:
                 self.not_entered = OBSERVED
 
@@ -266,17 +267,15 @@ class AgentManager:
         stat = stats.get(tracked.key)
         tracked.arrived(arrival.outcome, arrival.link, self._now, stat)
         if arrival.link is not None:
-            entry = agent_messages.entry(tracked, arrival.link)
-            self._events.happened(
-                ENTERED, tracked, agent_messages.how(tracked), entry, now=self._now
-            )
+            entry = agent_events.entry(tracked, arrival.link)
+            self._events.happened(ENTERED, tracked, agent_events.how(tracked), entry, now=self._now)
         elif tracked.has_framework and (refusal := tracked.refusal) is not None:
             self._refused(tracked, refusal)
 
     def _refused(self, tracked: TrackedProcess, refusal: Refusal) -> None:
         if refusal.what != tracked.told:
             tracked.told = refusal.what
-            text, data = agent_messages.refused(tracked, refusal), {"next_step": refusal.next_step}
+            text, data = agent_events.refused(tracked, refusal), {"next_step": refusal.next_step}
             self._events.happened(REFUSED, tracked, text, data, now=self._now, severity="low")
 
     def _read(self, tracked: TrackedProcess, link: Link) -> None:
@@ -302,7 +301,7 @@ class AgentManager:
             self._events.add(tracked.agent_stats.events(now_ns))
         if lost:
             self._part(
-                tracked, agent_messages.STAYS if link.stays else agent_messages.why_gone(link.bye)
+                tracked, agent_events.STAYS if link.stays else agent_events.why_gone(link.bye)
             )
 
     def _part(self, tracked: TrackedProcess, why: str) -> None:
@@ -312,9 +311,9 @@ class AgentManager:
             return
         if not tracked.is_young:
             self._events.add(tracked.agent_stats.events(time.monotonic_ns(), ending=True))
-        said = f"{agent_messages.who(tracked)}: {why}."
+        said = f"{agent_events.who(tracked)}: {why}."
         self._events.happened(
-            LEFT, tracked, said, {"bye": agent_messages.short(link.bye)}, now=self._now
+            LEFT, tracked, said, {"bye": agent_events.short(link.bye)}, now=self._now
         )
         if tracked.key == self._root:
             self.last_word, self._last = link.bye, tracked.member()
@@ -324,7 +323,7 @@ class AgentManager:
         link.sweep()
         link.close()
         tracked.left(self._now)
-        if link.bye == agent_messages.EXIT:
+        if link.bye == agent_events.EXIT:
             # Its Python is about to end: there is nothing to go into.
             tracked.due += EXIT_SECONDS
 

@@ -10,7 +10,7 @@ from whyidle.monitor.attach.outside import Outside, Place
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.recording.stack_samples import LINES_KEPT, LINES_SHOWN, stacks_event
+from whyidle.monitor.recording.code_lines import LINES_KEPT, LINES_SHOWN, stacks_event
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 
 REFUSED = "outside_refused"

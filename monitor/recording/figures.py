@@ -6,6 +6,8 @@ rates are over the last ten seconds, or over a few steps where these are longer.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from whyidle.agents import wire
@@ -15,7 +17,37 @@ from whyidle.monitor.core.rates import Rates
 from whyidle.monitor.core.reading import FIRST, NO_JAX, NO_TORCH, Reading
 from whyidle.monitor.link.records import Gauges
 from whyidle.monitor.recording import step_times
-from whyidle.monitor.recording.growth import Growth
+
+# Of one total; an agent tells each second.
+MOST_KEPT = 150
+
+
+class Growth:
+    """The last values of each total."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, deque[tuple[float, float]]] = {}
+
+    def note(self, name: str, now: float, total: float) -> None:
+        """Take in a total. One that has shrunk counts from the start."""
+        seen = self._seen.setdefault(name, deque(maxlen=MOST_KEPT))
+        if seen and (total < seen[-1][1] or now <= seen[-1][0]):
+            seen.clear()
+        seen.append((now, total))
+
+    def over(self, name: str, seconds: float) -> tuple[float, float] | None:
+        """Return what it grew by and in how many seconds: these, or as far back as is known."""
+        seen = self._seen.get(name)
+        if seen is None or len(seen) < 2:
+            return None
+        now, total = seen[-1]
+        begin = seen[0]
+        for moment in reversed(seen):
+            begin = moment
+            if now - moment[0] >= seconds:
+                break
+        return total - begin[1], now - begin[0]
+
 
 MEASURED = tuple(x for x in metrics_of(Scope.PROCESS) if x.source == "agent")
 NOT_READ = "the agent cannot read it"
@@ -215,3 +247,42 @@ def why_not(metric: Metric, known: frozenset[str]) -> str:
     if metric in _OF_BOTH:
         return _OF_BOTH[metric] if known else NO_FRAMEWORK
     return NOT_READ
+
+
+NONE_INSIDE = "no agent in the job"
+SOME_SILENT = "not every process that trains tells its batch size"
+
+_TOGETHER: tuple[tuple[Metric, Metric, Callable[[Iterable[float]], float]], ...] = (
+    (m.JOB_GC_PAUSE, m.PROCESS_GC_PAUSE, max),
+    (m.JOB_AGENT_CPU, m.PROCESS_AGENT_CPU, sum),
+    (m.JOB_STEPS, m.PROCESS_STEPS, min),
+    (m.JOB_SAMPLES, m.PROCESS_SAMPLES, sum),
+    (m.JOB_LOADER_WAIT, m.PROCESS_LOADER_WAIT, max),
+    (m.JOB_SYNC_WAIT, m.PROCESS_SYNC_WAIT, max),
+    (m.JOB_COMPILE, m.PROCESS_COMPILE, max),
+    (m.JOB_COMPILES, m.PROCESS_COMPILES, sum),
+)
+_OF_THE_SLOWEST = ((m.JOB_STEP_P50, m.PROCESS_STEP_P50), (m.JOB_STEP_P95, m.PROCESS_STEP_P95))
+
+
+def put_job(job: Reading, inside: Sequence[Reading]) -> None:
+    """Put what is true of the whole job; those that stand for it first."""
+    job.values[m.JOB_AGENTS] = len(inside)
+    for of_job, of_process, together in _TOGETHER:
+        values = [v for r in inside if (v := r.get(of_process)) is not None]
+        job.put(of_job, together(values) if values else None, _why(inside, of_process))
+    # Who takes part in a step and does not count its samples would be missing from the sum.
+    some_silent = any(r.get(m.PROCESS_STEPS) and m.PROCESS_SAMPLES not in r.values for r in inside)
+    if some_silent and job.values.pop(m.JOB_SAMPLES, None) is not None:
+        job.unknown[m.JOB_SAMPLES] = SOME_SILENT
+    paced = [r for r in inside if m.PROCESS_STEP_P50 in r.values]
+    slowest = max(paced, key=lambda r: r.values[m.PROCESS_STEP_P50], default=None)
+    for of_job, of_process in _OF_THE_SLOWEST:
+        found = None if slowest is None else slowest.get(of_process)
+        job.put(of_job, found, _why(inside, of_process))
+
+
+def _why(inside: Sequence[Reading], metric: Metric) -> str:
+    if not inside:
+        return NONE_INSIDE
+    return next((r.unknown[metric] for r in inside if metric in r.unknown), FIRST)

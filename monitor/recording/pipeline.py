@@ -13,11 +13,11 @@ from whyidle.monitor.core.reading import FAILED, Reading
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import Stat
-from whyidle.monitor.recording.ownership import Owned
-from whyidle.monitor.recording.sampler import Sampler
+from whyidle.monitor.recording.clock import Sampler
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.sources.gpu import GpuReading
 from whyidle.monitor.sources.news import GpuEvent
+from whyidle.monitor.sources.ownership import Owned
 
 # What nobody can put away must not fill our memory.
 MOST_WAITING = 1000

@@ -10,30 +10,27 @@ from whyidle.monitor.control.server import Server
 from whyidle.monitor.core.metrics import SELF_CPU, Scope
 from whyidle.monitor.core.reading import FAILED, Reading, Tick
 from whyidle.monitor.processes.events import JobEvent
+from whyidle.monitor.processes.job_end import JobEnd
 from whyidle.monitor.processes.naming import Naming
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.processes.tree import Tree, is_alive
 from whyidle.monitor.recording.agent_manager import AgentManager
-from whyidle.monitor.recording.clock import WallClock
+from whyidle.monitor.recording.clock import Sampler, Waker, WallClock
 from whyidle.monitor.recording.faults import Faults
-from whyidle.monitor.recording.job_end import JobEnd
 from whyidle.monitor.recording.journal import Journal
-from whyidle.monitor.recording.meter import Meter
-from whyidle.monitor.recording.ownership import Owned, owned_gpus
+from whyidle.monitor.recording.overhead import Meter
 from whyidle.monitor.recording.pipeline import Moment, Stage
 from whyidle.monitor.recording.requests import Requests
-from whyidle.monitor.recording.rows import Rows
+from whyidle.monitor.recording.rows import Rows, Subjects
 from whyidle.monitor.recording.run_metadata import RunMetadata
-from whyidle.monitor.recording.sampler import Sampler
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.recording.subjects import Subjects
 from whyidle.monitor.recording.traces import Traces
-from whyidle.monitor.recording.waker import Waker
 from whyidle.monitor.sources.cgroup import Cgroup
 from whyidle.monitor.sources.gpu import GpuFacts
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.host import HostProbe
+from whyidle.monitor.sources.ownership import Owned, owned_gpus
 from whyidle.monitor.store import NewRun, Writer
 from whyidle.monitor.tracing.policy import SETTLED_SECONDS, SHARE
 

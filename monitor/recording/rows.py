@@ -3,14 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 
+from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.namespace import pids_match
-from whyidle.monitor.processes.process import Identity, ProcessKey
+from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.tree import is_alive
 from whyidle.monitor.recording.pipeline import Guard
-from whyidle.monitor.recording.subjects import Subjects
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
+from whyidle.monitor.store import Writer
+
+TIDY_AT = 500
+
+
+class Subjects:
+    """Knows the subject of every sample. ``None``: the store cannot take it in at the moment."""
+
+    def __init__(self, writer: Writer, run: int, fs: ProcFs) -> None:
+        self._writer = writer
+        self._run = run
+        self._fs = fs
+        self._gpus: dict[str, int] = {}
+        self._processes: dict[ProcessKey, int] = {}
+        self._pairs: dict[tuple[int, int], int] = {}
+        self._tidy_at = TIDY_AT
+
+    def gpu(self, facts: GpuFacts) -> int | None:
+        """Return the id of a GPU."""
+        if facts.index not in self._gpus:
+            info = {k: v for k, v in asdict(facts).items() if k not in {"index", "name", "uuid"}}
+            try:
+                self._gpus[facts.index] = self._writer.add_gpu(
+                    self._run, idx=facts.index, uuid=facts.uuid, name=facts.name, info=info
+                )
+            except StorageProblem:
+                return None
+        return self._gpus[facts.index]
+
+    def process(self, key: ProcessKey, identity: Identity | None = None) -> int | None:
+        """Return the id of a process."""
+        if key not in self._processes:
+            if len(self._processes) >= self._tidy_at:
+                self._drop_ended()
+            who = identity or describe(key.pid, self._fs)
+            try:
+                self._processes[key] = self._writer.add_process(
+                    self._run,
+                    pid=key.pid,
+                    start_ticks=key.start_ticks,
+                    parent_pid=who.parent if who else None,
+                    name=who.script if who else None,
+                    command=who.command if who else None,
+                    rank=who.rank.rank if who and who.rank else None,
+                )
+            except StorageProblem:
+                return None
+        return self._processes[key]
+
+    def _drop_ended(self) -> None:
+        """Forget who has ended: a job may start new processes for weeks."""
+        stats = {key: self._fs.stat(key.pid) for key in self._processes}
+        live = {k for k, stat in stats.items() if stat is not None and is_alive(k, stat)}
+        self._processes = {k: i for k, i in self._processes.items() if k in live}
+        ids = set(self._processes.values())
+        self._pairs = {pair: i for pair, i in self._pairs.items() if pair[1] in ids}
+        self._tidy_at = max(TIDY_AT, 2 * len(self._processes))
+
+    def gpu_process(self, facts: GpuFacts, key: ProcessKey) -> int | None:
+        """Return the id of a process on a GPU."""
+        gpu, process = self.gpu(facts), self.process(key)
+        if gpu is None or process is None:
+            return None
+        pair = (gpu, process)
+        if pair not in self._pairs:
+            try:
+                self._pairs[pair] = self._writer.add_gpu_process(gpu, process)
+            except StorageProblem:
+                return None
+        return self._pairs[pair]
 
 
 class Rows:

@@ -7,8 +7,8 @@ from typing import Any
 
 from whyidle.monitor.attach.answers import OUTSIDE, Refusal
 from whyidle.monitor.processes.process import Identity, ProcessKey
-from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.snapshot import Member
+from whyidle.monitor.sources.ownership import Owned
 from whyidle.monitor.store import Writer
 
 # Of a job that starts its workers anew again and again the first ones stand for all.

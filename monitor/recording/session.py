@@ -10,10 +10,9 @@ from typing import Protocol
 
 from whyidle.monitor.core.errors import NoGpu
 from whyidle.monitor.diagnosis.diagnose import concluded
+from whyidle.monitor.recording.clock import Sampler, Wake, Waker
 from whyidle.monitor.recording.recorder import Recorder, Wanted
-from whyidle.monitor.recording.sampler import Sampler
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.recording.waker import Wake, Waker
 from whyidle.monitor.runs.summary import RunSummary, summarise
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import Writer

@@ -11,10 +11,11 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import Identity, ProcessKey
-from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.runs.aggregates import ReadBack
+from whyidle.monitor.runs.estimate import BACKENDS, Device, Running, running
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.news import GpuEvent
+from whyidle.monitor.sources.ownership import Owned
 from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 # More stops than these are no longer told one by one.
@@ -98,3 +99,18 @@ class Snapshot:
     def shown(self, *, everything: bool) -> list[GpuFacts]:
         """Return the GPUs to show: the job's own, or all."""
         return [f for f in self.facts if everything or f.index in self.owned.indices]
+
+    def estimate(self) -> Running:
+        """Return where the job's time goes at this moment."""
+        gpus = [self.gpus[i].reading for i in sorted(self.owned.indices & self.gpus.keys())]
+        trace = self.traces
+        age = None if trace is None else max(0.0, (self.ts_ms - trace.ts_ms) / 1000)
+        return running(self.job, gpus, self._device(), trace, age)
+
+    def _device(self) -> Device | None:
+        """Return what the job computes on, as its frameworks or the driver say."""
+        backends = [facts.get("backend") for x in self.members for facts in x.framework.values()]
+        kinds = {BACKENDS.get(name) for name in backends if isinstance(name, str)}
+        if "gpu" in kinds or self.owned.sure:
+            return "gpu"
+        return "cpu" if kinds == {"cpu"} else None

@@ -5,13 +5,130 @@ The store knows every tick, and forgets what ended between two of them; here is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from whyidle.agents import wire
 from whyidle.monitor.link.records import Gauges, Steps
-from whyidle.monitor.recording.spread import Spread
-from whyidle.monitor.recording.stretches import Stretches
+
+# Bins to a doubling: a value read back is within 1.1% of what it was.
+BINS = 32
+# Nothing that we time takes longer; what claims to is put there.
+LONGEST_NS = 10**16
+# The bins of what is shorter than all, and longer.
+_OUT = (0, int(BINS * math.log2(LONGEST_NS)))
+
+
+def quantiles(weighed: list[tuple[float, float]], shares: Sequence[float]) -> list[float | None]:
+    """Return the least values that these shares of the weight do not exceed."""
+    ordered = sorted(weighed)
+    reached = list(accumulate([weight for _, weight in ordered]))
+    if not reached or not reached[-1]:
+        return [None] * len(shares)
+    # Sums of fractions: a hair less than the whole must do.
+    places = (bisect_left(reached, share * reached[-1] * (1 - 1e-9)) for share in shares)
+    return [ordered[place][0] for place in places]
+
+
+def quantile(weighed: list[tuple[float, float]], share: float) -> float | None:
+    """Return the least value that this share of the weight does not exceed."""
+    return quantiles(weighed, (share,))[0]
+
+
+class Spread:
+    """Durations of a whole recording, in bins that grow with them: few, whatever comes."""
+
+    def __init__(self) -> None:
+        self._bins: dict[int, float] = {}
+
+    def add(self, durations: Sequence[int], weight: float) -> None:
+        """Count some durations, in ns; each stands for as many."""
+        bins = self._bins
+        for ns in durations:
+            place = int(BINS * math.log2(ns)) if 1 <= ns <= LONGEST_NS else _OUT[ns > 1]
+            bins[place] = bins.get(place, 0.0) + weight
+
+    def quantile(self, share: float) -> float | None:
+        """Return the duration that this share of them does not exceed, in ns."""
+        return quantile([(2 ** ((i + 0.5) / BINS), n) for i, n in self._bins.items()], share)
+
+
+# A stretch is a second or so at first. When there are too many, two and two become one.
+MOST_STRETCHES = 64
+# Durations that stand for all of a stretch.
+PICKS = 32
+_SHARES = [(i + 0.5) / PICKS for i in range(PICKS)]
+
+
+@dataclass(slots=True)
+class _Stretch:
+    steps: int
+    ns: int
+    records: int
+    picks: list[tuple[float, float]]
+
+    def add(self, other: _Stretch) -> None:
+        self.steps += other.steps
+        self.ns += other.ns
+        self.records += other.records
+        both = [*self.picks, *other.picks]
+        if len(both) > PICKS:
+            weight = sum(each for _, each in both) / PICKS
+            both = [(ns, weight) for ns in quantiles(both, _SHARES) if ns is not None]
+        self.picks = both
+
+
+class Stretches:
+    """Takes the steps of one process; what came before its first record is in none of them."""
+
+    def __init__(self) -> None:
+        self._found: list[_Stretch] = []
+        # Records in each but the last.
+        self._each = 1
+        self._last: int | None = None
+
+    def begin(self) -> None:
+        """Another agent tells from now on: the time between is nobody's."""
+        self._last = None
+
+    def take(self, at_ns: int, steps: int, durations: Sequence[int]) -> None:
+        """Add steps that ended between the last call and this one."""
+        last, self._last = self._last, at_ns
+        known = [ns for ns in durations if ns]
+        if last is None or at_ns <= last or not known:
+            return
+        weight = steps / len(known)
+        # Of slow steps all are told: a second holds two of them, then one, and its length misleads.
+        took = sum(known) if len(known) == steps else at_ns - last
+        new = _Stretch(steps, took, 1, [])
+        new.add(_Stretch(0, 0, 0, [(ns, weight) for ns in known]))
+        if self._found and self._found[-1].records < self._each:
+            self._found[-1].add(new)
+            return
+        self._found.append(new)
+        if len(self._found) > MOST_STRETCHES:
+            self._halve()
+
+    def told(self) -> list[list[int]]:
+        """Return of each how many steps it has, how long they took, and the middle one of them."""
+        return [
+            [each.steps, each.ns, round(middle)]
+            for each in self._found
+            if (middle := quantile(each.picks, 0.5)) is not None
+        ]
+
+    def _halve(self) -> None:
+        self._each *= 2
+        pairs = [self._found[i : i + 2] for i in range(0, len(self._found), 2)]
+        for pair in pairs:
+            for other in pair[1:]:
+                pair[0].add(other)
+        self._found = [pair[0] for pair in pairs]
+
 
 TOTALS = (
     wire.SAMPLES,

@@ -14,10 +14,10 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.agent_stats import STOPPED
-from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 from whyidle.monitor.sources.gpu import GpuReading
+from whyidle.monitor.sources.ownership import Owned
 from whyidle.monitor.tracing.by_agent import ByAgent
 from whyidle.monitor.tracing.policy import (
     LOW_SM_ACTIVITY,

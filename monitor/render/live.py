@@ -14,7 +14,6 @@ from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading, by_reason
-from whyidle.monitor.recording import estimate
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import brief, inside, members, model, numbers, plain, running
 from whyidle.monitor.sources.gpu import GpuFacts
@@ -95,7 +94,7 @@ class LiveView:
 
     def _time(self, snapshot: Snapshot) -> list[Panel]:
         """Return how fast it steps and where the time goes, once there is anything to tell."""
-        now = estimate.of(snapshot)
+        now = snapshot.estimate()
         inside_it = any(x.method not in {None, OUTSIDE} for x in snapshot.members)
         if not now.slices and not inside_it:
             return []

@@ -11,7 +11,6 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.core.reading import LOST, by_reason
 from whyidle.monitor.processes.process import Identity
-from whyidle.monitor.recording import estimate
 from whyidle.monitor.recording.faults import FINDING
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import brief, inside, numbers, pace, running
@@ -37,7 +36,7 @@ def who(identity: Identity | Run | None) -> str:
 
 def tick(snapshot: Snapshot, *, everything: bool) -> str:
     """Return one tick as one line."""
-    now = estimate.of(snapshot)
+    now = snapshot.estimate()
     parts = [f"{numbers.duration(snapshot.elapsed):>7}{stopped(snapshot)}"]
     # The pace and the causes first: what a person looks for.
     parts += [said for said in (pace.briefly(snapshot), running.briefly(now)) if said]

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.recording.clock import Sampler, Waker
 from whyidle.monitor.recording.recorder import Recorder, Wanted
-from whyidle.monitor.recording.sampler import Sampler
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.recording.waker import Waker
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import Reader, Writer
 

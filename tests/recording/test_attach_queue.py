@@ -15,7 +15,7 @@ from whyidle.monitor.attach.target import Target
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.recording import agent_messages, attach_queue
+from whyidle.monitor.recording import agent_events, attach_queue
 from whyidle.monitor.recording.tracked_process import MOST_TRIES, NO_AGENT, TrackedProcess
 
 pytestmark = pytest.mark.usefixtures("looks")
@@ -159,7 +159,7 @@ def test_a_stopped_process_is_tried_when_it_goes_on(puppet: Puppet) -> None:
 
 def test_a_refusal_of_who_is_stopped_says_that_we_go_in_by_ourselves(puppet: Puppet) -> None:
     tracked = TrackedProcess(puppet.key, trainer(puppet), 0.0, is_stopped=True)
-    said = agent_messages.refused(
+    said = agent_events.refused(
         tracked, Refusal("It is stopped.", "kill -CONT, then: monitor attach")
     )
     assert said.startswith(f"It is stopped. Let it go on: kill -CONT {puppet.pid} ")

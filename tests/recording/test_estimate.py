@@ -16,7 +16,6 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import NO_JAX, Reading
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.recording.estimate import of
 from whyidle.monitor.runs.estimate import (
     IT_CHANGED,
     NO_GPU_IN_IT,
@@ -239,7 +238,7 @@ def test_what_of_a_window_lies_outside_of_its_operations_is_no_compute() -> None
 def test_what_a_job_computes_on_is_what_its_framework_says() -> None:
     def told_by(backend: object, taken: TraceSummary | None = None) -> Running:
         member = inside(framework={"torch": {"backend": backend}, "jax": {}})
-        return of(snapshot(member, job=FITS, traces=taken))
+        return snapshot(member, job=FITS, traces=taken).estimate()
 
     assert told_by("cpu").rest == ON_CPU
     assert told_by("cuda").rest == ON_GPU

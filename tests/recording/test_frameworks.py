@@ -10,7 +10,8 @@ import pytest
 from tests.recording.records import KEY, SECOND, state, take
 from whyidle.agents import wire
 from whyidle.monitor.link.records import decode
-from whyidle.monitor.recording import due, frameworks
+from whyidle.monitor.recording import agent_stats as module
+from whyidle.monitor.recording import event_limits
 from whyidle.monitor.recording.agent_stats import AgentStats
 
 FACTS = {"version": "2.13.0", "model": "Net", "parameters": 1_200_000, "batch_size": 32}
@@ -25,7 +26,7 @@ def test_the_facts_of_a_process_are_news_once(agent_stats: AgentStats) -> None:
     take(agent_stats, state(1, backend="cpu", **FACTS))
     assert agent_stats.frameworks.latest == {"torch": {"backend": "cpu", **FACTS}}
     assert agent_stats.events(SECOND) == []
-    (event,) = agent_stats.events(SECOND + due.EVENT_NS)
+    (event,) = agent_stats.events(SECOND + event_limits.EVENT_NS)
     assert event.kind == "framework"
     assert event.is_news
     assert event.text == (
@@ -44,25 +45,25 @@ def test_facts_that_change_all_the_time_are_told_now_and_then(agent_stats: Agent
     for second in range(1, 3601):
         take(agent_stats, state(second, "jax", live_bytes=second))
         kept += agent_stats.events(second * SECOND)
-    assert len(kept) <= due.LATER + 3600 * SECOND // due.LATER_EVENT_NS
+    assert len(kept) <= event_limits.LATER + 3600 * SECOND // event_limits.LATER_EVENT_NS
     assert agent_stats.frameworks.latest["jax"] == {"live_bytes": 3600}
 
 
 @pytest.mark.parametrize(
     ("fact", "plain"),
     [
-        ("x" * 1000, "x" * frameworks.LONGEST_WORD),
+        ("x" * 1000, "x" * module.LONGEST_WORD),
         (2**70, None),
         (float("nan"), None),
         (float("inf"), None),
         (True, True),
         ([[[[["deep"]]]]], [[[None]]]),
-        (list(range(1000)), list(range(frameworks.LONGEST_LIST))),
-        ({"k" * 500: object()}, {"k" * frameworks.LONGEST_WORD: None}),
+        (list(range(1000)), list(range(module.LONGEST_LIST))),
+        ({"k" * 500: object()}, {"k" * module.LONGEST_WORD: None}),
     ],
 )
 def test_a_fact_is_made_plain(fact: Any, plain: Any) -> None:
-    assert frameworks.plain({"fact": fact}) == {"fact": plain}
+    assert module.plain({"fact": fact}) == {"fact": plain}
 
 
 def test_who_is_no_framework_or_says_too_much_is_not_heard(agent_stats: AgentStats) -> None:
@@ -75,7 +76,7 @@ def test_who_is_no_framework_or_says_too_much_is_not_heard(agent_stats: AgentSta
 
 def test_words_of_another_kind_are_left_out() -> None:
     facts = {"version": 7, "model": ["Net"], "parameters": "many", "batch_size": None}
-    assert frameworks.said("jax", facts) == "JAX"
+    assert module.said("jax", facts) == "JAX"
 
 
 def test_facts_as_deep_as_a_line_may_be_are_cut(agent_stats: AgentStats) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.recording.seated import Job, a_job, is_inside
 from whyidle.monitor.attach.answers import PTRACE
-from whyidle.monitor.recording import agent_messages
+from whyidle.monitor.recording import agent_events
 
 pytestmark = pytest.mark.usefixtures("looks")
 job = pytest.fixture(a_job)
@@ -61,7 +61,7 @@ def test_an_end_does_not_wait_for_an_agent_that_hangs(job: Job) -> None:
     ],
 )
 def test_why_an_agent_went_is_told_as_it_said(bye: str | None, said: str) -> None:
-    assert agent_messages.why_gone(bye).endswith(said)
+    assert agent_events.why_gone(bye).endswith(said)
 
 
 def test_of_a_job_that_ended_soon_its_first_process_is_told_all_the_same(job: Job) -> None:

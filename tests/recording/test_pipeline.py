@@ -24,7 +24,7 @@ from whyidle.monitor.recording import faults
 from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.faults import Faults
 from whyidle.monitor.recording.journal import Journal
-from whyidle.monitor.recording.meter import Meter
+from whyidle.monitor.recording.overhead import Meter
 from whyidle.monitor.recording.rows import Rows
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.recording.traces import Traces

@@ -10,7 +10,7 @@ import pytest
 from tests.recording.benches import Bench, Job, target
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording import recorder as module
-from whyidle.monitor.recording.meter import CPU_BUDGET_CORES, JUDGED_OVER_SECONDS, Meter
+from whyidle.monitor.recording.overhead import CPU_BUDGET_CORES, JUDGED_OVER_SECONDS, Meter
 from whyidle.monitor.recording.recorder import Wanted
 from whyidle.monitor.recording.run_metadata import RunMetadata
 from whyidle.monitor.recording.session import Session

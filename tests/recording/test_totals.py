@@ -1,13 +1,130 @@
-"""What a process has done since the recording began."""
+"""What a whole recording comes to: spreads, stretches, totals."""
 
 from __future__ import annotations
 
-import pytest
+import math
+from fractions import Fraction
 
-from tests.recording.records import KEY, gauges, steps, take
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.recording.records import KEY, SECOND, gauges, steps, take
 from whyidle.agents import wire
 from whyidle.monitor.recording.agent_stats import AgentStats
-from whyidle.monitor.recording.totals import TOTALS, ProcessTotals, has_any
+from whyidle.monitor.recording.totals import (
+    BINS,
+    LONGEST_NS,
+    MOST_STRETCHES,
+    TOTALS,
+    ProcessTotals,
+    Spread,
+    Stretches,
+    has_any,
+    quantile,
+)
+
+DURATIONS = st.lists(st.integers(1, 10**12), min_size=1, max_size=200)
+SHARES = st.sampled_from([0.5, 0.95, 1.0])
+
+
+@given(st.lists(DURATIONS, min_size=1, max_size=5), SHARES)
+def test_merged_in_whole_they_have_the_quantile_of_all(
+    records: list[list[int]], share: float
+) -> None:
+    everything = sorted(ns for record in records for ns in record)
+    place = math.ceil(Fraction(str(share)) * len(everything)) - 1
+    assert quantile([(ns, 1) for ns in everything], share) == everything[place]
+
+
+@given(DURATIONS, st.integers(2, 64), SHARES)
+def test_a_few_of_them_evenly_picked_are_off_by_a_few_places(
+    durations: list[int], picks: int, share: float
+) -> None:
+    ordered = sorted(durations)
+    last, few = len(ordered) - 1, min(picks, len(ordered))
+    picked = [ordered[i * last // max(few - 1, 1)] for i in range(few)]
+    found = quantile([(ns, len(ordered) / few) for ns in picked], share)
+    off = len(ordered) // few + 2
+    place = math.ceil(share * len(ordered)) - 1
+    assert found is not None
+    assert ordered[max(0, place - off)] <= found <= ordered[min(last, place + off)]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e12), st.floats(0, 1e6)), max_size=50))
+def test_a_greater_share_is_never_shorter(weighed: list[tuple[float, float]]) -> None:
+    half, most = quantile(weighed, 0.5), quantile(weighed, 0.95)
+    assert (half is None) == (most is None) == all(weight == 0 for _, weight in weighed)
+    assert half is None or (most is not None and half <= most)
+
+
+@given(DURATIONS, SHARES)
+def test_in_bins_they_are_off_by_no_more_than_half_a_bin(
+    durations: list[int], share: float
+) -> None:
+    spread = Spread()
+    spread.add(durations, 1)
+    exact, found = quantile([(ns, 1) for ns in durations], share), spread.quantile(share)
+    assert exact is not None
+    assert found is not None
+    assert abs(math.log2(found / exact)) <= 0.51 / BINS
+
+
+def test_bins_stay_few_whatever_comes() -> None:
+    spread = Spread()
+    for exponent in range(200):
+        spread.add([2**exponent + part for part in range(64)], 1)
+    spread.add([0], 1)
+    assert len(spread._bins) <= BINS * math.log2(LONGEST_NS) + 1
+    assert Spread().quantile(0.5) is None
+
+
+MS = 1_000_000
+
+
+def test_a_stretch_is_a_second_and_the_first_record_only_begins() -> None:
+    counted = ProcessTotals()
+    agent_stats = AgentStats(KEY, counted)
+    take(agent_stats, *(steps(second, 10.0, 10.0, 30.0) for second in range(1, 5)))
+    assert counted.told()["stretches"] == [[3, 50 * MS, 10 * MS]] * 3
+
+
+def test_of_many_steps_a_second_the_whole_second_counts() -> None:
+    """Of these not all durations are told, and pauses between them must not get lost."""
+    counted = ProcessTotals()
+    agent_stats = AgentStats(KEY, counted)
+    take(agent_stats, *(steps(second, *[1.0] * 60, count=600) for second in range(1, 3)))
+    assert counted.told()["stretches"] == [[600, SECOND, MS]]
+
+
+def test_a_long_recording_has_no_more_stretches_and_loses_no_step() -> None:
+    stretches = Stretches()
+    for second in range(10 * MOST_STRETCHES + 1):
+        # It gets slower: what came first stays first.
+        stretches.take(second * SECOND, 2, [(1 + second) * MS] * 2)
+    told = stretches.told()
+    assert MOST_STRETCHES / 2 <= len(told) <= MOST_STRETCHES
+    assert sum(count for count, _, _ in told) == 20 * MOST_STRETCHES
+    middles = [middle for _, _, middle in told]
+    assert middles == sorted(middles)
+    assert told[0][2] == pytest.approx(told[0][1] / told[0][0], rel=0.3)
+
+
+def test_the_time_between_two_agents_is_nobodys() -> None:
+    stretches = Stretches()
+    for moment in (1, 2):
+        stretches.take(moment * SECOND, 100, [MS])
+    stretches.begin()
+    for moment in (100, 101):
+        stretches.take(moment * SECOND, 100, [MS])
+    assert [ns for _, ns, _ in stretches.told()] == [SECOND, SECOND]
+
+
+def test_clocks_that_go_back_and_steps_without_a_time_count_nothing() -> None:
+    stretches = Stretches()
+    for moment, durations in ((5, [MS]), (4, [MS]), (4, [MS]), (9, []), (10, [0])):
+        stretches.take(moment * SECOND, 100, durations)
+    assert stretches.told() == []
 
 
 def test_steps_are_counted_whatever_few_of_them_are_told() -> None:

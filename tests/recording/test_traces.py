@@ -24,16 +24,15 @@ from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank
 from whyidle.monitor.recording import traces as module
 from whyidle.monitor.recording.agent_stats import STOPPED
-from whyidle.monitor.recording.ownership import Owned
+from whyidle.monitor.recording.clock import Sampler, Waker
 from whyidle.monitor.recording.recorder import Recorder, Wanted
-from whyidle.monitor.recording.sampler import Sampler
 from whyidle.monitor.recording.snapshot import Member, Snapshot
 from whyidle.monitor.recording.traces import Traces, in_order
 from whyidle.monitor.recording.tracked_process import TrackedProcess
-from whyidle.monitor.recording.waker import Waker
 from whyidle.monitor.runs.summary import summarise
 from whyidle.monitor.sources.gpu import GpuReading
 from whyidle.monitor.sources.gpus import GpuProbe
+from whyidle.monitor.sources.ownership import Owned
 from whyidle.monitor.store import Reader, Writer
 from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.tracing.parser import Parser

@@ -10,8 +10,8 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.agent_stats import MEASURED
-from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.snapshot import Member, Snapshot
+from whyidle.monitor.sources.ownership import Owned
 
 LOAD = SourceLine("/home/someone/project/data/loading.py", 1108, "Tokens.__getitem__", 0.61)
 STEP = SourceLine("/home/someone/project/train.py", 42, "step", 0.2)

@@ -17,7 +17,6 @@ from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.reading import FIRST, Reading
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.ownership import Owned
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import jsonl, pace, plain, running
 from whyidle.monitor.render.live import LiveView
@@ -28,6 +27,7 @@ from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.runs.training import NO_STEPS
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
+from whyidle.monitor.sources.ownership import Owned
 from whyidle.monitor.store import Event, Key, Run, Unknown
 
 MODEL = (

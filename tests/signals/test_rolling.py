@@ -8,7 +8,7 @@ import pytest
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.recording import figures
-from whyidle.monitor.recording.growth import Growth
+from whyidle.monitor.recording.figures import Growth
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.store import Point
 

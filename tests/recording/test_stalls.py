@@ -1,4 +1,4 @@
-"""Compilations: the first long ones singly, then sums; the same one again and again is a storm."""
+"""What holds a process up: compilations, and pauses of the garbage collector."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 
 import pytest
 
-from tests.recording.records import KEY, MOST, SECOND, STEP, compiled
-from whyidle.monitor.link.records import Compile, Frame
+from tests.recording.records import KEY, MOST, SECOND, STEP, compiled, take
+from whyidle.monitor.link.records import Compile, Frame, LongGc
 from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.recording import compiles as module
-from whyidle.monitor.recording.compiles import STORM, Compiles
+from whyidle.monitor.recording import event_limits
+from whyidle.monitor.recording import stalls as module
+from whyidle.monitor.recording.agent_stats import AgentStats
+from whyidle.monitor.recording.stalls import STORM, Compiles
 from whyidle.monitor.runs.summary import COMPILED, COMPILES
 
 
@@ -123,3 +125,23 @@ def test_room_is_made_for_the_functions_of_today(compiles: Compiles) -> None:
         compiles.take(compiled(1, f"f{i}", 5), SECOND)
     events = feed(compiles, *(compiled(100 + i, "step", 5) for i in range(10)))
     assert STORM in [e.kind for e in events]
+
+
+def test_of_many_long_pauses_the_longest_is_told() -> None:
+    agent_stats = AgentStats(KEY)
+    take(agent_stats, LongGc(SECOND, 2, 60_000_000, 5), LongGc(SECOND, 0, 10_000_000, 5))
+    (first,) = agent_stats.events(SECOND)
+    assert "60 ms (generation 2)." in first.text
+    assert first.at == 1.0
+    assert first.is_news
+    take(agent_stats, *(LongGc(2 * SECOND, 2, ms * 1_000_000, 5) for ms in (70, 90, 80)))
+    assert agent_stats.events(2 * SECOND) == []
+    (later,) = agent_stats.events(SECOND + event_limits.EVENT_NS)
+    assert "90 ms (generation 2), the longest of 3" in later.text
+
+
+def test_a_liars_pauses_are_one_event() -> None:
+    agent_stats = AgentStats(KEY)
+    take(agent_stats, *(LongGc(1, MOST, MOST, MOST) for _ in range(1000)))
+    (event,) = agent_stats.events(SECOND, ending=True)
+    assert event.kind == "gc_pause"

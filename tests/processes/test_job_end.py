@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import start_job
 from tests.link.conftest import FS, key_of
-from whyidle.monitor.recording.job_end import JobEnd
+from whyidle.monitor.processes.job_end import JobEnd
 
 QUITS = "import sys; print('ready', flush=True); sys.exit(int(sys.stdin.readline()))"
 

@@ -3,8 +3,8 @@ from pathlib import Path
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.namespace import FIRST_NAMESPACE
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.recording.ownership import owned_gpus, visible_gpus
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
+from whyidle.monitor.sources.ownership import owned_gpus, visible_gpus
 
 FACTS = [GpuFacts("0", "A", uuid="GPU-aaa"), GpuFacts("1", "A", uuid="GPU-bbb")]
 CUDA = "7f00-7f01 r-xp 0 0 1 /usr/lib/libcuda.so.570\n"

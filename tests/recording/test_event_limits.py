@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording import quota as module
-from whyidle.monitor.recording.quota import LEFT_OUT, MOST_OF_A_KIND, MOST_STACKS, Quota
+from whyidle.monitor.recording import event_limits as module
+from whyidle.monitor.recording.event_limits import LEFT_OUT, MOST_OF_A_KIND, MOST_STACKS, Quota
 from whyidle.monitor.runs.summary import ROLLING
 
 ROOT = ProcessKey(1, 1)
