@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     from .room import Room
 
-# Where the user's code has them, as soon as it has imported them; and where it calls us.
-MODULE = "whyidle.monitor.core.marks"
+# Where the job's own whyidle keeps them once it is imported: here, and in older versions.
+MODULES = ("whyidle.monitor.core.marks", "whyidle.monitor.marks")
+# The name in that module that ``step`` calls.
 SLOT = "listener"
 SOURCE = "whyidle.step"
 
@@ -30,7 +31,7 @@ class Marks:
         """Begin to listen, as soon as there is something to listen to."""
         if self._listens:
             return
-        names = loaded(MODULE)
+        names = next((names for names in map(loaded, MODULES) if names is not None), None)
         if names is None:
             return
         self._listens = True

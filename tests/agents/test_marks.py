@@ -10,12 +10,12 @@ from whyidle.agents import wire
 # As an import of it would leave it, also where this Python is too old for the rest.
 IMPORT = f"""
 import types
-def bring():
+def bring(name="whyidle.monitor.core.marks"):
     sys.modules["whyidle"] = types.ModuleType("whyidle")
     sys.modules["whyidle.monitor"] = types.ModuleType("whyidle.monitor")
     spec = importlib.util.spec_from_file_location(
-        "whyidle.monitor.core.marks", {str(AGENTS.parent / "monitor" / "core" / "marks.py")!r})
-    module = sys.modules["whyidle.monitor.core.marks"] = importlib.util.module_from_spec(spec)
+        name, {str(AGENTS.parent / "monitor" / "core" / "marks.py")!r})
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 def train(done):
@@ -75,6 +75,20 @@ for each in threads: each.join()
             durations = client.wait_for("steps")[5]
             # Both threads' ends together would come twice as often.
             assert min(durations) > 1_800_000
+            client.ask("leave")
+        ends_well(process)
+
+
+def test_steps_are_heard_from_an_older_whyidle_in_the_job(tmp_path: Path) -> None:
+    source = f"""{IMPORT}
+marks = bring("whyidle.monitor.marks")
+start(); until(reachable); ready()
+train(lambda: not reachable())
+until(lambda: marks.listener is None)
+"""
+    with job(source, tmp_path) as process:
+        with Client(tmp_path, process.pid) as client:
+            assert client.wait_for("steps")[2] == "whyidle.step"
             client.ask("leave")
         ends_well(process)
 
