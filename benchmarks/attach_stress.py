@@ -96,7 +96,7 @@ def cycle(key: ProcessKey, tally: Tally | None = None) -> None:
         link.close()
 
 
-def visits(name: str, share: float) -> Tally:
+def cycles(name: str, share: float) -> Tally:
     """Cycle on one job."""
     source, count = CYCLES[name]
     tally = Tally()
@@ -222,14 +222,14 @@ def results(tallies: dict[str, Tally], killed: dict[str, Tally]) -> list[Result]
 
 
 def print_peers(jobs: dict[str, dict[str, list[dict[str, object]]]]) -> None:
-    """Print what the jobs of each visitor saw."""
+    """Print what the jobs of each injector saw."""
     for name, seen in jobs.items():
         print(f"\nthe longest gap that the job itself saw ({name}), and what became of it")
-        for visitor, times in seen.items():
+        for injector, times in seen.items():
             for one in times:
                 gap = one["gap_ms"]
                 shown = f"{gap:10.1f} ms" if isinstance(gap, float) else f"{'-':>13}"
-                print(f"  {visitor:<10} {shown}   {one['job']}; {one['said']}")
+                print(f"  {injector:<10} {shown}   {one['job']}; {one['said']}")
 
 
 def main() -> None:
@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     share = 1 / QUICK if options.quick else 1.0
-    tallies = {n: visits(n, share) for n in CYCLES if options.only in {None, n}}
+    tallies = {n: cycles(n, share) for n in CYCLES if options.only in {None, n}}
     killed, peers = {}, {}
     if options.only is None:
         part = max(1, round(KILLS * share / 4))

@@ -141,7 +141,7 @@ def _stops(stops: Sequence[float]) -> dict[str, Any]:
 def _ways(job: Running, part: Part) -> None:
     """Come in by the ladder, once more while the agent is there, and look at every other rung."""
     target = Target(job.key, ProcFs())
-    rungs = {r.name: r.refused and r.refused.what for r in ladder.look(target)}
+    rungs = {r.name: r.refused and r.refused.what for r in ladder.rungs(target)}
     first, second = ladder.enter(target), ladder.enter(target)
     _leave(job)
     part.figures = {

@@ -205,7 +205,7 @@ def _job(key: ProcessKey, probe: GpuProbe, fs: ProcFs) -> Iterator[Check]:
 
 def _ways_in(target: Target) -> Iterator[Check]:
     """One line for each rung of the ladder: taken, open, or why it is closed."""
-    rungs = ladder.look(target)
+    rungs = ladder.rungs(target)
     taken = ladder.best(rungs)
     judged: State = "warn" if taken.name == OUTSIDE else "ok"
     for rung in rungs:

@@ -82,7 +82,7 @@ def _job(
     seconds = max(0.0, float(up) - stat.start_ticks / TICKS_PER_SECOND)
     cpu = stat.cpu_ticks / TICKS_PER_SECOND
     foreign = os.geteuid() not in {0, target.uid}
-    rungs = () if foreign else ladder.look(target, patient)
+    rungs = () if foreign else ladder.rungs(target, patient)
     way = ladder.best(rungs).name if rungs else None
     barred = next((r.refused for r in reversed(rungs) if r.refused is not None), None)
     return Job(

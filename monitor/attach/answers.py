@@ -1,4 +1,4 @@
-"""What a method of attaching says before and after it is tried."""
+"""The outcome of attaching: the methods by name, and why one of them was refused."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ AGENT = "agent"
 REMOTE_EXEC = "remote_exec"
 PTRACE = "ptrace"
 OUTSIDE = "outside"
-# How an agent came in that `monitor run` brought along.
+# The method of an agent that `monitor run` put into the job.
 RUN = "run"
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a method cannot be used here, and what to type to get more."""
+    """Why a method cannot be used here, and what to type instead."""
 
     what: str
     next_step: str = ""
@@ -23,7 +23,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One method of the ladder, looked at without touching the process."""
+    """One method of the ladder, checked without touching the process."""
 
     name: str
     refused: Refusal | None = None
@@ -31,11 +31,11 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an attempt to enter. ``method`` is OUTSIDE when the agent is not in."""
+    """How an attempt to enter ended. ``method`` is OUTSIDE when the agent is not in."""
 
     method: str
     tried: tuple[Rung, ...]
-    # How long the process stood still each time, and how long the whole took.
+    # How long the process stood still each time, and how long it took in all.
     stops_ms: tuple[float, ...] = ()
     seconds: float = 0.0
 
@@ -46,13 +46,13 @@ class Outcome:
 
     @property
     def refusal(self) -> Refusal | None:
-        """The refusal to tell: that of the last method before staying outside."""
+        """The refusal to show: that of the last method tried before staying outside."""
         refused = [r.refused for r in self.tried if r.refused is not None]
         return refused[-1] if refused else None
 
 
 class NotEntered(Exception):  # noqa: N818  an answer, not a defect of ours
-    """A method was tried and the agent is not in; the job is as it was."""
+    """A method was tried and the agent is not in; the job is unchanged."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.what)

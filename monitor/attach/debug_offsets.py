@@ -1,4 +1,4 @@
-"""The table by which a Python 3.14 tells debuggers where its parts lie, and the parts we use.
+"""The table in which a Python 3.14 tells debuggers where its parts lie, and the parts we use.
 
 The layout is that of CPython's ``pycore_debug_offsets.h`` in 3.14: words of eight bytes.
 """
@@ -24,7 +24,7 @@ RUNTIME_SIZE_AT, FINALIZING_AT, INTERPRETERS_HEAD_AT = 3, 4, 5
 INTERPRETER_NEXT_AT, THREADS_MAIN_AT = 8, 10
 # eval_breaker, support, enabled, pending_call, script_path, script_path_size
 SUPPORT_AT = 89
-# Bit of the eval breaker that sends a thread to look at its flags; the official request sets it.
+# Bit of the eval breaker that makes a thread check its flags; the official request sets it.
 PLEASE_STOP = 1 << 5
 MOST_INTERPRETERS = 1000
 
@@ -63,7 +63,7 @@ class Runtime:
         return self._int(self._enabled) == 1
 
     def pending(self) -> bool:
-        """Tell whether a request waits to be taken."""
+        """Tell whether a request is pending."""
         return self._int(self._pending) != 0
 
     def request(self, path: str) -> None:
@@ -75,7 +75,7 @@ class Runtime:
         self._memory.write(self._pending, struct.pack("<i", 1))
 
     def prompt(self) -> None:
-        """Send the main thread to look at its flags, unless it is about to anyway.
+        """Make the main thread check its flags, unless it is about to anyway.
 
         One byte, and only over zero: writing an old bit back could make a thread wait for another
         that is no longer there.
@@ -84,9 +84,9 @@ class Runtime:
             self._memory.write(self._breaker, bytes([PLEASE_STOP]))
 
     def take_back(self, path: str) -> bool:
-        """Undo our request; tells whether it had not been taken.
+        """Undo our request; returns whether that was in time.
 
-        An empty path is never run, and the job lowers the flag before it copies the path: when the
+        An empty path is never run, and the job lowers the flag before it copies the path: if the
         flag still stands after the path was emptied, nothing can run any more.
         """
         raw = path.encode() + b"\0"
@@ -99,7 +99,7 @@ class Runtime:
         return True
 
     def _first(self, interpreter: int, following: int) -> int:
-        """Return the interpreter that was there first: newer ones stand before it."""
+        """Return the oldest interpreter: newer ones stand before it."""
         for _ in range(MOST_INTERPRETERS):
             after = self._word(interpreter + following) if interpreter else 0
             if not after:
@@ -117,7 +117,7 @@ class Runtime:
 
 @contextlib.contextmanager
 def runtime_of(target: Target, *, write: bool) -> Iterator[Runtime]:
-    """Open the interpreter of a process; whatever goes wrong with its memory is ``Unfit``."""
+    """Open the interpreter of a process; whatever fails with its memory raises ``Unfit``."""
     try:
         with Memory(target.pid, root=target.fs.root, writing=write) as memory:
             # The descriptor names this memory for good, whoever has the pid later.

@@ -1,4 +1,4 @@
-"""Rung 0: an agent is there already, brought by `monitor run` or an earlier attach."""
+"""Rung 0: an agent is already there, from `monitor run` or an earlier attach."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ NOT_THERE = Refusal("No agent is in it yet.")
 NOT_ASKED = Refusal("Whether an agent is in it was not asked: others have kept us waiting.")
 
 
-def look(target: Target, seconds: float) -> Refusal | None:
-    """Return ``None`` when the agent in the process answers; waits about so long, at most."""
+def refusal(target: Target, seconds: float) -> Refusal | None:
+    """Return ``None`` when the agent in the process answers within about so many seconds."""
     sockets = _sockets(target)
     if not sockets:
         return NOT_THERE
     if seconds <= 0:
         return NOT_ASKED
     try:
-        # Each is asked after the other, and a job may have put several there.
+        # They are asked one after another, and a job may have put several there.
         link = Link.open(target.key, target.fs, seconds / sockets)
     except LinkRefused as refused:
         return Refusal(refused.what, refused.next_step)

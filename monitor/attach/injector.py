@@ -1,4 +1,4 @@
-"""Enters by the built-in injector: ptrace on x86-64. The tracer is a process of its own."""
+"""Rung 2, the built-in injector: ptrace on x86-64. The tracer is a process of its own."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _START_SECONDS = 5.0
 TRACER = (sys.executable, "-P", "-m", "whyidle.monitor.attach.tracer")
 
 
-def look(target: Target) -> Refusal | None:
-    """Return why it cannot be used, from what /proc shows; nothing is touched."""
+def refusal(target: Target) -> Refusal | None:
+    """Return why it cannot be used, judged by /proc alone; nothing is touched."""
     try:
         return _unknown_kind(target) or yama(target, as_parent=False) or _program(target)
     except Refused as refused:
@@ -50,7 +50,7 @@ def _unknown_kind(target: Target) -> Refusal | None:
 def _program(target: Target) -> Refusal | None:
     """Look for the interpreter in its memory.
 
-    That may be opened by whom may also trace it: the kernel asks the same question, and opening it
+    Whoever may open it may also trace the process: the kernel checks the same permission. Opening
     does nothing to the process.
     """
     if target.maps is None or target.exe is None:
@@ -67,7 +67,7 @@ def _program(target: Target) -> Refusal | None:
 
 
 def _forbidden(target: Target) -> Refusal:
-    """Say which of the system's guards it was."""
+    """Say which protection of the system forbids it."""
     if os.geteuid() != 0:
         return Refusal(
             f"Process {target.pid} is protected from being traced by its own user.", as_root(target)
@@ -116,13 +116,13 @@ def _ask(request: str, timeout: float, pid: int) -> dict[str, Any]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # Neither Ctrl-C nor a hang-up of the terminal is for it.
+        # Ctrl-C and a hang-up of the terminal must not reach it.
         start_new_session=True,
     ) as tracer:
         try:
             said, errors = tracer.communicate(request + "\n", timeout=timeout)
         except subprocess.TimeoutExpired:
-            # The job is not harmed by that, at whatever step the tracer was.
+            # At whatever step the tracer was, this does not harm the job.
             tracer.kill()
             raise NotEntered(
                 Refusal(f"The tracer did not answer in {timeout:g} s and was ended.", again(pid))

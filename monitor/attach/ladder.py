@@ -1,11 +1,11 @@
-"""The ladder into a job: methods from the gentlest on, each entered only when its look allows it.
+"""The ladder into a job: methods from the gentlest on, each tried only where nothing rules it out.
 
-    agent        there already: brought by `monitor run`, or left by an earlier attach
-    remote_exec  Python 3.14's own door: no stop
+    agent        already there, from `monitor run` or an earlier attach
+    remote_exec  Python 3.14's own interface: no stop
     ptrace       the built-in injector: two stops of about a millisecond, later one
     outside      nothing of ours in the job; always possible
 
-A method has worked when the agent's socket answers, not before.
+A method has worked once the agent's socket answers, not before.
 """
 
 from __future__ import annotations
@@ -31,40 +31,40 @@ from whyidle.monitor.attach.target import Target
 from whyidle.monitor.link.link import Link, LinkRefused
 from whyidle.monitor.processes.tree import is_alive
 
-# How long an agent may take that is there, and one that has just come in: a thread that never asked
-# for the interpreter's lock waits for it behind the job's own.
+# How long an agent may take to answer: one that is there, and one that has just come in. A new
+# thread waits for the interpreter's lock behind the job's own.
 HELLO_SECONDS, FIRST_HELLO_SECONDS = 0.5, 5.0
 POLL_SECONDS = 0.02
-# A job that waits for its disk, or that py-spy looks at, is free again in a moment.
+# A job that waits for its disk, or that py-spy samples, is free again in a moment.
 PATIENCE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One way in: what it says beforehand, and how to take it."""
+    """One way in: what rules it out, and how to enter by it."""
 
     name: str
-    look: Callable[[Target], Refusal | None]
+    refusal: Callable[[Target], Refusal | None]
     enter: Callable[[Target, str, float], tuple[float, ...]]
     seconds: float
 
 
 METHODS = (
     # It does not run while the job sleeps outside of Python.
-    Method(REMOTE_EXEC, remote_exec.look, remote_exec.enter, 2.0),
-    Method(PTRACE, injector.look, injector.enter, 5.0),
+    Method(REMOTE_EXEC, remote_exec.refusal, remote_exec.enter, 2.0),
+    Method(PTRACE, injector.refusal, injector.enter, 5.0),
 )
 
 
-def look(target: Target, seconds: float = HELLO_SECONDS) -> tuple[Rung, ...]:
-    """Return every method with what keeps it out now; touches nothing.
+def rungs(target: Target, seconds: float = HELLO_SECONDS) -> tuple[Rung, ...]:
+    """Return every method with its refusal as of now; touches nothing.
 
-    So long an agent that may be there has to answer.
+    An agent that may be there has so many seconds to answer.
     """
     barred = precheck.refusal(target) or precheck.without_framework(target)
     return (
-        Rung(AGENT, existing.look(target, seconds)),
-        *(Rung(m.name, barred or m.look(target)) for m in METHODS),
+        Rung(AGENT, existing.refusal(target, seconds)),
+        *(Rung(m.name, barred or m.refusal(target)) for m in METHODS),
         Rung(OUTSIDE),
     )
 
@@ -75,7 +75,7 @@ def best(rungs: tuple[Rung, ...]) -> Rung:
 
 
 def enter(target: Target, *, observe: bool = False) -> Outcome:
-    """Bring the agent in by the first method that works; waits a few seconds at most."""
+    """Enter by the first method that works; waits a few seconds at most."""
     began = time.monotonic()
     tried: list[Rung] = []
     stops: list[float] = []
@@ -91,23 +91,25 @@ def enter(target: Target, *, observe: bool = False) -> Outcome:
 
 
 def _tries(target: Target, stops: list[float]) -> Iterator[Rung]:
-    there = existing.look(target, HELLO_SECONDS)
+    there = existing.refusal(target, HELLO_SECONDS)
     yield Rung(AGENT, there)
-    # What lies in the place of an agent and is none would meet the next one, too.
-    barred = there if there not in {None, existing.NOT_THERE} else _patiently(target)
+    # An impostor in the agent's place would be in the way of the next one, too.
+    barred = there if there not in {None, existing.NOT_THERE} else _refusal_after_waiting(target)
     for method in METHODS:
-        yield Rung(method.name, barred or method.look(target) or _take(target, method, stops))
+        yield Rung(
+            method.name, barred or method.refusal(target) or _try_method(target, method, stops)
+        )
 
 
-def _patiently(target: Target) -> Refusal | None:
+def _refusal_after_waiting(target: Target) -> Refusal | None:
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while precheck.passing(target) and time.monotonic() < deadline:
+    while precheck.temporary(target) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
     return precheck.refusal(target)
 
 
-def _take(target: Target, method: Method, stops: list[float]) -> Refusal | None:
-    """Take one way in; return why the agent is not in."""
+def _try_method(target: Target, method: Method, stops: list[float]) -> Refusal | None:
+    """Try one way in; return why the agent is not in."""
     try:
         stops += method.enter(target, payload({"method": method.name}), method.seconds)
         return _wait_for_hello(target)

@@ -1,7 +1,8 @@
-"""Rung 4, outside: nothing of ours in the job; where its main thread is, if py-spy is installed.
+"""Rung 3, outside: nothing of ours in the job; py-spy, if installed, samples its main thread.
 
-py-spy reads the job's memory while it runs on (``--nonblocking``): a look now and then is torn and
-dropped, the job never waits. It runs as a child that writes a file per round; nothing here blocks.
+py-spy reads the job's memory while it runs (``--nonblocking``): a sample now and then is torn and
+dropped, and the job never waits. It runs as a child that writes a file per round; nothing here
+blocks.
 """
 
 from __future__ import annotations
@@ -26,33 +27,32 @@ from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.tree import is_alive
 
 RATE = 20
-# The first answer soon, then seldom: py-spy learns the job's files anew each time.
+# A short first round, then long ones: py-spy reads the job's files anew in each.
 FIRST_ROUND_SECONDS, ROUND_SECONDS = 2, 10
 MAIN = "MainThread"
 PREFIX, ERRORS, STACKS = "whyidle-outside-", "errors", "stacks"
-# A round writes a line for each place and thread, some KB.
+# A round writes a line for each stack and thread, some KB.
 MOST_BYTES = 16 << 20
-# A pid of another namespace says nothing; a folder in use is written to each round.
+# A pid of another namespace proves nothing, but a folder in use is written to each round.
 LEFT_SECONDS = 3600.0
 
 _FOLDER = re.compile(rf"{PREFIX}(\d+)-\w+")
 _THREAD = re.compile(r"thread \((\w+)\)(?:: (.*))?")
 _FRAME = re.compile(r"(.+?) \((.+?)(?::(\d+))?\)")
-# As the agent has it (agents/code_owner.py): not what was made up, the standard library's, or
-# installed.
+# As in the agent (agents/code_owner.py): not generated, not the standard library's, not installed.
 _NOT_THE_USERS = re.compile(
     r"^<(?!ipython-input|python-input|stdin>)|/site-packages/|/dist-packages/"
     r"|(?:^|/)lib(?:64)?/python\d+\.\d+t?/"
 )
 
 
-class Place(NamedTuple):
-    """A line of the user's code, and in how many looks the main thread was there."""
+class SampledLine(NamedTuple):
+    """A line of the user's code, and in how many samples the main thread was there."""
 
     file: str
     line: int
     function: str
-    looks: int
+    samples: int
 
 
 def refusal() -> Refusal | None:
@@ -65,8 +65,8 @@ def refusal() -> Refusal | None:
     return None
 
 
-class Outside:
-    """Samples of one process's main thread, taken by a child from outside."""
+class PySpySampler:
+    """Samples of one process's main thread, taken from outside by a child."""
 
     def __init__(self, key: ProcessKey, fs: ProcFs) -> None:
         self.refused = refusal()
@@ -77,8 +77,8 @@ class Outside:
         self._child: subprocess.Popen[bytes] | None = None
         self._begin()
 
-    def poll(self) -> list[Place]:
-        """Return the places of the round that has just ended; nothing while one is under way."""
+    def poll(self) -> list[SampledLine]:
+        """Return the lines of the round that has just ended; nothing while one is under way."""
         if self._child is None or self._child.poll() is None:
             return []
         code, self._child = self._child.returncode, None
@@ -122,12 +122,12 @@ class Outside:
                 start_new_session=True,
             )
 
-    def _take(self, code: int) -> list[Place]:
+    def _take(self, code: int) -> list[SampledLine]:
         folder = self._folder or Path()
         with contextlib.suppress(OSError):
             text = _text(folder / STACKS)
             (folder / STACKS).unlink()
-            return places(text, self._key.pid)
+            return sampled_lines(text, self._key.pid)
         said = ""
         with contextlib.suppress(OSError):
             said = _text(folder / ERRORS).strip()
@@ -148,7 +148,7 @@ def _text(path: Path) -> str:
 
 
 def _tidy() -> None:
-    """Remove what monitors of ours have left that were killed."""
+    """Remove what killed monitors have left."""
     with contextlib.suppress(OSError):
         for path in Path(tempfile.gettempdir()).iterdir():
             named = _FOLDER.fullmatch(path.name)
@@ -157,7 +157,7 @@ def _tidy() -> None:
 
 
 def _is_left(path: Path, pid: int) -> bool:
-    """Tell whether a folder is our own user's, and neither its monitor nor its py-spy is there."""
+    """Tell whether a folder is our user's, and its monitor and py-spy are gone."""
     try:
         found = path.lstat()
     except OSError:
@@ -167,10 +167,10 @@ def _is_left(path: Path, pid: int) -> bool:
     return ours and old and not Path(f"/proc/{pid}").exists()
 
 
-def places(collapsed: str, pid: int) -> list[Place]:
-    """Return where the main thread was, most looks first, from py-spy's collapsed stacks."""
+def sampled_lines(collapsed: str, pid: int) -> list[SampledLine]:
+    """Return where the main thread was, most samples first, from py-spy's collapsed stacks."""
     stacks = []
-    # Only a newline ends a line: other ends may be in a file's name.
+    # Only a newline ends a line: a file's name may hold other line ends.
     for line in collapsed.split("\n"):
         thread, *frames = line.rpartition(" ")[0].split(";")
         named = _THREAD.fullmatch(thread)
@@ -179,10 +179,10 @@ def places(collapsed: str, pid: int) -> list[Place]:
             is_main = named[2] == MAIN or named[1] == str(pid)
             stacks.append((is_main, frames, int(count)))
     found: Counter[tuple[str, int, str]] = Counter()
-    for is_main, frames, looks in stacks:
-        if is_main and (place := _innermost(frames)) is not None:
-            found[place] += looks
-    return [Place(*place, looks) for place, looks in found.most_common()]
+    for is_main, frames, samples in stacks:
+        if is_main and (innermost := _innermost(frames)) is not None:
+            found[innermost] += samples
+    return [SampledLine(*line, samples) for line, samples in found.most_common()]
 
 
 def _innermost(frames: list[str]) -> tuple[str, int, str] | None:
@@ -194,9 +194,9 @@ def _innermost(frames: list[str]) -> tuple[str, int, str] | None:
 
 
 def _arguments(pid: int, seconds: int, output: Path) -> list[str]:
-    looking = f"--nonblocking --idle --threads --full-filenames --rate {RATE}".split()
+    sampling = f"--nonblocking --idle --threads --full-filenames --rate {RATE}".split()
     return [
-        "record", *looking, "--duration", str(seconds),
+        "record", *sampling, "--duration", str(seconds),
         "--format", "raw", "--output", str(output), "--pid", str(pid),
     ]  # fmt: skip
 

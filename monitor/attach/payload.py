@@ -1,6 +1,6 @@
-"""The text that brings the agent into a job: everything inline, for the job may not see our files.
+"""The text that brings the agent into a job: everything inline, as the job may not see our files.
 
-Only one expression runs in the job's ``__main__``; it binds no name and starts a thread, which runs
+Only one statement runs in the job's ``__main__``; it binds no name and starts a thread, which runs
 ``agents/loader.py``. Modules are cut into pieces that compile in well under a millisecond each.
 """
 
@@ -21,14 +21,14 @@ from typing import Any
 from whyidle.agents import wire
 
 OLDEST_PYTHON = (3, 9)
-# The monitor imports nothing else of the agents: they are text to it.
+# The monitor imports nothing else of the agents: to it they are text.
 FOLDER = Path(wire.__file__).parent
 LOADER = "loader"
 # About 0.5 ms to compile.
 PIECE_CHARACTERS = 2000
 
 # gevent's threads run inside the job's own: the agent would block it. Python 3.9 and 3.10 crash
-# when a thread begins while they end: the end waits for ours, until the loader says otherwise.
+# when a thread begins while they exit: the exit waits for ours until the loader releases it.
 _START = """\
 try:
     __import__("builtins").exec({begin}, {{
@@ -72,7 +72,7 @@ def _agent(folder: Path) -> tuple[str, list[_Module], str]:
     texts = {_name(path, folder): path.read_text("utf-8") for path in folder.rglob("*.py")}
     packages = {_name(path, folder) for path in folder.rglob("__init__.py")}
     loader = texts.pop(LOADER)
-    # Sorted, for the same agent must come as the same text.
+    # Sorted: the same agent must give the same text.
     order = TopologicalSorter(
         {n: sorted(set(_needs(n, t, set(texts), packages))) for n, t in sorted(texts.items())}
     )
@@ -88,9 +88,9 @@ def _name(path: Path, folder: Path) -> str:
 
 
 def _needs(name: str, text: str, known: set[str], packages: set[str]) -> Iterator[str]:
-    """Yield the modules that must be there before this one: what it lies in, what it imports.
+    """Yield the modules that must be there before this one: its package, and what it imports.
 
-    What is imported later, or for type checkers alone, may come in any order.
+    What is imported inside functions, or for type checkers alone, may come in any order.
     """
     top = wire.PACKAGE
     within = name if name in packages else name.rpartition(".")[0]
@@ -129,7 +129,7 @@ def _first_line(statement: ast.stmt) -> int:
 
 
 def without_comments(text: str) -> list[str]:
-    """Return the lines without comments and docstrings: what is left out need not be compiled."""
+    """Return the lines without comments and docstrings, which the job need not compile."""
     lines = text.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:

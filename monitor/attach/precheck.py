@@ -1,4 +1,4 @@
-"""What keeps every method out of a process, as sentences; nothing here touches the process."""
+"""What rules out every method for a process, as sentences; nothing here touches the process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.process import PYPY
 from whyidle.monitor.processes.procfs import ProcFs
 
-# The agent has nothing to tell of others.
+# The agent measures nothing in a process without one of these.
 FRAMEWORKS = frozenset({"jax", "torch"})
 # Bit of CAP_SYS_PTRACE in a set of capabilities (linux/capability.h).
 SYS_PTRACE = 19
@@ -27,20 +27,20 @@ _SEE = "See what runs with: monitor ps"
 
 
 def refusal(target: Target) -> Refusal | None:
-    """Return the first reason for which no method may enter; ``None`` when one may be tried."""
+    """Return the first reason why no method may enter; ``None`` when one may be tried."""
     return next((r for check in _CHECKS if (r := check(target)) is not None), None)
 
 
-def passing(target: Target) -> Refusal | None:
+def temporary(target: Target) -> Refusal | None:
     """Return a reason that may be gone in a moment."""
     return _traced(target) or _waits(target)
 
 
 def run_instead(target: Target) -> str:
-    """Return how to start this job so that the agent is inside from the start.
+    """Return the command that starts this job with the agent inside.
 
-    A person may paste it, as root: whatever the job calls itself is quoted, and what is left out
-    are whole arguments.
+    A person may paste it, as root: whatever the job calls itself is quoted, and only whole
+    arguments are left out.
     """
     who = target.identity
     known = who.arguments if who is not None and target.python else ()
@@ -52,7 +52,7 @@ def run_instead(target: Target) -> str:
 
 
 def without_framework(target: Target) -> Refusal | None:
-    """Return why there is nothing to tell of this process from inside (yet)."""
+    """Return why there is nothing to measure inside this process (yet)."""
     who = target.identity
     if who is None or who.frameworks is None or FRAMEWORKS & who.frameworks.keys():
         return None
@@ -63,7 +63,7 @@ def without_framework(target: Target) -> Refusal | None:
 
 
 def yama(target: Target, *, as_parent: bool) -> Refusal | None:
-    """Return why the kernel's Yama keeps us out; ``as_parent``: our own children are ours."""
+    """Return why the kernel's Yama keeps us out; ``as_parent``: our own children may be traced."""
     scope = (target.fs.text(YAMA) or "0").strip()
     again = run_instead(target)
     if scope == "3":
@@ -88,7 +88,7 @@ def may_trace(fs: ProcFs) -> bool:
 
 
 def lacks_right(target: Target) -> Refusal:
-    """Say why even root may not look into a process."""
+    """Say why even root may not read a process's memory."""
     return Refusal(
         f"The memory of process {target.pid} is closed even to root: this container lacks "
         "SYS_PTRACE.",
@@ -106,7 +106,7 @@ def _is_our_child(target: Target) -> bool:
 
 
 def as_root(target: Target) -> str:
-    """Return the line that attaches as root."""
+    """Return the command that attaches as root."""
     return f'sudo "$(command -v monitor)" attach {target.pid}'
 
 
@@ -216,7 +216,7 @@ def _no_folder(target: Target) -> Refusal | None:
 
 
 def _takes_files(folder: str, uid: int | None) -> bool:
-    """Tell whether a user may write there; where that cannot be told it is believed."""
+    """Tell whether a user may write there; assumes so where that cannot be checked."""
     try:
         if os.statvfs(folder).f_flag & os.ST_RDONLY:
             return False

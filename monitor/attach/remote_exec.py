@@ -1,8 +1,8 @@
-"""Rung 1: Python 3.14's own door for debuggers (PEP 768): no stop, whatever Python we run on.
+"""Rung 1: Python 3.14's own interface for debuggers (PEP 768): no stop, whatever Python we run on.
 
-The interpreter says where things lie in a table at the start of ``_PyRuntime``. A script's path and
-a flag are written into the main thread's state; the main thread runs the script between two of its
-own instructions. It does not while it sleeps outside of Python: then the request is taken back.
+A table at the start of ``_PyRuntime`` says where things lie. A script's path and a flag are written
+into the main thread's state; the main thread runs the script between two of its own instructions.
+While it sleeps outside of Python it does not: then the request is taken back.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from whyidle.agents import wire
 from whyidle.monitor.attach import precheck
 from whyidle.monitor.attach.answers import NotEntered, Refusal
 from whyidle.monitor.attach.debug_offsets import Runtime, Unfit, runtime_of
-from whyidle.monitor.attach.parcel import Parcel
+from whyidle.monitor.attach.staged_script import StagedScript
 from whyidle.monitor.attach.target import Target
 
 PYTHON = (3, 14)
-# Most jobs look at their flags by themselves before long; the rest is told to look.
+# Most jobs check their flags by themselves before long; the others are prompted.
 UNPROMPTED_SECONDS = 0.02
 POLL_SECONDS = 0.005
 # The main thread only starts another one: a handler of the job's that raises there would be lost.
@@ -29,7 +29,7 @@ try:
 except BaseException:
     pass
 """
-# It takes both files away: that is how we see that it ran, even if we end before it.
+# It removes both files: that shows us that it ran, and nothing stays if we end before it does.
 _READER = """\
 try:
     import os
@@ -46,8 +46,8 @@ PROMPT_EVERY_SECONDS = 0.05
 TAKEN_SECONDS = 5.0
 
 
-def look(target: Target) -> Refusal | None:
-    """Return why this door is closed; reads the process's table, writes nothing."""
+def refusal(target: Target) -> Refusal | None:
+    """Return why this interface is closed; reads the process's table, writes nothing."""
     if target.python is None or target.python < PYTHON:
         version = ".".join(map(str, target.python)) if target.python else "unknown"
         return Refusal(f"It runs Python {version}; this door came with 3.14.")
@@ -84,37 +84,37 @@ def _closed(runtime: Runtime) -> Refusal | None:
 
 
 def _send(target: Target, runtime: Runtime, source: str, timeout: float) -> None:
-    with contextlib.ExitStack() as laid:
-        text = _lay(target, f"{target.own_pid}.text", lambda _: source)
-        laid.callback(text.close)
-        # Whoever reads it has done so, or will not: the script goes after it.
-        laid.callback(text.remove)
-        parcel = _lay(target, f"{target.own_pid}.py", lambda path: script(text.path, path))
-        laid.callback(parcel.close)
-        _ask(target, runtime, parcel, timeout)
+    with contextlib.ExitStack() as cleanup:
+        text = _stage(target, f"{target.own_pid}.text", lambda _: source)
+        cleanup.callback(text.close)
+        # By then the text was read, or never will be.
+        cleanup.callback(text.remove)
+        staged = _stage(target, f"{target.own_pid}.py", lambda path: script(text.path, path))
+        cleanup.callback(staged.close)
+        _ask(target, runtime, staged, timeout)
 
 
 def script(text: str, path: str) -> str:
-    """Return what the main thread runs, to have a text run from a file; ``path`` is its own."""
+    """Return what the main thread runs so that a file's text runs; ``path`` is the script's own."""
     return _SCRIPT.format(reader=_READER.format(text=text, script=path))
 
 
-def _lay(target: Target, name: str, text: Callable[[str], str]) -> Parcel:
-    parcel = Parcel.lay(target, name, text)
-    if parcel is None:
+def _stage(target: Target, name: str, text: Callable[[str], str]) -> StagedScript:
+    staged = StagedScript.stage(target, name, text)
+    if staged is None:
         folders = ", ".join(wire.FOLDERS)
         raise NotEntered(Refusal(f"The job has no folder that a script can be laid in: {folders}."))
-    return parcel
+    return staged
 
 
-def _ask(target: Target, runtime: Runtime, parcel: Parcel, timeout: float) -> None:
-    """Ask, prompt, and wait until the script runs; else take it back so that it never will."""
+def _ask(target: Target, runtime: Runtime, staged: StagedScript, timeout: float) -> None:
+    """Ask, prompt, and wait until the script runs; else take the request back for good."""
     try:
-        runtime.request(parcel.path)
-        if _prompted(runtime, parcel, timeout):
+        runtime.request(staged.path)
+        if _prompted(runtime, staged, timeout):
             return
-        if runtime.take_back(parcel.path):
-            parcel.remove()
+        if runtime.take_back(staged.path):
+            staged.remove()
             raise NotEntered(
                 Refusal(
                     f"The main thread of process {target.pid} did not come by within {timeout:g} s:"
@@ -122,18 +122,18 @@ def _ask(target: Target, runtime: Runtime, parcel: Parcel, timeout: float) -> No
                 )
             )
     except (Unfit, OSError):
-        # It has ended, or runs another program: nobody will ask for the file.
-        parcel.remove()
+        # It has ended, or runs another program: nobody will read the file.
+        staged.remove()
         raise
-    # Taken, so the file must stay until it was read: a job would complain of a script it misses.
-    if not _gone(parcel, TAKEN_SECONDS):
+    # Taken, so the file must stay until it was read: a job complains of a missing script.
+    if not _gone(staged, TAKEN_SECONDS):
         raise NotEntered(Refusal(f"Process {target.pid} took the script and did not run it."))
 
 
-def _prompted(runtime: Runtime, parcel: Parcel, timeout: float) -> bool:
+def _prompted(runtime: Runtime, staged: StagedScript, timeout: float) -> bool:
     began = prompted = time.monotonic()
     while (now := time.monotonic()) - began < timeout:
-        if not parcel.is_there():
+        if not staged.is_there():
             return True
         if now - began > UNPROMPTED_SECONDS and now >= prompted and runtime.pending():
             runtime.prompt()
@@ -142,8 +142,8 @@ def _prompted(runtime: Runtime, parcel: Parcel, timeout: float) -> bool:
     return False
 
 
-def _gone(parcel: Parcel, seconds: float) -> bool:
+def _gone(staged: StagedScript, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
-    while parcel.is_there() and time.monotonic() < deadline:
+    while staged.is_there() and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
-    return not parcel.is_there()
+    return not staged.is_there()

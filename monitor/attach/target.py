@@ -11,7 +11,7 @@ from whyidle.monitor.processes.procfs import ProcFs, files_in
 
 @dataclass(frozen=True)
 class Target:
-    """One process, and what the methods ask of it."""
+    """One process, and what the methods need to know of it."""
 
     key: ProcessKey
     fs: ProcFs
@@ -23,23 +23,23 @@ class Target:
 
     @cached_property
     def status(self) -> dict[str, str]:
-        """The fields of its status file; empty when it is gone."""
+        """The fields of its status file; empty once it is gone."""
         return self.fs.fields(f"{self.pid}/status")
 
     @cached_property
     def own_pid(self) -> int:
-        """Its pid as it sees it itself."""
+        """Its pid as the process itself sees it."""
         return int(self.status.get("NSpid", str(self.pid)).split()[-1])
 
     @cached_property
     def uid(self) -> int | None:
-        """The user that it acts as; ``None`` when it is gone."""
+        """Its effective user; ``None`` once it is gone."""
         uids = self.status.get("Uid")
         return int(uids.split()[1]) if uids else None
 
     @cached_property
     def maps(self) -> str | None:
-        """Its map of memory; reading it holds the job's memory lock, so it is done once."""
+        """Its memory map; reading it holds the job's memory lock, so it is done once."""
         return self.fs.text(f"{self.pid}/maps")
 
     @cached_property
@@ -49,18 +49,18 @@ class Target:
 
     @cached_property
     def exe(self) -> str | None:
-        """The program that it runs, by its real path."""
+        """The real path of its program."""
         return self.fs.link(f"{self.pid}/exe")
 
     @cached_property
     def python(self) -> tuple[int, int] | None:
-        """The version of the Python that it runs; ``None`` when it is none, or cannot be told."""
+        """The version of its Python; ``None`` where it runs none, or an unknown one."""
         version = python_of(self.exe, self.files)
         major, _, minor = (version or "").partition(".")
         return (int(major), int(minor)) if version else None
 
     @cached_property
     def identity(self) -> Identity | None:
-        """Who it is; ``None`` when it is gone."""
+        """Its identity; ``None`` once it is gone."""
         found = describe(self.pid, self.fs, self.files)
         return found if found is not None and found.key == self.key else None

@@ -1,8 +1,8 @@
 """A program of its own that enters one job: `python -m whyidle.monitor.attach.tracer`.
 
 It reads one JSON object, ``{"pid", "start_ticks", "source", "timeout"}``, and answers one line:
-``{"stops": [ms, ...], "mode", "done"}`` or ``{"what", "next_step"}``. It is apart from the monitor
-so that nothing that ends the monitor, nor a wait of the monitor's, falls into a stop of the job.
+``{"stops": [ms, ...], "mode", "done"}`` or ``{"what", "next_step"}``. It is separate from the
+monitor so that neither the monitor's end nor a wait of the monitor's falls into a stop of the job.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from whyidle.monitor.attach.ptrace.inject import visit
+from whyidle.monitor.attach.ptrace.inject import inject
 from whyidle.monitor.attach.ptrace.refused import Refused
 
 
 def main() -> None:
-    """Answer one request, then end at once: our end detaches from what has not stopped in time."""
+    """Answer one request, then end at once: that detaches us from what has not stopped in time."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    # Who started the monitor may have had it ignored: by it we learn of a stop at once.
+    # It tells us of a stop at once, and whoever started the monitor may have ignored it.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     answer = _answer(json.loads(sys.stdin.readline()))
     with contextlib.suppress(OSError):
@@ -35,12 +35,12 @@ def main() -> None:
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
-        done = visit(
+        done = inject(
             int(request["pid"]),
             int(request["start_ticks"]),
             str(request["source"]).encode(),
             float(request["timeout"]),
-            _hurry,
+            _priority_boost,
         )
     except Refused as refused:
         return {"what": refused.refusal.what, "next_step": refused.refusal.next_step}
@@ -50,8 +50,8 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _hurry() -> Iterator[None]:
-    """Come before others where we may: a thread stands still for as long as we wait for a core."""
+def _priority_boost() -> Iterator[None]:
+    """Run before others where permitted: a thread stands still while we wait for a core."""
     gc.disable()
     _schedule(os.SCHED_FIFO, 1)
     try:

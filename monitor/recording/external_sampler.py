@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from whyidle.agents import wire
 from whyidle.monitor.attach.answers import OUTSIDE
-from whyidle.monitor.attach.outside import Outside, Place
+from whyidle.monitor.attach.outside import PySpySampler, SampledLine
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.procfs import ProcFs
@@ -24,7 +24,7 @@ class ExternalSampler:
     def __init__(self, fs: ProcFs) -> None:
         self._fs = fs
         self._seat: TrackedProcess | None = None
-        self._outside: Outside | None = None
+        self._outside: PySpySampler | None = None
         self._told: set[str] = set()
 
     def tick(self, processes: Iterable[TrackedProcess]) -> list[JobEvent]:
@@ -33,7 +33,7 @@ class ExternalSampler:
         if tracked is not self._seat:
             self.close()
             self._seat = tracked
-            self._outside = Outside(tracked.key, self._fs) if tracked is not None else None
+            self._outside = PySpySampler(tracked.key, self._fs) if tracked is not None else None
         if tracked is None or self._outside is None:
             return []
         found = self._outside.poll()
@@ -61,14 +61,14 @@ def _wanted(processes: list[TrackedProcess]) -> TrackedProcess | None:
     return next(wanted, None)
 
 
-def _keep(tracked: TrackedProcess, found: list[Place]) -> JobEvent:
-    looks = sum(place.looks for place in found)
+def _keep(tracked: TrackedProcess, found: list[SampledLine]) -> JobEvent:
+    looks = sum(place.samples for place in found)
     lines = [_line(place, looks) for place in found[:LINES_KEPT]]
     tracked.outside = (tuple(lines[:LINES_SHOWN]), looks)
     return stacks_event(tracked.key, looks, None, lines)
 
 
-def _line(place: Place, looks: int) -> SourceLine:
+def _line(place: SampledLine, looks: int) -> SourceLine:
     # As the agent would shorten them.
     file, function = place.file[-wire.LONGEST_FILE :], place.function[: wire.LONGEST_NAME]
-    return SourceLine(file, place.line, function, place.looks / looks)
+    return SourceLine(file, place.line, function, place.samples / looks)

@@ -145,18 +145,18 @@ def test_silent_sockets_do_not_keep_a_listing(monkeypatch: pytest.MonkeyPatch) -
         target = target_of(job.pid)
         sockets = existing._sockets(target)
         assert sockets > 0
-        assert existing.look(target, 0.2) == existing.NOT_THERE
+        assert existing.refusal(target, 0.2) == existing.NOT_THERE
         # All that lie there share the time; without any left nobody is asked.
         assert asked == [0.2 / sockets]
-        assert existing.look(target, 0.0) == existing.NOT_ASKED
-        assert ladder.best(ladder.look(target, -1.0)).name == PTRACE
+        assert existing.refusal(target, 0.0) == existing.NOT_ASKED
+        assert ladder.best(ladder.rungs(target, -1.0)).name == PTRACE
         monkeypatch.setattr(jobs, "AGENTS_SECONDS", 0.0)
         asked.clear()
         assert next(j for j in jobs.find_jobs().jobs if j.identity.key == target.key).attach
         assert asked == []
     with running() as job:
         # Nothing lies there: that is known without asking.
-        assert existing.look(target_of(job.pid), 0.0) == existing.NOT_THERE
+        assert existing.refusal(target_of(job.pid), 0.0) == existing.NOT_THERE
 
 
 @pytest.mark.skipif(

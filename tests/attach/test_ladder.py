@@ -54,11 +54,11 @@ def leave(target: Target) -> None:
 
 
 def method(
-    name: str, calls: list[str], looks: Refusal | None = None, enters: Refusal | None = None
+    name: str, calls: list[str], refused: Refusal | None = None, enters: Refusal | None = None
 ) -> ladder.Method:
-    def look(target: Target) -> Refusal | None:
-        calls.append(f"look {name}")
-        return looks
+    def refusal(target: Target) -> Refusal | None:
+        calls.append(f"check {name}")
+        return refused
 
     def enter(target: Target, source: str, timeout: float) -> tuple[float, ...]:
         calls.append(f"enter {name}")
@@ -67,7 +67,7 @@ def method(
             raise NotEntered(enters)
         return (0.5, 0.25)
 
-    return ladder.Method(name, look, enter, 1.0)
+    return ladder.Method(name, refusal, enter, 1.0)
 
 
 @pytest.fixture
@@ -89,11 +89,11 @@ def outcome_of(*, observe: bool = False) -> Outcome:
 
 def test_the_first_open_method_is_taken(with_methods: Callable[..., list[str]]) -> None:
     calls = with_methods(
-        lambda c: method(REMOTE_EXEC, c, looks=CLOSED), lambda c: method(PTRACE, c)
+        lambda c: method(REMOTE_EXEC, c, refused=CLOSED), lambda c: method(PTRACE, c)
     )
     outcome = outcome_of()
     assert (outcome.method, outcome.inside, outcome.stops_ms) == (PTRACE, True, (0.5, 0.25))
-    assert calls == ["look remote_exec", "look ptrace", "enter ptrace"]
+    assert calls == ["check remote_exec", "check ptrace", "enter ptrace"]
     assert [r.name for r in outcome.tried] == [AGENT, REMOTE_EXEC, PTRACE]
     assert outcome.seconds > 0
 
@@ -103,7 +103,7 @@ def test_after_a_failure_comes_the_next(with_methods: Callable[..., list[str]]) 
         lambda c: method(REMOTE_EXEC, c, enters=FAILED), lambda c: method(PTRACE, c, enters=CLOSED)
     )
     outcome = outcome_of()
-    assert calls == ["look remote_exec", "enter remote_exec", "look ptrace", "enter ptrace"]
+    assert calls == ["check remote_exec", "enter remote_exec", "check ptrace", "enter ptrace"]
     assert outcome.method == OUTSIDE
     assert outcome.refusal == CLOSED
     assert outcome.tried[1:] == (Rung(REMOTE_EXEC, FAILED), Rung(PTRACE, CLOSED), Rung(OUTSIDE))
@@ -121,7 +121,7 @@ def test_something_odd_in_an_agents_place_bars_every_way(
     with_methods: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = with_methods(lambda c: method(PTRACE, c))
-    monkeypatch.setattr(ladder.existing, "look", lambda *_: CLOSED)
+    monkeypatch.setattr(ladder.existing, "refusal", lambda *_: CLOSED)
     outcome = outcome_of()
     assert (outcome.method, outcome.refusal, calls) == (OUTSIDE, CLOSED, [])
 
@@ -149,7 +149,7 @@ def test_a_job_of_python_314_that_sleeps_is_entered_by_the_injector(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second = ladder.METHODS
-    quick = ladder.Method(first.name, first.look, first.enter, 0.1)
+    quick = ladder.Method(first.name, first.refusal, first.enter, 0.1)
     monkeypatch.setattr(ladder, "METHODS", (quick, second))
     with running(ASLEEP, python314()) as job:
         wait_until_asleep(job)
@@ -178,7 +178,7 @@ def enter(job: Job, by: str) -> Target:
 def entered(job: Job, by: str) -> None:
     target = enter(job, by)
     assert ladder.enter(target_of(job.pid)).method == AGENT
-    assert ladder.look(target_of(job.pid))[0] == Rung(AGENT)
+    assert ladder.rungs(target_of(job.pid))[0] == Rung(AGENT)
     goes_on(job)
     leave(target)
     # Nobody holds it, and it goes on as before; it can be entered again.
@@ -228,7 +228,7 @@ def test_looking_touches_nothing(monitor: Monitor, arguments: tuple[str, ...]) -
         before = mapped(job.pid), threads_of(job)
         told = lines(monitor(arguments[0], *pid_for(arguments, job), *arguments[1:]).stdout)[0]
         assert (mapped(job.pid), threads_of(job)) == before
-        assert ladder.look(target_of(job.pid))[0].refused is not None
+        assert ladder.rungs(target_of(job.pid))[0].refused is not None
         goes_on(job)
     if arguments[0] == "ps":
         row = next(r for r in told["ps"] if r["pid"] == job.pid)
@@ -251,7 +251,7 @@ def threads_of(job: Job) -> list[str]:
 
 def test_without_a_framework_there_is_nothing_to_go_in_for(monitor: Monitor) -> None:
     with running() as job:
-        rungs = ladder.look(target_of(job.pid))
+        rungs = ladder.rungs(target_of(job.pid))
         told = monitor("doctor", job.pid).stdout
     assert ladder.best(rungs).name == OUTSIDE
     refused = [r.refused.what for r in rungs if r.name == PTRACE and r.refused]

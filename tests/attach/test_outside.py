@@ -15,7 +15,7 @@ import pytest
 from tests.attach.targets import running, target_of, tracer_of
 from whyidle.monitor.attach import outside
 from whyidle.monitor.attach.answers import Refusal
-from whyidle.monitor.attach.outside import Outside, Place, places
+from whyidle.monitor.attach.outside import PySpySampler, SampledLine, sampled_lines
 from whyidle.monitor.processes.procfs import ProcFs
 
 FS = ProcFs()
@@ -42,16 +42,16 @@ train()
 
 
 def test_the_users_innermost_lines_of_the_main_thread_are_counted() -> None:
-    assert places(COLLAPSED, 70) == [
-        Place("/home/u/train.py", 41, "step", 30),
-        Place("/home/u/train.py", 90, "<module>", 10),
-        Place("/home/u/my code (old)/a.py", 7, "name with spaces", 1),
+    assert sampled_lines(COLLAPSED, 70) == [
+        SampledLine("/home/u/train.py", 41, "step", 30),
+        SampledLine("/home/u/train.py", 90, "<module>", 10),
+        SampledLine("/home/u/my code (old)/a.py", 7, "name with spaces", 1),
     ]
 
 
 def test_without_a_name_the_first_thread_is_the_main_one() -> None:
-    assert places("thread (70);f (/u/a.py:3) 2\nthread (71);g (/u/a.py:9) 5\n", 70) == [
-        Place("/u/a.py", 3, "f", 2)
+    assert sampled_lines("thread (70);f (/u/a.py:3) 2\nthread (71);g (/u/a.py:9) 5\n", 70) == [
+        SampledLine("/u/a.py", 3, "f", 2)
     ]
 
 
@@ -72,7 +72,7 @@ def test_a_job_is_sampled_without_being_stopped(
         with looking_at(job.pid) as samples:
             assert samples.refused is None
 
-            def sampled() -> list[Place]:
+            def sampled() -> list[SampledLine]:
                 assert samples.refused is None
                 traced.add(tracer_of(job.pid))
                 return samples.poll()
@@ -82,7 +82,7 @@ def test_a_job_is_sampled_without_being_stopped(
     assert traced == {"0"}
     assert {place.function for place in found} <= {"inner", "train", "<module>"}
     assert {place.file for place in found} == {str(script)}
-    assert found[0].looks > 0
+    assert found[0].samples > 0
 
 
 def test_what_py_spy_cannot_do_is_a_reason(installed: None) -> None:
@@ -101,7 +101,7 @@ def test_what_py_spy_cannot_do_is_a_reason(installed: None) -> None:
 def test_who_has_ended_is_not_looked_at(installed: None) -> None:
     with running() as job:
         key = target_of(job.pid).key
-    samples = Outside(key, FS)
+    samples = PySpySampler(key, FS)
     assert (samples.poll(), samples._folder) == ([], None)
 
 
@@ -182,8 +182,8 @@ def until(look: Callable[[], T]) -> T:
 
 
 @contextmanager
-def looking_at(pid: int) -> Iterator[Outside]:
-    samples = Outside(target_of(pid).key, FS)
+def looking_at(pid: int) -> Iterator[PySpySampler]:
+    samples = PySpySampler(target_of(pid).key, FS)
     try:
         yield samples
     finally:
@@ -192,7 +192,7 @@ def looking_at(pid: int) -> Iterator[Outside]:
 
 def test_its_child_and_files_do_not_outlive_it(installed: None) -> None:
     with running() as job:
-        samples = Outside(target_of(job.pid).key, FS)
+        samples = PySpySampler(target_of(job.pid).key, FS)
         child, folder = samples._child, samples._folder
         samples.close()
     assert child is not None
@@ -204,7 +204,7 @@ def test_its_child_and_files_do_not_outlive_it(installed: None) -> None:
 def test_without_py_spy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outside, "_py_spy", lambda: None)
     with running() as job:
-        samples = Outside(target_of(job.pid).key, FS)
+        samples = PySpySampler(target_of(job.pid).key, FS)
         assert samples.poll() == []
         samples.close()
     assert samples.refused is not None

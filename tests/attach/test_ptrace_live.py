@@ -28,7 +28,7 @@ from tests.attach.victims import (
 from whyidle.monitor.attach import injector
 from whyidle.monitor.attach.answers import NotEntered
 from whyidle.monitor.attach.ptrace import stop
-from whyidle.monitor.attach.ptrace.inject import visit
+from whyidle.monitor.attach.ptrace.inject import inject
 from whyidle.monitor.attach.ptrace.refused import Refused
 from whyidle.monitor.attach.ptrace.region import SOURCE_ROOM
 from whyidle.monitor.attach.target import Target
@@ -64,14 +64,14 @@ def test_a_job_on_any_python_is_entered_and_sees_nothing(
     python: str, source: str, mode: str, tmp_path: Path
 ) -> None:
     mark = tmp_path / "mark"
-    text = f"{COUNT.decode()}; open({str(mark)!r}, 'w').write(str(builtins._visits))"
+    text = f"{COUNT.decode()}; open({str(mark)!r}, 'w').write(str(builtins._injections))"
     with running(source, python=python) as victim:
         modes = [victim.enter(text.encode()).mode for _ in range(3)]
         # On a busy machine it is met now and then where it mostly is not.
         while mode not in modes:
             modes.append(victim.enter(text.encode()).mode)
         assert mark.read_text() == str(len(modes))
-        # The memory of the first visit served the others.
+        # The memory of the first injection served the others.
         assert regions(victim.process.pid) == 1
         assert victim.end()["wrong"] == 0
 
@@ -79,7 +79,7 @@ def test_a_job_on_any_python_is_entered_and_sees_nothing(
 def test_the_tracer_enters_for_the_monitor(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     with running(THREADS) as victim:
-        assert injector.look(target(victim)) is None
+        assert injector.refusal(target(victim)) is None
         stops = injector.enter(target(victim), f"open({str(mark)!r}, 'w')")
         assert len(stops) >= 2
         assert mark.exists()
@@ -116,8 +116,8 @@ def test_a_main_thread_that_is_away_in_c_runs_the_text_when_it_is_back(tmp_path:
     mark = tmp_path / "mark"
     away = "print('ready', flush=True); sum(range(60_000_000)); input()"
     with running(away) as victim:
-        visited = victim.enter(f"open({str(mark)!r}, 'w')".encode(), 0.5)
-        assert (visited.mode, visited.done) == ("pending", False)
+        injected = victim.enter(f"open({str(mark)!r}, 'w')".encode(), 0.5)
+        assert (injected.mode, injected.done) == ("pending", False)
         until(mark.exists)
 
 
@@ -183,7 +183,7 @@ def test_a_pid_that_was_given_to_another_is_not_touched() -> None:
     with running(BUSY) as victim:
         pid, began = victim.key
         with pytest.raises(Refused, match="has ended"):
-            visit(pid, began - 1, COUNT, 1.0)
+            inject(pid, began - 1, COUNT, 1.0)
         assert regions(pid) == 0
 
 
@@ -200,7 +200,7 @@ def test_a_program_without_python_is_a_sentence() -> None:
         try:
             stat = ProcFs().stat(process.pid)
             assert stat is not None
-            refusal = injector.look(Target(ProcessKey(process.pid, stat.start_ticks), ProcFs()))
+            refusal = injector.refusal(Target(ProcessKey(process.pid, stat.start_ticks), ProcFs()))
             assert refusal is not None
             assert "No CPython was found" in refusal.what
             assert "monitor run" in refusal.next_step

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from whyidle.monitor.attach.ptrace import calls, maps, stubs
-from whyidle.monitor.attach.ptrace.calls import Comfort, comfort, resumed
+from whyidle.monitor.attach.ptrace.calls import Interruptibility, interruptibility, resumed
 from whyidle.monitor.attach.ptrace.elf import NotElf, gnu_hash, image, old_hash
 from whyidle.monitor.attach.ptrace.frame import Call, State, stacked
-from whyidle.monitor.attach.ptrace.inject import Visit
+from whyidle.monitor.attach.ptrace.inject import Injection
 from whyidle.monitor.attach.ptrace.interpreter import find
 from whyidle.monitor.attach.ptrace.job import Job
 from whyidle.monitor.attach.ptrace.memory import Memory
-from whyidle.monitor.attach.ptrace.place import stack_suits
 from whyidle.monitor.attach.ptrace.refused import Refused
 from whyidle.monitor.attach.ptrace.region import Region, borrowed, room_for
 from whyidle.monitor.attach.ptrace.registers import MAX, Registers
+from whyidle.monitor.attach.ptrace.safe_points import stack_suits
 from whyidle.monitor.attach.ptrace.xstate import components, sealed
 from whyidle.monitor.processes.procfs import ProcFs
 
@@ -197,10 +197,10 @@ def test_an_interrupted_call_goes_on(
 
 
 def test_calls_are_rated() -> None:
-    assert comfort(202, (0, 0x189, 0, 1)) == Comfort.BEST
-    assert comfort(202, (0, 6, 0, 1)) is None  # a lock with inheritance
-    assert comfort(232, (0, 0, 0, 50)) == Comfort.EINTR
-    assert comfort(16, ()) is None  # a driver's own call
+    assert interruptibility(202, (0, 0x189, 0, 1)) == Interruptibility.BEST
+    assert interruptibility(202, (0, 6, 0, 1)) is None  # a lock with inheritance
+    assert interruptibility(232, (0, 0, 0, 50)) == Interruptibility.EINTR
+    assert interruptibility(16, ()) is None  # a driver's own call
     assert calls.number_of(Registers(orig_rax=MAX)) == -1
 
 
@@ -316,14 +316,14 @@ def test_the_c_library_has_what_the_first_step_needs() -> None:
             borrowed(memory, "/nowhere", ours)
 
 
-def test_a_visit_under_way_is_awaited_one_that_never_ends_is_not() -> None:
+def test_an_injection_under_way_is_awaited_one_that_never_ends_is_not() -> None:
     stat = ProcFs().stat(os.getpid())
     assert stat is not None
     under_way = stubs.Block(state=stubs.ARMED, called=stubs.CALLED)
     over = stubs.Block(state=stubs.ARMED, called=stubs.CALLED, done=1)
 
     class Told(Memory):
-        """Says that the visit is under way three times, and then what it is told."""
+        """Says three times that the injection is under way, and then what it was given."""
 
         def __init__(self, last: stubs.Block) -> None:
             self.reads = iter([under_way] * 3)
@@ -333,5 +333,5 @@ def test_a_visit_under_way_is_awaited_one_that_never_ends_is_not() -> None:
             return next(self.reads, self.last).packed()[:size]
 
     for last, settled in ((over, True), (under_way, False)):
-        visit = Visit(Job(os.getpid(), stat.start_ticks), Told(last), 0.0)
-        assert visit.settle([Region(0x10000, 4096)]) is settled
+        injection = Injection(Job(os.getpid(), stat.start_ticks), Told(last), 0.0)
+        assert injection.settle([Region(0x10000, 4096)]) is settled

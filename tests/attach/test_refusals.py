@@ -199,7 +199,7 @@ def test_a_process_that_waits_for_its_disk(tmp_path: Path) -> None:
     stat = tmp_path / str(os.getpid()) / "stat"
     head, _, rest = stat.read_text().rpartition(") ")
     stat.write_text(f"{head}) D{rest[1:]}")
-    refusal = precheck.passing(target_of(os.getpid(), fs))
+    refusal = precheck.temporary(target_of(os.getpid(), fs))
     assert refusal is not None
     assert "waits for a disk" in refusal.what
     assert refusal == precheck.refusal(target_of(os.getpid(), fs))

@@ -26,7 +26,7 @@ from whyidle.agents import wire
 from whyidle.monitor.attach import remote_exec
 from whyidle.monitor.attach.answers import NotEntered
 from whyidle.monitor.attach.debug_offsets import Unfit, runtime_of
-from whyidle.monitor.attach.parcel import Parcel
+from whyidle.monitor.attach.staged_script import StagedScript
 from whyidle.monitor.attach.target import Target
 
 # It may run in the middle of a print of the job's own.
@@ -44,10 +44,10 @@ def folder_of(target: Target) -> Path:
 
 
 def laid(target: Target) -> bool:
-    return parcel_is_there(target, str(target.own_pid))
+    return script_is_there(target, str(target.own_pid))
 
 
-def parcel_is_there(target: Target, name: str) -> bool:
+def script_is_there(target: Target, name: str) -> bool:
     return any((folder_of(target) / f"{name}{end}").exists() for end in (".py", ".text"))
 
 
@@ -75,7 +75,7 @@ def test_a_busy_job_runs_the_script_without_a_stop_and_keeps_nothing() -> None:
     with running314(BUSY) as (job, target):
         assert target.python == (3, 14)
         before = mapped(job.pid)
-        assert remote_exec.look(target) is None
+        assert remote_exec.refusal(target) is None
         for _ in range(5):
             assert remote_exec.enter(target, SAY) == ()
             assert job.stdout is not None
@@ -100,11 +100,11 @@ def test_a_job_that_looks_at_no_flag_by_itself_is_prompted() -> None:
 
 def test_a_job_that_sleeps_outside_of_python_is_not_waited_for_and_never_runs_it() -> None:
     with running314(ASLEEP) as (job, target):
-        assert remote_exec.look(target) is None
+        assert remote_exec.refusal(target) is None
         assert "did not come by within 0.1 s" in refusal_of(target, SAY)
         assert not laid(target)
         # Nothing of the request is left: it can be made anew, also by others.
-        assert remote_exec.look(target) is None
+        assert remote_exec.refusal(target) is None
         out, err = job.communicate("\n")
         assert (out, err) == ("end\n", "")
 
@@ -112,20 +112,22 @@ def test_a_job_that_sleeps_outside_of_python_is_not_waited_for_and_never_runs_it
 def test_a_request_that_outlives_the_monitor_runs_and_takes_its_file_away() -> None:
     with running314(f"{ASLEEP}sys.stdin.readline()") as (job, target):
         wait_until_asleep(job)
-        text = Parcel.lay(target, "1.text", lambda _: SAY)
+        text = StagedScript.stage(target, "1.text", lambda _: SAY)
         assert text is not None
-        parcel = Parcel.lay(target, "1.py", lambda path: remote_exec.script(text.path, path))
-        assert parcel is not None
+        staged = StagedScript.stage(
+            target, "1.py", lambda path: remote_exec.script(text.path, path)
+        )
+        assert staged is not None
         with runtime_of(target, write=True) as runtime:
-            runtime.request(parcel.path)
-        parcel.close()
+            runtime.request(staged.path)
+        staged.close()
         assert job.stdin is not None
         assert job.stdout is not None
         job.stdin.write("\n")
         job.stdin.flush()
         assert {job.stdout.readline(), job.stdout.readline()} == {HEARD, "end\n"}
         assert job.communicate("\n") == ("", "")
-        assert not parcel_is_there(target, "1")
+        assert not script_is_there(target, "1")
 
 
 def test_a_job_that_has_read_the_request_may_take_its_time() -> None:
@@ -149,7 +151,7 @@ def test_a_request_of_somebody_else_is_left_alone() -> None:
     with running314(ASLEEP) as (job, target):
         with runtime_of(target, write=True) as runtime:
             runtime.request("/tmp/theirs.py")
-        refusal = remote_exec.look(target)
+        refusal = remote_exec.refusal(target)
         assert refusal is not None
         assert "Another program" in refusal.what
         assert "Another program" in refusal_of(target, SAY)
@@ -162,7 +164,7 @@ def test_a_request_of_somebody_else_is_left_alone() -> None:
 
 def test_a_job_that_forbids_it() -> None:
     with running314(BUSY, "-X", "disable-remote-debug") as (job, target):
-        refusal = remote_exec.look(target)
+        refusal = remote_exec.refusal(target)
         assert refusal is not None
         assert "remote debugging disabled" in refusal.what
         assert refusal_of(target, SAY) == refusal.what
@@ -179,7 +181,7 @@ def test_a_pid_that_another_process_has_by_now() -> None:
 def test_older_pythons_have_no_such_door() -> None:
     if sys.version_info >= (3, 14):
         pytest.skip("this one has")
-    refusal = remote_exec.look(target_of(os.getpid()))
+    refusal = remote_exec.refusal(target_of(os.getpid()))
     assert refusal is not None
     assert "came with 3.14" in refusal.what
 
@@ -199,17 +201,17 @@ def of_nobody(folder: str = "/") -> Iterator[Target]:
 @as_root
 def test_a_script_belongs_to_the_jobs_user_alone() -> None:
     with of_nobody() as target:
-        parcel = Parcel.lay(target, "7.py", lambda path: f"# {path}")
-        assert parcel is not None
-        assert parcel.path == f"/tmp/{wire.folder_name(NOBODY)}/7.py"
-        path = Path(parcel.path)
+        staged = StagedScript.stage(target, "7.py", lambda path: f"# {path}")
+        assert staged is not None
+        assert staged.path == f"/tmp/{wire.folder_name(NOBODY)}/7.py"
+        path = Path(staged.path)
         for found, mode in ((path.stat(), 0o600), (path.parent.stat(), 0o700)):
             assert (found.st_uid, found.st_gid) == (NOBODY, NOBODY)
             assert stat.S_IMODE(found.st_mode) == mode
         assert path.read_text() == f"# {path}"
-        assert parcel.is_there()
-        parcel.remove()
-        parcel.close()
+        assert staged.is_there()
+        staged.remove()
+        staged.close()
         assert not path.exists()
         path.parent.rmdir()
 
@@ -231,13 +233,13 @@ def test_a_folder_that_somebody_else_put_there_is_not_used(trick: str) -> None:
                 if trick == "open":
                     os.chown(real, NOBODY, NOBODY)
                     real.chmod(0o777)
-            parcel = Parcel.lay(target, "7.py", lambda _: "text")
-            assert parcel is None or not parcel.path.startswith(str(first))
-            if parcel is not None:
-                assert not parcel.path.startswith("/tmp/")
-                parcel.remove()
-                parcel.close()
-                Path(parcel.path).parent.rmdir()
+            staged = StagedScript.stage(target, "7.py", lambda _: "text")
+            assert staged is None or not staged.path.startswith(str(first))
+            if staged is not None:
+                assert not staged.path.startswith("/tmp/")
+                staged.remove()
+                staged.close()
+                Path(staged.path).parent.rmdir()
         finally:
             if real.is_dir() and not real.is_symlink():
                 real.rmdir()
@@ -250,12 +252,12 @@ def test_a_file_that_waits_under_the_name_is_replaced_not_followed(tmp_path: Pat
     precious = tmp_path / "precious"
     precious.write_text("kept")
     with of_nobody() as target:
-        first = Parcel.lay(target, "7.py", lambda _: "first")
+        first = StagedScript.stage(target, "7.py", lambda _: "first")
         assert first is not None
         path = Path(first.path)
         path.unlink()
         path.symlink_to(precious)
-        second = Parcel.lay(target, "7.py", lambda _: "second")
+        second = StagedScript.stage(target, "7.py", lambda _: "second")
         assert second is not None
         assert (path.read_text(), path.is_symlink()) == ("second", False)
         assert precious.read_text() == "kept"

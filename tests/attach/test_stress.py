@@ -1,4 +1,4 @@
-"""Many visits to jobs that check themselves; the long version is benchmarks/attach_stress.py."""
+"""Many injections into jobs that check themselves; long version: benchmarks/attach_stress.py."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def needs(name: str) -> None:
 @pytest.mark.parametrize("name", JOBS)
 def test_many_visits_change_no_result(name: str) -> None:
     needs(name)
-    source, visits = JOBS[name]
+    source, injections = JOBS[name]
     with running(source) as victim:
-        assert all(victim.enter().done for _ in range(visits))
+        assert all(victim.enter().done for _ in range(injections))
         told = victim.end()
     assert told["wrong"] == 0
     assert told["rounds"] > 0

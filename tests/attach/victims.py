@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from whyidle.monitor.attach.ptrace.inject import Visited, visit
+from whyidle.monitor.attach.ptrace.inject import Injected, inject
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 
@@ -153,18 +153,18 @@ loop(work, tell)
 """
 )
 # What is run inside by default: it counts itself, where no code of the job looks.
-COUNT = b"import builtins; builtins._visits = getattr(builtins, '_visits', 0) + 1"
+COUNT = b"import builtins; builtins._injections = getattr(builtins, '_injections', 0) + 1"
 # Of waitpid(2): for threads, too.
 _WALL = 0x40000000
 # A tracer that goes in again and again, to be killed at any moment.
 FOREVER = f"""
 import sys
-from whyidle.monitor.attach.ptrace.inject import visit
+from whyidle.monitor.attach.ptrace.inject import inject
 from whyidle.monitor.attach.ptrace.refused import Refused
 print("ready", flush=True)
 while True:
     try:
-        visit(int(sys.argv[1]), int(sys.argv[2]), {COUNT!r}, 5.0)
+        inject(int(sys.argv[1]), int(sys.argv[2]), {COUNT!r}, 5.0)
     except Refused:
         pass
 """
@@ -183,9 +183,9 @@ class Victim:
         assert stat is not None
         return ProcessKey(self.process.pid, stat.start_ticks)
 
-    def enter(self, source: bytes = COUNT, timeout: float = 20.0) -> Visited:
+    def enter(self, source: bytes = COUNT, timeout: float = 20.0) -> Injected:
         """Have it run a text."""
-        return visit(*self.key, source, timeout)
+        return inject(*self.key, source, timeout)
 
     def end(self) -> dict[str, Any]:
         """Let it finish, and return what it tells."""
@@ -216,9 +216,9 @@ def running(source: str, *, python: str = sys.executable, **options: Any) -> Ite
 
 
 def _collect_threads(pid: int) -> None:
-    """Collect what is left of threads that we trace: the end of their process is not told before.
+    """Collect threads that we trace: until then nobody learns of the end of their process.
 
-    A visit that gives up leaves one traced for as long as its own process lives: here, that is us.
+    One that gives up leaves a thread traced until its own process ends: here, that is us.
     """
     for path in Path(f"/proc/{pid}/task").glob("[0-9]*"):
         with contextlib.suppress(ChildProcessError):

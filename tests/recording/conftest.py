@@ -19,7 +19,7 @@ __all__ = ["puppet"]
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> type[Looks]:
     """Nobody looks from outside: py-spy would see what ``Looks`` says."""
-    monkeypatch.setattr(external_sampler, "Outside", Looks)
+    monkeypatch.setattr(external_sampler, "PySpySampler", Looks)
     monkeypatch.setattr(Looks, "open", 0)
     return Looks
 

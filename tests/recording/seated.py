@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tests.link.conftest import FS, Puppet
 from whyidle.monitor.attach.answers import OUTSIDE, PTRACE, Outcome, Refusal, Rung
-from whyidle.monitor.attach.outside import Place
+from whyidle.monitor.attach.outside import SampledLine
 from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
@@ -80,10 +80,13 @@ class Looks:
     refused: Refusal | None = None
 
     def __init__(self, key: ProcessKey, fs: ProcFs) -> None:
-        self.rounds = [[], [Place("/job/train.py", 8, "load", 3), Place("/job/a.py", 1, "f", 1)]]
+        self.rounds = [
+            [],
+            [SampledLine("/job/train.py", 8, "load", 3), SampledLine("/job/a.py", 1, "f", 1)],
+        ]
         Looks.open += 1
 
-    def poll(self) -> list[Place]:
+    def poll(self) -> list[SampledLine]:
         return self.rounds.pop(0) if self.rounds else []
 
     def close(self) -> None:

@@ -20,13 +20,13 @@ from whyidle.monitor.attach.payload import payload
 from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.core.paths import state_dir
 
-# How long an agent stays that nobody asks for: the recording of the job begins with the job.
+# How long an agent stays without a client: the recording of the job begins with the job.
 GRACE_SECONDS = 30
-# A job that runs for longer may still start Pythons; those of an old version then go without.
+# A job that runs for longer may still start Pythons; then they go without the agent.
 KEEP_SECONDS = 30 * 24 * 3600.0
 _ENTRY, _AGENT = "sitecustomize.py", "agent.py"
-# What the agent needs of Python comes in with the job's own import, not by a thread beside it: a
-# child that is forked in the middle would keep a half of the module for good.
+# What the agent needs of Python is imported with the job's own import, not by a thread beside it: a
+# child forked in the middle would keep half a module for good.
 _FIRST = """\
 for name in {names}:
     try:
@@ -38,7 +38,7 @@ _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def make(agent: str | None = None) -> Path | None:
-    """Return the folder, made or found again; ``None`` where none can be: the job goes without."""
+    """Return the folder, new or existing; ``None`` where none can be made: the job goes without."""
     if agent is None:
         first = _FIRST.format(names=needed(Path(wire.__file__).parent))
         agent = first + payload({"method": RUN, "grace": GRACE_SECONDS})
@@ -46,11 +46,11 @@ def make(agent: str | None = None) -> Path | None:
     files = {_ENTRY: entry.encode(), _AGENT: agent.encode()}
     with suppress(OSError, StorageProblem):
         boot = state_dir() / "boot"
-        # What is joined by colons cannot hold one.
+        # An entry of PYTHONPATH cannot hold a colon.
         if os.pathsep not in str(boot):
             return _kept(boot, files)
     with suppress(OSError):
-        return _passing(files)
+        return _temporary(files)
     return None
 
 
@@ -67,7 +67,7 @@ def needed(agents: Path) -> tuple[str, ...]:
 
 
 def _kept(boot: Path, files: Mapping[str, bytes]) -> Path:
-    """Return the folder of this content in the state folder, for every job that has the same."""
+    """Return the folder of this content in the state folder, shared by all jobs that have it."""
     for folder in (boot.parent, boot):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_ours(folder)
@@ -80,7 +80,7 @@ def _kept(boot: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def _check_ours(folder: Path) -> None:
-    """Refuse a folder into which somebody else may put what the job would run."""
+    """Refuse a folder where somebody else may put what the job would run."""
     found = folder.lstat()
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
     if not ours or found.st_mode & _OTHERS_MAY_WRITE:
@@ -96,7 +96,7 @@ def _is_whole(folder: Path, files: Mapping[str, bytes]) -> bool:
 
 
 def _put(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Put the folder in its place at one stroke; what is there instead goes."""
+    """Put the folder in its place in one step; what is there instead goes."""
     new = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
     aside = folder / "damaged"
     try:
@@ -120,7 +120,7 @@ def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _drop_old(boot: Path) -> None:
-    """Remove what no job was started with for long."""
+    """Remove what no job was started with for a long time."""
     limit = time.time() - KEEP_SECONDS
     for folder in boot.iterdir():
         with suppress(OSError):
@@ -128,8 +128,8 @@ def _drop_old(boot: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _passing(files: Mapping[str, bytes]) -> Path | None:
-    """Return a folder that goes when the monitor goes."""
+def _temporary(files: Mapping[str, bytes]) -> Path | None:
+    """Return a folder that is removed when the monitor ends."""
     folder = Path(tempfile.mkdtemp(prefix="whyidle-boot-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if os.pathsep in str(folder):

@@ -1,6 +1,6 @@
 """Run by each Python that a job of `monitor run` starts, whatever its version: do next to nothing.
 
-This file goes off sys.path, leaves a hook that waits for jax or torch, and gives way to the
+This file takes itself off sys.path, leaves a hook that waits for jax or torch, and runs the
 sitecustomize that would have run without it. It keeps to the syntax of Python 2.7, and imports
 nothing that is not there already.
 """
@@ -11,13 +11,13 @@ _FRAMEWORKS = frozenset(("jax", "jaxlib", "torch"))
 
 
 def _nameless(function):
-    """Take the file's name off a function: a coverage tool must not count it with the job's."""
+    """Take the file's name off a function: a coverage tool must not count it as the job's."""
     function.__code__ = function.__code__.replace(co_filename="<whyidle>")
     return function
 
 
 class _Hook(object):
-    """A finder of modules that waits for the first import of a framework that is there."""
+    """A finder of modules that waits for the first import of an installed framework."""
 
     def __init__(self, folder):
         self.names = _FRAMEWORKS
@@ -49,19 +49,19 @@ class _Hook(object):
         return None
 
     def leave(self):
-        """Leave sys.meta_path, unless another thread may walk along it: it would pass over one."""
+        """Leave sys.meta_path, unless another thread may iterate over it: it would skip one."""
         if len(sys._current_frames()) == 1:
             sys.meta_path.remove(self)
 
     def start(self):
-        """Run the text that lies beside this file; it starts a thread of its own."""
+        """Run the agent's text beside this file; it starts a thread of its own."""
         with open(self.agent, "rb") as file:
             text = file.read()
         exec(compile(text, "<whyidle>", "exec"), {"__name__": "_whyidle_boot"})
 
 
 def _is_import(name, frame):
-    """Tell an import from a look whether the module is there: importlib.util.find_spec()."""
+    """Tell an import from a mere check whether the module exists: importlib.util.find_spec()."""
     for _ in range(16):
         if frame is None:
             break
@@ -72,7 +72,7 @@ def _is_import(name, frame):
 
 
 def _wait(folder):
-    """Put up the hook, where the agent can run at all."""
+    """Install the hook where the agent can run at all."""
     if sys.version_info < (3, 9) or sys.implementation.name != "cpython":
         return
     for function in (_Hook.find_spec, _Hook.find, _Hook.leave, _Hook.start, _is_import):
@@ -85,8 +85,8 @@ def _wait(folder):
 
 
 def _give_way(name):
-    """Have Python run the sitecustomize that this one hides; its errors are for who imports it."""
-    # In Python 2 this module would end with its entry: it is held until the import is done.
+    """Have Python run the sitecustomize that this one hides; its errors go to the importer."""
+    # In Python 2 this module would die with its entry: it is held until the import is done.
     held = sys.modules.pop(name)
     __import__(name)
     del held

@@ -1,4 +1,4 @@
-"""How a system call that we interrupted goes on: as if nothing had been, or with EINTR."""
+"""How a system call that we interrupted goes on: as if nothing had happened, or with EINTR."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from whyidle.monitor.attach.ptrace.registers import Registers, signed
 
-# What the kernel leaves in rax until it is known who takes the call up again.
+# What the kernel leaves in rax until it is decided how the call restarts.
 _RESTARTS = {-512, -513, -514}
 _RESTART_BLOCK = -516
 _EINTR = -4
@@ -23,8 +23,8 @@ _INSTRUCTION = 2  # bytes of `syscall`
 Arguments = tuple[int, ...]
 
 
-class Comfort(IntEnum):
-    """How good a place a thread waits at; lower is better."""
+class Interruptibility(IntEnum):
+    """How well a waiting thread can be interrupted; lower is better."""
 
     BEST = 0
     GOOD = 1
@@ -32,70 +32,74 @@ class Comfort(IntEnum):
     EINTR = 2
 
 
-def _always(comfort: Comfort) -> Callable[[Arguments], Comfort]:
-    return lambda _: comfort
+def _always(rating: Interruptibility) -> Callable[[Arguments], Interruptibility]:
+    return lambda _: rating
 
 
-def _futex(arguments: Arguments) -> Comfort | None:
+def _futex(arguments: Arguments) -> Interruptibility | None:
     command = arguments[1] & _FUTEX_COMMAND
     if command not in {_FUTEX_WAIT, _FUTEX_WAIT_BITSET}:
         return None
-    # WAIT_BITSET waits until a moment, WAIT for a span: only the first may be asked anew.
+    # WAIT_BITSET waits until a moment, WAIT for a span: only the first may be repeated.
     endless = arguments[3] == 0
-    return Comfort.BEST if endless or command == _FUTEX_WAIT_BITSET else Comfort.EINTR
+    return (
+        Interruptibility.BEST
+        if endless or command == _FUTEX_WAIT_BITSET
+        else Interruptibility.EINTR
+    )
 
 
-def _clock_nanosleep(arguments: Arguments) -> Comfort:
-    return Comfort.BEST if arguments[1] & _TIMER_ABSTIME else Comfort.EINTR
+def _clock_nanosleep(arguments: Arguments) -> Interruptibility:
+    return Interruptibility.BEST if arguments[1] & _TIMER_ABSTIME else Interruptibility.EINTR
 
 
-def _endless(position: int) -> Callable[[Arguments], Comfort]:
-    """Rate a call whose timeout, in ms, is an argument; a negative one waits for ever."""
+def _endless(position: int) -> Callable[[Arguments], Interruptibility]:
+    """Rate a call with a timeout in ms as argument; a negative one waits for ever."""
 
-    def rate(arguments: Arguments) -> Comfort:
-        return Comfort.GOOD if arguments[position] >> 31 & 1 else Comfort.EINTR
+    def rate(arguments: Arguments) -> Interruptibility:
+        return Interruptibility.GOOD if arguments[position] >> 31 & 1 else Interruptibility.EINTR
 
     return rate
 
 
 # Calls in which a thread waits and holds nothing. Others are left alone.
-_WAITS: dict[int, Callable[[Arguments], Comfort | None]] = {
+_WAITS: dict[int, Callable[[Arguments], Interruptibility | None]] = {
     _FUTEX: _futex,
     _CLOCK_NANOSLEEP: _clock_nanosleep,
-    _PAUSE: _always(Comfort.BEST),
-    _RT_SIGSUSPEND: _always(Comfort.GOOD),
+    _PAUSE: _always(Interruptibility.BEST),
+    _RT_SIGSUSPEND: _always(Interruptibility.GOOD),
     # They write back how long they still have to wait.
-    **dict.fromkeys((_SELECT, _PSELECT6, _PPOLL), _always(Comfort.GOOD)),
-    **dict.fromkeys((_WAIT4, _WAITID, _READ, _RECVFROM, _RECVMSG), _always(Comfort.GOOD)),
-    **dict.fromkeys((_ACCEPT, _ACCEPT4), _always(Comfort.GOOD)),
+    **dict.fromkeys((_SELECT, _PSELECT6, _PPOLL), _always(Interruptibility.GOOD)),
+    **dict.fromkeys((_WAIT4, _WAITID, _READ, _RECVFROM, _RECVMSG), _always(Interruptibility.GOOD)),
+    **dict.fromkeys((_ACCEPT, _ACCEPT4), _always(Interruptibility.GOOD)),
     _POLL: _endless(2),
     **dict.fromkeys((_EPOLL_WAIT, _EPOLL_PWAIT), _endless(3)),
-    _NANOSLEEP: _always(Comfort.EINTR),
+    _NANOSLEEP: _always(Interruptibility.EINTR),
 }
 
 
-def comfort(number: int, arguments: Arguments) -> Comfort | None:
-    """Rate a system call as a place to stop a thread at; ``None``: do not."""
+def interruptibility(number: int, arguments: Arguments) -> Interruptibility | None:
+    """Rate a system call as a point to stop a thread at; ``None``: leave it alone."""
     rate = _WAITS.get(number)
     return None if rate is None else rate(arguments)
 
 
 def number_of(registers: Registers) -> int:
-    """Return the system call that a stopped thread is in; negative for none."""
+    """Return the number of the system call that a stopped thread is in; negative for none."""
     return signed(registers.orig_rax)
 
 
-def comfort_of(registers: Registers) -> Comfort | None:
-    """Rate where a stopped thread is; ``None`` for a call that we do not know, or none."""
+def interruptibility_of(registers: Registers) -> Interruptibility | None:
+    """Rate where a stopped thread is; ``None`` in an unknown system call, or in none."""
     r = registers
-    return comfort(number_of(r), (r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9))
+    return interruptibility(number_of(r), (r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9))
 
 
 def resumed(registers: Registers) -> Registers:
     """Return the registers with which a stopped thread goes on by itself.
 
-    A call that was only interrupted by us is asked anew: then nobody sees that we were there. Where
-    its time would begin again it is left to the kernel, whose memory of it the frame wipes: EINTR.
+    A call that only we interrupted is repeated: nobody sees that we were there. Where its timeout
+    would begin again it is left to the kernel, which forgets it at our frame: EINTR.
     """
     new, result = registers.copy(), signed(registers.rax)
     number = number_of(registers)
@@ -103,7 +107,7 @@ def resumed(registers: Registers) -> Registers:
         return new
     repeats = result in _RESTARTS
     if result == _RESTART_BLOCK or (result == _EINTR and number in {_EPOLL_WAIT, _EPOLL_PWAIT}):
-        repeats = comfort_of(registers) in {Comfort.BEST, Comfort.GOOD}
+        repeats = interruptibility_of(registers) in {Interruptibility.BEST, Interruptibility.GOOD}
     if repeats:
         new.rax, new.rip = number, registers.rip - _INSTRUCTION
     elif result == _RESTART_BLOCK:

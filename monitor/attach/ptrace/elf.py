@@ -1,8 +1,8 @@
 """Symbols of a library as it lies in a process's memory.
 
 They are read from the loaded image, not from the file: a file may have been replaced since, or lie
-in another mount namespace, and an address that is wrong must never be called. What the image says
-of itself is the job's word alone: no size of it is believed beyond what real libraries have.
+in another mount namespace, and a wrong address must never be called. What the image says of itself
+is the job's word alone: no size beyond those of real libraries is believed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _HASH, _STRINGS, _SYMBOLS, _GNU_HASH = 4, 5, 6, 0x6FFFFEF5  # kinds of dynamic e
 _SYMBOL = struct.Struct("<IBBHQQ")
 _OBJECT, _FUNCTION = 1, 2
 _SEGMENT = struct.Struct("<IIQQQQQQ")
-# Real libraries have a dozen segments, 500 bytes of tables, and a few symbols to a hash.
+# Real libraries have a dozen segments, 500 bytes of tables, and a few symbols a hash.
 _MOST_SEGMENTS = 256
 _MOST_DYNAMIC = 64 << 10
 _LONGEST_CHAIN = 4096
 
 
 class NotElf(Exception):  # noqa: N818  an answer, not a defect
-    """What lies there is no program of 64-bit x86."""
+    """The memory there holds no program of 64-bit x86."""
 
 
 @dataclass(frozen=True, slots=True)

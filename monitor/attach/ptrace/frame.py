@@ -1,6 +1,6 @@
 """What the kernel needs to bring a thread back: the frame that `rt_sigreturn` reads.
 
-`stacked` lays out calls that a thread makes one after another, and at their end the frame of the
+`stacked` lays out calls that a thread makes one after another, and after them the frame of the
 state that it was in. Each call returns to the restorer, which asks the kernel for the next frame.
 """
 
@@ -27,7 +27,7 @@ _UNWANTED_FLAGS = 0x400 | 0x100 | 0x10000 | 0x40000
 
 
 class Call(NamedTuple):
-    """A function or a system call (by its number) to be made."""
+    """A function, or a system call by its number, to be called."""
 
     address: int
     arguments: tuple[int, ...] = ()
@@ -35,7 +35,7 @@ class Call(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that a thread goes on with."""
+    """All that a thread needs to go on."""
 
     registers: Registers
     xstate: bytes
@@ -82,7 +82,7 @@ def begin(registers: Registers, call: Call, stack: int) -> Registers:
     """Return the registers that begin a call."""
     new = registers.copy()
     new.rip, new.rsp, new.rax = call.address, stack, call.number
-    # No system call is to be taken up again when the thread goes on: the frame does it.
+    # The kernel must not restart a system call when the thread goes on: the frame does.
     new.orig_rax = MAX
     new.eflags &= ~_UNWANTED_FLAGS
     for name, value in zip(_ARGUMENTS, call.arguments, strict=False):

@@ -1,4 +1,4 @@
-"""One visit: map memory if there is none of ours yet, then have the job run a text."""
+"""One injection: map memory if there is none of ours yet, then have the job run a text."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from whyidle.monitor.attach.ptrace import maps, registers, stubs
 from whyidle.monitor.attach.ptrace.interpreter import Interpreter, find
 from whyidle.monitor.attach.ptrace.job import Job
 from whyidle.monitor.attach.ptrace.memory import Memory
-from whyidle.monitor.attach.ptrace.place import Place
 from whyidle.monitor.attach.ptrace.refused import NotNow, Refused, again
 from whyidle.monitor.attach.ptrace.region import SOURCE, Region, borrowed, left, room_for
+from whyidle.monitor.attach.ptrace.safe_points import SafePoints
 from whyidle.monitor.attach.ptrace.stop import Stop
 from whyidle.monitor.attach.ptrace.threads import Thread, candidates
 
@@ -24,35 +24,35 @@ _WAYS = {
     "pending": ("Py_AddPendingCall", stubs.PENDING),
 }
 _POLL_SECONDS = 0.0002
-# A thousand times as long as the lock is held; and how long we wait for that: a
-# visit under way needs the lock of Python a few times, at 5 ms and more each.
+# A thousand times as long as the lock is held; and how long we wait for that: an
+# injection under way needs Python's lock a few times, at 5 ms and more each.
 _SETTLE_NS = 1_000_000
 _SETTLE_SECONDS = 0.5
 # How far below the libraries the new memory lies, in bytes.
 _NEAR, _FAR = 1 << 20, 16 << 20
-# A thread that has been sent off maps memory at once, unless it gets no CPU.
+# A launched thread maps memory at once, unless it gets no CPU.
 _MAP_SECONDS = 2.0
 
 
-Hurry = Callable[[], AbstractContextManager[None]]
+PriorityBoost = Callable[[], AbstractContextManager[None]]
 
 
 @dataclass(slots=True)
-class Visit:
-    """A job that is being entered, and what it took so far."""
+class Injection:
+    """A job that is being entered, and what that has taken so far."""
 
     job: Job
     memory: Memory
     deadline: float
-    hurry: Hurry = nullcontext
+    boost: PriorityBoost = nullcontext
     stops: list[float] = field(default_factory=list)
-    # Whether the thread that was met starts the new one, or the main thread does.
+    # Whether the stopped thread starts the new one, or the main thread does.
     mode: str = ""
-    # Whether the main thread may be met anywhere; see ``settle``.
+    # Whether the main thread may be used wherever it is; see ``settle``.
     is_settled: bool = False
 
     def run(self, source: bytes) -> bool:
-        """Have the job run a text; tell whether it has done so by the deadline."""
+        """Have the job run a text; returns whether it has by the deadline."""
         memory_map = self.job.maps()
         interpreter = find(memory_map, self.job.exe(), self.memory.read)
         found = list(left(memory_map, self.memory))
@@ -61,16 +61,16 @@ class Visit:
         region = next(fits, None) or self._map(interpreter, room_for(source))
         block = _block(region, interpreter)
         self.memory.write(region.block + SOURCE, source + b"\0")
-        place = Place(self.memory, self.job.maps(), interpreter)
-        self._launch(place, lambda stop: self._start(stop, region, block, place))
+        safe_points = SafePoints(self.memory, self.job.maps(), interpreter)
+        self._launch(safe_points, lambda stop: self._start(stop, region, block, safe_points))
         return self._await_end(region)
 
     def settle(self, found: list[Region]) -> bool:
-        """Wait until the main thread is surely through with the pending calls of earlier visits.
+        """Wait until the main thread is surely out of the pending calls of earlier injections.
 
         Around such a call it holds a lock, for a few instructions each time. Once the call has run
-        and the thread has had a core for longer than those take, it is out of them. A visit whose
-        injector was killed may be under way yet: it has as long to end.
+        and the thread has had a core for longer than those take, it is out of them. An injection
+        whose tracer was killed may still be under way: it has as long to end.
         """
         deadline = time.monotonic() + _SETTLE_SECONDS
         while not all(region.read(self.memory).is_free for region in found):
@@ -87,14 +87,15 @@ class Visit:
     def _map(self, interpreter: Interpreter, size: int) -> Region:
         before = self.job.maps()
         found = borrowed(before, interpreter.libc, self.memory)
-        distance = random.randrange(_NEAR, _FAR)  # noqa: S311  two visitors rarely meet
+        distance = random.randrange(_NEAR, _FAR)  # noqa: S311  two injectors rarely meet
         start = maps.free_place(before, size + maps.PAGE, distance)
         if start is None:
             raise Refused("It has no address space left.")
         region = Region(start, size)
         calls = region.calls(found.syscall)
         self._launch(
-            Place(self.memory, before, interpreter), lambda stop: stop.launch(calls, found.restorer)
+            SafePoints(self.memory, before, interpreter),
+            lambda stop: stop.launch(calls, found.restorer),
         )
         end = time.monotonic() + _MAP_SECONDS
         while not region.is_mapped(self.job.maps()):
@@ -104,22 +105,22 @@ class Visit:
         region.prepare(self.memory)
         return region
 
-    def _launch(self, place: Place, send: Callable[[Stop], None]) -> None:
-        """Stop one thread after another until one can be sent off."""
+    def _launch(self, safe_points: SafePoints, send: Callable[[Stop], None]) -> None:
+        """Stop one thread after another until one can be launched."""
         for thread in candidates(self.job.pid, self.deadline):
             if len(self.stops) >= _MOST_STOPS:
                 break
             self.job.check()
-            if self._try(thread, place, send):
+            if self._try(thread, safe_points, send):
                 return
         raise Refused("No thread of it could be used at any moment.", again(self.job.pid))
 
-    def _try(self, thread: Thread, place: Place, send: Callable[[Stop], None]) -> bool:
+    def _try(self, thread: Thread, safe_points: SafePoints, send: Callable[[Stop], None]) -> bool:
         stop = Stop(thread.tid, self.memory)
         try:
-            with self.hurry(), stop:
+            with self.boost(), stop:
                 area = registers.rseq_area(thread.tid) if thread.runs else 0
-                place.check(stop.registers, thread, area)
+                safe_points.check(stop.registers, thread, area)
                 send(stop)
                 return True
         except (NotNow, ProcessLookupError):
@@ -128,12 +129,14 @@ class Visit:
             if stop.ms:
                 self.stops.append(stop.ms)
 
-    def _start(self, stop: Stop, region: Region, block: stubs.Block, place: Place) -> None:
-        """Have a stopped thread start the one that runs the text, or ask the main one to do so."""
-        allocates = place.may_allocate(stop.registers, anywhere=self.is_settled)
+    def _start(
+        self, stop: Stop, region: Region, block: stubs.Block, safe_points: SafePoints
+    ) -> None:
+        """Have a stopped thread start the one that runs the text, or ask the main thread to."""
+        allocates = safe_points.may_allocate(stop.registers, anywhere=self.is_settled)
         self.mode = "thread" if allocates else "pending"
         name, routine = _WAYS[self.mode]
-        block.function = place.interpreter.functions[name]
+        block.function = safe_points.interpreter.functions[name]
         block.first, block.second = region.start + routine, region.block
         block.state = stubs.ARMED
         self.memory.write(region.block, block.packed())
@@ -174,23 +177,23 @@ def _block(region: Region, interpreter: Interpreter) -> stubs.Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Visited:
-    """What a visit took: each stop in ms, who ran the text, and whether it has run."""
+class Injected:
+    """What an injection took: each stop in ms, who started the text, and whether it has run."""
 
     stops: tuple[float, ...]
     mode: str
     done: bool
 
 
-def visit(
-    pid: int, start_ticks: int, source: bytes, timeout: float, hurry: Hurry = nullcontext
-) -> Visited:
-    """Have a job run a text, or refuse. ``hurry`` is held while a thread stands still."""
+def inject(
+    pid: int, start_ticks: int, source: bytes, timeout: float, boost: PriorityBoost = nullcontext
+) -> Injected:
+    """Have a job run a text, or refuse. ``boost`` is held while a thread stands still."""
     job = Job(pid, start_ticks)
     job.check()
     with job.memory() as memory:
-        # The pid may have gone to another between the two: what is open is one for good.
+        # The pid may have gone to another in between: the open memory is one process's for good.
         job.check()
-        one = Visit(job, memory, time.monotonic() + timeout, hurry)
-        done = one.run(source)
-        return Visited(tuple(one.stops), one.mode, done)
+        injection = Injection(job, memory, time.monotonic() + timeout, boost)
+        done = injection.run(source)
+        return Injected(tuple(injection.stops), injection.mode, done)

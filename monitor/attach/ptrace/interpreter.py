@@ -1,4 +1,4 @@
-"""The CPython in a process: where the few functions are that we call."""
+"""The CPython in a process: addresses of the few functions that we call."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from whyidle.monitor.attach.ptrace.refused import Refused
 from whyidle.monitor.processes.process import PYPY
 
 LIBRARY = re.compile(r"/libpython3[^/]*\.so")
-# A process has one; files that are only called so may be many.
+# A process has one; files that only have such a name may be many.
 _MOST_LIBRARIES = 8
-# A file that was replaced since has a name that ends with "(deleted)".
+# The name of a file that was replaced since ends with "(deleted)".
 _LIBC = re.compile(r"/(libc\.so\.6|libc-2\.\d+\.so|(ld-|libc\.)musl-x86_64\.so\.1)( |$)")
 _NEEDED = (
     "PyGILState_Ensure",

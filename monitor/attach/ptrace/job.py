@@ -1,4 +1,4 @@
-"""The process that is being entered: who it is, that it still is, and that we are alone with it."""
+"""The process that is being entered: who it is, that it still is, and that only we enter it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whyidle.monitor.processes.procfs import ProcFs
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A process for good: its pid, and when it began."""
+    """A process, never mistaken for another: its pid, and when it began."""
 
     pid: int
     start_ticks: int
@@ -52,7 +52,7 @@ class Job:
 
     def _text(self, name: str) -> str:
         try:
-            # As it is: a name may hold what would be read as the end of a line.
+            # Byte for byte: a name may hold what would be read as the end of a line.
             raw = Path(f"/proc/{self.pid}/{name}").read_bytes()
             return raw.decode("utf-8", "backslashreplace")
         except (FileNotFoundError, ProcessLookupError):
@@ -63,7 +63,7 @@ class Job:
 
     @contextlib.contextmanager
     def memory(self) -> Iterator[Memory]:
-        """Open its memory for us alone: two visitors would map, and write, at the same place."""
+        """Open its memory for us alone: two injectors would map, and write, at the same place."""
         with Memory(self.pid, writing=True) as memory, contextlib.ExitStack() as kept:
             try:
                 kept.enter_context(memory.alone())

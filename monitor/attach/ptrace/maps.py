@@ -33,7 +33,7 @@ class Mapping(NamedTuple):
 
 def parse(text: str) -> tuple[Mapping, ...]:
     """Read the file's text."""
-    # The kernel writes a newline in a file's name otherwise; other ends of lines stay in it.
+    # The kernel escapes a newline in a file's name; other line ends stay in it.
     return tuple(m for line in text.split("\n") if (m := _line(line)) is not None)
 
 
@@ -48,15 +48,15 @@ def _line(line: str) -> Mapping | None:
 
 
 def at(maps: tuple[Mapping, ...], address: int) -> Mapping | None:
-    """Return what lies at an address."""
+    """Return the mapping at an address."""
     return next((m for m in maps if m.start <= address < m.end), None)
 
 
 def free_place(maps: tuple[Mapping, ...], size: int, distance: int) -> int | None:
     """Return where so many bytes are free: near where the kernel itself would map next.
 
-    That is below the libraries, in the largest gap, a distance away from its end. Where the gap
-    ends at the main thread's stack, that may still grow: the middle is taken then.
+    That is below the libraries, in the largest gap, at a distance from its end. Where the gap ends
+    at the main thread's stack, which may still grow, its middle is taken.
     """
     gaps = [(b.start - a.end, a, b) for a, b in pairwise(maps) if b.end <= TOP]
     room, below, above = max(gaps, default=(0, None, None), key=lambda gap: gap[0])

@@ -41,9 +41,9 @@ class Memory:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep out others who would do so, too; raises ``BlockingIOError`` when one is there.
+        """Keep other injectors out; raises ``BlockingIOError`` when one is there.
 
-        The lock goes with us, however we end, and only who may trace the process can take it.
+        The lock goes with us, however we end, and only those who may trace the process can take it.
         """
         fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:

@@ -1,4 +1,4 @@
-"""How a step into a job ends that is not taken."""
+"""Why a job is not entered, or a thread not used."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from whyidle.monitor.attach.answers import Refusal
 
 
 class Refused(Exception):  # noqa: N818  an answer for the user, not a defect
-    """The job is not entered; what it does has not been changed.
+    """The job is not entered, and is unchanged.
 
-    Without a next step the one that always helps is meant: start it with the agent inside.
+    No next step stands for the one that always helps: start it with the agent inside.
     """
 
     def __init__(self, what: str, next_step: str = "") -> None:
@@ -17,9 +17,9 @@ class Refused(Exception):  # noqa: N818  an answer for the user, not a defect
 
 
 class NotNow(Exception):  # noqa: N818
-    """This thread cannot be used at this moment: another one, or later."""
+    """This thread cannot be used at this moment: try another one, or later."""
 
 
 def again(pid: int) -> str:
-    """Return the line that tries once more."""
+    """Return the hint to try again."""
     return f"Try again: monitor attach {pid}"

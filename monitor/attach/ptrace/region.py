@@ -1,8 +1,8 @@
 """The memory that we map in the job: one page of code, then the block and the text to run.
 
-It is not taken away again. A thread may still be in the last instructions of its code when all that
-we can see is done, and no moment is known at which that is over. So it stays, for the next time:
-two touched pages and address space.
+It is never unmapped. A thread may still be in the last instructions of its code when all that we
+can see is done, and nothing shows when it is out of them. So it stays, for the next time: two
+touched pages and address space.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MMAP = 9
 _READ, _WRITE, _EXECUTE = 1, 2, 4
 # Private, of no file, at this very place or not at all.
 _FLAGS = 0x02 | 0x20 | 0x100000
-# C libraries have 2 MB of it. What calls itself one may be of any size.
+# C libraries have 2 MB of code. What calls itself one may be of any size.
 _MOST_CODE = 16 << 20
 _SYSCALL_RETURN = b"\x0f\x05\xc3"
 _OTHER_RESTORER = b"\xb8\x0f\x00\x00\x00\x0f\x05"  # mov eax, 15; syscall
@@ -53,12 +53,12 @@ class Region:
 
     @property
     def restorer(self) -> int:
-        """Return the address of our own end of a signal handler."""
+        """Return the address of our own return from a signal handler."""
         return self.start + RESTORER
 
     @property
     def call(self) -> Call:
-        """Return the call of our routine that works the block off."""
+        """Return the call of our routine that carries out the block."""
         return Call(self.start + CALLER, (self.block,))
 
     def read(self, memory: Memory) -> Block:
@@ -70,7 +70,7 @@ class Region:
         return SOURCE + len(source) < self.size
 
     def calls(self, syscall: int) -> tuple[Call, ...]:
-        """Return the two calls that map it. The code's part comes first: it may be forbidden."""
+        """Return the two calls that map it. The code comes first: it may be forbidden."""
         return (
             Call(syscall, (self.start, PAGE, _READ | _EXECUTE, _FLAGS, -1, 0), _MMAP),
             Call(syscall, (self.block, self.size, _READ | _WRITE, _FLAGS, -1, 0), _MMAP),
@@ -95,7 +95,7 @@ def room_for(source: bytes) -> int:
 
 
 def left(maps: tuple[Mapping, ...], memory: Memory) -> Iterator[Region]:
-    """Find what earlier visits left."""
+    """Find what earlier injections left."""
     for code, data in pairwise(maps):
         alike = (
             (code.rights, data.rights, code.path, data.path) == ("r-xp", "rw-p", "", "")
@@ -119,7 +119,7 @@ class Found:
 
 
 def borrowed(maps: tuple[Mapping, ...], library: str, memory: Memory) -> Found:
-    """Find `syscall; ret` and the end of a signal handler in a library's code."""
+    """Find `syscall; ret` and the return from a signal handler in a library's code."""
     room = _MOST_CODE
     for part in (m for m in maps if m.path == library and m.runs):
         code = memory.read(part.start, min(part.size, room))

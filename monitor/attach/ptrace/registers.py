@@ -59,7 +59,7 @@ def signed(word: int) -> int:
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-# Made before anybody is stopped: while a thread stands still nothing large is allocated.
+# Allocated before any thread is stopped: while one stands still nothing large is.
 _xstate = ctypes.create_string_buffer(_XSTATE_ROOM)
 _signals = ctypes.create_string_buffer(_SIGINFO_BYTES * _MOST_SIGNALS)
 
@@ -83,7 +83,7 @@ def interrupt(tid: int) -> None:
 
 
 def detach(tid: int, signal: int = 0) -> None:
-    """Let a stopped thread go, with the signal that it was about to get."""
+    """Let a stopped thread go on, with the signal that it was about to get."""
     _ptrace(_DETACH, tid, 0, signal)
 
 
@@ -95,7 +95,7 @@ def registers(tid: int) -> Registers:
 
 
 def set_registers(tid: int, new: Registers) -> None:
-    """Change all registers at once. The kernel does it whole, or not at all."""
+    """Change all registers at once. The kernel changes all of them or none."""
     _ptrace(_SETREGS, tid, 0, ctypes.addressof(new))
 
 

@@ -1,4 +1,4 @@
-"""One thread, stopped for as short as can be."""
+"""One thread, stopped for as short a time as possible."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from whyidle.monitor.attach.ptrace.memory import Memory
 from whyidle.monitor.attach.ptrace.refused import NotNow, Refused
 from whyidle.monitor.attach.ptrace.xstate import components, sealed
 
-# A thread that does not come is in an uninterruptible wait, or gets no core. Looks are counted, not
-# time: a machine, or we, may stand still for longer than all of them, and that is one look.
+# A thread that does not stop is in an uninterruptible wait, or gets no core. Checks are counted,
+# not time: the machine, or we, may stand still for longer than all of them, and that is one check.
 WAIT_SECONDS = 1.0
-_LOOKS = 1000
+_CHECKS = 1000
 _WALL = 0x40000000
 _EVENT_STOP = 128
 _SYSCALL = b"\x0f\x05"
@@ -29,7 +29,7 @@ _SYSCALL = b"\x0f\x05"
 class Stop:
     """A context in which a thread stands still; it goes on at the end, whatever happens.
 
-    Its stop is looked at but never collected (WNOWAIT). Should we be killed now, the kernel still
+    Its stop is observed but never collected (WNOWAIT). Should we be killed now, the kernel still
     has the signal that the thread was about to get, and delivers it.
     """
 
@@ -38,7 +38,7 @@ class Stop:
         self._memory = memory
         self._signal = 0
         self._began = 0.0
-        # Asked for before anybody stands still.
+        # Looked up before the thread stands still.
         self._ends = components()
         # How long it stood still; 0 for never.
         self.ms = 0.0
@@ -54,33 +54,33 @@ class Stop:
             # While it waited for a core, as it may have done before, it did not stand still for us.
             self._began = min(self._began + waited() - before, time.monotonic())
         try:
-            self._look(status)
+            self._check(status)
         except BaseException:
             self._go()
             raise
         return self
 
     def _await(self) -> int:
-        """Wait for the stop; return the kernel's word for it."""
-        found = self._sign()
+        """Wait for the stop; returns its status from the kernel."""
+        found = self._wait_event()
         if found.si_code not in {os.CLD_TRAPPED, os.CLD_STOPPED}:
             os.waitpid(self._tid, _WALL)
             raise NotNow("the thread has ended")
         return int(found.si_status)
 
-    def _sign(self) -> os.waitid_result:
+    def _wait_event(self) -> os.waitid_result:
         options = os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG | _WALL
-        with _held(signal.SIGCHLD) as sign:
-            for _ in range(_LOOKS):
+        with _blocked(signal.SIGCHLD) as child_signal:
+            for _ in range(_CHECKS):
                 found = os.waitid(os.P_PID, self._tid, options)
                 if found is not None:
                     return found
-                # Where the sign goes to another thread, or is ignored, this only takes longer.
-                signal.sigtimedwait(sign, WAIT_SECONDS / _LOOKS)
-        # It cannot be detached, either: our end does that.
+                # Where the signal goes to another thread, or is ignored, this only takes longer.
+                signal.sigtimedwait(child_signal, WAIT_SECONDS / _CHECKS)
+        # It cannot be detached, either: our end will do that.
         raise Refused("One of its threads waits for a disk or a driver, or gets no core.")
 
-    def _look(self, status: int) -> None:
+    def _check(self, status: int) -> None:
         event, number = status >> 8, status & 0x7F
         if not event:
             self._signal = number
@@ -100,13 +100,13 @@ class Stop:
             raise NotNow("it is in a system call of 32 bits")
         state = State(back, sealed(ptrace.xstate(self._tid), self._ends), self._mask)
         stack = stacked(calls, state, restorer)
-        # Below its stack, where nothing of the thread's is: no harm if we end before the next line.
+        # Below its stack, where the thread has nothing: no harm if we end before the next line.
         self._memory.write(stack.address, stack.data)
         ptrace.set_registers(self._tid, stack.registers)
         self.launched = True
 
-    def _before(self, place: int) -> bytes:
-        return self._memory.read(place, len(_SYSCALL))
+    def _before(self, address: int) -> bytes:
+        return self._memory.read(address, len(_SYSCALL))
 
     def _go(self) -> None:
         with contextlib.suppress(ProcessLookupError):  # killed meanwhile
@@ -124,7 +124,7 @@ class Stop:
 
 @contextlib.contextmanager
 def _waiting_for_core(tid: int) -> Iterator[_Waited]:
-    """Give a function that tells for how many seconds a thread has waited for a core so far."""
+    """Yield a function that returns for how many seconds a thread has waited for a core so far."""
     handle = os.open(f"/proc/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield _Waited(handle)
@@ -144,8 +144,8 @@ class _Waited:
 
 
 @contextlib.contextmanager
-def _held(number: signal.Signals) -> Iterator[set[signal.Signals]]:
-    """Keep a signal for who waits for it."""
+def _blocked(number: signal.Signals) -> Iterator[set[signal.Signals]]:
+    """Block a signal so that it can be waited for."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
     try:
         yield {number}

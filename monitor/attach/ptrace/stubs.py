@@ -1,7 +1,7 @@
 """The machine code that runs in the job, a few dozen bytes each, and the block that it works on.
 
-The block is a page of plain memory. Every routine gets its address and finds there the functions to
-call; nothing else is shared. The code is never changed once it is there.
+The block is a page of plain memory. Every routine gets its address and finds the functions to call
+there; nothing else is shared. The code is never changed once it is there.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import astuple, dataclass
 RESTORER, CALLER, THREAD, PENDING = 0, 64, 192, 256
 
 MAGIC = int.from_bytes(b"whyidle1", "little")
-# How the block's state reads: a run is prepared before its thread is sent off.
+# Values of the block's state: a run is prepared before its thread is launched.
 FREE, ARMED = 0, 1
 CALLED, NO_INTERPRETER = 1, 2
-# How its run has ended: the text has run, or there was no new thread to run it.
+# Values of ``done``: the text has run, or there was no new thread to run it.
 RUN, NO_THREAD = 1, 2
 _BLOCK = struct.Struct("<14QIIiI")
 BLOCK_BYTES = _BLOCK.size
@@ -37,21 +37,21 @@ class Block:
     function: int = 0  # 64: what CALLER calls ...
     first: int = 0  # 72
     second: int = 0  # 80: ... with what
-    result: int = 0  # 88: and what that answered
+    result: int = 0  # 88: and what that returned
     body: int = 0  # 96: THREAD, for PENDING
     begin: int = 0  # 104: PyThread_start_new_thread
     state: int = FREE  # 112
-    called: int = 0  # 116: CALLER is through
-    status: int = 0  # 120: what PyRun_SimpleString answered
+    called: int = 0  # 116: CALLER is done
+    status: int = 0  # 120: what PyRun_SimpleString returned
     done: int = 0  # 124
 
     def packed(self) -> bytes:
-        """Return it as it lies in memory."""
+        """Return its bytes in memory."""
         return _BLOCK.pack(*astuple(self))
 
     @property
     def is_free(self) -> bool:
-        """Tell whether nobody in the job will use it any more."""
+        """Tell whether nothing in the job will use it any more."""
         if self.called == CALLED:
             return bool(self.done) or self.failed
         return self.state == FREE or self.called == NO_INTERPRETER

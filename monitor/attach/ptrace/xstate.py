@@ -1,9 +1,9 @@
-"""The vector registers as a signal frame wants them.
+"""The vector registers as a signal frame needs them.
 
 The kernel takes back a frame's vector registers only if its size is no more than this very thread
 uses (one that never touched AMX tiles has 8 KB less than the processor could save); of a frame
 that is too large it restores the old SSE part alone. So the state is cut after the last component
-that is in use, and where components lie the processor itself tells.
+in use. Where components lie, the processor itself says.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def components() -> dict[int, int]:
     start = ctypes.addressof(ctypes.c_char.from_buffer(code))
     ask = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_uint32)(start)
     words = {bit: int(ask(bit)) for bit in range(2, 63)}
-    # A processor that has no such component answers nothing but zeros. The memory stays ours.
+    # A processor without a component answers zeros. The memory stays ours.
     _kept.append(code)
     return {bit: (word >> 32) + (word & 0xFFFFFFFF) for bit, word in words.items() if word >> 32}
 
@@ -47,7 +47,7 @@ _kept: list[mmap.mmap] = []
 
 
 def sealed(raw: bytes, ends: dict[int, int]) -> bytes:
-    """Return the state as it must lie in a signal frame."""
+    """Return the state as a signal frame must hold it."""
     (enabled,) = struct.unpack_from("<Q", raw, _SOFTWARE)
     (used,) = struct.unpack_from("<Q", raw, _HEADER)
     # Keys that are not marked as used would become "everything is allowed".

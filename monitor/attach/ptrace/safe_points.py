@@ -1,4 +1,4 @@
-"""Whether a thread that stands still stands at a good place."""
+"""Whether a stopped thread stands where it can be used safely."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from whyidle.monitor.attach.ptrace import maps
-from whyidle.monitor.attach.ptrace.calls import Comfort, comfort_of, number_of
+from whyidle.monitor.attach.ptrace.calls import Interruptibility, interruptibility_of, number_of
 from whyidle.monitor.attach.ptrace.interpreter import Interpreter
 from whyidle.monitor.attach.ptrace.maps import Mapping
 from whyidle.monitor.attach.ptrace.memory import Memory
@@ -18,15 +18,15 @@ from whyidle.monitor.attach.ptrace.threads import Thread
 _CODE_64 = 0x33
 _LINKER = re.compile(r"/ld-(linux-x86-64|musl-x86_64|2\.\d+)\.so[^/]*$")
 _C_LIBRARY = re.compile(r"/(libc|libpthread|ld|libc\.musl)[-.][^/]*$")
-# The calls that we have a thread make need a few KB; a first call through the linker some more.
+# The calls that we launch need a few KB; a first call through the linker some more.
 STACK_NEEDED = 128 << 10
 # The frame is written here and now, so this much must be there already.
 FRAME_NEEDED = 32 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What is known of the job before a thread is stopped."""
+class SafePoints:
+    """What is known of the job before a thread is stopped, and by it whether to use the thread."""
 
     memory: Memory
     maps: tuple[Mapping, ...]
@@ -43,9 +43,9 @@ class Place:
             raise NotNow("it is loading a library")
         if number_of(now) < 0:
             self._check_running(now, thread, rseq)
-        elif thread.runs or (comfort_of(now) or Comfort.BEST) > (thread.comfort or Comfort.BEST):
+        elif thread.runs or _is_worse(interruptibility_of(now), thread.interruptibility):
             raise NotNow("it is in another system call by now")
-        elif comfort_of(now) is None:
+        elif interruptibility_of(now) is None:
             raise NotNow("it is in a system call that is better not disturbed")
 
     def _check_running(self, now: Registers, thread: Thread, rseq: int) -> None:
@@ -58,10 +58,10 @@ class Place:
         """Tell whether the thread may start another one here; if not, it may add a pending call.
 
         A thread that waits in a system call, or runs bytecode at this very instruction, holds
-        neither a lock of the allocator nor one of the C library. In code of others it may hold the
-        first, but not the lock of the pending calls: that one is held for a few instructions in
-        the interpreter and the C library alone, just before and after a pending call has run. Where
-        that cannot be, the thread may be met ``anywhere``.
+        neither a lock of the allocator nor one of the C library. In other libraries' code it may
+        hold the allocator's, but not the lock of the pending calls: that is held for a few
+        instructions in the interpreter and the C library alone, just before and after a pending
+        call runs. Where no call can be running, the thread may be ``anywhere``.
         """
         if number_of(now) >= 0 or now.rip in self.interpreter.loop:
             return True
@@ -72,24 +72,29 @@ class Place:
         return False
 
 
-def _in_sequence(memory: Memory, rseq: int, place: int) -> bool:
+def _is_worse(now: Interruptibility | None, before: Interruptibility | None) -> bool:
+    best = Interruptibility.BEST
+    return (now or best) > (before or best)
+
+
+def _in_sequence(memory: Memory, rseq: int, address: int) -> bool:
     """Tell whether a thread is between two steps that must be made on one core without a break.
 
-    The kernel begins such a sequence anew when it was interrupted, but only if it still finds the
+    The kernel restarts such a sequence when it was interrupted, but only if it still finds the
     thread there: sent off to a call of ours, it would come back to the middle of it.
     """
     (sequence,) = memory.words(rseq + 8, 1)
     if not sequence:
         return False
     _, start, length = struct.unpack("<QQQ", memory.read(sequence, 24))
-    return bool(start <= place < start + length)
+    return bool(start <= address < start + length)
 
 
 def stack_suits(memory: tuple[Mapping, ...], now: Registers) -> bool:
     """Tell whether the thread stands on a stack of its own, and room is left there.
 
-    That is the kernel's stack of the main thread, or one that holds the thread's own block of the C
-    library, as all made by pthread_create do. A signal's stack or a coroutine's may end at once.
+    That is the main thread's stack from the kernel, or one that holds the C library's block of the
+    thread, as all from pthread_create do. A signal's stack or a coroutine's may be small.
     """
     here = maps.at(memory, now.rsp)
     if here is None or now.rsp - here.start < FRAME_NEEDED:

@@ -1,4 +1,4 @@
-"""A script laid where a job can read it: in its own view of the files, for its user alone."""
+"""A script put where a job can read it: in its own view of the files, for its user alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Parcel:
+class StagedScript:
     """One file in the folder of the job's user; ``path`` as the job sees it."""
 
     def __init__(self, folder: int, name: str, path: str) -> None:
@@ -25,24 +25,24 @@ class Parcel:
         self._name = name
 
     @classmethod
-    def lay(cls, target: Target, name: str, text: Callable[[str], str]) -> Parcel | None:
+    def stage(cls, target: Target, name: str, text: Callable[[str], str]) -> StagedScript | None:
         """Write the file into the first folder that takes it; ``None`` when none does.
 
-        ``text`` makes its text of its path.
+        ``text`` returns the content for a path.
         """
         address = Address.of(target.key, target.fs)
         for parent in wire.FOLDERS if address is not None else ():
             with contextlib.suppress(OSError), _acting_as(target):
                 assert address is not None  # noqa: S101
                 folder = _open_ours(address, parent)
-                parcel = cls(folder, name, f"{parent}/{address.folder}/{name}")
+                staged = cls(folder, name, f"{parent}/{address.folder}/{name}")
                 try:
-                    parcel._write(text(parcel.path))
+                    staged._write(text(staged.path))
                 except OSError:
-                    parcel.remove()
-                    parcel.close()
+                    staged.remove()
+                    staged.close()
                     raise
-                return parcel
+                return staged
         return None
 
     def _write(self, text: str) -> None:
@@ -71,7 +71,7 @@ class Parcel:
 
 @contextlib.contextmanager
 def _acting_as(target: Target) -> Iterator[None]:
-    """Make files as the job's user, on this thread alone, so that nothing is ever given away."""
+    """Make files as the job's user, on this thread alone, so that none has to change hands."""
     libc = ctypes.CDLL(None)
     uid, gids = target.uid, target.status.get("Gid", "").split()
     foreign = uid is not None and uid != os.geteuid() and len(gids) > 1
@@ -79,7 +79,7 @@ def _acting_as(target: Target) -> Iterator[None]:
         libc.setfsgid(int(gids[1]))
         libc.setfsuid(uid)
     try:
-        # Neither call says whether it worked: asked for nobody, it answers who we are.
+        # Neither call says whether it worked, but setfsuid(-1) returns who we are.
         if foreign and libc.setfsuid(-1) != uid:
             raise PermissionError(f"cannot act as user {uid}")
         yield
@@ -90,9 +90,9 @@ def _acting_as(target: Target) -> Iterator[None]:
 
 
 def _open_ours(address: Address, parent: str) -> int:
-    """Open our folder, made when it is missing; raises OSError unless it is the job's user's own.
+    """Open our folder, made where missing; raises OSError unless it is the job's user's own.
 
-    Each step for itself: a link in the job's view of the files would lead into ours.
+    One step at a time: a link in the job's view of the files would be followed in ours.
     """
     handle = os.open(address.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     names = [*parent.strip("/").split("/"), address.folder]
