@@ -18,16 +18,20 @@ LOG: Final = "recorder.log"
 LONGEST_LOG: Final = 1 << 20
 # The same place again is only counted for so long.
 AGAIN_SECONDS: Final = 60.0
-_HEAD: Final = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d run \d+: (.+?): \w")
+_HEAD: Final = re.compile(
+    r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d run (\d+): (.+?): \w.*?(?: \((\d+) times by now\))?$"
+)
 
 
 class Defects:
-    """Counts what failed in one recording, and writes it down. It never fails itself."""
+    """Counts what failed in one recording, and writes it down; never fails itself."""
 
     def __init__(self, folder: Path, run: int) -> None:
         self._run = run
         self._counts: Counter[str] = Counter()
         self._told_at: dict[str, float] = {}
+        # How often it had been by the last line in the log.
+        self._written: dict[str, int] = {}
         self._log = logging.Logger("whyidle.recorder")  # noqa: LOG001  one a recording
         self._handler = _Silent(
             folder / LOG, maxBytes=LONGEST_LOG, backupCount=1, encoding="utf-8", delay=True
@@ -43,22 +47,34 @@ class Defects:
         return dict(self._counts)
 
     def caught(self, where: str, error: BaseException) -> bool:
-        """Count a defect; tells whether it is the first one of this place for a while."""
+        """Count a defect; return whether it is the first one of this place for a while."""
         self._counts[where] += 1
         now = time.monotonic()
         if now - self._told_at.get(where, float("-inf")) < AGAIN_SECONDS:
             return False
         self._told_at[where] = now
-        # The disk may be full, and an error may fail to say what it is.
+        # An error may fail to say what it is.
         with contextlib.suppress(Exception):
-            said = f"run {self._run}: {where}: {type(error).__name__}: {error!s:.300}"
-            if (times := self._counts[where]) > 1:
-                said += f" ({times} times by now)"
-            self._log.error(said.replace("\n", " "), exc_info=error)
+            self._write(where, f"{type(error).__name__}: {error!s:.300}", error)
+        return True
+
+    def close(self) -> None:
+        """Write down how often it was in the end, where that was not written yet."""
+        for where, times in self._counts.items():
+            if times > self._written.get(where, 0):
+                self._write(where, "and again", None)
+
+    def _write(self, where: str, what: str, error: BaseException | None) -> None:
+        times = self._written[where] = self._counts[where]
+        line = f"run {self._run}: {where}: {what}"
+        if times > 1:
+            line += f" ({times} times by now)"
+        # The disk may be full.
+        with contextlib.suppress(Exception):
+            self._log.error(line.replace("\n", " "), exc_info=error)
         with contextlib.suppress(Exception):
             # Opened again for the next.
             self._handler.close()
-        return True
 
 
 class _Silent(RotatingFileHandler):
@@ -75,13 +91,17 @@ class _Silent(RotatingFileHandler):
 
 
 def logged(folder: Path) -> Mapping[str, int]:
-    """Return how many defects the log tells of, by where; empty without a log."""
-    found: Counter[str] = Counter()
+    """Return how many defects the log reports, by where; empty without a log."""
+    times: dict[tuple[str, str], int] = {}
     for name in (f"{LOG}.1", LOG):
         try:
             text = (folder / name).read_text(errors="replace")
         except OSError:
             continue
-        heads = (_HEAD.match(line) for line in text.splitlines())
-        found.update(head[1] for head in heads if head)
+        for head in filter(None, map(_HEAD.match, text.splitlines())):
+            run, where, by_now = head.groups()
+            times[run, where] = max(times.get((run, where), 0), int(by_now or 1))
+    found: Counter[str] = Counter()
+    for (_, where), number in times.items():
+        found[where] += number
     return found

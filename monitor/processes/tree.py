@@ -57,6 +57,14 @@ class Tree:
         self._members = set(self.stats)
         return self.stats
 
+    def root_lives(self) -> bool:
+        """Tell whether the named process lives, where the job's processes cannot be read."""
+        try:
+            stat = self.fs.stat(self.root.pid)
+        except (ValueError, IndexError):
+            return True
+        return stat is not None and is_alive(self.root, stat)
+
     def _read(self, key: ProcessKey) -> Stat | None:
         try:
             return self.fs.stat(key.pid)

@@ -27,6 +27,7 @@ from whyidle.monitor.recording.agent_events import EventBuffer
 from whyidle.monitor.recording.attach_queue import Arrival, AttachQueue, outside
 from whyidle.monitor.recording.external_sampler import ExternalSampler
 from whyidle.monitor.recording.figures import put_job
+from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.totals import has_any
 from whyidle.monitor.recording.tracked_process import (
@@ -56,9 +57,9 @@ class AgentManager:
         any_user: bool = False,
         brought: bool = False,
         enter: Callable[[Target], Outcome] = ladder.enter,
-        caught: Callable[[str, Exception], None] | None = None,
+        guard: Guard,
     ) -> None:
-        self._caught = caught
+        self._guard = guard
         self._root = root
         self._fs = fs
         self._observe = observe
@@ -89,14 +90,12 @@ class AgentManager:
         self._take_seats(now, stats, known)
         for arrival in self._queue.arrivals():
             self._arrived(arrival, stats)
-        for tracked in list(self._processes.values()):
-            try:
-                self._tend(tracked, now, stats.get(tracked.key))
-            except Exception as error:
-                if self._caught is None:
-                    raise
-                # What one process says must not cost the others.
-                self._caught("an agent", error)
+        # What one process says must not cost the others.
+        self._guard.each(
+            "an agent",
+            list(self._processes),
+            lambda key: self._tend(self._processes[key], now, stats.get(key)),
+        )
         self._judge(stats, known)
         self._say_if_hanging(stats)
         self._events.count_short_lived(now)

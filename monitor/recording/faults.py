@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
@@ -18,6 +17,7 @@ from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.diagnosis.debounce import Change, Debouncer, Told
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.store import Writer
 
@@ -33,10 +33,8 @@ WINDOW_SECONDS: Final = 120.0
 class Faults:
     """The looks of one recording."""
 
-    def __init__(
-        self, writer: Writer, run: int, target: ProcessKey, caught: Callable[[str, Exception], None]
-    ) -> None:
-        self._caught = caught
+    def __init__(self, writer: Writer, run: int, target: ProcessKey, guard: Guard) -> None:
+        self._guard = guard
         self._writer = writer
         self._run = run
         self._target = target
@@ -72,7 +70,7 @@ class Faults:
             found = self._answers.get()
             self._thread = None
             if isinstance(found, Exception):
-                self._caught("diagnosis", found)
+                self._guard.caught("diagnosis", found)
                 continue
             for change in () if found is None else self._debouncer.take(found):
                 self._keep(change)

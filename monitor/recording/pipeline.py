@@ -1,10 +1,11 @@
-"""The stages of a tick, in order, each behind a guard: a defect costs its part, never the tick."""
+"""The stages of a tick, each behind a guard: a defect costs its own part, never the tick."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from whyidle.monitor.core.defects import Defects
@@ -19,7 +20,7 @@ from whyidle.monitor.sources.gpu import GpuReading
 from whyidle.monitor.sources.news import GpuEvent
 from whyidle.monitor.sources.ownership import Owned
 
-# What nobody can put away must not fill our memory.
+# What cannot be stored must not fill our memory.
 MOST_WAITING = 1000
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -31,12 +32,12 @@ def _failed(scope: Scope) -> Reading:
 
 @dataclass(slots=True)
 class Moment:
-    """What a tick has found so far; of a stage that failed it says so."""
+    """What a tick has found so far, and where a stage failed, that it did."""
 
     at: float
     ts_ms: int
     sampler: Sampler
-    # As they were last, until they are read anew.
+    # As at the tick before, until they are read again.
     stats: Mapping[ProcessKey, Stat]
     owned: Owned
     gpus: dict[str, GpuReading]
@@ -62,32 +63,34 @@ Stage = tuple[str, Callable[[Moment], None]]
 
 
 class Guard:
-    """Lets what fails cost no more than itself, and has it told."""
+    """Catches our own defects, each for itself, and has them counted and reported."""
 
     def __init__(self, defects: Defects, tell: Callable[[str, Exception], None]) -> None:
         self._defects = defects
-        # For the first one of a place for a while.
+        # Called for the first defect of a place in a while.
         self._tell = tell
 
     def caught(self, where: str, error: Exception) -> None:
-        """Take in a defect."""
+        """Count a defect, and report it unless that was done lately."""
         if self._defects.caught(where, error):
             with contextlib.suppress(Exception):
                 self._tell(where, error)
 
+    def attempt(self, where: str, step: Callable[[], object]) -> bool:
+        """Take a step; return whether it came to its end."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001  one odd line of /proc must cost no more
+            self.caught(where, error)
+            return False
+        return True
+
     def run(self, stages: Sequence[Stage], moment: Moment) -> list[str]:
-        """Go through the stages and return which failed; what they find is missing in the tick."""
-        failed = []
-        for name, collect in stages:
-            try:
-                collect(moment)
-            except Exception as error:  # noqa: BLE001  one odd line of /proc must cost no more
-                self.caught(name, error)
-                failed.append(name)
-        return failed
+        """Run the stages and return which failed; what those find is missing in the tick."""
+        return [name for name, run in stages if not self.attempt(name, partial(run, moment))]
 
     def store(self, waiting: list[Value], put: Callable[[Value], object]) -> tuple[Value, ...]:
-        """Put what waits and return it; what cannot be put waits on."""
+        """Store what waits and return it; what cannot be stored waits on."""
         done = self.each("an event", range(len(waiting)), lambda n: put(waiting[n]))
         stored = tuple(waiting[n] for n in done)
         waiting[:] = [each for n, each in enumerate(waiting) if n not in done][-MOST_WAITING:]
@@ -96,7 +99,7 @@ class Guard:
     def each(
         self, where: str, keys: Iterable[Key], read: Callable[[Key], Value]
     ) -> dict[Key, Value]:
-        """Read one after the other; one that cannot be read is not among them."""
+        """Read one after the other; those that cannot be read are left out."""
         found: dict[Key, Value] = {}
         for key in keys:
             try:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from whyidle.monitor.control.server import Server
-from whyidle.monitor.core.metrics import SELF_CPU, Scope
+from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.reading import FAILED, Reading, Tick
 from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.job_end import JobEnd
+from whyidle.monitor.processes.job_end import ENDED, JobEnd
 from whyidle.monitor.processes.naming import Naming
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
-from whyidle.monitor.processes.tree import Tree, is_alive
+from whyidle.monitor.processes.tree import Tree
 from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.clock import Sampler, Waker, WallClock
 from whyidle.monitor.recording.faults import Faults
 from whyidle.monitor.recording.journal import Journal
-from whyidle.monitor.recording.overhead import Meter
+from whyidle.monitor.recording.overhead import Overhead
 from whyidle.monitor.recording.pipeline import Moment, Stage
 from whyidle.monitor.recording.requests import Requests
 from whyidle.monitor.recording.rows import Rows, Subjects
@@ -30,16 +30,14 @@ from whyidle.monitor.sources.cgroup import Cgroup
 from whyidle.monitor.sources.gpu import GpuFacts
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.host import HostProbe
+from whyidle.monitor.sources.news import GpuEvent
 from whyidle.monitor.sources.ownership import Owned, owned_gpus
 from whyidle.monitor.store import NewRun, Writer
 from whyidle.monitor.tracing.policy import SETTLED_SECONDS, SHARE
 
 # A tick may wait for NVML this share of its period, then it goes on without.
 NVML_SHARE = 0.7
-SLOWEST_PERIOD = 10.0
 LEAVE_SECONDS = 1.0
-# A tick that comes later than this after it was due was not held up by our own work.
-STILL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ class Recorder:
             )
         )
         self._subjects = Subjects(writer, self.run, self.fs)
-        self._journal = Journal(writer, self.run, target, self._subjects)
+        self._journal = Journal(writer, self.run, target, self._subjects, self._clock)
         self._guard = self._journal.guard
         self._agents = AgentManager(
             target,
@@ -105,10 +103,10 @@ class Recorder:
             observe=wanted.observe,
             any_user=wanted.any_user,
             brought=wanted.brought,
-            caught=self._guard.caught,
+            guard=self._guard,
         )
         self._probe = probe
-        self._meter = Meter()
+        self._overhead = Overhead()
         self._metadata = RunMetadata(writer, self.run)
         self._rows = Rows(self._subjects, self.fs, self._guard)
         self._traces = Traces(
@@ -118,9 +116,9 @@ class Recorder:
             share=0.0 if wanted.observe else wanted.trace_share,
             named_ms=self._clock.ms,
             settled=wanted.settled,
-            caught=self._guard.caught,
+            guard=self._guard,
         )
-        self._faults = Faults(writer, self.run, target, self._guard.caught)
+        self._faults = Faults(writer, self.run, target, self._guard)
         self._stages: tuple[Stage, ...] = (
             ("processes", self._follow),
             ("ending", self._look_for_the_end),
@@ -142,7 +140,6 @@ class Recorder:
         self._stats: Mapping[ProcessKey, Stat] = {}
         self._owned = Owned(frozenset(), "not known yet", sure=False)
         self._ticks = 0
-        self._tick_at: float | None = None
         self._metadata.gpus(gpu_problem)
         self._metadata.name(self._naming.leader())
         # Where a person asks something of us; ``None``: it could not be made.
@@ -173,11 +170,11 @@ class Recorder:
         )
         # Also in the tick that sees the end: the exit code is soon taken by the parent.
         failed = self._guard.run(self._stages[:2], moment)
-        if not (self._is_there() if "processes" in failed else moment.stats):
+        if not (self._tree.root_lives() if "processes" in failed else moment.stats):
             return None
         self._guard.run(self._stages[2:], moment)
         self._ticks += 1
-        self._meter.tick_seconds = time.monotonic() - started
+        self._overhead.tick_seconds = time.monotonic() - started
         return self._snapshot(moment)
 
     def _snapshot(self, moment: Moment) -> Snapshot:
@@ -213,25 +210,23 @@ class Recorder:
     def end(self, reason: str | None, exit_code: int | None = None) -> None:
         """Close the recording: it is readable from now on, also without us.
 
-        Without a reason the job has ended: it is looked for.
+        Without a reason the job has ended: why is looked for.
         """
-        if self._ticks:
-            try:
-                # First: who leaves can drop no trace any more.
-                self._traces.close(job_ended=reason is None)
-                self._leave()
-                self._metadata.defects(self._journal.defects.counts)
-            except Exception as error:  # noqa: BLE001  a recording must have its end
-                self._guard.caught("leaving", error)
+        for name, step in self._last_steps(job_ended=reason is None) if self._ticks else ():
+            self._guard.attempt(f"{name} at the end", step)
         if reason is None:
-            reason = self._job_end.reason(self._agents.last_word, exit_code)
-            exit_code = self._job_end.code
-        self._probe.close()
+            reason, exit_code = self._why_ended(exit_code)
+        self._guard.attempt("gpus at the end", self._probe.close)
+        self._guard.attempt("defects", self._report_defects)
         self.writer.end_run(self.run, reason, exit_code)
         if self.control is not None:
-            # Whoever waits at it sees from now on that the recording has ended.
+            # A client that waits sees from now on that the recording has ended.
             self.control.close()
         self.writer.close()
+
+    def caught(self, where: str, error: Exception) -> None:
+        """Count a defect of ours; the recording goes on."""
+        self._guard.caught(where, error)
 
     # Stages --------------------------------------------------------------------------------------
     def _follow(self, moment: Moment) -> None:
@@ -257,14 +252,14 @@ class Recorder:
             return
         before = time.monotonic()
         moment.gpus = self._probe.read(NVML_SHARE * moment.sampler.period)
-        self._meter.nvml_seconds = time.monotonic() - before
+        self._overhead.nvml_seconds = time.monotonic() - before
 
     def _ask_agents(self, moment: Moment) -> None:
         self._agents.tick(moment.at, moment.stats, self._naming.known)
 
     def _read_ourselves(self, moment: Moment) -> None:
         """Read what we cost."""
-        moment.own = self._meter.read(moment.at, moment.sampler.missed)
+        moment.own = self._overhead.read(moment.at, moment.sampler.missed)
 
     def _read_host(self, moment: Moment) -> None:
         moment.host = self._host.host(moment.at)
@@ -297,26 +292,18 @@ class Recorder:
         self._faults.tick(moment.at, new_trace=self._traces.is_new)
 
     def _follow_clock(self, moment: Moment) -> None:
-        """Name this very moment; a leap of the wall clock is followed, and told."""
-        moment.ts_ms = self._tick_ms(moment.at)
+        """Name this very moment."""
+        moment.ts_ms = self._journal.ms(moment.at)
 
     def _store(self, moment: Moment) -> None:
-        """Store the tick; what cannot be a row of it costs that scope alone."""
-        scopes: dict[Scope, Callable[[], dict[int, Reading]]] = {
-            Scope.GPU: lambda: self._rows.gpus(self.gpus, moment.gpus),
-            Scope.GPU_PROCESS: lambda: self._rows.gpu_processes(self.gpus, moment.gpus),
-            Scope.PROCESS: lambda: self._process_rows(moment.at, moment.processes),
-            Scope.JOB: lambda: {self.run: moment.job},
-            Scope.HOST: lambda: {self.run: moment.host},
-            Scope.MONITOR: lambda: {self.run: moment.own},
-        }
-        rows = self._guard.each("rows", scopes, lambda scope: scopes[scope]())
-        self.writer.append(self.run, Tick(moment.ts_ms, rows))
+        rows = self._rows.tick(
+            self.run, moment, self.gpus, lambda: self._process_rows(moment.at, moment.processes)
+        )
+        self.writer.append(self.run, rows)
 
     def _store_gpu_events(self, moment: Moment) -> None:
         """Store what happened to the GPUs, once their rows are there; what fails waits."""
-        facts = {f.index: f for f in self.gpus}
-        moment.events = self._journal.of_gpus(self._probe.events(), facts, moment.ts_ms)
+        moment.events = self._gpu_events(self._probe.events(), moment.ts_ms)
 
     def _store_job_events(self, moment: Moment) -> None:
         moment.happened = self._happened(became_another=moment.became_another)
@@ -324,26 +311,54 @@ class Recorder:
     def _keep_up(self, moment: Moment) -> None:
         """Look after the store, ourselves, and what is known of the whole run."""
         self.writer.maintain()
-        moment.notes = (*self._stood_still(moment), *self._back_off(moment.sampler))
+        moment.notes = tuple(
+            self._journal.note(kind, text)
+            for kind, text in self._overhead.notes(moment.at, moment.sampler)
+        )
         self._metadata.gpus(self.gpu_problem, moment.owned)
         moment.members = self._traces.sourced(moment.at, self._agents.members())
         self._metadata.members(moment.members, self._agents.not_entered)
         self._metadata.counted(moment.at, self._agents.counted)
-        self._metadata.defects(self._journal.defects.counts)
+        self._metadata.defects(moment.at, self._journal.defects.counts)
+
+    # The end -------------------------------------------------------------------------------------
+    def _last_steps(self, *, job_ended: bool) -> tuple[tuple[str, Callable[[], object]], ...]:
+        """Return what is to be done before the run ends, in this order."""
+        return (
+            # First: an agent that leaves can drop no trace any more.
+            ("traces", lambda: self._traces.close(job_ended=job_ended)),
+            ("agents", lambda: self._agents.leave(LEAVE_SECONDS)),
+            ("run", self._describe_last),
+            ("gpu events", lambda: self._gpu_events((), self._clock.ms(time.monotonic()))),
+            ("job events", lambda: self._happened(ending=True)),
+            ("rows", self._store_last),
+        )
+
+    def _describe_last(self) -> None:
+        """Keep how each process was watched at last, and what it did in all."""
+        self._metadata.members(self._agents.last_members(), self._agents.not_entered)
+        self._metadata.counted(float("inf"), self._agents.counted)
+
+    def _store_last(self) -> None:
+        """Store what the agents said as they left."""
+        now = time.monotonic()
+        rows = self._process_rows(now, {})
+        if any(reading.values for reading in rows.values()):
+            self.writer.append(self.run, Tick(self._journal.ms(now), {Scope.PROCESS: rows}))
+
+    def _why_ended(self, exit_code: int | None) -> tuple[str, int | None]:
+        try:
+            reason = self._job_end.reason(self._agents.last_word, exit_code)
+        except Exception as error:  # noqa: BLE001  a recording must have its end
+            self._guard.caught("ending", error)
+            return ENDED, exit_code
+        return reason, self._job_end.code
+
+    def _report_defects(self) -> None:
+        self._journal.defects.close()
+        self._metadata.defects(float("inf"), self._journal.defects.counts)
 
     # Inside --------------------------------------------------------------------------------------
-    def _is_there(self) -> bool:
-        """Tell whether the named process still is, where the job's processes cannot be read."""
-        try:
-            stat = self.fs.stat(self.wanted.target.pid)
-        except (ValueError, IndexError):
-            return True
-        return stat is not None and is_alive(self.wanted.target, stat)
-
-    def caught(self, where: str, error: Exception) -> None:
-        """Take in a defect of ours; the recording goes on."""
-        self._guard.caught(where, error)
-
     def _listen(self) -> Server | None:
         """Hear what a person asks of this recording; it goes on also without."""
         asked = Requests(self.run, self.wanted.target, self.writer, self._agents, self._traces)
@@ -354,38 +369,6 @@ class Recorder:
             self._journal.note("control_off", said, "info")
             return None
 
-    def _tick_ms(self, now: float) -> int:
-        """Name this very moment; a leap of the wall clock is followed, and told."""
-        if leapt := self._clock.follow():
-            self.writer.leapt_ms += int(leapt * 1000)
-            said = f"The clock leapt ahead by {leapt:.0f} s: the machine slept, or it was set."
-            self.writer.event(self.run, "clock_leapt", said, severity="low")
-        return self._clock.ms(now)
-
-    def _stood_still(self, moment: Moment) -> tuple[str, ...]:
-        """Say that nothing was looked at for a while: who stops us stops the clock of no job."""
-        now, period = moment.at, moment.sampler.period
-        before, self._tick_at = self._tick_at, now
-        gap = 0.0 if before is None else now - before
-        if gap <= period + max(STILL_SECONDS, 2 * period):
-            return ()
-        said = (
-            f"The monitor stood still for {gap - period:.0f} s: it was stopped, or the machine was"
-            " too busy for it. The job was not looked at meanwhile."
-        )
-        return (self._journal.note("stood_still", said),)
-
-    def _leave(self) -> None:
-        """Leave the job, and keep what its agents said last."""
-        self._agents.leave(LEAVE_SECONDS)
-        self._metadata.members(self._agents.last_members(), self._agents.not_entered)
-        self._metadata.counted(float("inf"), self._agents.counted)
-        self._happened(ending=True)
-        now = time.monotonic()
-        rows = self._process_rows(now, {})
-        if any(reading.values for reading in rows.values()):
-            self.writer.append(self.run, Tick(self._tick_ms(now), {Scope.PROCESS: rows}))
-
     def _process_rows(
         self, now: float, outside: Mapping[ProcessKey, Reading]
     ) -> dict[int, Reading]:
@@ -395,6 +378,9 @@ class Recorder:
             return naming.settled(now, key) or inside.has_settled(key)
 
         return self._rows.processes(outside, inside.readings(), naming.known, settled)
+
+    def _gpu_events(self, events: Iterable[GpuEvent], ts_ms: int) -> tuple[GpuEvent, ...]:
+        return self._journal.of_gpus(events, {f.index: f for f in self.gpus}, ts_ms)
 
     def _happened(
         self, *, became_another: bool = False, ending: bool = False
@@ -408,18 +394,7 @@ class Recorder:
         if became_another:
             self._agents.renew(self.wanted.target)
             happened.append(_another(self.wanted.target, self._naming))
-        return self._journal.of_job(happened, self._naming.known, self._clock, ending=ending)
-
-    def _back_off(self, sampler: Sampler) -> tuple[str, ...]:
-        cores = self._meter.over_budget()
-        if cores is None or sampler.period >= SLOWEST_PERIOD:
-            return ()
-        sampler.slow_down()
-        said = (
-            f"The monitor took {cores:.0%} of a core ({SELF_CPU.help.lower().rstrip('.')}), "
-            f"too much: from now on one tick every {sampler.period:g} s."
-        )
-        return (self._journal.note("backed_off", said),)
+        return self._journal.of_job(happened, self._naming.known, ending=ending)
 
 
 def _another(key: ProcessKey, naming: Naming) -> JobEvent:

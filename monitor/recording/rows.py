@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 from whyidle.monitor.core.errors import StorageProblem
-from whyidle.monitor.core.reading import Reading
+from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.processes.namespace import pids_match
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.tree import is_alive
-from whyidle.monitor.recording.pipeline import Guard
+from whyidle.monitor.recording.pipeline import Guard, Moment
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.store import Writer
 
@@ -86,12 +87,30 @@ class Subjects:
 
 
 class Rows:
-    """Turns what was read into rows; who has no subject at the moment has none."""
+    """Turns readings into rows; what has no subject at the moment has no row."""
 
     def __init__(self, subjects: Subjects, fs: ProcFs, guard: Guard) -> None:
         self._subjects = subjects
         self._fs = fs
         self._guard = guard
+
+    def tick(
+        self,
+        run: int,
+        moment: Moment,
+        facts: Sequence[GpuFacts],
+        processes: Callable[[], dict[int, Reading]],
+    ) -> Tick:
+        """Return a tick as it is stored; a row that cannot be built costs its scope alone."""
+        scopes: dict[Scope, Callable[[], dict[int, Reading]]] = {
+            Scope.GPU: lambda: self.gpus(facts, moment.gpus),
+            Scope.GPU_PROCESS: lambda: self.gpu_processes(facts, moment.gpus),
+            Scope.PROCESS: processes,
+            Scope.JOB: lambda: {run: moment.job},
+            Scope.HOST: lambda: {run: moment.host},
+            Scope.MONITOR: lambda: {run: moment.own},
+        }
+        return Tick(moment.ts_ms, self._guard.each("rows", scopes, lambda scope: scopes[scope]()))
 
     def gpus(self, facts: Sequence[GpuFacts], gpus: Mapping[str, GpuReading]) -> dict[int, Reading]:
         """Return a row for each GPU."""

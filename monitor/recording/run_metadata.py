@@ -32,7 +32,7 @@ class RunMetadata:
         self._run = run
         self._info: dict[str, Any] = {}
         self._entries: dict[ProcessKey, dict[str, Any]] = {}
-        self._counted_at = float("-inf")
+        self._counted_at = self._defects_at = float("-inf")
 
     def name(self, identity: Identity | None) -> None:
         """Keep what a person calls the job."""
@@ -84,9 +84,10 @@ class RunMetadata:
         if self._entries:
             self._keep({"processes": list(self._entries.values())})
 
-    def defects(self, counts: Mapping[str, int]) -> None:
-        """Keep how often something of ours failed, and where."""
-        if counts:
+    def defects(self, now: float, counts: Mapping[str, int]) -> None:
+        """Keep how often something of ours failed, and where: at once at first, then when due."""
+        if counts and now - self._defects_at >= COUNT_SECONDS:
+            self._defects_at = now
             self._keep({"defects": dict(counts)})
 
     def _keep(self, info: dict[str, Any]) -> None:

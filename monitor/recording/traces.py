@@ -14,6 +14,7 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.agent_stats import STOPPED
+from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 from whyidle.monitor.sources.gpu import GpuReading
@@ -58,9 +59,9 @@ class Traces:
         share: float,
         named_ms: Callable[[float], int],
         settled: float = SETTLED_SECONDS,
-        caught: Callable[[str, Exception], None] = lambda _where, _error: None,
+        guard: Guard,
     ) -> None:
-        self._caught = caught
+        self._guard = guard
         self._scheduler = TraceScheduler(store, run, Policy(share), named_ms)
         self._named_ms = named_ms
         self._target = target
@@ -119,7 +120,7 @@ class Traces:
                 self._look_again(now, processes)
         except Exception as error:  # noqa: BLE001  counters come also without traces
             self._is_off = True
-            self._caught("traces", error)
+            self._guard.caught("traces", error)
             self._scheduler.close("traces are off after a failure")
             text = f"Traces are off from now on ({type(error).__name__}: {error})."
             self._news.append(JobEvent(FAILED, self._target, text, "medium"))

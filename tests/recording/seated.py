@@ -14,6 +14,7 @@ from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.recording.agent_manager import AgentManager
+from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.snapshot import Member
 
 Way = Callable[[Target], Outcome]
@@ -34,6 +35,19 @@ def trainer(puppet: Puppet, **known: object) -> Identity:
     return replace(found, **{"frameworks": {"torch": "2"}, **known})  # type: ignore[arg-type]
 
 
+class Caught(Guard):
+    """A guard that notes where it caught a defect; a strict one lets it through."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.where: list[str] = []
+        self._strict = strict
+
+    def caught(self, where: str, error: Exception) -> None:
+        self.where.append(where)
+        if self._strict:
+            raise error
+
+
 class Job:
     """The puppet's process as a job, ticked by hand."""
 
@@ -43,7 +57,9 @@ class Job:
         self.who = trainer(puppet)
         self.now = 100.0
         self.events: list[JobEvent] = []
-        self.inside = AgentManager(puppet.key, FS, enter=self._counted(way), **wanted)
+        self.inside = AgentManager(
+            puppet.key, FS, enter=self._counted(way), guard=Caught(strict=True), **wanted
+        )
 
     def _counted(self, way: Way) -> Way:
         def enter(target: Target) -> Outcome:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.recording.seated import Caught
 from tests.recording.test_traces import KEY, told, tracked
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.paths import DATABASE
@@ -18,7 +19,13 @@ EARLY = 3.0
 
 def traces(store: Path, settled: float = EARLY) -> Traces:
     return Traces(
-        KEY, store / DATABASE, 1, share=0.1, named_ms=lambda t: int(t * 1000), settled=settled
+        KEY,
+        store / DATABASE,
+        1,
+        share=0.1,
+        named_ms=lambda t: int(t * 1000),
+        settled=settled,
+        guard=Caught(),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.recording.seated import Caught
 from whyidle.monitor.core.metrics import JOB_LOADER_WAIT, JOB_STEPS, Scope
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading, Tick
@@ -28,10 +29,8 @@ class Recording:
     def __init__(self, path: Path) -> None:
         self.writer = Writer.open(path)
         self.run = self.writer.begin_run(NewRun(started_ms=START_MS))
-        self.caught: list[str] = []
-        self.faults = Faults(
-            self.writer, self.run, TARGET, lambda where, _: self.caught.append(where)
-        )
+        self.guard = Caught()
+        self.faults = Faults(self.writer, self.run, TARGET, self.guard)
         self.now = 0.0
         self.ticks = 0
 

@@ -18,20 +18,24 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.defects import LOG, _Silent, logged
 from whyidle.monitor.core.reading import FAILED, Reading
 from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.processes.job_end import JobEnd
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.tree import Tree
 from whyidle.monitor.recording import faults
 from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.faults import Faults
 from whyidle.monitor.recording.journal import Journal
-from whyidle.monitor.recording.overhead import Meter
+from whyidle.monitor.recording.overhead import Overhead
 from whyidle.monitor.recording.rows import Rows
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.recording.traces import Traces
 from whyidle.monitor.runs.summary import summarise
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
+from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.host import HostProbe
 from whyidle.monitor.sources.news import GpuEvent
+from whyidle.monitor.store import Reader, Writer
+from whyidle.monitor.store.records import Event
 
 TICKS = 12
 # Where each stage does its work.
@@ -42,7 +46,7 @@ STAGES: dict[str, tuple[type, str]] = {
     "job": (HostProbe, "job"),
     "traces": (Traces, "tick"),
     "findings": (Faults, "tick"),
-    "upkeep": (Meter, "over_budget"),
+    "upkeep": (Overhead, "over_budget"),
 }
 WHEN: dict[str, Callable[[int], bool]] = {
     "always": lambda _: True,
@@ -77,6 +81,11 @@ def ticks(bench: Bench, number: int) -> list[Snapshot]:
     return shown
 
 
+def stored(bench: Bench) -> list[Event]:
+    with Reader.open(bench.path) as reader:
+        return list(reader.events(bench.recorder.run))
+
+
 @pytest.mark.parametrize("when", WHEN)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_stage_that_fails_costs_its_part_alone(
@@ -94,7 +103,7 @@ def test_a_stage_that_fails_costs_its_part_alone(
         assert {s.job.unknown.get(m.JOB_CPU) == FAILED for s in shown} >= {True}
     assert bench.events().count("tick_failed") == 1
     bench.recorder.end("done")
-    assert logged(tmp_path) == {stage: 1}
+    assert logged(tmp_path) == {stage: failed()}
     assert "odd line" in (tmp_path / LOG).read_text()
     told = summarise(tmp_path / "whyidle.db", str(bench.recorder.run))
     assert told.ticks == TICKS
@@ -118,6 +127,78 @@ def test_an_xid_that_came_with_a_row_that_cannot_be_built_is_kept(
     assert [[e.text for e in s.events] for s in shown] == [[], [], ["XID 79 on GPU 0."]]
     assert [s.gpus["0"].reading.get(m.GPU_POWER) for s in shown] == [71.0] * 3
     assert sorted(bench.events()) == ["tick_failed", "tick_failed", "xid"]
+
+
+def test_what_still_waits_at_the_end_is_stored_with_its_own_time(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(job, tmp_path / "whyidle.db")
+    came: Iterator[list[GpuEvent]] = iter([[GpuEvent("xid", "0", "XID 79 on GPU 0.", code=79)]])
+    gpu = SimpleNamespace(facts=GpuFacts("0", "H100"))
+    monkeypatch.setattr(bench.recorder._probe, "gpus", [gpu])
+    monkeypatch.setattr(bench.recorder._probe, "read", lambda _: {})
+    monkeypatch.setattr(bench.recorder._probe, "events", lambda: next(came, []))
+    breaks(monkeypatch, (Journal, "_gpu"), lambda n: n < 2)
+    shown = ticks(bench, 2)
+    bench.recorder.end("done")
+    assert [s.events for s in shown] == [(), ()]
+    assert [e.ts_ms for e in stored(bench) if e.kind == "xid"] == [shown[0].ts_ms]
+
+
+LAST: dict[str, tuple[type, str]] = {
+    "traces at the end": (Traces, "close"),
+    "agents at the end": (AgentManager, "leave"),
+    "run at the end": (AgentManager, "last_members"),
+    "gpu events at the end": (Journal, "of_gpus"),
+    "job events at the end": (Faults, "take_events"),
+    "rows at the end": (AgentManager, "readings"),
+    "ending": (JobEnd, "reason"),
+    "gpus at the end": (GpuProbe, "close"),
+}
+
+
+@pytest.mark.parametrize("step", LAST)
+def test_a_step_of_the_end_that_fails_costs_itself_alone(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    bench = Bench(job, tmp_path / "whyidle.db")
+    ticks(bench, 2)
+    taken: list[str] = []
+    for each, (owner, name) in LAST.items():
+        real = getattr(owner, name)
+
+        def noted(*arguments: Any, each: str = each, real: Any = real, **named: Any) -> Any:
+            taken.append(each)
+            if each == step:
+                raise ValueError("odd line")
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, noted)
+    bench.recorder.end(None)
+    assert set(taken) == set(LAST)
+    assert logged(tmp_path) == {step: 1}
+    told = summarise(tmp_path / "whyidle.db", str(bench.recorder.run))
+    assert told.defects == {step: 1}
+    assert (told.run.end_reason or "").startswith("job ended")
+
+
+def test_a_defect_that_lasts_is_not_written_to_the_run_at_each_tick(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(job, tmp_path / "whyidle.db")
+    breaks(monkeypatch, (HostProbe, "host"), lambda _: True)
+    written: list[object] = []
+    real = Writer.describe_run
+
+    def describe(writer: Writer, run: int, **row: Any) -> Any:
+        written.append(row.get("info", {}).get("defects"))
+        return real(writer, run, **row)
+
+    monkeypatch.setattr(Writer, "describe_run", describe)
+    ticks(bench, TICKS)
+    assert [each for each in written if each] == [{"host": 1}]
+    bench.recorder.end("done")
+    assert written[-1] == {"host": TICKS}
 
 
 def test_a_process_that_cannot_be_read_costs_its_own_row(
@@ -160,7 +241,7 @@ def test_the_doctor_says_how_many_and_where(
     )
     (check,) = [c for c in examine(None) if c.name == "recorder log"]
     assert check.state == "warn"
-    assert "agents 2" in check.detail
+    assert "agents 9" in check.detail
     assert "a process 1" in check.detail
     assert str(tmp_path / LOG) in check.next_step
 

@@ -10,7 +10,7 @@ import pytest
 from tests.recording.benches import Bench, Job, target
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording import recorder as module
-from whyidle.monitor.recording.overhead import CPU_BUDGET_CORES, JUDGED_OVER_SECONDS, Meter
+from whyidle.monitor.recording.overhead import CPU_BUDGET_CORES, JUDGED_OVER_SECONDS, Overhead
 from whyidle.monitor.recording.recorder import Wanted
 from whyidle.monitor.recording.run_metadata import RunMetadata
 from whyidle.monitor.recording.session import Session
@@ -42,30 +42,32 @@ def test_a_clock_that_is_set_back_does_not_fold_time(
 
 def test_a_monitor_that_stood_still_says_so_and_blames_no_clock(bench: Bench) -> None:
     bench.tick()
-    assert bench.recorder._tick_at is not None
-    bench.recorder._tick_at -= 20
+    assert bench.recorder._overhead._tick_at is not None
+    bench.recorder._overhead._tick_at -= 20
     assert "stood still for 19 s" in bench.tick().notes[0]
     assert bench.events(stops=True) == ["stood_still"]
     assert not bench.tick().notes
 
 
 def test_too_dear_a_monitor_does_less(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Meter, "over_budget", lambda _: 0.5)
+    monkeypatch.setattr(Overhead, "over_budget", lambda _: 0.5)
     snapshot = bench.tick()
     assert bench.sampler.period == 2.0
     assert "too much" in snapshot.notes[0]
     assert bench.events() == ["backed_off"]
 
 
-def test_the_meter_judges_a_while_and_not_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_overhead_is_judged_over_a_while_and_not_at_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     spent = iter([0.0, 2.0, 2.0 + 2 * CPU_BUDGET_CORES * JUDGED_OVER_SECONDS])
     monkeypatch.setattr("time.process_time", lambda: next(spent))
-    meter = Meter()
-    meter.read(0.0, 0)
-    meter.read(1.0, 0)
-    assert meter.over_budget() is None
-    meter.read(JUDGED_OVER_SECONDS, 0)
-    assert meter.over_budget() == pytest.approx(2 * CPU_BUDGET_CORES + 2 / JUDGED_OVER_SECONDS)
+    overhead = Overhead()
+    overhead.read(0.0, 0)
+    overhead.read(1.0, 0)
+    assert overhead.over_budget() is None
+    overhead.read(JUDGED_OVER_SECONDS, 0)
+    assert overhead.over_budget() == pytest.approx(2 * CPU_BUDGET_CORES + 2 / JUDGED_OVER_SECONDS)
 
 
 class Counting:

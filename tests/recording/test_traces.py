@@ -15,6 +15,7 @@ import pytest
 
 from tests.commands.test_trace_pid import LOOP, SOURCES
 from tests.conftest import start_job
+from tests.recording.seated import Caught
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.paths import DATABASE
@@ -45,7 +46,9 @@ NOBODY = Owned(frozenset(), "no GPU is known", sure=False)
 
 # Without a job -----------------------------------------------------------------------------------
 def traces(store: Path) -> Traces:
-    return Traces(KEY, store / DATABASE, 1, share=0.01, named_ms=lambda t: int(t * 1000))
+    return Traces(
+        KEY, store / DATABASE, 1, share=0.01, named_ms=lambda t: int(t * 1000), guard=Caught()
+    )
 
 
 def told(**changes: Any) -> TraceSummary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.link.conftest import FS, Puppet
-from tests.recording.seated import Job, Way, goes_in, is_inside
+from tests.recording.seated import Caught, Job, Way, goes_in, is_inside
 from whyidle.agents import wire
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording import agent_manager as module
@@ -21,7 +21,9 @@ class Worker:
         self.age = 2.0
         monkeypatch.setattr(module, "lived", lambda _: self.age)
         self.job = Job(puppet, way)
-        self.job.inside = AgentManager(ProcessKey(1, 0), FS, enter=way, any_user=True)
+        self.job.inside = AgentManager(
+            ProcessKey(1, 0), FS, enter=way, any_user=True, guard=Caught(strict=True)
+        )
 
     def end(self) -> None:
         self.job.puppet.process.kill()
