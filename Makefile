@@ -45,8 +45,8 @@ lint: ## set up, then the checks without the tests
 	@$(BIN)/mypy $(MYPY)
 	@echo "== layers: import-linter"
 	@$(BIN)/lint-imports $(LINT_IMPORTS)
-	@echo "== docs: generated tables in README.md and docs/"
-	@$(BIN)/cog --check README.md docs/*.md
+	@echo "== docs: generated parts of README*.md and docs/"
+	@$(BIN)/cog --check README*.md docs/*.md
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' Makefile | expand -t 14

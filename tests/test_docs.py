@@ -1,4 +1,4 @@
-"""The README says what the code says."""
+"""The documents say what the code says, and both READMEs the same."""
 
 import re
 import subprocess
@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+CHINESE = (ROOT / "README.zh-CN.md").read_text()
 COMMANDS = sorted(
     path.stem.replace("_", "-")
     for path in (ROOT / "monitor" / "commands").glob("*.py")
@@ -18,10 +19,61 @@ COMMANDS = sorted(
 
 
 def test_generated_tables_are_current() -> None:
-    pages = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+    pages = [
+        "README.md",
+        "README.zh-CN.md",
+        *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
+    ]
     check = [sys.executable, "-m", "cogapp", "--check", "--verbosity=0", *pages]
     done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stderr}\nType: .venv/bin/cog -r {' '.join(pages)}"
+
+
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 250
+
+
+def _without_cog(text: str) -> str:
+    """Return a document without the code that generates its parts."""
+    return re.sub(r"<!-- \[\[\[cog.*?\]\]\] -->", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(r"```.*?```", id="blocks of code"),
+        pytest.param(r"^\| ([`\[].*?) \|", id="first cells of tables"),
+        pytest.param(r"^#+ ", id="levels of headings"),
+        pytest.param(r"^(?:\d\.|-) ", id="items of lists"),
+        pytest.param(r"\]\(([^)]*)\)", id="links and pictures"),
+    ],
+)
+def test_the_chinese_readme_has_what_the_english_one_has(what: str) -> None:
+    def found(text: str) -> list[str]:
+        told = re.findall(what, _without_cog(text), re.DOTALL | re.MULTILINE)
+        # The words of a table's heading are translated, and each text links to the other.
+        return [each for each in told if "README" not in each and (each.isascii() or "```" in each)]
+
+    assert found(CHINESE) == found(README)
+    assert len(found(README)) > 2
+
+
+def test_the_readmes_show_the_same_commands() -> None:
+    def inline(text: str) -> set[str]:
+        return set(
+            re.findall(
+                r"`([^`\n]+)`", re.sub(r"```.*?```", "", _without_cog(text), flags=re.DOTALL)
+            )
+        )
+
+    assert inline(CHINESE) == inline(README)
+
+
+def test_what_the_documents_link_to_is_there() -> None:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        text = re.sub(r"```.*?```", "", _without_cog(page.read_text()), flags=re.DOTALL)
+        for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
 @pytest.mark.skipif(not COMMANDS, reason="no command is built yet")
