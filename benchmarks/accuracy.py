@@ -60,7 +60,7 @@ def judged(window: Window) -> tuple[list[dict[str, Any]], float]:
     """Return the findings, and how many milliseconds the rules took."""
     began = time.perf_counter()
     found = diagnose.diagnose(window)
-    told = [diagnose.told(found, each) for each in found.findings]
+    told = [diagnose.finding_json(found, each) for each in found.findings]
     return told, 1000 * (time.perf_counter() - began)
 
 

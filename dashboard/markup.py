@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from whyidle.dashboard import look, settings
 from whyidle.dashboard.figures.account import LEAST_SHARE, LEAST_WRITTEN
+from whyidle.monitor.core.contracts.trace import AccountJson
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable
@@ -150,7 +151,7 @@ def legend(colours: Mapping[str, str]) -> str:
     return f"<div>{told}</div>"
 
 
-def budget(words: str, who: str, told: Mapping[str, Any]) -> str:
+def budget(words: str, who: str, told: AccountJson) -> str:
     """Return an account as one bar of plain elements: they cost the browser next to nothing."""
     total = sum(told["slices"].values())
     shares = {part: told["slices"].get(part, 0) / total for part in Slice} if total else {}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import streamlit as st
 
 from whyidle.dashboard import live_plotly, look, markup, settings
 from whyidle.dashboard.blocks import Block, Chart
 from whyidle.dashboard.figures.base import Figure
+from whyidle.monitor.core.contracts.trace import AccountJson
 
 
 def write(told: str) -> None:
@@ -43,7 +43,7 @@ def legend(colours: Mapping[str, str]) -> None:
     write(markup.legend(colours))
 
 
-def budget(words: str, who: str, told: Mapping[str, Any]) -> None:
+def budget(words: str, who: str, told: AccountJson) -> None:
     """Write an account as one bar."""
     write(markup.budget(words, who, told))
 

@@ -11,6 +11,7 @@ from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.causes import Causes
 from whyidle.dashboard.views.span import Span, local
+from whyidle.monitor.core.contracts.trace import AccountJson
 from whyidle.monitor.core.slices import LOOKS, Slice
 
 # Smaller parts of a bar are not seen, and in those below the other there is no room for words.
@@ -18,7 +19,7 @@ LEAST_SHARE: Final = 0.0005
 LEAST_WRITTEN: Final = 0.04
 
 
-def bar(name: str, budgets: Mapping[str, Mapping[str, Any]]) -> Figure:
+def bar(name: str, budgets: Mapping[str, AccountJson]) -> Figure:
     """Return budgets as bars, one above the other, each part in its share of the whole."""
     rows = {
         row: {part: _share(each["slices"], part) for part in Slice} for row, each in budgets.items()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import streamlit as st
 
@@ -13,6 +13,7 @@ from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _tables
 from whyidle.dashboard.parts import write
 from whyidle.dashboard.views.comparison import Compared
+from whyidle.monitor.core.contracts.comparison import ComparisonJson
 
 _HEADS: Final = {
     "better": ("faster", look.BETTER), "worse": ("slower", look.WORSE),
@@ -89,7 +90,7 @@ def _steps(found: Compared) -> None:
         parts.unknown("Steps", found.why_no_steps)
 
 
-def _findings(told: Mapping[str, Any], a: int, b: int) -> None:
+def _findings(told: ComparisonJson, a: int, b: int) -> None:
     parts.title("Findings")
     rows = "".join([*_faults(told, a, b), *_not_judged(told)])
     if rows:
@@ -98,10 +99,15 @@ def _findings(told: Mapping[str, Any], a: int, b: int) -> None:
         write('<p class="w-note">Nothing is found on either side.</p>')
 
 
-def _faults(told: Mapping[str, Any], a: int, b: int) -> Iterator[str]:
+def _faults(told: ComparisonJson, a: int, b: int) -> Iterator[str]:
+    found = {
+        "gone": told["findings_gone"],
+        "new": told["findings_new"],
+        "kept": told["findings_kept"],
+    }
     for kind, (word, colour) in _FAULTS.items():
         run = a if kind == "gone" else b
-        for each in told[f"findings_{kind}"]:
+        for each in found[kind]:
             moved = each["a"] and each["b"] and each["a"] != each["b"]
             weight = f"{each['a']} → {each['b']}" if moved else each["severity"]
             rule = safe(each["rule"])
@@ -113,7 +119,7 @@ def _faults(told: Mapping[str, Any], a: int, b: int) -> Iterator[str]:
             )
 
 
-def _not_judged(told: Mapping[str, Any]) -> Iterator[str]:
+def _not_judged(told: ComparisonJson) -> Iterator[str]:
     for each in told["findings_unknown"]:
         where = "A" if each["a"] is None else "B"
         yield (

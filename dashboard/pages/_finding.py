@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -14,11 +13,10 @@ from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import findings
 from whyidle.dashboard.views.findings import Place
 from whyidle.dashboard.views.source import Code
+from whyidle.monitor.core.contracts.diagnosis import FindingJson
 
-Told = Mapping[str, Any]
 
-
-def head(finding: Told, places: Sequence[Place], run: int) -> None:
+def head(finding: FindingJson, places: Sequence[Place], run: int) -> None:
     """Write what it is and what it costs: that is always to be seen."""
     link = f"?run={run}&amp;finding={safe(finding['rule'])}"
     write(
@@ -33,9 +31,9 @@ def head(finding: Told, places: Sequence[Place], run: int) -> None:
     write(f'<p class="w-note">{safe(gain)}</p>{_cost(finding)}')
 
 
-def _cost(finding: Told) -> str:
+def _cost(finding: FindingJson) -> str:
     """Return the whole of the time as a bar: what surely comes back, what may, what stays."""
-    low, high = finding["lost_share"]
+    low, high = finding["lost_share"] or (0.0, 0.0)
     colour = look.SEVERITIES.get(finding["severity"], look.GREY)
     most = f", at most {high:.0%}" if f"{high:.0%}" != f"{low:.0%}" else ""
     maybe = f"repeating-linear-gradient(135deg,{colour} 0 3px,transparent 3px 6px)"
@@ -47,7 +45,7 @@ def _cost(finding: Told) -> str:
     )
 
 
-def body(finding: Told, places: Sequence[Place]) -> None:
+def body(finding: FindingJson, places: Sequence[Place]) -> None:
     """Write what speaks for it, the code, and what to change in it."""
     left, right = st.columns([6, 5], gap="medium")
     with left:
@@ -58,7 +56,7 @@ def body(finding: Told, places: Sequence[Place]) -> None:
         _besides(finding)
 
 
-def _evidence(finding: Told) -> None:
+def _evidence(finding: FindingJson) -> None:
     parts.title("Evidence")
     rows = [(each.name, each.value, each.source) for each in findings.evidence(finding)]
     _tables.table(rows, numbers=(1,))
@@ -86,7 +84,7 @@ def _code(code: Code) -> str:
     return f'<div class="w-code">{"".join(rows)}</div>{doubts}'
 
 
-def _remedies(finding: Told) -> None:
+def _remedies(finding: FindingJson) -> None:
     parts.title("What to change")
     told = findings.remedies(finding)
     if not told:
@@ -97,7 +95,7 @@ def _remedies(finding: Told) -> None:
             st.code(remedy.code, language="python")
 
 
-def _besides(finding: Told) -> None:
+def _besides(finding: FindingJson) -> None:
     rows = [
         ("documents", ", ".join(finding["documents"])),
         ("also seen", ", ".join(finding["also_seen"])),
@@ -113,7 +111,7 @@ def _besides(finding: Told) -> None:
                 st.text(f"{cite}: {name}" if name else cite)
 
 
-def _energy(finding: Told) -> str:
+def _energy(finding: FindingJson) -> str:
     energy = finding["energy"]
     if finding["lost_share"] is None:
         return ""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import streamlit as st
 
@@ -22,6 +21,8 @@ from whyidle.dashboard.views.newest import Newest
 from whyidle.dashboard.views.span import FEW_POINTS, RANGES
 from whyidle.monitor.control import client
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
+from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
@@ -77,7 +78,7 @@ def _busy(told: Courses, newest: Newest, gpus: Gpus) -> Tile:
     return Tile(name, _shown(mean, metric), note or "kernels ran in this share of the time")
 
 
-def accounted(asked: Asked) -> tuple[Mapping[str, Any] | None, str]:
+def accounted(asked: Asked) -> tuple[BudgetJson | None, str]:
     """Return where the time of the shown range goes and who says so; or why nobody knows."""
     run, seconds = asked.shown.run.id, RANGES.get(asked.shown.range)
     store = settings.current().store
@@ -93,7 +94,7 @@ def computing(asked: Asked) -> tuple[float | None, str]:
     return known_compute(budget, who, counted=is_counted)
 
 
-def finding(answer: Mapping[str, Any], run: Run) -> str:
+def finding(answer: DiagnosisJson, run: Run) -> str:
     """Return what costs most and the risks beside it, and where to read how each is fixed."""
     told = findings.lead(answer["findings"])
     if told is None:
@@ -106,7 +107,7 @@ def finding(answer: Mapping[str, Any], run: Run) -> str:
     return "".join([_finding(told.first, run, "How to fix it", more), *beside])
 
 
-def _finding(told: Mapping[str, Any], run: Run, way: str, more: str = "") -> str:
+def _finding(told: FindingJson, run: Run, way: str, more: str = "") -> str:
     gain = told["speedup"]
     gives = f" A fix makes steps {gain[0]:.1f} to {gain[1]:.1f}x faster." if gain else ""
     place = told["where"][0] if told["where"] else None

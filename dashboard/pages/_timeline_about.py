@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import streamlit as st
 
@@ -24,6 +24,8 @@ from whyidle.dashboard.views.timeline_event import Event, Wanted
 from whyidle.dashboard.views.timeline_gap import Gap
 from whyidle.dashboard.views.timeline_host import Did
 from whyidle.dashboard.views.timeline_looks import Looks
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, PlaceJson
+from whyidle.monitor.core.contracts.trace import OwnerJson
 from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.budget import clock, share
@@ -221,21 +223,25 @@ def _found(trace: KeptTrace, gap: Gap) -> None:
         return
     parts.title("Lines that the run's finding names", str(told["title"]))
     shares = (numbers.show(place["share"], "ratio") for place in told["where"])
-    rows = [(_place(p), s) for p, s in zip(told["where"], shares, strict=True)][:_LINES_MOST]
+    rows = [(_line(p), s) for p, s in zip(told["where"], shares, strict=True)][:_LINES_MOST]
     fix = markup.link("fix", "How to fix it", run=trace.run, finding=told["rule"])
     parts.write(f"{_rows(rows)}<p>{fix}</p>")
 
 
 @st.cache_data(show_spinner=False, max_entries=4, ttl=60)
-def _diagnosed(store: str, run: int) -> Mapping[str, Any]:
+def _diagnosed(store: str, run: int) -> DiagnosisJson:
     return job.diagnosis(Path(store), run)
 
 
-def _place(place: Mapping[str, Any]) -> str:
+def _place(place: OwnerJson) -> str:
     """Return a line of code; where only its function is known, also what that was calling."""
     calls = [call["name"] for call in place.get("calls") or ()]
     within = f", mostly in {calls[0]}" if calls and not place.get("exact_line", True) else ""
-    return f"{place['file']}:{place['line']} in {place['function']}{within}"
+    return f"{_line(place)}{within}"
+
+
+def _line(place: PlaceJson | OwnerJson) -> str:
+    return f"{place['file']}:{place['line']} in {place['function']}"
 
 
 def _looks(found: Looks | None) -> None:

@@ -28,8 +28,10 @@ _NAME_MOST: Final = 1000
 
 def kernels(trace: KeptTrace) -> None:
     """List what took most time of all of the trace."""
-    for key, title in (("top_kernels", "Kernels"), ("top_operators", "Operators")):
-        found = trace.answer.get(key) or []
+    for found, title in (
+        (trace.answer.get("top_kernels"), "Kernels"),
+        (trace.answer.get("top_operators"), "Operators"),
+    ):
         if not found:
             continue
         whole = trace.answer["budget"]["slices"].get("compute", 0)

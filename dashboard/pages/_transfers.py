@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from whyidle.dashboard import look, markup
 from whyidle.dashboard.blocks import Block, Columns, Html, courses
@@ -13,6 +13,7 @@ from whyidle.dashboard.views import job, memory, transfers
 from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.job import Trainer
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.trace import CopyJson
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
 
@@ -90,7 +91,7 @@ def _why_no_copies(asked: Asked) -> tuple[str, str]:
     return f"{why}, and it is over: one of a running job has them", ""
 
 
-def _copy(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _copy(row: CopyJson) -> tuple[str, ...]:
     memory_of = row["memory"] if row["memory"] not in {None, "device", "unknown"} else ""
     size, speed = row["bytes"], row["gb_per_s"]
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import streamlit as st
 
@@ -16,6 +16,7 @@ from whyidle.dashboard.pages.fix import EVERY
 from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import comparison, job, runs
 from whyidle.dashboard.views.comparison import Compared
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.store import Reader, Run
 
 TITLE: Final = "Compare"
@@ -91,7 +92,7 @@ def _pair(shown: Shown, known: Mapping[str, Run]) -> tuple[Run | None, Run | Non
     return a, b
 
 
-def _has_high(told: Mapping[str, Any]) -> bool:
+def _has_high(told: DiagnosisJson) -> bool:
     return any(finding["severity"] == "high" for finding in told["findings"])
 
 

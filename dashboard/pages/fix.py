@@ -14,7 +14,8 @@ from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _finding, _tables
 from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import findings, job, runs
-from whyidle.dashboard.views.findings import Page, Told
+from whyidle.dashboard.views.findings import Page
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.store import Run
 
 TITLE: Final = "Fix"
@@ -54,7 +55,7 @@ def _findings(shown: Shown) -> None:
 
 
 @st.cache_data(show_spinner=False, max_entries=8)
-def _asked(store: str, number: int, tick: int, standing: object) -> Told:
+def _asked(store: str, number: int, tick: int, standing: object) -> DiagnosisJson:
     # The tick is how old an answer may be.
     del tick, standing
     return job.diagnosis(Path(store), number)

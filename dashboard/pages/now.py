@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -24,6 +24,7 @@ from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.span import ALL, FEW_POINTS, POINTS, Span
 from whyidle.dashboard.views.table import as_csv
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.metrics import Metric
 
 TITLE: Final = "Now"
@@ -128,7 +129,7 @@ def _job(asked: Asked, metric: Metric) -> list[Course]:
     return [asked.told.one(metric, asked.told.run)]
 
 
-def _diagnosed(shown: Shown) -> Mapping[str, Any]:
+def _diagnosed(shown: Shown) -> DiagnosisJson:
     return job.diagnosis(settings.current().store, shown.run.id)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import streamlit as st
 
@@ -21,6 +21,7 @@ from whyidle.dashboard.views import timeline, timeline_overview
 from whyidle.dashboard.views.timeline import Part, Steps
 from whyidle.dashboard.views.timeline_lanes import Picture, picture
 from whyidle.dashboard.views.timeline_overview import Overview
+from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.store.stored_traces import Kept, KeptTrace
@@ -259,7 +260,7 @@ def _account(trace: KeptTrace, part: Part, devices: tuple[int, ...]) -> None:
 
 
 @st.cache_data(show_spinner=False, max_entries=24)
-def _budgets(key: _Key, part: Part) -> list[dict[str, Any]]:
+def _budgets(key: _Key, part: Part) -> list[BudgetJson]:
     with Kept.open(Path(key[0])) as kept:
         trace = kept.open_trace(key[1])
         return timeline.account(trace, kept.account(trace.id, part.start, part.end), part)

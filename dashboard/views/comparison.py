@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from whyidle.dashboard import look
 from whyidle.dashboard.views.findings import Range
@@ -14,6 +14,8 @@ from whyidle.monitor.compare import Comparison, Side, Verdict, answer
 from whyidle.monitor.compare.bootstrap import Interval
 from whyidle.monitor.compare.pace import BETWEEN_RUNS, settled
 from whyidle.monitor.compare.result import Pair, Took
+from whyidle.monitor.core.contracts.comparison import ComparisonJson
+from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.demo.outcome import MATTERS, promised
 from whyidle.monitor.demo.printed import is_inside
@@ -24,7 +26,6 @@ from whyidle.monitor.render.budget import VISIBLE, clock
 from whyidle.monitor.render.symbols import short_name
 from whyidle.monitor.render.verdict import verdict
 
-Told = Mapping[str, Any]
 Better = Literal["better", "worse", "same", "unknown"]
 _JUDGED: Final[dict[Verdict, Better]] = {
     Verdict.FASTER: "better", Verdict.SLOWER: "worse", Verdict.SAME: "same",
@@ -78,7 +79,7 @@ class Promise:
 class Compared:
     """Two runs beside each other."""
 
-    told: Told
+    told: ComparisonJson
     names: tuple[str, str]
     verdict: str
     is_: Better
@@ -226,7 +227,7 @@ def _gone(found: Comparison) -> set[str]:
     return {each.rule for each in some if each.a in MATTERS and each.b not in MATTERS}
 
 
-def _why_not_measured(found: Comparison, timed: Sequence[Told]) -> str | None:
+def _why_not_measured(found: Comparison, timed: Sequence[FindingJson]) -> str | None:
     if found.steps is None:
         return found.why_no_steps or "no step could be told apart"
     by_samples = any(each["paced_by"] == "samples" for each in timed)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from whyidle.monitor.core.contracts.trace import AccountJson
 from whyidle.monitor.core.slices import Slice
 
 ESTIMATE: Final = "estimate"
@@ -13,7 +13,7 @@ NOTHING: Final = "nothing measured says so"
 
 
 def known_compute(
-    budget: Mapping[str, Any] | None, source: str | None, *, counted: bool
+    budget: AccountJson | None, source: str | None, *, counted: bool
 ) -> tuple[float | None, str]:
     """Return the share of compute and who says so; where nobody does, ``None`` and why.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from whyidle.dashboard import look
 from whyidle.dashboard.views import source
 from whyidle.dashboard.views.source import Code
 from whyidle.monitor import rules
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
 from whyidle.monitor.core.finding import FRAMEWORKS
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.processes.secrets import MASK
@@ -20,7 +21,6 @@ from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.rules import DOCUMENTS
 from whyidle.monitor.store import Run
 
-Told = Mapping[str, Any]
 # Places whose code is shown; the others are named.
 MOST_CODE: Final = 2
 # Risks that stand beside the dearest finding; the page Fix has all.
@@ -74,12 +74,12 @@ class Remedy:
 class Lead:
     """What is said first: the finding that costs most time, and the risks that are no cost."""
 
-    first: Told
-    beside: Sequence[Told]
+    first: FindingJson
+    beside: Sequence[FindingJson]
     more: int
 
 
-def lead(told: Sequence[Told]) -> Lead | None:
+def lead(told: Sequence[FindingJson]) -> Lead | None:
     """Return which finding explains most of the lost time; with what comes before it in the list.
 
     The list has errors and risks first. Who looks at idle time wants to know its cause, and of the
@@ -92,13 +92,13 @@ def lead(told: Sequence[Told]) -> Lead | None:
     return Lead(first, beside, len(told) - 1 - len(beside))
 
 
-def of_slice(told: Told, part: Slice) -> Told | None:
+def of_slice(told: DiagnosisJson, part: Slice) -> FindingJson | None:
     """Return the finding that is about a part of the time and names lines; the first of them."""
     found = (each for each in told["findings"] if each["slice"] == part and each["where"])
     return next(found, None)
 
 
-def _lost(finding: Told) -> float:
+def _lost(finding: FindingJson) -> float:
     """Return the share of the time by which it is compared; of equals the first stays the first."""
     return sum(finding["lost_share"] or (0.0,)) / 2
 
@@ -107,22 +107,22 @@ def _lost(finding: Told) -> float:
 class Page:
     """The answer of ``monitor diagnose``, and the code that it names."""
 
-    told: Told
+    told: DiagnosisJson
     verdict: str
     # By rule.
     places: Mapping[str, Sequence[Place]]
 
-    def finding(self, rule: str) -> Told | None:
+    def finding(self, rule: str) -> FindingJson | None:
         """Return what a rule found."""
         return next((each for each in self.told["findings"] if each["rule"] == rule), None)
 
 
-def of(told: Told, run: Run) -> Page:
+def of(told: DiagnosisJson, run: Run) -> Page:
     """Return an answer of ``monitor diagnose`` as a page shows it."""
     return Page(told, terminal.verdict(told), {f["rule"]: places(f, run) for f in told["findings"]})
 
 
-def places(finding: Told, run: Run) -> list[Place]:
+def places(finding: FindingJson, run: Run) -> list[Place]:
     """Return the lines that a finding names, those that cost most with their code."""
     found = []
     for i, place in enumerate(finding["where"]):
@@ -137,12 +137,12 @@ def places(finding: Told, run: Run) -> list[Place]:
     return found
 
 
-def gain(finding: Told) -> str | None:
+def gain(finding: FindingJson) -> str | None:
     """Say what the fix gives back."""
-    return terminal.gain(finding) if finding["speedup"] else None
+    return terminal.gain(finding)
 
 
-def ranges(told: Sequence[Told]) -> list[Range]:
+def ranges(told: Sequence[FindingJson]) -> list[Range]:
     """Return what each fix is expected to give back."""
     found = []
     for each in told:
@@ -153,7 +153,7 @@ def ranges(told: Sequence[Told]) -> list[Range]:
     return found
 
 
-def evidence(finding: Told) -> list[Evidence]:
+def evidence(finding: FindingJson) -> list[Evidence]:
     """Return what speaks for it, each with where it comes from and how old it is."""
     return [
         Evidence(e["name"], amount(e["value"], e["unit"]), terminal.source(e))
@@ -161,7 +161,7 @@ def evidence(finding: Told) -> list[Evidence]:
     ]
 
 
-def remedies(finding: Told) -> list[Remedy]:
+def remedies(finding: FindingJson) -> list[Remedy]:
     """Return the fixes that concern this job."""
     names = {str(name): words for name, words in FRAMEWORKS.items()}
     return [
@@ -170,7 +170,7 @@ def remedies(finding: Told) -> list[Remedy]:
     ]
 
 
-def documents(finding: Told) -> list[tuple[str, str]]:
+def documents(finding: FindingJson) -> list[tuple[str, str]]:
     """Return what the rule cites, with the names of the documents."""
     return [(each, DOCUMENTS.get(each[:2], "")) for each in finding["documents"]]
 
@@ -181,12 +181,12 @@ def why(rule: str) -> str:
     return "" if found is None else found.page.partition("\n")[2].strip()
 
 
-def unexplained(told: Told) -> list[tuple[str, float]]:
+def unexplained(told: DiagnosisJson) -> list[tuple[str, float]]:
     """Return the parts that are no work and that no finding is about."""
     return [(words(Slice(part)), share) for part, share in told["unexplained"].items()]
 
 
-def while_it_computes(told: Told) -> list[str]:
+def while_it_computes(told: DiagnosisJson) -> list[str]:
     """Say how the GPU works while it works."""
     works = told["compute"]
     if not works:
@@ -198,13 +198,13 @@ def while_it_computes(told: Told) -> list[str]:
     return [*said, *(f"not known: {each}" for each in dict.fromkeys(works["unknown"].values()))]
 
 
-def doubts(told: Told) -> list[str]:
+def doubts(told: DiagnosisJson) -> list[str]:
     """Say what a reader must know besides: of the trace, and of rules that failed."""
     failed = told["failed"].items()
     return [*told["warnings"], *(f"{r} failed, a defect of whyidle: {why}" for r, why in failed)]
 
 
-def not_checked(told: Told, run: Run) -> dict[str, list[str]]:
+def not_checked(told: DiagnosisJson, run: Run) -> dict[str, list[str]]:
     """Return the rules that could not judge by what they need, with the numbers of this run."""
     found: dict[str, list[str]] = {}
     for need, names in terminal.by_need(told["not_checked"]).items():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from whyidle.dashboard.views.courses import Subject
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
+from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.runs.estimate import BACKENDS, Device
 from whyidle.monitor.runs.summary import Watched, in_order, subjects
@@ -110,7 +110,7 @@ def standing(reader: Reader, run: Run) -> tuple[object, ...]:
     return run.is_recording, run.ended_ms, run.label, reader.newest_trace(run.id)
 
 
-def account(store: Path, run: int, seconds: float | None) -> tuple[Mapping[str, Any] | None, str]:
+def account(store: Path, run: int, seconds: float | None) -> tuple[BudgetJson | None, str]:
     """Return where the time of the last seconds went and who says so; or why nobody knows."""
     window = opening.of_run(store, str(run), seconds)
     if window.budget is None:
@@ -118,6 +118,6 @@ def account(store: Path, run: int, seconds: float | None) -> tuple[Mapping[str, 
     return window.budget, window.budget_source or ""
 
 
-def diagnosis(store: Path, run: int, seconds: float | None = None) -> Mapping[str, Any]:
+def diagnosis(store: Path, run: int, seconds: float | None = None) -> DiagnosisJson:
     """Return the answer of ``monitor diagnose``, of the last seconds if wanted."""
     return diagnose.as_json(diagnose.diagnose(opening.of_run(store, str(run), seconds)))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from whyidle.dashboard.views.remember import remember
+from whyidle.monitor.core.contracts.trace import StoredTraceJson
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.store import Reader
 from whyidle.monitor.tracing.trace_summary import TraceSummary
@@ -32,7 +33,7 @@ def _read(reader: Reader, run: int) -> list[TraceSummary]:
     return sorted((each for each in kept if each is not None), key=lambda each: each.ts_ms)
 
 
-def _told(kept: Mapping[str, Any]) -> TraceSummary | None:
+def _told(kept: StoredTraceJson) -> TraceSummary | None:
     """Return a kept trace as the recorder told of it; one that nobody took is of no moment."""
     answer, taken = kept.get("answer"), kept.get("taken")
     if not isinstance(answer, dict) or not isinstance(taken, dict):

@@ -6,14 +6,15 @@ import ast
 import os
 import stat
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from whyidle.dashboard import settings
 from whyidle.dashboard.views import reading_as
 from whyidle.dashboard.views.reading_as import NotAllowed, Who
+from whyidle.monitor.core.contracts.diagnosis import PlaceJson
+from whyidle.monitor.core.contracts.trace import OwnerJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.demo import pairs
 from whyidle.monitor.signals.source import LARGEST
@@ -41,7 +42,7 @@ class Code:
     doubts: tuple[str, ...] = ()
 
 
-def around(place: Mapping[str, Any], run: Run) -> Code | str:
+def around(place: PlaceJson | OwnerJson, run: Run) -> Code | str:
     """Return the code at a place, or why it cannot be shown."""
     line = place["line"]
     if not line:

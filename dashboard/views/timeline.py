@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.core.contracts.trace import AccountJson, BudgetJson, TraceJson
 from whyidle.monitor.render.budget import clock
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.signals.traced import Traced
@@ -179,7 +180,7 @@ def step_of(data: object, steps: Steps) -> Part | None:
     return steps.parts[number - 1] if known else None
 
 
-def account(trace: KeptTrace, segments: Sequence[Segments], part: Part) -> list[dict[str, Any]]:
+def account(trace: KeptTrace, segments: Sequence[Segments], part: Part) -> list[BudgetJson]:
     """Return for each device how a window of its time divides, to the nanosecond.
 
     All of a trace is what the answer has: from its first operation to its last.
@@ -187,7 +188,7 @@ def account(trace: KeptTrace, segments: Sequence[Segments], part: Part) -> list[
     return [_account(trace, some, part, worked=part == whole(trace)) for some in segments]
 
 
-def _account(trace: KeptTrace, segments: Segments, part: Part, *, worked: bool) -> dict[str, Any]:
+def _account(trace: KeptTrace, segments: Segments, part: Part, *, worked: bool) -> BudgetJson:
     work = np.flatnonzero(_WORK[segments.cause]) if worked else np.arange(len(segments))
     start, end = part.start, part.start
     if len(work):
@@ -203,7 +204,7 @@ def _account(trace: KeptTrace, segments: Segments, part: Part, *, worked: bool) 
 class Headline:
     """The account that stands for a trace on every page, and what it is of."""
 
-    budget: Mapping[str, Any]
+    budget: AccountJson
     of: str
     # It is that of the whole steps, and not from the first operation to the last.
     is_of_steps: bool
@@ -214,7 +215,7 @@ class Headline:
         return sum(self.budget["slices"].values())
 
 
-def headline(answer: Mapping[str, Any]) -> Headline:
+def headline(answer: TraceJson) -> Headline:
     """Return what the other pages tell of a trace."""
     told = Traced(answer, "")
     budget, steps = told.account, answer.get("step_budget")
@@ -225,8 +226,8 @@ def headline(answer: Mapping[str, Any]) -> Headline:
 
 
 def rows(
-    trace: KeptTrace, part: Part, budgets: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Mapping[str, Any]]:
+    trace: KeptTrace, part: Part, budgets: Mapping[str, AccountJson]
+) -> dict[str, AccountJson]:
     """Return accounts by what each is of: of the trace as all pages tell it, then of the window."""
     told = headline(trace.answer)
     found = {told.of: told.budget} if told.is_of_steps else {}
@@ -236,9 +237,9 @@ def rows(
     return {**found, **{f"{name}, {of}": budget for name, budget in budgets.items()}}
 
 
-def device_names(answer: Mapping[str, Any]) -> list[str]:
+def device_names(answer: TraceJson) -> list[str]:
     """Return what the devices of a trace are called: as short as they are told apart."""
-    devices: Sequence[Mapping[str, Any]] = answer["devices"]
+    devices = answer["devices"]
     hosts = {device.get("host") for device in devices}
     kinds = [device["kind"] for device in devices]
     return [

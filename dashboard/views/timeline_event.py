@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from whyidle.dashboard.views.timeline import device_names, ns
 from whyidle.dashboard.views.timeline_host import Doing, doing, launch_of
+from whyidle.monitor.core.contracts.trace import TraceJson
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.numbers import scaled, size
 from whyidle.monitor.store.stored_traces import Kept, KeptTrace, Timeline
@@ -116,7 +117,7 @@ def _of_operation(timeline: Timeline, device: int, row: int) -> Iterator[tuple[s
             yield title, name
 
 
-def _in_all(answer: Mapping[str, Any], name: str) -> Iterator[tuple[str, str]]:
+def _in_all(answer: TraceJson, name: str) -> Iterator[tuple[str, str]]:
     """Tell how often it ran in all of the trace, and for how long."""
     found = [*(answer.get("top_kernels") or ()), *(answer.get("top_operators") or ())]
     told = next((each for each in found if each["name"] == name), None)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from whyidle.dashboard.views.timeline_host import Doing, Launch, doing, launch_of
+from whyidle.monitor.core.contracts.trace import OwnerJson, TraceJson
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store.stored_traces import Kept, KeptTrace, Timeline
 from whyidle.monitor.traces.budgets.budget import Segments
@@ -132,6 +133,6 @@ def _thread(segments: Segments, timeline: Timeline, launch: Launch | None) -> in
     return next((i for i in present(timeline.host.thread) if threads[i].main), None)
 
 
-def lines_of(answer: Mapping[str, Any], part: Slice) -> list[Mapping[str, Any]]:
+def lines_of(answer: TraceJson, part: Slice) -> list[OwnerJson]:
     """Return the lines of the user's code to which the answer owes a slice, most first."""
     return [place for place in answer.get("where") or [] if place.get("slice") == part]

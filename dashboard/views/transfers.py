@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.newest import Newest
 from whyidle.dashboard.views.span import FEW_POINTS
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core import pcie
+from whyidle.monitor.core.contracts.trace import CopyJson, TraceJson
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store import Gpu, Reader, Run
@@ -38,7 +39,7 @@ class Copies:
 
     trace: int
     age_s: float
-    rows: Sequence[Mapping[str, Any]]
+    rows: Sequence[CopyJson]
     # Of the traced time: that copies ran, and that nothing else did.
     copying: float
     exposed: float
@@ -94,17 +95,15 @@ def copies(reader: Reader, run: Run, now_ms: int) -> Copies | None:
     return None
 
 
-def _exposed(answer: Mapping[str, Any], span: int) -> float:
-    taken: int = answer["budget"]["slices"].get(Slice.EXPOSED_COPY, 0)
-    return taken / span
+def _exposed(answer: TraceJson, span: int) -> float:
+    return answer["budget"]["slices"].get(Slice.EXPOSED_COPY, 0) / span
 
 
-def _pageable(rows: Sequence[Mapping[str, Any]], direction: str) -> float | None:
+def _pageable(rows: Sequence[CopyJson], direction: str) -> float | None:
     """Return the share of a direction's bytes that crosses pageable memory."""
     mine = [row for row in rows if row["direction"] == direction]
-    sizes = [row["bytes"] for row in mine]
-    if not sizes or None in sizes or not sum(sizes):
+    sizes = [(size, row["memory"]) for row in mine if (size := row["bytes"]) is not None]
+    whole = sum(size for size, _ in sizes)
+    if len(sizes) < len(mine) or not whole:
         return None
-    pageable: int = sum(row["bytes"] for row in mine if row["memory"] == PAGEABLE)
-    whole: int = sum(sizes)
-    return pageable / whole
+    return sum(size for size, memory in sizes if memory == PAGEABLE) / whole

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -17,6 +17,7 @@ from whyidle.monitor.app.xprof import ended_by_signals
 from whyidle.monitor.attach import ladder, precheck
 from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.attach.target import Target
+from whyidle.monitor.core.contracts.trace import TakenJson
 from whyidle.monitor.core.defaults import MOST_SERVER_SECONDS
 from whyidle.monitor.core.errors import NotPermitted, Problem, TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
@@ -58,7 +59,7 @@ class Shot:
         length_ns = self.taken.ended_ns - self.taken.began_ns
         return Window(length_ns, round(self.seconds * 1e9), self.step_ns)
 
-    def told(self) -> dict[str, Any]:
+    def facts(self) -> TakenJson:
         """Return how it was taken, as the store keeps it."""
         began_ms = self.taken.realtime_ns // 1_000_000
         return {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
 from whyidle.monitor.app.take import Shot, take
+from whyidle.monitor.core.contracts.trace import TraceJson
 from whyidle.monitor.core.defaults import TRACE_SECONDS
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.core.paths import database
@@ -51,11 +51,11 @@ def run(  # the options, by name
     window = shot.window if shot is not None else _window_of(Path(file)) if ours else None
     analysis = analysis_of(file, None if window is None else window.step_ns)
 
-    told = contract(analysis, ours=ours, window=window)
-    _show(told, Path(file).name, top, as_json=as_json)
+    answer = contract(analysis, ours=ours, window=window)
+    _show(answer, Path(file).name, top, as_json=as_json)
     # Last: a full disk must not cost the answer.
     if number is not None or shot is not None:
-        _keep(analysis, told, number, shot)
+        _keep(analysis, answer, number, shot)
 
 
 def _is_ours(path: Path) -> bool:
@@ -76,12 +76,12 @@ def _window_of(path: Path) -> Window | None:
     return next((window for taken in takes if (window := Window.of(taken))), None)
 
 
-def _show(told: dict[str, Any], name: str, top: int, *, as_json: bool) -> None:
+def _show(answer: TraceJson, name: str, top: int, *, as_json: bool) -> None:
 
     if as_json:
-        click.echo(line(told))
+        click.echo(line(answer))
     else:
-        click.echo(screen(told, name=name, top=top), color=True)
+        click.echo(screen(answer, name=name, top=top), color=True)
 
 
 def _number_of(run: str) -> int:
@@ -90,19 +90,19 @@ def _number_of(run: str) -> int:
         return reader.find(run).id
 
 
-def _keep(analysis: Analysis, told: dict[str, Any], run: int | None, shot: Shot | None) -> None:
+def _keep(analysis: Analysis, answer: TraceJson, run: int | None, shot: Shot | None) -> None:
 
     segments = [report.budget.segments for report in analysis.devices]
     steps = (analysis.steps.start, analysis.steps.end)
     keep(
         database(),
         analysis.trace,
-        told,
+        answer,
         file=analysis.path,
         segments=segments,
         steps=steps,
         run=run,
-        taken=shot.told() if shot is not None else None,
+        taken=shot.facts() if shot is not None else None,
     )
     if shot is not None:
         forget(database(), Space(database()).tidy())

@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final, Literal
 
 from whyidle.monitor.compare.bootstrap import Interval
-from whyidle.monitor.compare.result import Comparison, Fault, Pair, Took
+from whyidle.monitor.compare.result import Comparison, Fault, Pair
 from whyidle.monitor.compare.sides import Side
+from whyidle.monitor.core.contracts.comparison import (
+    ComparisonJson,
+    Ends,
+    FaultJson,
+    PairJson,
+    SideJson,
+    SpeedJson,
+    TimesJson,
+)
+from whyidle.monitor.core.contracts.trace import Unknown
 
 SCHEMA: Final = 1
 _DIGITS: Final = 4
 _COMPARED: Final = ("speedup", "speedup_by", "difference_ns", "median_speedup", "mean_speedup")
+_BySide = dict[str, dict[str, float | None] | None]
 ONLY_MIDDLE: Final = "only the middle step is known"
 NO_P95: Final = "it was not kept, or the steps are too few"
+# Of a side whose steps are known: why one of their times is not.
+_WHY_NOT: Final[dict[Literal["step_ns", "mean_step_ns", "p95_step_ns"], str]] = {
+    "step_ns": "",
+    "mean_step_ns": ONLY_MIDDLE,
+    "p95_step_ns": NO_P95,
+}
 
 
-def as_json(found: Comparison) -> dict[str, Any]:
-    """Return everything there is to say, as programs are told."""
-    unknown: dict[str, str] = {}
+def as_json(found: Comparison) -> ComparisonJson:
+    """Return the answer."""
+    unknown: Unknown = {}
     slices, shares = _slices(found, unknown)
     return {
         "schema": SCHEMA,
@@ -27,8 +45,8 @@ def as_json(found: Comparison) -> dict[str, Any]:
         # What all times and figures below are of: slices too are nanoseconds of it.
         "per": found.per,
         "why_per": found.why_per,
-        **_took(found, unknown),
-        **_steps(found, unknown),
+        **_times(found, unknown),
+        **_speed(found, unknown),
         "slices": slices,
         "shares": shares,
         "kernels": [
@@ -42,15 +60,10 @@ def as_json(found: Comparison) -> dict[str, Any]:
             for t in found.transfers
         ],
         "energy": {"unit": found.energy.unit, **_pair(found.energy)},
-        **{
-            f"findings_{name}": [_fault(each) for each in some]
-            for name, some in (
-                ("gone", found.faults.gone),
-                ("new", found.faults.new),
-                ("kept", found.faults.kept),
-                ("unknown", found.faults.unknown),
-            )
-        },
+        "findings_gone": _faults(found.faults.gone),
+        "findings_new": _faults(found.faults.new),
+        "findings_kept": _faults(found.faults.kept),
+        "findings_unknown": _faults(found.faults.unknown),
         "setup": [{"name": each.name, "a": each.a, "b": each.b} for each in found.setup],
         "warnings": list(found.warnings),
         "unknown": unknown
@@ -62,7 +75,7 @@ def as_json(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _side(side: Side) -> dict[str, Any]:
+def _side(side: Side) -> SideJson:
     pace = side.pace
     return {
         "target": side.label,
@@ -75,40 +88,39 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def _took(found: Comparison, unknown: dict[str, str]) -> dict[str, Any]:
-    """Return the times of whole steps of each side, also where the other knows none."""
-    told: dict[str, dict[str, Any]] = {"step_ns": {}, "mean_step_ns": {}, "p95_step_ns": {}}
+def _times(found: Comparison, unknown: Unknown) -> TimesJson:
+    """Return how long the steps of each side took, also where the other side knows none."""
+    times: TimesJson = {
+        "step_ns": {},
+        "mean_step_ns": {},
+        "p95_step_ns": {},
+        # What "step_ns" has in its middle; the speed-up may be by another, see "speedup_by".
+        "step_by": "median",
+    }
     for which, took, side in (("a", found.took_a, found.a), ("b", found.took_b, found.b)):
-        figures = _figures(took)
-        for name, known in told.items():
-            known[which] = figures[name]
-            if figures[name] is None:
-                why = side.why_no_pace if took is None else _WHY_NOT[name]
-                unknown[f"{name}.{which}"] = why
+        mean, p95 = (None, None) if took is None else (took.mean, took.p95)
+        times["step_ns"][which] = None if took is None else _rounded(took.median)
+        times["mean_step_ns"][which] = None if mean is None else _rounded(mean)
+        times["p95_step_ns"][which] = None if p95 is None else round(p95)
+        for name, why in _WHY_NOT.items():
+            if times[name][which] is None:
+                unknown[f"{name}.{which}"] = side.why_no_pace if took is None else why
         if took is not None and took.median.why_no_bounds:
             unknown[f"step_ns.{which}.bounds"] = took.median.why_no_bounds
-    # What "step_ns" has in its middle; the speed-up may be by another, see "speedup_by".
-    return {**told, "step_by": "median"}
+    return times
 
 
-_WHY_NOT: Final = {"step_ns": "", "mean_step_ns": ONLY_MIDDLE, "p95_step_ns": NO_P95}
-
-
-def _figures(took: Took | None) -> dict[str, Any]:
-    if took is None:
-        return dict.fromkeys(_WHY_NOT)
-    return {
-        "step_ns": _rounded(took.median),
-        "mean_step_ns": None if took.mean is None else _rounded(took.mean),
-        "p95_step_ns": None if took.p95 is None else round(took.p95),
-    }
-
-
-def _steps(found: Comparison, unknown: dict[str, str]) -> dict[str, Any]:
+def _speed(found: Comparison, unknown: Unknown) -> SpeedJson:
     steps = found.steps
     if steps is None:
         unknown |= dict.fromkeys(_COMPARED, found.why_no_steps or "")
-        return dict.fromkeys(_COMPARED)
+        return {
+            "speedup": None,
+            "speedup_by": None,
+            "difference_ns": None,
+            "median_speedup": None,
+            "mean_speedup": None,
+        }
     if steps.speedup.why_no_bounds:
         unknown["bounds"] = steps.speedup.why_no_bounds
     if steps.mean is None:
@@ -124,14 +136,14 @@ def _steps(found: Comparison, unknown: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _rounded(time: Interval, digits: int | None = None) -> list[float | None]:
-    return [None if each is None else round(each, digits) for each in time.told()]
+def _rounded(time: Interval, digits: int | None = None) -> Ends:
+    return [None if each is None else round(each, digits) for each in time.ends]
 
 
-def _slices(found: Comparison, unknown: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _slices(found: Comparison, unknown: Unknown) -> tuple[_BySide, _BySide]:
     """Return times and shares of each side; a side of which nothing is known is null."""
-    times: dict[str, Any] = {}
-    shares: dict[str, Any] = {}
+    times: _BySide = {}
+    shares: _BySide = {}
     for which in ("a", "b"):
         why = {part.slice: w for part in found.slices if (w := getattr(part.ns, f"why_{which}"))}
         if len(why) == len(found.slices):
@@ -150,7 +162,7 @@ def _whole(value: float | None, digits: int | None = None) -> float | None:
     return None if value is None else round(value, digits)
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
+def _pair(pair: Pair) -> PairJson:
     return {
         "a": None if pair.a is None else round(pair.a, _DIGITS),
         "b": None if pair.b is None else round(pair.b, _DIGITS),
@@ -158,16 +170,19 @@ def _pair(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _fault(fault: Fault) -> dict[str, Any]:
-    return {
-        "rule": fault.rule,
-        "title": fault.title,
-        "severity": fault.b or fault.a,
-        "a": fault.a,
-        "b": fault.b,
-        "why_unknown": fault.why_unknown,
-    }
+def _faults(faults: Iterable[Fault]) -> list[FaultJson]:
+    return [
+        {
+            "rule": fault.rule,
+            "title": fault.title,
+            "severity": fault.b or fault.a,
+            "a": fault.a,
+            "b": fault.b,
+            "why_unknown": fault.why_unknown,
+        }
+        for fault in faults
+    ]
 
 
-def _reasons(**reasons: str | None) -> dict[str, str]:
+def _reasons(**reasons: str | None) -> Unknown:
     return {name: why for name, why in reasons.items() if why}

@@ -38,8 +38,9 @@ class Interval:
         """Tell whether it is certain not to be this value."""
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
 
-    def told(self) -> list[float | None]:
-        """Return it as programs are told."""
+    @property
+    def ends(self) -> list[float | None]:
+        """Its low end, middle and high end."""
         return [self.low, self.middle, self.high]
 
 

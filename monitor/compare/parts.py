@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final, Literal
 
 from whyidle.monitor.compare.result import Kernel, Kernels, Pair, Part, Per, Transfer
 from whyidle.monitor.compare.sides import Level, Side
+from whyidle.monitor.core.contracts.trace import NamedJson
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import why_no_budget
 from whyidle.monitor.signals.traced import Traced
@@ -22,8 +23,12 @@ MOST_KERNELS: Final = 10
 LEAST_CHANGE: Final = 0.001
 # Steps whose times are farther apart are not the same steps.
 SAME_STEP: Final = 2.0
+_List = Literal["top_kernels", "top_operators"]
 # Lists of what ran, the best first, and what they list.
-LISTS: Final = (("top_kernels", "kernels"), ("top_operators", "operators"))
+LISTS: Final[tuple[tuple[_List, str], ...]] = (
+    ("top_kernels", "kernels"),
+    ("top_operators", "operators"),
+)
 _OF: Final = {"kernels": "kernels of a GPU", "operators": "operators of a CPU"}
 NO_TRACE: Final = "only a trace tells: none was taken of it"
 OTHER_STEPS: Final = "its trace shows no steps, or others than the job counts"
@@ -37,8 +42,6 @@ _LEVELS: Final[dict[str, Callable[[Level], float | None]]] = {
     "mean": attrgetter("mean"),
     "peak": attrgetter("peak"),
 }
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +129,12 @@ def _first_list(work: Work) -> str | None:
     return next((_OF[what] for key, what in LISTS if _listed(work, key)), None)
 
 
-def _listed(work: Work, key: str) -> Sequence[Row]:
+def _listed(work: Work, key: _List) -> Sequence[NamedJson]:
     return [] if work.trace is None else work.trace.answer.get(key) or []
 
 
 def _changed(
-    ours: Sequence[Row], theirs: Sequence[Row], works: tuple[Work, Work]
+    ours: Sequence[NamedJson], theirs: Sequence[NamedJson], works: tuple[Work, Work]
 ) -> tuple[Kernel, ...]:
     one, two = _Ran(ours, works[0]), _Ran(theirs, works[1])
     names = dict.fromkeys([*one.rows, *two.rows])
@@ -149,16 +152,19 @@ def _changed(
     return tuple(sorted(large, key=size, reverse=True)[:MOST_KERNELS])
 
 
+_Figure = Literal["total_ns", "count"]
+
+
 class _Ran:
     """What ran on one side, by name."""
 
-    def __init__(self, rows: Sequence[Row], work: Work) -> None:
+    def __init__(self, rows: Sequence[NamedJson], work: Work) -> None:
         self.rows = {row["name"]: row for row in rows}
         self._portion = work.portion() or 0.0
         # What is not in a whole list did not run: that is known, and nothing.
         self._is_whole = sum(row.get("share") or 0.0 for row in rows) >= WHOLE
 
-    def of(self, name: str, figure: str) -> float | None:
+    def of(self, name: str, figure: _Figure) -> float | None:
         """Return a figure of a kernel, for a piece of work."""
         if name in self.rows:
             return float(self.rows[name][figure]) * self._portion
@@ -170,7 +176,7 @@ class _Ran:
         return f"not among its {len(self.rows)} longest"
 
 
-def _pair(name: str, unit: str, one: _Ran, two: _Ran, figure: str) -> Pair:
+def _pair(name: str, unit: str, one: _Ran, two: _Ran, figure: _Figure) -> Pair:
     a, b = one.of(name, figure), two.of(name, figure)
     return Pair(
         name, unit, a, b, one.why_not if a is None else None, two.why_not if b is None else None

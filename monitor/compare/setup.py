@@ -9,6 +9,7 @@ from typing import Final
 from whyidle.monitor.compare import crowd
 from whyidle.monitor.compare.result import Difference, Fault
 from whyidle.monitor.compare.sides import Side
+from whyidle.monitor.core.contracts.trace import DeviceJson
 from whyidle.monitor.core.finding import FRAMEWORKS
 from whyidle.monitor.signals.window import Window
 
@@ -110,12 +111,11 @@ def _device(side: Side) -> str | None:
 
 def _models(side: Side) -> list[str]:
     names = [gpu.name for gpu in side.window.job.gpus if gpu.owned and gpu.name]
-    trace = side.window.trace
-    return names or [d["model"] for d in _devices(side.window) if trace and d.get("model")]
+    return names or [model for d in _devices(side.window) if (model := d.get("model"))]
 
 
-def _devices(window: Window) -> list[dict[str, str]]:
-    return [] if window.trace is None else [dict(each) for each in window.trace.devices]
+def _devices(window: Window) -> Sequence[DeviceJson]:
+    return () if window.trace is None else window.trace.devices
 
 
 def _gpu(side: Side) -> str | None:

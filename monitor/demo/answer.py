@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from whyidle.monitor.compare import Comparison
+from whyidle.monitor.core.contracts.comparison import DemoJson, DemoSideJson, DemoStepsJson
+from whyidle.monitor.core.contracts.diagnosis import brief
 from whyidle.monitor.demo.outcome import NOT_PRINTED, Half, Outcome
 
 Which = Literal["a", "b"]
@@ -16,8 +18,8 @@ BY: Final = {
 AS_PRINTED: Final = "mean, as the program printed it"
 
 
-def as_json(told: Outcome) -> dict[str, Any]:
-    """Return everything there is to say, as programs are told."""
+def as_json(told: Outcome) -> DemoJson:
+    """Return the answer of one pair."""
     predicted = told.predicted
     return {
         "fault": told.pair.name,
@@ -37,7 +39,7 @@ def as_json(told: Outcome) -> dict[str, Any]:
     }
 
 
-def _side(told: Outcome, half: Half, which: Which) -> dict[str, Any]:
+def _side(told: Outcome, half: Half, which: Which) -> DemoSideJson:
     watched = half.watched
     return {
         "run": watched.run,
@@ -45,17 +47,14 @@ def _side(told: Outcome, half: Half, which: Which) -> dict[str, Any]:
         **_steps(told.comparison, half, which),
         "samples_per_s": watched.samples_per_s,
         "top": told.top(half),
-        "findings": [
-            {name: each[name] for name in ("rule", "severity", "title", "lost_share", "speedup")}
-            for each in half.findings
-        ],
+        "findings": [brief(each) for each in half.findings],
         "budget": half.diagnosis["budget"],
         "budget_source": half.diagnosis["budget_source"],
         "not_measured": half.diagnosis["not_measured"],
     }
 
 
-def _steps(found: Comparison, half: Half, which: Which) -> dict[str, Any]:
+def _steps(found: Comparison, half: Half, which: Which) -> DemoStepsJson:
     """Return the median of the steps that were seen, else the mean that the program printed."""
     side, took = (found.a, found.took_a) if which == "a" else (found.b, found.took_b)
     unknown, mean, of = {}, None, None
@@ -65,7 +64,7 @@ def _steps(found: Comparison, half: Half, which: Which) -> dict[str, Any]:
         mean, of = half.watched.step_ms * 1e6, AS_PRINTED
     step: list[float | None]
     if took is not None and side.pace is not None:
-        step, of, why = took.median.told(), BY[side.pace.by], took.median.why_no_bounds
+        step, of, why = took.median.ends, BY[side.pace.by], took.median.why_no_bounds
     else:
         step, why = [None, mean, None], side.why_no_pace
     if None in step:

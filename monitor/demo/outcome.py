@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from whyidle.monitor import compare
 from whyidle.monitor.compare.bootstrap import Interval
@@ -15,6 +15,7 @@ from whyidle.monitor.compare.crowd import STARVED
 from whyidle.monitor.compare.pace import ALIKE, settled
 from whyidle.monitor.compare.result import Fault
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
 from whyidle.monitor.core.finding import Gain
 from whyidle.monitor.demo.pairs import Pair
 from whyidle.monitor.demo.printed import faster, is_inside
@@ -29,8 +30,6 @@ NO_TIME: Final = "this fault costs no time yet, so none was predicted"
 NOT_FOUND: Final = "the fault was not found before the fix"
 NO_WAITS: Final = "how long the main thread waited for a core was not recorded on both sides"
 
-Told = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class Half:
@@ -40,14 +39,14 @@ class Half:
     window: Window
 
     @cached_property
-    def diagnosis(self) -> Told:
+    def diagnosis(self) -> DiagnosisJson:
         """What ``monitor diagnose --json`` says of it."""
         return as_json(diagnose(self.window))
 
     @property
-    def findings(self) -> list[Told]:
+    def findings(self) -> list[FindingJson]:
         """The findings, the most important first."""
-        return list(self.diagnosis["findings"])
+        return self.diagnosis["findings"]
 
     @property
     def waited(self) -> float | None:
@@ -60,7 +59,7 @@ class Half:
         step_ms, pace = self.watched.step_ms, self.watched.samples_per_s
         return step_ms * pace / 1000 if step_ms and pace else None
 
-    def of(self, rule: str) -> Told | None:
+    def of(self, rule: str) -> FindingJson | None:
         """Return what one rule found."""
         return next((each for each in self.findings if each["rule"] == rule), None)
 
@@ -212,13 +211,14 @@ class Outcome:
         return steps.speedup.why_no_bounds or "it is not known"
 
 
-def promised(findings: Iterable[Told]) -> tuple[float, float] | None:
+def promised(findings: Iterable[FindingJson]) -> tuple[float, float] | None:
     """Return the speed-up that findings promise, all their fixes together."""
     timed = [each for each in findings if each["speedup"]]
-    if len(timed) == 1:
-        return timed[0]["speedup"][0], timed[0]["speedup"][1]
+    if len(timed) == 1 and timed[0]["speedup"]:
+        low, high = timed[0]["speedup"]
+        return low, high
     # Those of one slice give it back only once.
-    shares = [each["lost_share"] for each in timed if not each["behind"]]
+    shares = [each["lost_share"] for each in timed if each["lost_share"] and not each["behind"]]
     if not shares:
         return None
     # What one gives back the other may have counted as well: at least the larger comes back.
@@ -239,7 +239,7 @@ def of_runs(store: Path, pair: Pair, rounds: Sequence[tuple[Watched, Watched]]) 
     )
 
 
-def _pace(watched: Watched) -> dict[str, Any]:
+def _pace(watched: Watched) -> dict[str, float | None]:
     """Return what a program said of its pace."""
     return {"step_ms": watched.step_ms, "samples_per_s": watched.samples_per_s}
 

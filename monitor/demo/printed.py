@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 STEP: Final = re.compile(r"([\d.,]+) ms a step")
 PACE: Final = re.compile(r"([\d.,]+) samples/s")
@@ -22,13 +22,13 @@ def _last(like: re.Pattern[str], text: str) -> float | None:
     return float(found[-1].replace(",", "")) if found else None
 
 
-def faster(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
-    """Return the speed-up: by samples, where both told, because a fix may change the batch."""
-    if before.get("samples_per_s") and after.get("samples_per_s"):
-        return float(after["samples_per_s"] / before["samples_per_s"])
-    if before.get("step_ms") and after.get("step_ms"):
-        return float(before["step_ms"] / after["step_ms"])
-    return None
+def faster(before: Mapping[str, float | None], after: Mapping[str, float | None]) -> float | None:
+    """Return the speed-up: by samples, where both have them, because a fix may change the batch."""
+    was, now = before.get("samples_per_s"), after.get("samples_per_s")
+    if was and now:
+        return now / was
+    was, now = before.get("step_ms"), after.get("step_ms")
+    return was / now if was and now else None
 
 
 def is_inside(speedup: Sequence[float], measured: float) -> bool:

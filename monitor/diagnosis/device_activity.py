@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.diagnosis import ComputeJson
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.signals.window import Window
@@ -57,7 +58,7 @@ class Busy:
     said: tuple[str, ...] = ()
     unknown: dict[str, str] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> ComputeJson:
         """Return it as programs are told."""
         used = self.efficiency
         return {
@@ -104,8 +105,8 @@ def _bound(window: Window) -> tuple[Bound | None, tuple[str, ...]]:
 
 
 def _bound_by_names(window: Window) -> tuple[Bound | None, tuple[str, ...]]:
-    kernels = None if window.gpu_trace is None else window.gpu_trace.section("kernels")
-    families = {} if kernels is None else dict(kernels.get("families_ns", {}))
+    kernels = None if window.gpu_trace is None else window.gpu_trace.kernels
+    families = {} if kernels is None else kernels.get("families_ns", {})
     total = sum(families.values())
     named = total - families.get("unknown", 0)
     # Where most names tell nothing, they tell nothing of the whole.
@@ -130,7 +131,7 @@ def _tensor_cores(window: Window) -> tuple[float, float] | None:
     activity = _mean(window, m.GPU_TENSOR_ACTIVITY)
     if activity is not None:
         return activity, activity
-    kernels = None if window.gpu_trace is None else window.gpu_trace.section("kernels")
+    kernels = None if window.gpu_trace is None else window.gpu_trace.kernels
     share = None if kernels is None else kernels["tensor_core_share"]
     return None if share is None else (share[0], share[1])
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from whyidle.monitor import rules
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
 from whyidle.monitor.core.errors import NotJudged
 from whyidle.monitor.core.finding import (
     LEAST_LOST,
@@ -210,7 +211,7 @@ def concluded(path: Path, summary: RunSummary) -> RunSummary:
     return replace(summary, diagnosis=found)
 
 
-def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
+def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
     """Return the answer of ``monitor diagnose --json``."""
     window = diagnosis.window
     return {
@@ -218,13 +219,13 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "target": window.target,
         "budget": window.budget,
         "budget_source": window.budget_source,
-        "not_measured": dict(window.not_measured),
+        "not_measured": {str(part): why for part, why in window.not_measured.items()},
         "frameworks": list(window.frameworks),
         "is_known": diagnosis.is_known,
         "unexplained": {part: round(n, 4) for part, n in diagnosis.unexplained.items()},
         "warnings": window.warnings,
         "compute": None if (works := busy(window)) is None else works.as_json(),
-        "findings": [told(diagnosis, each) for each in diagnosis.findings],
+        "findings": [finding_json(diagnosis, each) for each in diagnosis.findings],
         "not_checked": [
             {"rule": name, "needs": needs(window, verdict)}
             for name, verdict in diagnosis.not_checked
@@ -237,8 +238,8 @@ def as_json(diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
-def told(diagnosis: Diagnosis, finding: Finding) -> dict[str, Any]:
-    """Return one finding as programs are told."""
+def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
+    """Return one finding of the answer."""
     found, gain = finding.found, finding.found.gain
     return {
         "rule": finding.rule.id,

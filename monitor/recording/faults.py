@@ -10,11 +10,12 @@ import threading
 import time
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Final
 
+from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.diagnosis import diagnose
-from whyidle.monitor.diagnosis.debounce import Change, Debouncer, Told
+from whyidle.monitor.diagnosis.debounce import Change, Debouncer
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.pipeline import Guard
@@ -40,13 +41,13 @@ class Faults:
         self._target = target
         self._debouncer = Debouncer()
         self._news: list[Change] = []
-        self._answers: SimpleQueue[list[dict[str, Any]] | Exception | None] = SimpleQueue()
+        self._answers: SimpleQueue[list[FindingJson] | Exception | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._looks = 0
         self._due: float | None = None
 
     @property
-    def shown(self) -> tuple[Told, ...]:
+    def shown(self) -> tuple[FindingJson, ...]:
         """The findings that are certain."""
         return self._debouncer.shown
 
@@ -56,8 +57,8 @@ class Faults:
         return [self._event(change) for change in news]
 
     def _event(self, change: Change) -> JobEvent:
-        severity = change.told["severity"] if change.news == "found" else "info"
-        return JobEvent(FINDING, self._target, sentence(change), severity, data=change.told)
+        severity = change.finding["severity"] if change.news == "found" else "info"
+        return JobEvent(FINDING, self._target, sentence(change), severity, data=change.finding)
 
     def tick(self, now: float, *, new_trace: bool = False) -> None:
         """Take in the last look, and begin another when it is due."""
@@ -82,31 +83,31 @@ class Faults:
 
     def _keep(self, change: Change) -> None:
         self._news.append(change)
-        told, now_ms = change.told, time.time_ns() // 1_000_000
-        data = {**told, "state": change.news}
-        self._writer.finding(self._run, now_ms, told["rule"], told["severity"], data)
+        finding, now_ms = change.finding, time.time_ns() // 1_000_000
+        data = {**finding, "state": change.news}
+        self._writer.finding(self._run, now_ms, finding["rule"], finding["severity"], data)
 
     def _look(self) -> None:
         try:
             window = of_run(self._writer.path, str(self._run), WINDOW_SECONDS)
             found = diagnose.diagnose(window)
-            told = [diagnose.told(found, each) for each in found.findings]
+            findings = [diagnose.finding_json(found, each) for each in found.findings]
         except Problem:
             # A store that is gone or full says so itself.
             self._answers.put(None)
         except Exception as error:  # noqa: BLE001  a recording goes on
             self._answers.put(error)
         else:
-            self._answers.put(told)
+            self._answers.put(findings)
 
 
 def sentence(change: Change) -> str:
     """Say in one line what was found, or that it is gone."""
-    told = change.told
+    finding = change.finding
     if change.news == "gone":
-        return f"No longer found: {told['title']} [{told['rule']}]."
-    speedup = told["speedup"]
+        return f"No longer found: {finding['title']} [{finding['rule']}]."
+    speedup = finding["speedup"]
     gain = "" if speedup is None else f", {speedup[0]:.2f}x to {speedup[1]:.2f}x to be had"
-    place = next(iter(told["where"]), None)
+    place = next(iter(finding["where"]), None)
     where = "" if place is None else f", {Path(place['file']).name}:{place['line']}"
-    return f"Found: {told['title']}{gain}{where} [{told['rule']}]."
+    return f"Found: {finding['title']}{gain}{where} [{finding['rule']}]."

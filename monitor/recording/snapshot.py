@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whyidle.monitor.attach.answers import Refusal
+from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.processes.events import JobEvent
@@ -94,7 +95,7 @@ class Snapshot:
     traces: TraceSummary | None = None
     has_new_trace: bool = False
     # What is certainly wrong with it, as `diagnose --json` tells it, the most important first.
-    findings: tuple[Mapping[str, Any], ...] = ()
+    findings: tuple[FindingJson, ...] = ()
 
     def shown(self, *, everything: bool) -> list[GpuFacts]:
         """Return the GPUs to show: the job's own, or all."""

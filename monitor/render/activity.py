@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from whyidle.monitor.core.contracts.trace import (
+    ActivityJson,
+    CopyJson,
+    CountedJson,
+    KernelsJson,
+    LaunchingJson,
+)
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.grid import Column, grid
 from whyidle.monitor.render.numbers import DASH, scaled, size
 from whyidle.monitor.render.symbols import short_name
 
-Told = Mapping[str, Any]
 
-
-def kernels(told: Told, top: int, width: int) -> list[RenderableType]:
+def kernels(told: ActivityJson, top: int, width: int) -> list[RenderableType]:
     """Return the kernels that took most time, and what all of them have in common."""
     parts: list[RenderableType] = []
-    for key, title in (("top_kernels", "kernel"), ("top_operators", "operator")):
-        if found := (told.get(key) or [])[:top]:
-            parts.append(_ranking(found, title, width))
+    for found, title in (
+        (told.get("top_kernels"), "kernel"),
+        (told.get("top_operators"), "operator"),
+    ):
+        if found and top:
+            parts.append(_ranking(found[:top], title, width))
     if facts := [*_of_kernels(told.get("kernels")), *_of_launches(told.get("launching"))]:
         parts.append(Text(f"{'; '.join(facts)}.", "dim"))
     return parts
 
 
-def _ranking(found: Sequence[Told], title: str, width: int) -> Table:
+def _ranking(found: Sequence[CountedJson], title: str, width: int) -> Table:
     columns = [
         Column("time", [clock(k["total_ns"]) for k in found]),
         Column("calls", [f"{k['count']:,}" for k in found], spare=1),
@@ -39,11 +46,11 @@ def _ranking(found: Sequence[Told], title: str, width: int) -> Table:
     return grid(columns, width)
 
 
-def _each(counted: Told) -> str:
+def _each(counted: CountedJson) -> str:
     return clock(counted["total_ns"] / counted["count"]) if counted["count"] else DASH
 
 
-def _of_kernels(told: Told | None) -> Iterator[str]:
+def _of_kernels(told: KernelsJson | None) -> Iterator[str]:
     if not told or not told["count"]:
         return
     short, cores = told["short"], told["tensor_core_share"]
@@ -58,7 +65,7 @@ def _of_kernels(told: Told | None) -> Iterator[str]:
         yield f"tensor cores had {ran} of that time"
 
 
-def _of_launches(told: Told | None) -> Iterator[str]:
+def _of_launches(told: LaunchingJson | None) -> Iterator[str]:
     if not told or not told["calls"]:
         return
     if (rate := told["calls_per_second"]) is not None:
@@ -67,7 +74,7 @@ def _of_launches(told: Told | None) -> Iterator[str]:
         yield f"work starts {clock(delay)} after its launch (median)"
 
 
-def copies(told: Told, width: int) -> list[RenderableType]:
+def copies(told: ActivityJson, width: int) -> list[RenderableType]:
     """Return the copies by direction and memory, with the speed they reached."""
     found = told.get("copies") or []
     columns = [
@@ -84,13 +91,13 @@ def _speed(gb_per_s: float | None) -> str:
     return DASH if gb_per_s is None else f"{gb_per_s:.1f} GB/s"
 
 
-def _kind(copy: Told) -> str:
+def _kind(copy: CopyJson) -> str:
     # That of a device is no news: only of host memory there are kinds.
     memory = copy["memory"] if copy.get("memory") not in {None, "device", "unknown"} else ""
     return printable(f"{copy['direction']}{memory and f', {memory}'}")
 
 
-def collectives(told: Told, width: int) -> list[RenderableType]:
+def collectives(told: ActivityJson, width: int) -> list[RenderableType]:
     """Return the collectives, by kind and type."""
     found = told.get("collectives") or []
     return [_ranking(found, "collective", width)] if found else []

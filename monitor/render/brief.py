@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 from rich.text import Text
 
+from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.runs.summary import RunSummary
 
 MOST: Final = 3
 STYLES: Final = {"high": "bold red", "medium": "bold yellow", "low": "bold", "info": "dim"}
 
-Told = Mapping[str, Any]
 
-
-def lines(findings: Sequence[Told], width: int) -> list[Text]:
+def lines(findings: Sequence[FindingJson], width: int) -> list[Text]:
     """Return one line a finding, the most important ones."""
     shown = []
     for told in findings[:MOST]:
@@ -30,7 +29,7 @@ def lines(findings: Sequence[Told], width: int) -> list[Text]:
     return shown
 
 
-def one(told: Told) -> str:
+def one(told: FindingJson) -> str:
     """Return a finding: the gain to expect, the fault, and the line of code."""
     speedup = told["speedup"]
     gain = "" if speedup is None else f"{speedup[0]:.2f}-{speedup[1]:.2f}x  "

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 from rich.table import Table
 from rich.text import Text
 
+from whyidle.monitor.core.contracts.trace import AccountJson, BudgetJson, OwnerJson
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.grid import Column, grid
@@ -23,8 +24,6 @@ NARROW: Final = 50
 _BLOCKS = "█▓▒"
 _BUILT_IN = re.compile(r"built-in (?:method|function) (\w+)")
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
-
-Budget = Mapping[str, Any]
 
 
 def clock(ns: float) -> str:
@@ -52,18 +51,18 @@ def words(part: Slice) -> str:
     return LOOKS[part].words.removeprefix("idle: ")
 
 
-def in_order(budget: Budget) -> list[tuple[Slice, int]]:
+def in_order(budget: AccountJson) -> list[tuple[Slice, int]]:
     """Return the slices that have time, the largest first."""
     found = [(s, ns) for s in Slice if (ns := budget["slices"].get(s, 0)) > 0]
     return sorted(found, key=lambda pair: -pair[1])
 
 
-def _visible(budget: Budget) -> dict[Slice, int]:
+def _visible(budget: AccountJson) -> dict[Slice, int]:
     least = VISIBLE * sum(budget["slices"].values())
     return {s: budget["slices"][s] for s, ns in in_order(budget) if ns >= least}
 
 
-def cells(budget: Budget, width: int) -> dict[Slice, int]:
+def cells(budget: AccountJson, width: int) -> dict[Slice, int]:
     """Divide a width among the slices: what can be seen has a cell, and the sum is exact."""
     shown = _visible(budget)
     total = sum(shown.values())
@@ -77,7 +76,7 @@ def cells(budget: Budget, width: int) -> dict[Slice, int]:
     return {s: widths[s] for s in Slice if s in widths}
 
 
-def bar(budget: Budget, width: int, *, labels: bool = True) -> Text:
+def bar(budget: AccountJson, width: int, *, labels: bool = True) -> Text:
     """Return one line: the slices in the order of the contract, named where there is room."""
     total = sum(budget["slices"].values())
     line = Text(no_wrap=True, overflow="crop")
@@ -101,7 +100,7 @@ def _inked(colour: str) -> str:
 
 
 def legend(
-    budget: Budget, steps: Budget | None, width: int, devices: int = 1
+    budget: AccountJson, steps: BudgetJson | None, width: int, devices: int = 1
 ) -> list[Table | Text]:
     """Return one line a slice, the largest first: how much it is, and what most of it is.
 
@@ -123,9 +122,9 @@ def legend(
     return [table, *_rest(budget, shown, total)]
 
 
-def owners(budget: Budget, where: Sequence[Mapping[str, Any]], width: int) -> list[Table]:
+def owners(budget: AccountJson, where: Sequence[OwnerJson], width: int) -> list[Table]:
     """Return for each slice the line of the user's code that owns most of it, if one is known."""
-    most: dict[Slice, Mapping[str, Any]] = {}
+    most: dict[Slice, OwnerJson] = {}
     for place in where:
         part = Slice(place["slice"])
         if part not in most or place["ns"] > most[part]["ns"]:
@@ -139,7 +138,7 @@ def owners(budget: Budget, where: Sequence[Mapping[str, Any]], width: int) -> li
     return [grid(columns, width)] if shown else []
 
 
-def _owned(place: Mapping[str, Any]) -> str:
+def _owned(place: OwnerJson) -> str:
     return DASH if place.get("share") is None else share(place["share"], 1)
 
 
@@ -154,13 +153,13 @@ def swatch(part: Slice) -> tuple[str, str]:
     return look.glyph, look.colour if look.glyph in _BLOCKS else _inked(look.colour)
 
 
-def _rest(budget: Budget, shown: Mapping[Slice, int], total: int) -> list[Text]:
+def _rest(budget: AccountJson, shown: Mapping[Slice, int], total: int) -> list[Text]:
     small = [f"{words(s)} {clock(ns)}" for s, ns in in_order(budget) if s not in shown]
     said = f"Below {share(VISIBLE * total, total)} each: {', '.join(small)}"
     return [Text(said, "dim")] if small else []
 
 
-def _largest(budget: Budget, part: Slice) -> str:
+def _largest(budget: AccountJson, part: Slice) -> str:
     details = budget.get("details", {}).get(part) or {}
     if not details:
         return ""
@@ -169,7 +168,7 @@ def _largest(budget: Budget, part: Slice) -> str:
     return printable(f"{much}{label}")
 
 
-def place_words(place: Mapping[str, Any]) -> str:
+def place_words(place: OwnerJson) -> str:
     """Return a line of code; where only its function is known, that comes first."""
     # The end of a path tells more than its beginning.
     file = "/".join(PurePath(place["file"]).parts[-2:])

@@ -107,9 +107,9 @@ def _slices(found: Comparison, width: int) -> Iterator[RenderableType]:
             why = next((getattr(p.ns, f"why_{name}") for p in found.slices), None)
             yield from (Text(line) for line in _wrapped(f"{name.upper()} not known: {why}", width))
             continue
-        budget = {"slices": {p.slice: round(getattr(p.ns, name) or 0) for p in found.slices}}
+        slices = {str(p.slice): round(getattr(p.ns, name) or 0) for p in found.slices}
         room = max(NARROWEST, round((width - 2) * whole / longest))
-        yield Text.assemble(f"{name.upper()} ", bar(budget, room))
+        yield Text.assemble(f"{name.upper()} ", bar({"slices": slices, "details": {}}, room))
     if longest:
         yield _table(found, width)
 

@@ -6,12 +6,13 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.demo.outcome import Half, Outcome
 from whyidle.monitor.demo.pairs import WORDS, Pair, change
@@ -41,7 +42,6 @@ _CLEAR: Final = "\r\033[K"
 LEAST: Final = 0.01
 # Of a bar of progress.
 CELLS: Final = 20
-Budget = Mapping[str, Any]
 
 
 class Progress:
@@ -167,14 +167,15 @@ def _figures(outcome: Outcome, width: int) -> Iterator[RenderableType]:
             room = max(NARROWEST, width - len(line))
             yield line.append_text(_scaled(budget, round(room * ns / max(times))))
     budgets = [side.diagnosis["budget"] for side in sides]
-    if None not in budgets:
+    known = [budget for budget in budgets if budget is not None]
+    if len(known) == len(budgets):
         # An estimate is of the whole run, its start included: its parts are none of a step.
         is_rough = any(side.diagnosis["budget_source"] == "estimate" for side in sides)
         hidden = [side.diagnosis["not_measured"] for side in sides]
-        yield _shares(budgets, hidden, None if is_rough else work, width)
+        yield _shares(known, hidden, None if is_rough else work, width)
 
 
-def _scaled(budget: Budget, room: int) -> Text:
+def _scaled(budget: BudgetJson, room: int) -> Text:
     """Return a bar as long as its time beside the other's; a short one has no words."""
     if room >= NARROWEST:
         return bar(budget, room)
@@ -189,7 +190,7 @@ def _scaled(budget: Budget, room: int) -> Text:
 
 
 def _shares(
-    budgets: Sequence[Budget],
+    budgets: Sequence[BudgetJson],
     hidden: Sequence[Mapping[str, str]],
     work: tuple[str, float, float] | None,
     width: int,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from whyidle.monitor.core.contracts.trace import AccountJson, DeviceJson
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.render.budget import NARROWEST, bar, clock, share
 from whyidle.monitor.render.escape import printable
@@ -21,15 +22,13 @@ SPREAD: Final = 0.05
 _KINDS = {"gpu": ("GPU", "GPUs"), "tpu": ("TPU", "TPUs"), "cpu": ("CPU", "CPUs")}
 _FIGURES = 24  # columns for the two figures and the gaps
 
-Device = Mapping[str, Any]
 
-
-def total_of(budget: Mapping[str, Any]) -> int:
+def total_of(budget: AccountJson) -> int:
     """Return what the slices add up to."""
     return sum(budget["slices"].values())
 
 
-def kind_words(devices: Sequence[Device]) -> str:
+def kind_words(devices: Sequence[DeviceJson]) -> str:
     """Return what these devices are called, in the number that they are."""
     kinds = {d["kind"] for d in devices}
     one, several = _KINDS.get(next(iter(kinds)), ("device", "devices"))
@@ -38,23 +37,25 @@ def kind_words(devices: Sequence[Device]) -> str:
     return one if len(devices) == 1 else several
 
 
-def label(device: Device, among: Sequence[Device]) -> str:
+def label(device: DeviceJson, among: Sequence[DeviceJson]) -> str:
     """Return a device's name; host and process only where they tell devices apart."""
     parts = [f"{kind_words([device])} {device['index']}"]
     if device.get("rank") is not None:
         parts.append(f"rank {device['rank']}")
-    for key, said in (("host", "{}"), ("pid", "pid {}")):
-        if device.get(key) is not None and len({d.get(key) for d in among}) > 1:
-            parts.append(said.format(device[key]))
+    host, pid = device.get("host"), device.get("pid")
+    if host is not None and len({d.get("host") for d in among}) > 1:
+        parts.append(host)
+    if pid is not None and len({d.get("pid") for d in among}) > 1:
+        parts.append(f"pid {pid}")
     return printable(", ".join(parts))
 
 
-def devices(found: Sequence[Device], width: int) -> list[RenderableType]:
+def devices(found: Sequence[DeviceJson], width: int) -> list[RenderableType]:
     """Return a bar a device, those too many in one; nothing where there is only one."""
     if len(found) < 2:
         return []
     shown = found if len(found) <= LINES else found[: LINES - 1]
-    rows = [(label(d, found), d["budget"]) for d in shown]
+    rows: list[tuple[str, AccountJson]] = [(label(d, found), d["budget"]) for d in shown]
     if rest := found[len(shown) :]:
         rows.append((f"{len(rest)} more", _sum([d["budget"] for d in rest])))
     names = min(max(cell_len(name) for name, _ in rows), width // 3)
@@ -74,11 +75,12 @@ def devices(found: Sequence[Device], width: int) -> list[RenderableType]:
     return [table, *_spread(found)]
 
 
-def _sum(budgets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"slices": {s: sum(b["slices"].get(s, 0) for b in budgets) for s in Slice}}
+def _sum(budgets: Sequence[AccountJson]) -> AccountJson:
+    slices = {str(s): sum(b["slices"].get(s, 0) for b in budgets) for s in Slice}
+    return {"slices": slices, "details": {}}
 
 
-def _spread(found: Sequence[Device]) -> list[Text]:
+def _spread(found: Sequence[DeviceJson]) -> list[Text]:
     """Say how far the devices differ, if they do."""
     shares = [
         (d["budget"]["slices"][Slice.COMPUTE] / total, label(d, found))

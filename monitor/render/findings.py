@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from whyidle.monitor.core.contracts.diagnosis import (
+    ComputeJson,
+    DiagnosisJson,
+    EvidenceJson,
+    FindingJson,
+    NotCheckedJson,
+)
 from whyidle.monitor.core.finding import FRAMEWORKS, Framework
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis import diagnose
@@ -49,7 +56,7 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
     if budget is None:
         parts.append(Text(f"Where the time goes is not known: {told['unknown']['budget']}."))
     else:
-        parts.append(Group(bar(budget, width), *legend(budget, {}, width, 1)))
+        parts.append(Group(bar(budget, width), *legend(budget, None, width, 1)))
     if told["compute"]:
         parts.append(Group(*_busy(told["compute"], width)))
     parts.extend(Group(*_finding(each, width)) for each in told["findings"])
@@ -63,7 +70,7 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
     return Group(*spaced[:-1])
 
 
-def verdict(told: Mapping[str, Any]) -> str:
+def verdict(told: DiagnosisJson) -> str:
     """Say what a person in a hurry reads."""
     worth = [f for f in told["findings"] if f["severity"] in {"high", "medium", "low"}]
     if not worth and not told["is_known"]:
@@ -78,14 +85,14 @@ def verdict(told: Mapping[str, Any]) -> str:
     return f"{first}." if not more else f"{first}; and {more} more."
 
 
-def _finding(told: dict[str, Any], width: int) -> Iterator[Text]:
+def _finding(told: FindingJson, width: int) -> Iterator[Text]:
     severity = told["severity"]
     head = Text(f"{severity.upper():<7}", style=STYLES[severity])
     head.append(printable(told["title"]), style="bold")
     head.append(f"  [{told['rule']}]", style="dim")
     yield head
-    if told["speedup"]:
-        yield _line(gain(told), width)
+    if (back := gain(told)) is not None:
+        yield _line(back, width)
     for e in told["evidence"]:
         yield _line(f"{e['name']}: {amount(e['value'], e['unit'])}  ({source(e)})", width)
     for place in told["where"]:
@@ -107,8 +114,10 @@ def _framework(name: str) -> Framework:
     return next(each for each in FRAMEWORKS if each == name)
 
 
-def gain(told: Mapping[str, Any]) -> str:
-    """Say what the fix gives back."""
+def gain(told: FindingJson) -> str | None:
+    """Say what the fix gives back; ``None``: no time that could be told."""
+    if not told["lost_share"] or not told["speedup"]:
+        return None
     low, high = told["lost_share"]
     slow, fast = told["speedup"]
     what = {"steps": "a step gets", "samples": "samples come"}[told["paced_by"]]
@@ -117,7 +126,7 @@ def gain(told: Mapping[str, Any]) -> str:
     return text if watts is None else f"{text} At the power drawn now that is {watts:.0f} W."
 
 
-def source(evidence: Mapping[str, Any]) -> str:
+def source(evidence: EvidenceJson) -> str:
     """Say where a number comes from, and how old it is."""
     window, age = evidence["window_s"], evidence["age_s"]
     over = "" if window is None else f", over {amount(window, 's')}"
@@ -131,7 +140,7 @@ def _line(text: str, width: int) -> Text:
     return Text(f"{_INDENT}{joined}")
 
 
-def _busy(told: dict[str, Any], width: int) -> Iterator[Text]:
+def _busy(told: ComputeJson, width: int) -> Iterator[Text]:
     """Say how the GPU works while it works."""
     yield Text("While it computes", style="bold")
     for text in told["said"]:
@@ -143,7 +152,7 @@ def _busy(told: dict[str, Any], width: int) -> Iterator[Text]:
         yield _line(f"not known: {text}", width)
 
 
-def _doubts(told: dict[str, Any], width: int) -> Iterator[Text]:
+def _doubts(told: DiagnosisJson, width: int) -> Iterator[Text]:
     """Say what a reader must know besides: of the trace, and of rules that failed."""
     for text in told["warnings"]:
         yield _line(f"! {text}", width)
@@ -151,7 +160,7 @@ def _doubts(told: dict[str, Any], width: int) -> Iterator[Text]:
         yield _line(f"! {rule} failed, a defect of whyidle: {why}", width)
 
 
-def _not_checked(told: list[dict[str, str]], width: int) -> Iterator[Text]:
+def _not_checked(told: list[NotCheckedJson], width: int) -> Iterator[Text]:
     yield Text("Not checked", style="bold")
     for need, names in by_need(told).items():
         shown = ", ".join(names[:MOST_NAMES])
@@ -159,7 +168,7 @@ def _not_checked(told: list[dict[str, str]], width: int) -> Iterator[Text]:
         yield _line(f"{shown}{more}: needs {need}", width)
 
 
-def by_need(told: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+def by_need(told: Sequence[NotCheckedJson]) -> dict[str, list[str]]:
     """Return the rules that could not judge, by what they lack."""
     found: dict[str, list[str]] = {}
     for each in told:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -36,7 +36,7 @@ NO_TRACE = "no trace was taken"
 NEVER_LOOKED = "no main thread was looked at"
 
 
-def line(value: dict[str, Any]) -> str:
+def line(value: Mapping[str, object]) -> str:
     """Return one line of JSON; text that is no UTF-8 was escaped when it was read."""
     return msgspec.json.encode({"schema": SCHEMA, **value}).decode()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.trace import AccountJson
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import numbers, pace
@@ -71,7 +72,7 @@ def briefly(running: Running) -> str | None:
     return f"time ({on}): {parts(running.budget)}"
 
 
-def parts(budget: Mapping[str, Any], most: int = PARTS) -> str:
+def parts(budget: AccountJson, most: int = PARTS) -> str:
     """Return the largest parts of an account in words."""
     total = sum(budget["slices"].values())
     shown = [(s, ns) for s, ns in in_order(budget) if ns >= VISIBLE * total]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from whyidle.monitor.core.contracts.trace import BudgetJson, DeviceJson, TraceJson
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render.activity import collectives, copies, kernels
 from whyidle.monitor.render.budget import (
@@ -41,10 +42,8 @@ _FORMATS = {
 _ASCII = str.maketrans("█▓▒·–…µ▏", "#=-.-~u|")  # noqa: RUF001  the dash is the point
 _NUMBERS = re.compile(r"\d+")
 
-Told = Mapping[str, Any]
 
-
-def screen(told: Told, *, name: str, top: int, console: Console | None = None) -> str:
+def screen(told: TraceJson, *, name: str, top: int, console: Console | None = None) -> str:
     """Return the whole page as text for this terminal, colours included where it has them."""
     console = console or Console(highlight=False)
     return fitted(console, page(told, name=name, top=top, width=max(console.width, NARROWEST)))
@@ -66,7 +65,7 @@ def _knows_blocks(encoding: str) -> bool:
     return True
 
 
-def page(told: Told, *, name: str, top: int, width: int) -> Group:
+def page(told: TraceJson, *, name: str, top: int, width: int) -> Group:
     """Return the parts of the page, an empty line between them."""
     budget = told["budget"]
     parts: list[RenderableType] = [head(told, name)]
@@ -82,7 +81,7 @@ def page(told: Told, *, name: str, top: int, width: int) -> Group:
     return Group(parts[0], *(Padding(part, (1, 0, 0, 0)) for part in parts[1:]))
 
 
-def _of_a_step(told: Told) -> Told | None:
+def _of_a_step(told: TraceJson) -> BudgetJson | None:
     """Return the account of the steps; where only the job counts them, the shares of one of its."""
     window, budget = told.get("window"), told["budget"]
     if told.get("step_budget") or window is None or window["step_ns"] is None:
@@ -91,7 +90,8 @@ def _of_a_step(told: Told) -> Told | None:
     if is_too_short(window) or is_mostly_outside(window, total):
         return None
     each = window["step_ns"] * len(told["devices"])
-    return {"steps": 1, "slices": {s: each * ns // total for s, ns in budget["slices"].items()}}
+    slices = {part: each * ns // total for part, ns in budget["slices"].items()}
+    return {"total_ns": each, "steps": 1, "slices": slices, "details": {}}
 
 
 def _warnings(found: Sequence[str]) -> Iterator[Text]:
@@ -104,7 +104,7 @@ def _warnings(found: Sequence[str]) -> Iterator[Text]:
         yield Text(f"! {printable(texts[0])}{more}", "yellow")
 
 
-def head(told: Told, name: str) -> Text:
+def head(told: TraceJson, name: str) -> Text:
     """Say what file this is, what it holds, and what the account covers."""
     kind = _FORMATS.get(told["format"], str(told["format"]))
     facts = [kind, *_ranks(told["devices"]), _count(told["events"], "event")]
@@ -115,27 +115,28 @@ def head(told: Told, name: str) -> Text:
     )
 
 
-def _ranks(found: Sequence[Told]) -> list[str]:
+def _ranks(found: Sequence[DeviceJson]) -> list[str]:
     """Name the one device, or count them; with their ranks."""
     if not found:
         return ["no device"]
     if len(found) == 1:
         return [label(found[0], found)]
-    ranks = sorted({d["rank"] for d in found if d.get("rank") is not None})
+    ranks = sorted({rank for d in found if (rank := d.get("rank")) is not None})
     said = [f"{len(found)} {kind_words(found)}"]
     if ranks:
         said.append(f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}")
     return said
 
 
-def _covered(told: Told) -> str:
+def _covered(told: TraceJson) -> str:
     steps, budget = told["steps"], told["budget"]
     ways = {"markers": "as the trace marks them", "repetition": "found by repetition"}
     how = steps.get("how") or ways.get(steps["source"], "")
     if steps["source"] == "none" or not steps["count"]:
         found = f"no steps found{f' ({how})' if how else ''}"
-        if (own := (told.get("window") or {}).get("step_ns")) is not None:
-            found = f"{found}, one of the job takes {clock(own)}"
+        window = told.get("window")
+        if window is not None and window["step_ns"] is not None:
+            found = f"{found}, one of the job takes {clock(window['step_ns'])}"
     else:
         found = f"{_count(steps['count'], 'step')} of {clock(steps['median_ns'] or 0)} ({how})"
     if not (total := total_of(budget)):
@@ -149,7 +150,7 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def verdict(told: Told) -> str | None:
+def verdict(told: TraceJson) -> str | None:
     """Return the plain sentence that a tired person reads first; none where it would mislead."""
     if not total_of(told["budget"]):
         what = "This holds no event" if not told["events"] else "This shows no work of any device"
@@ -175,7 +176,7 @@ def verdict(told: Told) -> str | None:
     return f"{begin}. {said}{''.join(second)}."
 
 
-def _outside(part: float, found: Sequence[Told]) -> str:
+def _outside(part: float, found: Sequence[DeviceJson]) -> str:
     worked = kind_words(found) if len(found) == 1 else f"{len(found)} {kind_words(found)}"
     return (
         f"For {share(part, 1)} of the window there is no operation of the {worked}:"
@@ -183,7 +184,7 @@ def _outside(part: float, found: Sequence[Told]) -> str:
     )
 
 
-def _meaning(budget: Told, part: Slice) -> str:
+def _meaning(budget: BudgetJson, part: Slice) -> str:
     """Say what a slice means; of what is unknown, all that is known."""
     details = budget.get("details", {}).get(part) or {}
     if part is Slice.IDLE_UNKNOWN and details:
@@ -191,7 +192,7 @@ def _meaning(budget: Told, part: Slice) -> str:
     return LOOKS[part].meaning
 
 
-def _judged(told: Told) -> tuple[Told, str]:
+def _judged(told: TraceJson) -> tuple[BudgetJson, str]:
     """Return the budget of the steps where most work is in them: a start comes only once."""
     whole, steps = told["budget"], told.get("step_budget")
     if steps and steps["steps"] > 1 and 2 * _busy(steps) > _busy(whole):
@@ -201,11 +202,11 @@ def _judged(told: Told) -> tuple[Told, str]:
     return whole, "The "
 
 
-def _busy(budget: Told) -> int:
+def _busy(budget: BudgetJson) -> int:
     return sum(ns for part, ns in budget["slices"].items() if not Slice(part).idle)
 
 
-def _subject(found: Sequence[Told]) -> str:
+def _subject(found: Sequence[DeviceJson]) -> str:
     if len(found) == 1:
         return f"{kind_words(found)} computes"
     return f"{len(found)} {kind_words(found)} compute"

@@ -68,7 +68,7 @@ def detect(window: Window) -> Verdict:
 
 
 def _on_gpu(window: Window, trace: Traced) -> Verdict:
-    launching, late = trace.section("launching"), trace.share(Slice.IDLE_DISPATCH)
+    launching, late = trace.launching, trace.share(Slice.IDLE_DISPATCH)
     if launching is None or late is None or not launching["calls"]:
         return window.lacks(Need.FRAMES)
     graphs = launching["graph_operations"] / launching["operations"]
@@ -78,9 +78,9 @@ def _on_gpu(window: Window, trace: Traced) -> Verdict:
     if launching["calls_per_step"] is not None:
         calls = trace.measure(launching["calls_per_step"], "1/step")
         evidence.append(Evidence.of("launches", calls))
-    short = (trace.section("kernels") or {}).get("short")
-    if short:
-        share = trace.measure(short["count"] / trace.answer["kernels"]["count"], "ratio")
+    kernels = trace.kernels
+    if kernels is not None and kernels.get("short"):
+        share = trace.measure(kernels["short"]["count"] / kernels["count"], "ratio")
         evidence.append(Evidence.of("kernels shorter than 10 us", share))
     return Found(
         gain=Gain.between(late.value * BACK_LEAST, late.value * BACK_MOST),

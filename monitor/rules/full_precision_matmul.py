@@ -31,9 +31,9 @@ changes nothing on a GPU. D5's `torch.cuda.amp.autocast` is deprecated, its
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from whyidle.monitor.core.contracts.trace import KernelJson
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -77,7 +77,7 @@ def detect(window: Window) -> Verdict:
     trace = window.gpu_trace
     if trace is None:
         return window.lacks(Need.GPU_TRACE)
-    ran, work = trace.section("kernels"), trace.share(Slice.COMPUTE)
+    ran, work = trace.kernels, trace.share(Slice.COMPUTE)
     if not ran or not ran["total_ns"] or work is None:
         return window.lacks(Need.GPU_TRACE)
     models = _models(window, trace)
@@ -108,7 +108,7 @@ def detect(window: Window) -> Verdict:
 def _models(window: Window, trace: Traced) -> list[str]:
     """Return the names of the GPUs, by the trace or by the driver."""
     by_driver = [gpu.name or "" for gpu in window.job.gpus if gpu.owned] or [""]
-    named = [device["model"] for device in trace.devices]
+    named = [device["model"] or "" for device in trace.devices]
     return named if all(named) else by_driver
 
 
@@ -134,7 +134,7 @@ def _share(trace: Traced, dtypes: tuple[str, ...], *, products: bool = True) -> 
     return float(sum(mine) / whole)
 
 
-def _is(kernel: Mapping[str, Any], dtypes: tuple[str, ...], *, products: bool) -> bool:
+def _is(kernel: KernelJson, dtypes: tuple[str, ...], *, products: bool) -> bool:
     return kernel["dtype"] in dtypes and (kernel["family"] in PRODUCTS) is products
 
 

@@ -26,9 +26,9 @@ D2 (causes: copies that take longer and longer) and D5 (input pipeline). Both ho
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from whyidle.monitor.core.contracts.trace import CopyJson
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
@@ -80,7 +80,7 @@ def _evidence(
     window: Window,
     trace: Traced,
     exposed: Measure,
-    copies: list[Mapping[str, Any]],
+    copies: list[CopyJson],
     size: float,
 ) -> list[Evidence]:
     took = sum(copy["total_ns"] for copy in copies)

@@ -92,7 +92,7 @@ def _samples(window: Window, batch: int) -> list[Evidence]:
 
 
 def _on_gpu(window: Window, trace: Traced) -> Verdict:
-    kernels, late = trace.section("kernels"), trace.share(Slice.IDLE_DISPATCH)
+    kernels, late = trace.kernels, trace.share(Slice.IDLE_DISPATCH)
     if kernels is None or late is None:
         return window.lacks(Need.FRAMES)
     short = kernels["short"]

@@ -13,13 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.trace import AccountJson
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import NO_JAX, NO_TORCH, Reading, by_reason
 from whyidle.monitor.core.slices import LOOKS, Slice
-from whyidle.monitor.traces.window import is_too_short, too_short
+from whyidle.monitor.traces.window import too_short
 from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 # What the parts of an estimate add up to: the nanoseconds of a second.
@@ -73,9 +74,9 @@ class Running:
     measured: frozenset[Slice] = frozenset()
 
     @property
-    def budget(self) -> Mapping[str, Any]:
+    def budget(self) -> AccountJson:
         """The account as screens draw it."""
-        return {"slices": self.slices, "details": {}}
+        return {"slices": {str(part): ns for part, ns in self.slices.items()}, "details": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +186,8 @@ def _why_not(
         return NO_WORK
     if device == "gpu" and set(trace.kinds) <= {"cpu"}:
         return NO_GPU_IN_IT
-    if trace.window is not None and is_too_short(trace.window):
-        return f"it covers {too_short(trace.window)}"
+    if trace.window is not None and (short := too_short(trace.window)):
+        return f"it covers {short}"
     return TOO_OLD if age > TRACE_SECONDS else None
 
 

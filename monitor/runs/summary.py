@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
+from whyidle.monitor.core.contracts.trace import JsonObject, LastTraceJson, StoredTraceJson
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.core.reading import HARMLESS
 from whyidle.monitor.core.source_lines import SourceLine
@@ -29,7 +31,6 @@ COMPILED = "compile"
 # What comes all the time is told as sums.
 ROLLING = frozenset({STACKS, READS, COMPILES})
 MOST_LINES = 20
-_OF_A_TRACE = ("format", "steps", "budget", "step_budget", "warnings")
 # What a page and a person can hold; a long run has more.
 MOST_EVENTS = 200
 MOST_STACKS = 4000
@@ -49,7 +50,7 @@ class Watched:
     # Where this is not told (by an older program) the pid alone must do.
     start_ticks: int | None = None
     # What its frameworks said last, by the name of the probe.
-    frameworks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    frameworks: dict[str, JsonObject] = field(default_factory=dict)
     counted: Counted | None = None
 
 
@@ -74,10 +75,10 @@ class RunSummary:
     compiled: tuple[Compiled, ...] = ()
     reads: tuple[ReadBack, ...] = ()
     # What the newest trace of it told; ``None``: none was kept with it.
-    trace: Mapping[str, Any] | None = None
+    trace: LastTraceJson | None = None
     trouble: str | None = None
     # What is wrong with it, as ``monitor diagnose --json`` tells it; and why nobody can say.
-    diagnosis: Mapping[str, Any] | None = None
+    diagnosis: DiagnosisJson | None = None
     not_diagnosed: str | None = None
 
     def of(self, metric: Metric, subject: int) -> Summary | None:
@@ -163,14 +164,21 @@ def summarise(path: Path, ref: str, trouble: str | None = None) -> RunSummary:
         )
 
 
-def _trace(kept: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return what is told of a trace that was kept, and how we took it, if we did."""
-    answer = (kept or {}).get("answer")
-    if kept is None or not isinstance(answer, dict):
+def _trace(stored: StoredTraceJson | None) -> LastTraceJson | None:
+    """Return what a summary says of a stored trace, and how we took it, if we did."""
+    answer = None if stored is None else stored["answer"]
+    if stored is None or answer is None:
         return None
-    told = {name: answer.get(name) for name in _OF_A_TRACE}
-    taken = kept.get("taken")
-    return {"id": kept["id"], "ts_ms": kept["ts_ms"], "taken": taken, **told}
+    return {
+        "id": stored["id"],
+        "ts_ms": stored["ts_ms"],
+        "taken": stored["taken"],
+        "format": answer.get("format"),
+        "steps": answer.get("steps"),
+        "budget": answer.get("budget"),
+        "step_budget": answer.get("step_budget"),
+        "warnings": answer.get("warnings"),
+    }
 
 
 def _watched(run: Run) -> list[Watched]:

@@ -7,8 +7,9 @@ shown then would speak against what is found. Rules ask for the shares of one so
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.estimate import NOTABLE, ORDER, SEEN
 from whyidle.monitor.signals.recorded import Recorded
@@ -16,9 +17,7 @@ from whyidle.monitor.signals.recorded import Recorded
 BY_AGENT: Final = "seen by the agent, beside the trace"
 
 
-def blended(
-    account: Mapping[str, Any], job: Recorded, *, on_gpu: bool = False
-) -> Mapping[str, Any] | None:
+def blended(account: BudgetJson, job: Recorded, *, on_gpu: bool = False) -> BudgetJson | None:
     """Return the account with these waits, of the same total; ``None``: the trace has them all."""
     slices = {part: account["slices"].get(part, 0) for part in Slice}
     gains = _gains(slices, job, on_gpu=on_gpu)

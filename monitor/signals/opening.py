@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from whyidle.monitor.core.contracts.trace import TraceJson
 from whyidle.monitor.signals.estimated import estimated
 from whyidle.monitor.signals.reading import Span, recorded
 from whyidle.monitor.signals.traced import Traced
@@ -17,7 +17,7 @@ from whyidle.monitor.store import Reader
 MOST_TRACES: Final = 8
 
 
-def of_answer(answer: Mapping[str, Any], name: str) -> Window:
+def of_answer(answer: TraceJson, name: str) -> Window:
     """Return the window over one trace file, by its answer."""
     return Window(name, "file", (Traced(answer, name),))
 
@@ -31,8 +31,8 @@ def of_run(store: Path, ref: str, seconds: float | None = None) -> Window:
         job = recorded(reader, run, span, now_ms)
         kept = reader.newest_traces(run.id, MOST_TRACES)
     traces = tuple(
-        Traced(each["answer"], f"trace {each['id']}", max(0.0, (now_ms - each["ts_ms"]) / 1e3))
+        Traced(answer, f"trace {each['id']}", max(0.0, (now_ms - each["ts_ms"]) / 1e3))
         for each in kept
-        if isinstance(each.get("answer"), dict)
+        if (answer := each["answer"]) is not None
     )
     return Window(f"run {run.id}", "run", traces, job, estimated(job), not run.is_recording)

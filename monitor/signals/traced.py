@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from whyidle.monitor.core.contracts.trace import (
+    BudgetJson,
+    CallJson,
+    CopyJson,
+    DeviceJson,
+    KernelsJson,
+    LaunchingJson,
+    OwnerJson,
+    TraceJson,
+)
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.window import is_too_short
@@ -22,7 +31,7 @@ MOSTLY = 0.9
 class Traced:
     """What one trace told."""
 
-    answer: Mapping[str, Any]
+    answer: TraceJson
     # As evidence names it: "trace 3", or the name of a file.
     source: str
     # Seconds since it was taken; ``None``: of a file.
@@ -30,13 +39,12 @@ class Traced:
 
     # The account ---------------------------------------------------------------------------------
     @cached_property
-    def account(self) -> Mapping[str, Any]:
+    def account(self) -> BudgetJson:
         """The budget of the steps where they are most of the trace, that of the whole where not."""
         whole, steps = self.answer["budget"], self.answer.get("step_budget")
         if steps and 2 * sum(steps["slices"].values()) > sum(whole["slices"].values()):
-            found: Mapping[str, Any] = steps
-            return found
-        return dict(whole)
+            return steps
+        return whole
 
     @property
     def total_ns(self) -> int:
@@ -49,7 +57,7 @@ class Traced:
         if not self.total_ns or is_too_short(self.answer.get("window")):
             return False
         unknown = self.account["slices"].get(Slice.IDLE_UNKNOWN, 0)
-        return bool(unknown < MOSTLY * self.total_ns)
+        return unknown < MOSTLY * self.total_ns
 
     def share(self, part: Slice) -> Measure | None:
         """Return the share of the time that a slice takes."""
@@ -64,7 +72,7 @@ class Traced:
     @property
     def steps(self) -> int:
         """Whole steps in it; 0 where none could be told apart."""
-        return int(self.answer["steps"]["count"])
+        return self.answer["steps"]["count"]
 
     @property
     def step_s(self) -> Measure | None:
@@ -78,12 +86,12 @@ class Traced:
         return frozenset(device["kind"] for device in self.answer["devices"])
 
     @property
-    def devices(self) -> Sequence[Mapping[str, Any]]:
+    def devices(self) -> Sequence[DeviceJson]:
         """Each device, as the answer has it."""
-        return self.answer["devices"]  # type: ignore[no-any-return]
+        return self.answer["devices"]
 
     # What ran ------------------------------------------------------------------------------------
-    def calls(self, pattern: str) -> list[Mapping[str, Any]]:
+    def calls(self, pattern: str) -> list[CallJson]:
         """Return the host's calls whose whole name matches, the most frequent first."""
         like = re.compile(pattern)
         return [call for call in self.answer.get("calls", ()) if like.fullmatch(call["name"])]
@@ -95,15 +103,21 @@ class Traced:
         count = sum(call["per_step"] or 0.0 for call in self.calls(pattern))
         return self.measure(count, "1/step")
 
-    def section(self, name: str) -> Mapping[str, Any] | None:
-        """Return a part of the answer, such as "kernels" or "launching"; ``None``: not known."""
-        return self.answer.get(name)
+    @property
+    def kernels(self) -> KernelsJson | None:
+        """All kernels together; ``None``: not known."""
+        return self.answer.get("kernels")
 
-    def copies(self, direction: str) -> Iterator[Mapping[str, Any]]:
+    @property
+    def launching(self) -> LaunchingJson | None:
+        """How the host submits its work; ``None``: not known."""
+        return self.answer.get("launching")
+
+    def copies(self, direction: str) -> Iterator[CopyJson]:
         """Yield the copies of one direction, "host to device" for one."""
         yield from (c for c in self.answer.get("copies", ()) if c["direction"] == direction)
 
-    def places(self, part: Slice) -> list[Mapping[str, Any]]:
+    def places(self, part: Slice) -> list[OwnerJson]:
         """Return the user's lines that a slice belongs to, most first."""
         return [place for place in self.answer.get("where", ()) if place["slice"] == part]
 

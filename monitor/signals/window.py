@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.finding import Framework, Need, NotChecked, Place
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
@@ -79,7 +80,7 @@ class Window:
 
     # The account ---------------------------------------------------------------------------------
     @cached_property
-    def budget(self) -> Mapping[str, Any] | None:
+    def budget(self) -> BudgetJson | None:
         """Where the time goes, to be shown: by the trace, and by what the agent saw beside it.
 
         Without a trace as estimated; ``None``: nothing says so. Rules ask for a ``share``.
@@ -93,7 +94,7 @@ class Window:
         return {"total_ns": total, "steps": 0, "slices": slices, "details": {}}
 
     @cached_property
-    def _blended(self) -> Mapping[str, Any] | None:
+    def _blended(self) -> BudgetJson | None:
         """The account of the trace with what the agent saw beside it; ``None``: nothing more."""
         if self.trace is None or self.kind != "run":
             return None

@@ -10,6 +10,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from whyidle.monitor.core.contracts.trace import StoredTraceJson
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.store import connect, schema, series, subjects, summary, totals
@@ -170,23 +171,24 @@ class Reader:
         found: int | None = self._connection.execute(query, (run,)).fetchone()[0]
         return found
 
-    def last_trace(self, run: int) -> dict[str, Any] | None:
+    def last_trace(self, run: int) -> StoredTraceJson | None:
         """Return the newest trace of a run as it was kept; ``None`` where there is none."""
         return next(iter(self.newest_traces(run, 1)), None)
 
     @_told
-    def newest_traces(self, run: int, most: int) -> list[dict[str, Any]]:
+    def newest_traces(self, run: int, most: int) -> list[StoredTraceJson]:
         """Return the newest traces of a run as they were kept; damaged ones are left out."""
         if not schema.present(self._connection, "trace"):
             return []
         query = (
             "SELECT id, ts_ms, header FROM trace WHERE run = ? ORDER BY ts_ms DESC, id DESC LIMIT ?"
         )
-        found = []
+        found: list[StoredTraceJson] = []
         for trace, ts_ms, text in self._connection.execute(query, (run, most)):
             header = _object(text)
             if header is not None:
-                found.append({**header, "id": trace, "ts_ms": ts_ms})
+                answer, taken = _part(header, "answer"), _part(header, "taken")
+                found.append({"id": trace, "ts_ms": ts_ms, "answer": answer, "taken": taken})
         return found
 
     @_told
@@ -272,6 +274,11 @@ def _object(text: str | None) -> dict[str, Any] | None:
         found = json.loads(text or "")
     except ValueError:
         return None
+    return found if isinstance(found, dict) else None
+
+
+def _part(header: dict[str, Any], name: str) -> Any:
+    found = header.get(name)
     return found if isinstance(found, dict) else None
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 import msgspec
 import numpy as np
 
+from whyidle.monitor.core.contracts.trace import TakenJson, TraceJson
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.store.blocks import Columns, Found
 from whyidle.monitor.store.columns import unpack_all
@@ -65,7 +66,7 @@ class KeptTrace(NamedTuple):
     ts_ms: int  # when its window began, where we took it ourselves; else when it was kept
     format: str
     path: Path  # of the file that it was read from
-    answer: dict[str, Any]  # as ``monitor trace --json`` gave it
+    answer: TraceJson  # as ``monitor trace --json`` gave it
     ticks_per_ns: int
     origin_ns: int | None
     start: int  # of the timeline
@@ -74,7 +75,7 @@ class KeptTrace(NamedTuple):
     blocks: int
     notes: list[str]  # what the timeline lacks
     size: int  # what the timeline takes; 0: it was left out or made room
-    taken: dict[str, Any] | None = None  # how we took it ourselves
+    taken: TakenJson | None = None  # how we took it ourselves
 
     @classmethod
     def of(cls, row: TraceRow) -> Self:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.core.contracts.trace import BudgetJson, JsonObject, TakenJson, TraceJson
 from whyidle.monitor.store import SIZE_CAP
 from whyidle.monitor.store.blocks import Block, Columns, cut, longest
 from whyidle.monitor.store.columns import pack_all
@@ -32,8 +33,6 @@ KERNELS_MOST: Final = 200
 NAMES_AT_ONCE: Final = 1 << 12
 # Columns that are indices into the names.
 NAMED: Final = ("name", "stream", "hlo_op", "hlo_module")
-# What the answer calls the budgets of a device.
-_BUDGETS: Final = ("budget", "step_budget")
 # What of a device is a column of its row; its index is ``idx`` there.
 _FIGURES: Final = (
     "kind", "host", "pid", "rank", "model", "span_ns", "busy_ns", "idle_ns", "compute_ns",
@@ -44,13 +43,13 @@ _FIGURES: Final = (
 def keep(  # noqa: PLR0913  what a trace consists of, by name
     store: Path,
     trace: Trace,
-    answer: Mapping[str, Any],
+    answer: TraceJson,
     *,
     file: Path | None = None,
     segments: Sequence[Segments] = (),
     steps: tuple[Ints, Ints] | None = None,
     run: int | None = None,
-    taken: Mapping[str, Any] | None = None,
+    taken: TakenJson | None = None,
     size_cap: int = SIZE_CAP,
 ) -> int:
     """Store the trace of a file with the answer of ``monitor trace``; returns its id.
@@ -69,13 +68,13 @@ def keep(  # noqa: PLR0913  what a trace consists of, by name
 
 def whole(  # noqa: PLR0913  likewise
     trace: Trace,
-    answer: Mapping[str, Any],
+    answer: TraceJson,
     *,
     file: Path | None = None,
     segments: Sequence[Segments] = (),
     steps: tuple[Ints, Ints] | None = None,
     run: int | None = None,
-    taken: Mapping[str, Any] | None = None,
+    taken: TakenJson | None = None,
     size_cap: int = SIZE_CAP,
 ) -> NewTrace:
     """Return all that ``keep`` stores: to make it takes long, to put it away does not."""
@@ -84,7 +83,7 @@ def whole(  # noqa: PLR0913  likewise
     if sum(len(block.data) for block in blocks) > SHARE * size_cap:
         notes.append("The timeline is too large to be kept.")
         blocks = []
-    began_ms = (taken or {}).get("began_ms")
+    began_ms = None if taken is None else taken.get("began_ms")
     return NewTrace(
         run=run,
         format=trace.format,
@@ -96,7 +95,7 @@ def whole(  # noqa: PLR0913  likewise
     )
 
 
-def _header(trace: Trace, blocks: list[Block]) -> dict[str, Any]:
+def _header(trace: Trace, blocks: list[Block]) -> JsonObject:
     events = [block for block in blocks if block.table != NAME]
     return {
         "ticks_per_ns": trace.ticks_per_ns,
@@ -108,9 +107,9 @@ def _header(trace: Trace, blocks: list[Block]) -> dict[str, Any]:
     }
 
 
-def _rows(answer: Mapping[str, Any], steps: tuple[Ints, Ints] | None) -> dict[str, list[Row]]:
+def _rows(answer: TraceJson, steps: tuple[Ints, Ints] | None) -> dict[str, list[Row]]:
     """What SQL can ask for without knowing our blobs."""
-    devices: list[Mapping[str, Any]] = answer["devices"]
+    devices = answer["devices"]
     rows: dict[str, list[Row]] = {
         "trace_device": [
             {"device": i, "idx": device["index"], **{name: device.get(name) for name in _FIGURES}}
@@ -119,8 +118,11 @@ def _rows(answer: Mapping[str, Any], steps: tuple[Ints, Ints] | None) -> dict[st
         "trace_slice": [
             {"device": i, "budget": name, **part}
             for i, device in enumerate(devices)
-            for name in _BUDGETS
-            for part in _slices(device.get(name))
+            for name, budget in (
+                ("budget", device["budget"]),
+                ("step_budget", device.get("step_budget")),
+            )
+            for part in _slices(budget)
         ],
         "trace_kernel": [
             {"place": i, **{name: kernel[name] for name in ("name", "count", "total_ns")}}
@@ -135,7 +137,7 @@ def _rows(answer: Mapping[str, Any], steps: tuple[Ints, Ints] | None) -> dict[st
     return rows
 
 
-def _slices(budget: Mapping[str, Any] | None) -> Iterator[Row]:
+def _slices(budget: BudgetJson | None) -> Iterator[Row]:
     """Yield the parts of a budget; what of a slice has no details is a part without a name."""
     for name, total in budget["slices"].items() if budget else ():
         details = budget["details"].get(name, {}) if budget else {}

@@ -39,7 +39,7 @@ class NewTrace:
     run: int | None
     format: str
     path: str
-    header: Mapping[str, Any]
+    header: Mapping[str, object]
     # Rows of the tables ``trace_*``, by the name of the table and of their columns.
     rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     blocks: Sequence[Block] = ()

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
+from whyidle.monitor.core.contracts.trace import (
+    ActivityJson,
+    KernelJson,
+    KernelsJson,
+    LaunchingJson,
+    NamedJson,
+    Unknown,
+)
 from whyidle.monitor.traces.budgets.budget import to_ns
 from whyidle.monitor.traces.kernels.summary import SHORT_NS, Kernel, Kernels
 from whyidle.monitor.traces.kernels.tallies import Named
@@ -16,7 +24,7 @@ _NO_NAME_TELLS: Final = "no kernel's name tells whether it uses tensor cores"
 Ns = Callable[[int], int]
 
 
-def activity(found: Kernels) -> dict[str, Any]:
+def activity(found: Kernels) -> ActivityJson:
     """Return the parts of the answer that tell what ran, not where the time went."""
 
     def ns(ticks: int) -> int:
@@ -32,7 +40,12 @@ def activity(found: Kernels) -> dict[str, Any]:
                 "kind": c.kind,
                 "count": c.count,
                 "total_ns": ns(c.total),
-                **_or_why({"dtype": c.dtype, "algorithm": c.algorithm, "protocol": c.protocol}),
+                "dtype": c.dtype,
+                "algorithm": c.algorithm,
+                "protocol": c.protocol,
+                "unknown": _unknown(
+                    {"dtype": c.dtype, "algorithm": c.algorithm, "protocol": c.protocol}
+                ),
             }
             for c in found.collectives
         ],
@@ -56,28 +69,31 @@ def activity(found: Kernels) -> dict[str, Any]:
     }
 
 
-def _named(one: Named, ns: Ns) -> dict[str, Any]:
+def _named(one: Named, ns: Ns) -> NamedJson:
     return {"name": one.name, "count": one.count, "total_ns": ns(one.total), "share": one.share}
 
 
-def _list(found: Iterable[Named], ns: Ns) -> list[dict[str, Any]]:
+def _list(found: Iterable[Named], ns: Ns) -> list[NamedJson]:
     return [_named(one, ns) for one in list(found)[:LONGEST_LIST]]
 
 
-def _kernel(kernel: Kernel, ns: Ns) -> dict[str, Any]:
+def _kernel(kernel: Kernel, ns: Ns) -> KernelJson:
+    dtype, tensor_cores = kernel.facts.dtype, kernel.facts.tensor_cores
     return {
         **_named(kernel.runs, ns),
         "family": "communication" if kernel.communicates else kernel.facts.family,
-        **_or_why({"dtype": kernel.facts.dtype, "tensor_cores": kernel.facts.tensor_cores}),
+        "dtype": dtype,
+        "tensor_cores": tensor_cores,
+        "unknown": _unknown({"dtype": dtype, "tensor_cores": tensor_cores}),
     }
 
 
-def _or_why(told: dict[str, Any], reason: str = "the name does not say") -> dict[str, Any]:
-    """Put the reason beside what is not known."""
-    return told | {"unknown": {name: reason for name, value in told.items() if value is None}}
+def _unknown(values: Mapping[str, object], reason: str = "the name does not say") -> Unknown:
+    """Return the reason of each value that is not known."""
+    return {name: reason for name, value in values.items() if value is None}
 
 
-def _kernels(found: Kernels, ns: Ns) -> dict[str, Any]:
+def _kernels(found: Kernels, ns: Ns) -> KernelsJson:
     cores = found.tensor_share()
     return {
         "count": found.count,
@@ -94,22 +110,29 @@ def _kernels(found: Kernels, ns: Ns) -> dict[str, Any]:
     }
 
 
-def _launching(found: Kernels, ns: Ns) -> dict[str, Any]:
-    told = found.launching
-    times = {
-        "call_median_ns": told.call_median,
-        "delay_median_ns": told.delay_median,
-        "delay_p95_ns": told.delay_p95,
-    }
+def _launching(found: Kernels, ns: Ns) -> LaunchingJson:
+    some = found.launching
+    call = None if some.call_median is None else ns(some.call_median)
+    delay = None if some.delay_median is None else ns(some.delay_median)
+    delay_p95 = None if some.delay_p95 is None else ns(some.delay_p95)
     values = {
-        "operations": told.operations,
-        "launched": told.launched,
-        "calls": told.calls,
-        "graph_operations": told.graph_operations,
-        "started_before_launch": told.skewed,
-        "calls_per_second": told.calls_per_second,
-        "calls_per_step": told.calls_per_step,
-        **{name: None if ticks is None else ns(ticks) for name, ticks in times.items()},
+        "calls_per_second": some.calls_per_second,
+        "calls_per_step": some.calls_per_step,
+        "call_median_ns": call,
+        "delay_median_ns": delay,
+        "delay_p95_ns": delay_p95,
     }
-    reason = "the file has no launches" if not told.calls else "the steps are not known"
-    return values | {"unknown": {name: reason for name, value in values.items() if value is None}}
+    reason = "the steps are not known" if some.calls else "the file has no launches"
+    return {
+        "operations": some.operations,
+        "launched": some.launched,
+        "calls": some.calls,
+        "graph_operations": some.graph_operations,
+        "started_before_launch": some.skewed,
+        "calls_per_second": some.calls_per_second,
+        "calls_per_step": some.calls_per_step,
+        "call_median_ns": call,
+        "delay_median_ns": delay,
+        "delay_p95_ns": delay_p95,
+        "unknown": _unknown(values, reason),
+    }

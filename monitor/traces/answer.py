@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
-
+from whyidle.monitor.core.contracts.trace import (
+    BudgetJson,
+    DeviceJson,
+    OwnerJson,
+    TraceJson,
+    Unknown,
+)
 from whyidle.monitor.traces.activity import activity
 from whyidle.monitor.traces.analysis import Analysis, DeviceReport
 from whyidle.monitor.traces.budgets.budget import by_slice, rounded, to_ns
-from whyidle.monitor.traces.budgets.totals import Totals
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Device, Trace
 from whyidle.monitor.traces.opening import show
@@ -17,12 +20,9 @@ from whyidle.monitor.traces.where.places import Place, why_none
 from whyidle.monitor.traces.window import Window, warnings
 
 SCHEMA = 1
-COUNTS = ("kernels", "comm_kernels", "copies")
 
 
-def contract(
-    analysis: Analysis, *, ours: bool = False, window: Window | None = None
-) -> dict[str, Any]:
+def contract(analysis: Analysis, *, ours: bool = False, window: Window | None = None) -> TraceJson:
     """Return everything there is to say of a trace; ``ours``: we took it ourselves.
 
     ``window`` is known of those, where they were taken in a way that tells.
@@ -67,7 +67,7 @@ def contract(
     }
 
 
-def _unknown(analysis: Analysis, *, ours: bool) -> dict[str, str]:
+def _unknown(analysis: Analysis, *, ours: bool) -> Unknown:
     """Why a part of the answer is null or empty."""
     ran, reasons = analysis.kernels, {}
     if not len(analysis.steps.start):
@@ -81,7 +81,7 @@ def _unknown(analysis: Analysis, *, ours: bool) -> dict[str, str]:
     return reasons
 
 
-def _place(place: Place, ticks_per_ns: int) -> dict[str, Any]:
+def _place(place: Place, ticks_per_ns: int) -> OwnerJson:
     return {
         "slice": place.slice,
         "file": place.site.file,
@@ -97,11 +97,32 @@ def _place(place: Place, ticks_per_ns: int) -> dict[str, Any]:
     }
 
 
-def _device(analysis: Analysis, report: DeviceReport) -> dict[str, Any]:
+def _device(analysis: Analysis, report: DeviceReport) -> DeviceJson:
     trace, device, count = analysis.trace, report.device, len(analysis.steps.start)
+    totals = report.totals
+
+    def ns(ticks: int) -> int:
+        return to_ns(ticks, trace.ticks_per_ns)
+
     return {
-        **_identity(trace, device),
-        **_figures(report.totals, trace.ticks_per_ns),
+        "host": device.host,
+        "pid": device.pid,
+        "rank": device.rank,
+        "model": device.model,
+        "index": device.index,
+        "kind": device.kind,
+        "unknown": _not_said(trace, device),
+        "span_ns": ns(totals.span),
+        "busy_ns": ns(totals.busy),
+        "idle_ns": ns(totals.idle),
+        "compute_ns": ns(totals.compute),
+        "comm_ns": ns(totals.comm),
+        "exposed_comm_ns": ns(totals.exposed_comm),
+        "copy_ns": ns(totals.copy),
+        "exposed_copy_ns": ns(totals.exposed_copy),
+        "kernels": totals.kernels,
+        "comm_kernels": totals.comm_kernels,
+        "copies": totals.copies,
         "budget": _budget(report.whole, trace, count),
         "step_budget": (
             None if report.of_steps is None else _budget(report.of_steps, trace, count)
@@ -109,27 +130,16 @@ def _device(analysis: Analysis, report: DeviceReport) -> dict[str, Any]:
     }
 
 
-def _identity(trace: Trace, device: Device) -> dict[str, Any]:
+def _not_said(trace: Trace, device: Device) -> Unknown:
     known = {"host": device.host, "pid": device.pid, "rank": device.rank, "model": device.model}
-    missing = [name for name, value in known.items() if value is None]
     return {
-        **known,
-        "index": device.index,
-        "kind": device.kind,
-        "unknown": {name: trace.unknown.get(name, "the file does not say") for name in missing},
+        name: trace.unknown.get(name, "the file does not say")
+        for name, value in known.items()
+        if value is None
     }
 
 
-def _figures(totals: Totals, ticks_per_ns: int) -> dict[str, int]:
-    return {
-        name if name in COUNTS else f"{name}_ns": (
-            value if name in COUNTS else to_ns(value, ticks_per_ns)
-        )
-        for name, value in asdict(totals).items()
-    }
-
-
-def _budget(sums: dict[Cause, int], trace: Trace, steps: int) -> dict[str, Any]:
+def _budget(sums: dict[Cause, int], trace: Trace, steps: int) -> BudgetJson:
     ns = rounded(sums, trace.ticks_per_ns)
     slices, details = by_slice(ns)
     return {
@@ -140,11 +150,13 @@ def _budget(sums: dict[Cause, int], trace: Trace, steps: int) -> dict[str, Any]:
     }
 
 
-def _step_sum(devices: list[dict[str, Any]], steps: int) -> dict[str, Any] | None:
-    return _sum([device["step_budget"] for device in devices], steps) if steps else None
+def _step_sum(devices: list[DeviceJson], steps: int) -> BudgetJson | None:
+    if not steps:
+        return None
+    return _sum([budget for device in devices if (budget := device["step_budget"])], steps)
 
 
-def _sum(budgets: list[dict[str, Any]], steps: int) -> dict[str, Any]:
+def _sum(budgets: list[BudgetJson], steps: int) -> BudgetJson:
     """Add up budgets of several devices; without any, all slices are there and zero."""
     slices, details = by_slice({})
     for budget in budgets:

@@ -7,17 +7,17 @@ recorded, and often how long a step of the job takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from whyidle.monitor.core.contracts.trace import TakenJson, WindowFactsJson, WindowJson
 
 NOT_RECORDED: Final = "nothing recorded: Python, compiling, or waiting"
 # Of what was asked for; a shorter window is told where nobody knows how long a step takes.
 SHORT: Final = 0.5
 # A trace may begin and end between two steps, and not every step takes as long as the middle one.
 LEAST_OF_A_STEP: Final = 0.75
-
-Told = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class Window:
     step_ns: int | None = None
 
     @classmethod
-    def of(cls, taken: Told | None) -> Window | None:
+    def of(cls, taken: TakenJson | None) -> Window | None:
         """Return that of a trace, by how it was taken."""
-        found = (taken or {}).get("window")
+        found = None if taken is None else taken.get("window")
         return cls(**found) if found else None
 
-    def facts(self) -> dict[str, int | None]:
+    def facts(self) -> WindowFactsJson:
         """Return it as ``of`` understands it."""
-        return asdict(self)
+        return {"ns": self.ns, "asked_ns": self.asked_ns, "step_ns": self.step_ns}
 
-    def told(self, spans: Sequence[int]) -> dict[str, int | None]:
-        """Return it as programs are told; ``spans``: of each device, from first to last operation.
+    def told(self, spans: Sequence[int]) -> WindowJson:
+        """Return it as the answer has it; ``spans``: of each device, from first to last operation.
 
         ``outside_ns`` adds up, over the devices, what lies before the first and after the last.
         """
@@ -48,40 +48,40 @@ class Window:
         return {**self.facts(), "outside_ns": outside}
 
 
-def is_too_short(told: Told | None) -> bool:
-    """Tell whether not even one step of the job fits into it."""
-    if told is None or told["step_ns"] is None:
-        return False
-    return bool(told["ns"] < LEAST_OF_A_STEP * told["step_ns"])
+def is_too_short(window: WindowJson | None) -> bool:
+    """Whether not even one step of the job fits into it."""
+    return window is not None and too_short(window) is not None
 
 
-def is_mostly_outside(told: Told | None, total_ns: int) -> bool:
-    """Tell whether the account is of less than half of it; ``total_ns``: all that the account has.
+def too_short(window: WindowJson) -> str | None:
+    """Say by how much it is shorter than a step of the job; ``None`` where it is not."""
+    step = window["step_ns"]
+    if step is None or window["ns"] >= LEAST_OF_A_STEP * step:
+        return None
+    return f"{_clock(window['ns'])}, less than one of the job's steps ({_clock(step)})"
+
+
+def is_mostly_outside(window: WindowJson | None, total_ns: int) -> bool:
+    """Whether the account is of less than half of it; ``total_ns``: all that the account has.
 
     Without any operation there is no account that could mislead.
     """
-    return told is not None and 0 < total_ns < told["outside_ns"]
+    return window is not None and 0 < total_ns < window["outside_ns"]
 
 
-def too_short(told: Told) -> str:
-    """Say by how much."""
-    return f"{_clock(told['ns'])}, less than one of the job's steps ({_clock(told['step_ns'])})"
-
-
-def warnings(told: Told, total_ns: int) -> Iterator[str]:
-    """Yield what a reader must be told of the window."""
-    asked = told["asked_ns"]
-    of = "" if asked is None or asked <= told["ns"] else f" of the {_seconds(asked)} asked for"
-    covers = f"The trace covers {_seconds(told['ns'])}{of}"
-    if is_too_short(told):
-        step = _clock(told["step_ns"])
-        yield f"{covers}, less than one of the job's steps ({step}): its shares say little."
-    elif told["step_ns"] is None and asked is not None and told["ns"] < SHORT * asked:
+def warnings(window: WindowJson, total_ns: int) -> Iterator[str]:
+    """Yield what a reader must know of the window."""
+    ns, asked, step = window["ns"], window["asked_ns"], window["step_ns"]
+    of = "" if asked is None or asked <= ns else f" of the {_seconds(asked)} asked for"
+    covers = f"The trace covers {_seconds(ns)}{of}"
+    if step is not None and is_too_short(window):
+        yield f"{covers}, less than one of the job's steps ({_clock(step)}): its shares say little."
+    elif step is None and asked is not None and ns < SHORT * asked:
         yield f"{covers}."
-    if is_mostly_outside(told, total_ns):
-        outside = told["outside_ns"] / (told["outside_ns"] + total_ns)
+    if is_mostly_outside(window, total_ns):
+        outside = window["outside_ns"] / (window["outside_ns"] + total_ns)
         yield (
-            f"In {outside:.0%} of the {_seconds(told['ns'])} that it covers, before the first"
+            f"In {outside:.0%} of the {_seconds(ns)} that it covers, before the first"
             " operation and after the last, nothing was recorded: the job was in Python,"
             " compiled, or waited."
         )

@@ -10,9 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
+
+from whyidle.monitor.core.contracts.trace import BudgetJson, StepsJson, WindowJson
+from whyidle.monitor.tracing.worker import Order
 
 SECONDS: Final = 120.0
 LONGEST_ANSWER: Final = 1 << 20
@@ -25,25 +28,16 @@ _ONE_THREAD: Final = dict.fromkeys(
 )
 
 
-class Steps(msgspec.Struct):
-    """The steps that a trace shows."""
-
-    count: int
-    source: str
-    how: str
-    median_ns: int | None = None
-
-
 class Understood(msgspec.Struct):
     """What a trace told."""
 
     format: str
-    budget: dict[str, Any]
-    step_budget: dict[str, Any] | None
-    steps: Steps
+    budget: BudgetJson
+    step_budget: BudgetJson | None
+    steps: StepsJson
     kinds: list[str]
     warnings: list[str]
-    window: dict[str, int | None] | None = None
+    window: WindowJson | None = None
     trace: int | None = None
     trouble: str | None = None
 
@@ -53,7 +47,7 @@ class Parser:
 
     def __init__(
         self,
-        order: dict[str, Any],
+        order: Order,
         command: Sequence[str] = COMMAND,
         seconds: float = SECONDS,
     ) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
@@ -21,6 +22,7 @@ from whyidle.monitor.tracing.space import Space, remove
 from whyidle.monitor.tracing.taken import Taken, Way
 from whyidle.monitor.tracing.trace_request import TraceRequest
 from whyidle.monitor.tracing.trace_summary import TraceSummary
+from whyidle.monitor.tracing.worker import Order
 
 TAKEN, FAILED, GIVEN_UP = "trace_taken", "trace_failed", "trace_given_up"
 MOST_SLICES: Final = 3
@@ -72,7 +74,7 @@ class TraceScheduler:
     policy: Policy
     # Names a moment of our monotonic clock on the recording's.
     named_ms: Callable[[float], int]
-    parse: Callable[[dict[str, Any]], Parser] = Parser
+    parse: Callable[[Order], Parser] = Parser
     request: TraceRequest = field(default_factory=TraceRequest)
     last: TraceSummary | None = None
     # Whether that came with the last tick.
@@ -282,13 +284,15 @@ def _words(name: str) -> str:
     return LOOKS[Slice(name)].words.removeprefix("idle: ")
 
 
-def _for_event(told: TraceSummary) -> dict[str, Any]:
+def _for_event(told: TraceSummary) -> JsonObject:
     """Return what of a trace is kept with the event: its details are with the trace."""
     found = told.as_json()
-    for name in ("budget", "step_budget"):
-        if found[name] is not None:
-            found[name] = {**found[name], "details": {}}
-    return found
+    steps = found["step_budget"]
+    return {
+        **found,
+        "budget": {**found["budget"], "details": {}},
+        "step_budget": None if steps is None else {**steps, "details": {}},
+    }
 
 
 def _told(
@@ -308,12 +312,7 @@ def _told(
         format=found.format,
         budget=found.budget,
         step_budget=found.step_budget,
-        steps={
-            "count": found.steps.count,
-            "median_ns": found.steps.median_ns,
-            "source": found.steps.source,
-            "how": found.steps.how,
-        },
+        steps=found.steps,
         kinds=tuple(found.kinds),
         warnings=tuple(found.warnings),
         trouble=found.trouble,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from whyidle.monitor.core.contracts.trace import (
+    AccountJson,
+    BudgetJson,
+    NewTraceJson,
+    StepsJson,
+    WindowJson,
+)
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.traces.window import NOT_RECORDED, is_mostly_outside
@@ -31,18 +36,18 @@ class TraceSummary:
     held_ns: int | None
     # As in the answer of ``monitor trace --json``.
     format: str
-    budget: Mapping[str, Any]
-    step_budget: Mapping[str, Any] | None
-    steps: Mapping[str, Any]
+    budget: BudgetJson
+    step_budget: BudgetJson | None
+    steps: StepsJson
     # "gpu", "tpu" or "cpu" of each device in it, once each.
     kinds: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     trouble: str | None = None
     # How much of its time it accounts for, as in that answer.
-    window: Mapping[str, Any] | None = None
+    window: WindowJson | None = None
 
     @property
-    def account(self) -> Mapping[str, Any]:
+    def account(self) -> AccountJson:
         """Return the account that stands for it, wherever it is shown.
 
         What lies outside of the operations is unknown, where it is most of the window. Else it is
@@ -58,7 +63,7 @@ class TraceSummary:
         """Return the seconds since it began."""
         return max(0.0, now - self.at)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> NewTraceJson:
         """Return what programs are told of it."""
         return {
             "id": self.trace,
@@ -71,16 +76,16 @@ class TraceSummary:
             "held_ns": self.held_ns,
             "format": self.format,
             "kinds": list(self.kinds),
-            "steps": dict(self.steps),
-            "budget": dict(self.budget),
-            "step_budget": None if self.step_budget is None else dict(self.step_budget),
+            "steps": self.steps,
+            "budget": self.budget,
+            "step_budget": self.step_budget,
             "warnings": list(self.warnings),
             "trouble": self.trouble,
-            "window": None if self.window is None else dict(self.window),
+            "window": self.window,
         }
 
 
-def _with_outside(budget: Mapping[str, Any], outside: int) -> Mapping[str, Any]:
+def _with_outside(budget: BudgetJson, outside: int) -> BudgetJson:
     part, details = Slice.IDLE_UNKNOWN, budget.get("details", {})
     return {
         **budget,

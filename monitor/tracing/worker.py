@@ -17,7 +17,11 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from whyidle.monitor.core.contracts.trace import JsonObject, TakenJson, TraceJson
+    from whyidle.monitor.store.traces import NewTrace
 
 MOST_BYTES = 2 << 30
 MOST_CPU_SECONDS = 120
@@ -25,6 +29,15 @@ LOWEST_PRIORITY = 19
 MOST_WARNINGS = 5
 LONGEST_WARNING = 500
 _PR_SET_PDEATHSIG = 1
+
+
+class Order(TypedDict):
+    """What is to be understood, and what is known of it already."""
+
+    file: str
+    store: str
+    run: int
+    taken: TakenJson
 
 
 def limit() -> None:
@@ -47,30 +60,37 @@ def go_with(parent: int) -> None:
         os._exit(1)
 
 
-def understand(order: dict[str, Any]) -> dict[str, Any]:
+def understand(order: Order) -> JsonObject:
     """Analyse a file, keep what is found, and return what the recorder wants to know of it."""
-    made: list[Any] = []
+    made: list[tuple[TraceJson, NewTrace]] = []
+    failed: list[BaseException] = []
 
     def think() -> None:
         # Of this thread and those that it starts: the one that writes must not be kept waiting
         # while it holds the store.
         os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
         try:
-            made.extend(_analysed(order))
+            made.append(_analysed(order))
         except BaseException as error:  # noqa: BLE001  told by the other thread
-            made.append(error)
+            failed.append(error)
 
     thread = threading.Thread(target=think)
     thread.start()
     thread.join()
-    if isinstance(made[-1], BaseException):
-        raise made[-1]
-    answer, new = made
-    found: dict[str, Any] = {
+    if failed:
+        raise failed[0]
+    answer, new = made[0]
+    steps = answer["steps"]
+    found: JsonObject = {
         "format": answer["format"],
         "budget": answer["budget"],
         "step_budget": answer["step_budget"],
-        "steps": {name: answer["steps"][name] for name in ("count", "median_ns", "source", "how")},
+        "steps": {
+            "count": steps["count"],
+            "median_ns": steps["median_ns"],
+            "source": steps["source"],
+            "how": steps["how"],
+        },
         "window": answer["window"],
         "kinds": sorted({device["kind"] for device in answer["devices"]}),
         "warnings": [text[:LONGEST_WARNING] for text in answer["warnings"][:MOST_WARNINGS]],
@@ -88,7 +108,7 @@ def understand(order: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _analysed(order: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _analysed(order: Order) -> tuple[TraceJson, NewTrace]:
     # Heavy, and only now: at this thread's priority, below the limit of memory.
     from whyidle.monitor.store.timeline_rows import whole  # noqa: PLC0415
     from whyidle.monitor.traces.analysis import analyse  # noqa: PLC0415

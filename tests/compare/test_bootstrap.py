@@ -61,9 +61,9 @@ def test_neighbours_that_are_alike_widen_it() -> None:
 def test_too_few_have_no_bounds_and_say_why() -> None:
     few, enough = Samples.of([1.0] * (LEAST - 1)), Samples.of([2.0] * LEAST)
     found = bootstrap.medians(few, enough)
-    assert found.a.told() == [None, 1.0, None]
-    assert found.b.told() == [2.0, 2.0, 2.0]
-    assert found.ratio.told() == [None, 0.5, None]
+    assert found.a.ends == [None, 1.0, None]
+    assert found.b.ends == [2.0, 2.0, 2.0]
+    assert found.ratio.ends == [None, 0.5, None]
     assert found.ratio.why_no_bounds == "4 samples of the time of a step: too few"
 
 

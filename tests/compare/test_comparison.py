@@ -110,7 +110,7 @@ def test_samples_a_second_must_do_where_nobody_knows_the_steps() -> None:
     found = compare(a, b)
     assert (found.per, found.verdict) == ("sample", Verdict.UNCERTAIN)
     assert found.speedup is not None
-    assert found.speedup.told() == [None, 2.0, None]
+    assert found.speedup.ends == [None, 2.0, None]
 
 
 def test_without_steps_on_one_side_all_is_told_per_second() -> None:

@@ -34,7 +34,7 @@ def test_what_counters_suggest_must_show_twice() -> None:
     assert certain.take([]) == []
     assert certain.take([told("a")]) == []
     changes = certain.take([told("a")])
-    assert [(c.news, c.told["rule"]) for c in changes] == [("found", "a")]
+    assert [(c.news, c.finding["rule"]) for c in changes] == [("found", "a")]
     assert certain.take([told("a")]) == []
 
 
@@ -83,7 +83,7 @@ def test_each_news_alternates_and_agrees_with_what_is_shown(looks: list[set[str]
     certain, now = Debouncer(), set[str]()
     for i, found in enumerate(looks):
         for change in certain.take([told(rule) for rule in sorted(found)]):
-            rule = change.told["rule"]
+            rule = change.finding["rule"]
             assert (change.news == "found") is (rule not in now)
             now ^= {rule}
             if change.news == "found":

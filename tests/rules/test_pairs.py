@@ -28,7 +28,7 @@ TIMELESS = {name for name, each in rules.load().items() if each.kind is not Kind
 def findings(rule: str, side: str) -> list[dict[str, Any]]:
     found = diagnose.diagnose(recorded(f"{rule}/{side}"))
     assert not found.failed
-    return [diagnose.told(found, each) for each in found.findings]
+    return [diagnose.finding_json(found, each) for each in found.findings]
 
 
 def of(rule: str, side: str) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ LEAST_SPEEDUP = 1.5
 def findings(name: str) -> list[dict[str, Any]]:
     found = diagnose.diagnose(recorded(name))
     assert not found.failed
-    told = [diagnose.told(found, each) for each in found.findings]
+    told = [diagnose.finding_json(found, each) for each in found.findings]
     return [each for each in told if each["rule"] not in OF_OTHERS]
 
 

@@ -23,7 +23,7 @@ from whyidle.monitor.tracing.parser import Parser, Understood
 TAKEN = {"began_ms": 123_000, "ended_ms": 123_250, "held_ns": 5, "how": "the agent"}
 
 
-def order(file: Path, store: Path, run: int | None = None) -> dict[str, Any]:
+def order(file: Path, store: Path, run: int | None = None) -> Any:
     return {"file": str(file), "store": str(store), "run": run, "taken": TAKEN}
 
 
@@ -57,7 +57,7 @@ def test_a_trace_is_understood_and_kept_at_its_moment_of_the_run(
     parser = Parser(order(file, store, run))
     found = until(parser.poll)
     assert isinstance(found, Understood), found
-    assert found.steps.count == 4
+    assert found.steps["count"] == 4
     assert found.kinds == ["gpu"]
     assert sum(found.budget["slices"].values()) == found.budget["total_ns"] > 0
     with Kept.open(store) as kept:

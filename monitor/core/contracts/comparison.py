@@ -1,0 +1,165 @@
+"""The answers of ``monitor compare`` and ``monitor demo``."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from whyidle.monitor.core.contracts.diagnosis import BriefFindingJson
+from whyidle.monitor.core.contracts.trace import BudgetJson, Unknown
+
+
+class PairJson(TypedDict):
+    """A number of both sides."""
+
+    a: float | None
+    b: float | None
+    unknown: Unknown
+
+
+class NamedPairJson(PairJson):
+    """The same, by name."""
+
+    name: str
+
+
+class EnergyPairJson(PairJson):
+    """The energy of a step on both sides."""
+
+    unit: str
+
+
+class KernelPairJson(TypedDict):
+    """A kernel on both sides."""
+
+    name: str
+    ns: PairJson
+    count: PairJson
+
+
+class TransferPairJson(TypedDict):
+    """The copies of one direction on both sides."""
+
+    direction: str
+    ns: PairJson
+    bytes: PairJson
+
+
+class SideJson(TypedDict):
+    """What one side of a comparison is."""
+
+    target: str
+    kind: str
+    steps: int | None
+    steps_source: str | None
+    batch: float | None
+    budget_source: str | None
+    unknown: Unknown
+
+
+class FaultJson(TypedDict):
+    """A finding of one side or both; its severity on each."""
+
+    rule: str
+    title: str
+    severity: str | None
+    a: str | None
+    b: str | None
+    why_unknown: str | None
+
+
+class SettingJson(TypedDict):
+    """Something of the set-up that differs."""
+
+    name: str
+    a: str
+    b: str
+
+
+# Low end, middle and high end, as far as they are known.
+Ends = list[float | None]
+
+
+class TimesJson(TypedDict):
+    """How long the steps of each side took, by side."""
+
+    step_ns: dict[str, Ends | None]
+    mean_step_ns: dict[str, Ends | None]
+    p95_step_ns: dict[str, int | None]
+    step_by: Literal["median"]
+
+
+class SpeedJson(TypedDict):
+    """How the steps of B compare with those of A."""
+
+    speedup: Ends | None
+    speedup_by: str | None
+    difference_ns: Ends | None
+    median_speedup: Ends | None
+    mean_speedup: Ends | None
+
+
+class ComparisonJson(TimesJson, SpeedJson):
+    """The answer of ``monitor compare --json``."""
+
+    schema: int
+    a: SideJson
+    b: SideJson
+    verdict: str
+    per: str
+    why_per: str | None
+    # By side, then by slice.
+    slices: dict[str, dict[str, float | None] | None]
+    shares: dict[str, dict[str, float | None] | None]
+    kernels: list[KernelPairJson]
+    kernels_are: str
+    memory: list[NamedPairJson]
+    transfers: list[TransferPairJson]
+    energy: EnergyPairJson
+    findings_gone: list[FaultJson]
+    findings_new: list[FaultJson]
+    findings_kept: list[FaultJson]
+    findings_unknown: list[FaultJson]
+    setup: list[SettingJson]
+    warnings: list[str]
+    unknown: Unknown
+
+
+class DemoStepsJson(TypedDict):
+    """The time of a step on one side of a demo."""
+
+    step_ns: list[int | None]
+    step_ns_of: str | None
+    mean_step_ns: int | None
+    unknown: Unknown
+
+
+class DemoSideJson(DemoStepsJson):
+    """One side of a demo."""
+
+    run: int
+    script: str
+    samples_per_s: float | None
+    top: str | None
+    findings: list[BriefFindingJson]
+    budget: BudgetJson | None
+    budget_source: str | None
+    not_measured: dict[str, str]
+
+
+class DemoJson(TypedDict):
+    """The answer of ``monitor demo --json``, one a line."""
+
+    fault: str
+    framework: str
+    before: DemoSideJson
+    after: DemoSideJson
+    predicted: list[float] | None
+    measured: list[float | None]
+    measured_over: str | None
+    as_predicted: bool | None
+    findings_gone: list[str]
+    findings_left: list[str]
+    findings_new: list[str]
+    findings_not_judged: list[str]
+    waited_for_core: list[float | None]
+    unknown: Unknown

@@ -1,0 +1,115 @@
+"""FINDING: the answer of ``monitor diagnose``."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from whyidle.monitor.core.contracts.trace import BudgetJson, Unknown
+
+
+class EvidenceJson(TypedDict):
+    """One measured number that speaks for a finding."""
+
+    name: str
+    value: float | str
+    unit: str
+    source: str
+    age_s: float | None
+    window_s: float | None
+
+
+class PlaceJson(TypedDict):
+    """A line of the user's code, and its share of the time."""
+
+    file: str
+    line: int
+    function: str
+    share: float | None
+
+
+class FixJson(TypedDict):
+    """What to change."""
+
+    text: str
+    code: str
+
+
+class EnergyJson(TypedDict):
+    """What the lost time costs."""
+
+    watts_lost: float | None
+    joules_per_step: float | None
+    unknown: Unknown
+
+
+class BriefFindingJson(TypedDict):
+    """A finding where there is no room for its evidence."""
+
+    rule: str
+    severity: str
+    title: str
+    # The least and the most that the fix gives back.
+    lost_share: list[float] | None
+    speedup: list[float] | None
+
+
+class FindingJson(BriefFindingJson):
+    """FINDING: one fault."""
+
+    slice: str | None
+    paced_by: Literal["steps", "samples"]
+    evidence: list[EvidenceJson]
+    where: list[PlaceJson]
+    fixes: dict[str, FixJson]
+    documents: list[str]
+    also_seen: list[str]
+    behind: str | None
+    energy: EnergyJson
+
+
+class NotCheckedJson(TypedDict):
+    """A rule that could not judge, and what would allow it to."""
+
+    rule: str
+    needs: str
+
+
+class ComputeJson(TypedDict):
+    """How the device works while it works."""
+
+    bound: str | None
+    tensor_core_share: list[float] | None
+    efficiency: float | None
+    efficiency_source: str | None
+    said: list[str]
+    unknown: Unknown
+
+
+class DiagnosisJson(TypedDict):
+    """The answer of ``monitor diagnose --json``."""
+
+    schema: int
+    target: str
+    budget: BudgetJson | None
+    budget_source: str | None
+    not_measured: dict[str, str]
+    frameworks: list[str]
+    is_known: bool
+    unexplained: dict[str, float]
+    warnings: list[str]
+    compute: ComputeJson | None
+    findings: list[FindingJson]
+    not_checked: list[NotCheckedJson]
+    failed: dict[str, str]
+    unknown: Unknown
+
+
+def brief(finding: FindingJson) -> BriefFindingJson:
+    """Return a finding without its evidence."""
+    return {
+        "rule": finding["rule"],
+        "severity": finding["severity"],
+        "title": finding["title"],
+        "lost_share": finding["lost_share"],
+        "speedup": finding["speedup"],
+    }

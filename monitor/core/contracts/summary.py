@@ -1,0 +1,104 @@
+"""SUMMARY: what a recording comes to."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from whyidle.monitor.core.contracts.diagnosis import FindingJson, NotCheckedJson, PlaceJson
+from whyidle.monitor.core.contracts.trace import JsonObject, LastTraceJson, Unknown
+
+
+class RunJson(TypedDict):
+    """Which job was watched, and for how long."""
+
+    label: str | None
+    pid: int | None
+    hostname: str | None
+    script: str | None
+    framework: str | None
+    python: str | None
+    user: str | None
+    container: str | None
+    command: str | None
+    started_ms: int
+    ended_ms: int | None
+    end: str | None
+    exit_code: int | None
+    seconds: float
+    ticks: int
+
+
+class AgentJson(TypedDict):
+    """How one process was watched."""
+
+    pid: int
+    rank: int | None
+    method: str
+    refused: str | None
+    next_step: str | None
+    stops_ms: list[float]
+    framework: dict[str, JsonObject] | None
+    unknown: Unknown
+
+
+class CompiledJson(TypedDict):
+    """All compilations of one function from one line."""
+
+    framework: str
+    function: str
+    count: int
+    ns: int
+    cached: int
+    reason: str | None
+    file: str | None
+    line: int | None
+
+
+class ReadBackJson(TypedDict):
+    """All sampled reads of one line."""
+
+    kind: str
+    file: str
+    line: int
+    function: str
+    count: int
+    ns: int
+
+
+class EventJson(TypedDict):
+    """Something that happened once."""
+
+    ts_ms: int
+    kind: str
+    severity: str
+    text: str
+
+
+class SummaryJson(RunJson):
+    """SUMMARY: the last object of ``monitor attach --json``, and ``monitor runs RUN --json``."""
+
+    summary: bool
+    run: int
+    attached: Literal["agent", "outside"]
+    method: str
+    steps: int | None
+    findings: list[FindingJson]
+    not_checked: list[NotCheckedJson] | None
+    unknown: Unknown
+    training: JsonObject
+    agents: list[AgentJson]
+    where: list[PlaceJson] | None
+    where_pid: int | None
+    compiled: list[CompiledJson] | None
+    reads: list[ReadBackJson] | None
+    # Each with the mean, least, most and last of its metrics, by column.
+    gpus: list[JsonObject]
+    gpu_problem: str | None
+    job: JsonObject
+    host: JsonObject
+    monitor: JsonObject
+    events: list[EventJson]
+    more_events: int
+    trace: LastTraceJson | None
+    trouble: str | None
+    defects: dict[str, int]

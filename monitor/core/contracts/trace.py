@@ -1,0 +1,279 @@
+"""TRACE and BUDGET: the answer of ``monitor trace``, and where its time goes."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+# An object whose keys are data: the columns of metrics, facts of a framework.
+JsonObject = dict[str, object]
+Unknown = dict[str, str]
+
+
+class AccountJson(TypedDict):
+    """Nanoseconds by slice; the details of a slice add up to it."""
+
+    slices: dict[str, int]
+    details: dict[str, dict[str, int]]
+
+
+class BudgetJson(AccountJson):
+    """BUDGET: sums over the window, or over whole steps."""
+
+    total_ns: int
+    steps: int
+
+
+class StepsJson(TypedDict):
+    """The steps of a trace, and how they were told apart."""
+
+    count: int
+    median_ns: int | None
+    source: str
+    how: str
+
+
+class WindowFactsJson(TypedDict):
+    """How long was recorded, how long was asked for, and how long the job's steps take."""
+
+    ns: int
+    asked_ns: int | None
+    step_ns: int | None
+
+
+class WindowJson(WindowFactsJson):
+    """The window of a trace that we took, and how much of it lies outside of its account."""
+
+    outside_ns: int
+
+
+class TakenJson(TypedDict):
+    """How we took a trace ourselves."""
+
+    began_ms: int
+    ended_ms: int
+    held_ns: int | None
+    how: str
+    pid: int
+    rank: int | None
+    window: WindowFactsJson
+
+
+class DeviceJson(TypedDict):
+    """One device of a trace."""
+
+    host: str | None
+    pid: int | None
+    rank: int | None
+    model: str | None
+    index: str
+    kind: str
+    unknown: Unknown
+    span_ns: int
+    busy_ns: int
+    idle_ns: int
+    compute_ns: int
+    comm_ns: int
+    exposed_comm_ns: int
+    copy_ns: int
+    exposed_copy_ns: int
+    kernels: int
+    comm_kernels: int
+    copies: int
+    budget: BudgetJson
+    step_budget: BudgetJson | None
+
+
+class TraceStepsJson(StepsJson):
+    """The steps of a trace, as its answer has them."""
+
+    unknown: Unknown
+
+
+class CountedJson(TypedDict):
+    """How often something ran, and for how long in all."""
+
+    name: str
+    count: int
+    total_ns: int
+
+
+class NamedJson(CountedJson):
+    """All runs of one name, and their share of the time of all."""
+
+    share: float
+
+
+class KernelJson(NamedJson):
+    """All runs of the kernels of one name."""
+
+    family: str
+    dtype: str | None
+    tensor_cores: bool | None
+    unknown: Unknown
+
+
+class ShortKernelsJson(TypedDict):
+    """Kernels that are shorter than their launch costs."""
+
+    below_ns: int
+    count: int
+    total_ns: int
+
+
+class KernelsJson(TypedDict):
+    """All kernels of a trace together."""
+
+    count: int
+    total_ns: int
+    short: ShortKernelsJson
+    tensor_core_share: list[float] | None
+    dtypes_ns: dict[str, int]
+    families_ns: dict[str, int]
+    unknown: Unknown
+
+
+class LaunchingJson(TypedDict):
+    """How the host submits its work."""
+
+    operations: int
+    launched: int
+    calls: int
+    graph_operations: int
+    started_before_launch: int
+    calls_per_second: float | None
+    calls_per_step: float | None
+    call_median_ns: int | None
+    delay_median_ns: int | None
+    delay_p95_ns: int | None
+    unknown: Unknown
+
+
+class CollectiveJson(CountedJson):
+    """All communication of one kind."""
+
+    kind: str
+    dtype: str | None
+    algorithm: str | None
+    protocol: str | None
+    unknown: Unknown
+
+
+class CopyJson(TypedDict):
+    """All copies of one direction and kind of memory."""
+
+    direction: str
+    memory: str
+    count: int
+    total_ns: int
+    bytes: int | None
+    gb_per_s: float | None
+    unknown: Unknown
+
+
+class HloOpJson(NamedJson):
+    """All runs of one operation of a compiled program."""
+
+    module: str
+
+
+class CallJson(CountedJson):
+    """All calls of one name that the host made."""
+
+    per_step: float | None
+    unknown: Unknown
+
+
+class CalledJson(TypedDict):
+    """What a line of the user's code was calling."""
+
+    name: str
+    ns: int
+
+
+class OwnerJson(TypedDict):
+    """A line of the user's code, and how much of a slice belongs to it."""
+
+    slice: str
+    file: str
+    line: int
+    function: str
+    ns: int
+    share: float
+    source: str
+    exact_line: bool
+    calls: list[CalledJson]
+
+
+class ActivityJson(TypedDict):
+    """What the devices of a trace did."""
+
+    top_kernels: list[KernelJson]
+    kernels: KernelsJson | None
+    launching: LaunchingJson | None
+    collectives: list[CollectiveJson]
+    copies: list[CopyJson]
+    hlo_modules: list[NamedJson]
+    hlo_ops: list[HloOpJson]
+    top_operators: list[NamedJson]
+
+
+class TraceJson(ActivityJson):
+    """TRACE: the answer of ``monitor trace --json``."""
+
+    schema: int
+    file: str
+    format: str
+    events: int
+    window: WindowJson | None
+    warnings: list[str]
+    devices: list[DeviceJson]
+    steps: TraceStepsJson
+    budget: BudgetJson
+    step_budget: BudgetJson | None
+    calls: list[CallJson]
+    where: list[OwnerJson]
+    unknown: Unknown
+
+
+class StoredTraceJson(TypedDict):
+    """A trace as the store keeps it with a recording; what is damaged or missing is null."""
+
+    id: int
+    ts_ms: int
+    answer: TraceJson | None
+    # How we took it, if we did.
+    taken: TakenJson | None
+
+
+class LastTraceJson(TypedDict):
+    """The trace in a summary: what its answer says of the time, and how it was taken."""
+
+    id: int
+    ts_ms: int
+    taken: TakenJson | None
+    format: str | None
+    steps: TraceStepsJson | None
+    budget: BudgetJson | None
+    step_budget: BudgetJson | None
+    warnings: list[str] | None
+
+
+class NewTraceJson(TypedDict):
+    """The trace in a tick: the one that has just been understood."""
+
+    id: int | None
+    pid: int
+    rank: int | None
+    framework: str
+    how: str
+    ts_ms: int
+    seconds: float
+    held_ns: int | None
+    format: str
+    kinds: list[str]
+    steps: StepsJson
+    budget: BudgetJson
+    step_budget: BudgetJson | None
+    warnings: list[str]
+    trouble: str | None
+    window: WindowJson | None
