@@ -1,4 +1,4 @@
-"""Every metric, declared once: schema, exporter names, labels and the README table derive from it.
+"""Every metric, declared once: schema, exporter names, labels and documents derive from it.
 
 A metric belongs to one scope; a scope is one wide table in the store, with one row per subject and
 tick. A value that is not known is absent and has a reason; it is never written as zero.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
+
+from whyidle.agents import wire
 
 Unit = Literal[
     "ratio",
@@ -26,6 +28,20 @@ Unit = Literal[
 ]
 Source = Literal["nvml", "gpm", "procfs", "cgroup", "agent", "monitor"]
 Kind = Literal["gauge", "counter"]
+# What the value is of a number that the agent sends: itself; or how fast a total grew, and of
+# nanoseconds which share of the time that was. A total that grows in leaps, as waits do that end
+# in one second and lasted many, is seen over the last seconds, any other since the last record.
+Becomes = Literal["level", "rate", "share", "recent rate", "recent share"]
+Framework = Literal["torch", "jax", "any"]
+# How the processes of a job make one value; "slowest": that of the process with the longest step.
+Together = Literal["max", "min", "sum", "slowest"]
+
+# Why a number of the agent's may be missing, in the words that the screens show.
+NOT_READ: Final = "the agent cannot read it"
+NO_LOADER: Final = "no batch of a PyTorch data loader was seen yet"
+NO_OPTIMIZER: Final = "no step of a PyTorch optimizer was seen yet"
+NO_SAMPLES: Final = "no batch whose size is known was seen yet"
+NO_POOL: Final = "no device memory of the framework's is known"
 
 
 class Scope(StrEnum):
@@ -50,6 +66,27 @@ SHOWN_UNIT: dict[Unit, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A number that the agent sends: its name on the wire, and what we make of it."""
+
+    key: str
+    becomes: Becomes
+    # Who counts it; ``None``: the agent itself.
+    framework: Framework | None = None
+    # Why there is none, where its framework is in use.
+    missing: str = NOT_READ
+    # There is none before this number is more than 0.
+    needs: str | None = None
+    # How much it grew is kept for the whole run, too.
+    in_run: bool = False
+
+    @property
+    def is_recent(self) -> bool:
+        """Tell whether the value is over the last seconds."""
+        return self.becomes.startswith("recent")
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Metric:
     """One number we record. A counter holds the total since the run began."""
@@ -60,6 +97,10 @@ class Metric:
     source: Source
     help: str
     kind: Kind = "gauge"
+    # Of a process: the number of the agent's that it is made of.
+    gauge: Gauge | None = None
+    # Of a job: how it comes from the metric of its processes with the same name.
+    together: Together | None = None
 
     @property
     def column(self) -> str:
@@ -91,8 +132,12 @@ def _job(name: str, unit: Unit, source: Source, help_: str) -> Metric:
     return Metric(Scope.JOB, name, unit, source, help_)
 
 
-def _inside(name: str, unit: Unit, help_: str) -> Metric:
-    return Metric(Scope.PROCESS, name, unit, "agent", help_)
+def _inside(name: str, unit: Unit, help_: str, gauge: Gauge | None = None) -> Metric:
+    return Metric(Scope.PROCESS, name, unit, "agent", help_, gauge=gauge)
+
+
+def _together(how: Together, name: str, unit: Unit, help_: str) -> Metric:
+    return Metric(Scope.JOB, name, unit, "agent", help_, together=how)
 
 
 def _host(name: str, unit: Unit, help_: str) -> Metric:
@@ -201,66 +246,100 @@ JOB_CPU_LIMIT = _job("cgroup_cpu_limit", "cores", "cgroup", "CPU limit of the jo
 JOB_MEMORY_LIMIT = _job(
     "cgroup_memory_limit", "bytes", "cgroup", "Memory limit of the job's cgroup."
 )
-JOB_GC_PAUSE = _job(
-    "gc_pause", "ratio", "agent", "Share of time in Python's garbage collector, worst process."
+JOB_GC_PAUSE = _together(
+    "max", "gc_pause", "ratio", "Share of time in Python's garbage collector, worst process."
 )
-JOB_AGENT_CPU = _job(
-    "agent_cpu", "cores", "agent", "CPU time per second that our agents take in the job."
+JOB_AGENT_CPU = _together(
+    "sum", "agent_cpu", "cores", "CPU time per second that our agents take in the job."
 )
-JOB_STEPS = _job("steps", "per_second", "agent", "Training steps, of the slowest process.")
-JOB_STEP_P50 = _job("step_p50", "seconds", "agent", "Median time of a step, slowest process.")
-JOB_STEP_P95 = _job("step_p95", "seconds", "agent", "Time that 95% of steps stay under, likewise.")
-JOB_SAMPLES = _job("samples", "per_second", "agent", "Samples trained on, all processes together.")
-JOB_LOADER_WAIT = _job(
-    "loader_wait", "ratio", "agent", "Share of time that waits for the data loader, worst process."
+JOB_STEPS = _together("min", "steps", "per_second", "Training steps, of the slowest process.")
+JOB_STEP_P50 = _together(
+    "slowest", "step_p50", "seconds", "Median time of a step, slowest process."
 )
-JOB_SYNC_WAIT = _job(
-    "sync_wait",
-    "ratio",
-    "agent",
-    "Share of time in reads of values from the device, worst process.",
+JOB_STEP_P95 = _together(
+    "slowest", "step_p95", "seconds", "Time that 95% of steps stay under, likewise."
 )
-JOB_COMPILE = _job("compile", "ratio", "agent", "Share of time spent compiling, worst process.")
-JOB_COMPILES = _job("compiles", "per_second", "agent", "Compilations that no cache had.")
+JOB_SAMPLES = _together(
+    "sum", "samples", "per_second", "Samples trained on, all processes together."
+)
+JOB_LOADER_WAIT = _together(
+    "max", "loader_wait", "ratio", "Share of time that waits for the data loader, worst process."
+)
+JOB_SYNC_WAIT = _together(
+    "max", "sync_wait", "ratio", "Share of time in reads of values from the device, worst process."
+)
+JOB_COMPILE = _together("max", "compile", "ratio", "Share of time spent compiling, worst process.")
+JOB_COMPILES = _together("sum", "compiles", "per_second", "Compilations that no cache had.")
 JOB_AGENTS = _job("agents", "count", "agent", "Processes of the job with the agent inside.")
 
 # One process of the job --------------------------------------------------------------------------
 PROCESS_CPU = Metric(Scope.PROCESS, "cpu", "cores", "procfs", "CPU time per second.")
 PROCESS_RSS = Metric(Scope.PROCESS, "rss", "bytes", "procfs", "Resident memory.")
 PROCESS_THREADS = Metric(Scope.PROCESS, "threads", "count", "procfs", "Threads.")
-PROCESS_GC_PAUSE = _inside("gc_pause", "ratio", "Share of time in Python's garbage collector.")
-PROCESS_GC_COLLECTIONS = _inside("gc_collections", "per_second", "Garbage collections.")
-PROCESS_PYTHON_THREADS = _inside("python_threads", "count", "Threads that run Python.")
-PROCESS_RSS_PEAK = _inside("rss_peak", "bytes", "Most resident memory since the process began.")
-PROCESS_AGENT_CPU = _inside("agent_cpu", "cores", "CPU time per second of our agent's thread.")
-PROCESS_AGENT_LOST = _inside(
-    "agent_lost", "count", "Records of the agent that found no room or came damaged."
-)
+# The table of the agent's numbers: what it is, what it is made of, and why it may be missing.
+# fmt: off
+PROCESS_GC_PAUSE = _inside("gc_pause", "ratio", "Share of time in Python's garbage collector.",
+    Gauge(wire.GC_NS, "share", in_run=True))
+PROCESS_GC_COLLECTIONS = _inside("gc_collections", "per_second", "Garbage collections.",
+    Gauge(wire.GC_COLLECTIONS, "rate"))
+PROCESS_PYTHON_THREADS = _inside("python_threads", "count", "Threads that run Python.",
+    Gauge(wire.PYTHON_THREADS, "level"))
+PROCESS_RSS_PEAK = _inside("rss_peak", "bytes", "Most resident memory since the process began.",
+    Gauge(wire.RSS_PEAK_BYTES, "level"))
+PROCESS_AGENT_CPU = _inside("agent_cpu", "cores", "CPU time per second of our agent's thread.",
+    Gauge(wire.AGENT_CPU_NS, "share"))
+PROCESS_AGENT_LOST = _inside("agent_lost", "count",
+    "Records of the agent that found no room or came damaged.", Gauge(wire.LOST, "level"))
 PROCESS_STEPS = _inside("steps", "per_second", "Training steps.")
 PROCESS_STEP_P50 = _inside("step_p50", "seconds", "Median time of a step.")
 PROCESS_STEP_P95 = _inside("step_p95", "seconds", "Time that 95% of the steps stay under.")
-PROCESS_SAMPLES = _inside("samples", "per_second", "Samples of batches whose size is known.")
-PROCESS_OPTIMIZER_TIME = _inside("optimizer_time", "ratio", "Share of time inside optimizers.")
-PROCESS_LOADER_BATCHES = _inside("loader_batches", "per_second", "Batches from data loaders.")
-PROCESS_LOADER_WAIT = _inside("loader_wait", "ratio", "Share of time that waits for a data loader.")
-PROCESS_SYNCS = _inside("syncs", "per_second", "Values read back from the device.")
-PROCESS_SYNC_WAIT = _inside("sync_wait", "ratio", "Share of time that such reads take.")
-PROCESS_READBACK = _inside("readback", "bytes_per_second", "Read back from the device.")
-PROCESS_DEVICE_PUTS = _inside("device_puts", "per_second", "Explicit copies to the device.")
-PROCESS_COMPILES = _inside("compiles", "per_second", "Compilations that no cache had.")
-PROCESS_COMPILE = _inside("compile", "ratio", "Share of time spent compiling.")
-PROCESS_COMPILE_HITS = _inside("compile_hits", "per_second", "Compilations that a cache had.")
-PROCESS_AUTOCASTS = _inside("autocasts", "per_second", "Regions of reduced precision entered.")
-PROCESS_EXECUTABLES = _inside("executables", "count", "Compiled programs alive.")
-PROCESS_LIVE_ARRAYS = _inside("live_arrays", "count", "Arrays alive on devices.")
-PROCESS_LIVE_BYTES = _inside("live_bytes", "bytes", "Bytes of the arrays alive.")
-PROCESS_POOL_USED = _inside("pool_used", "bytes", "Device memory in use, by the framework's count.")
-PROCESS_POOL_PEAK = _inside("pool_peak", "bytes", "Most device memory in use so far, likewise.")
-PROCESS_POOL_RESERVED = _inside("pool_reserved", "bytes", "Device memory the framework holds.")
-PROCESS_POOL_LIMIT = _inside("pool_limit", "bytes", "Device memory the framework may take.")
-PROCESS_POOL_SPLIT = _inside("pool_split", "bytes", "Of that, free in pieces between what is used.")
-PROCESS_ALLOC_RETRIES = _inside("alloc_retries", "per_second", "Allocations that had to try again.")
-PROCESS_ALLOC_OOMS = _inside("alloc_ooms", "count", "Allocations that failed.")
+PROCESS_SAMPLES = _inside("samples", "per_second", "Samples of batches whose size is known.",
+    Gauge(wire.SAMPLES, "recent rate", "torch", NO_SAMPLES, wire.SAMPLES, in_run=True))
+PROCESS_OPTIMIZER_TIME = _inside("optimizer_time", "ratio", "Share of time inside optimizers.",
+    Gauge(wire.OPTIMIZER_NS, "recent share", "torch", NO_OPTIMIZER, wire.OPTIMIZER_STEPS,
+          in_run=True))
+PROCESS_LOADER_BATCHES = _inside("loader_batches", "per_second", "Batches from data loaders.",
+    Gauge(wire.LOADER_BATCHES, "recent rate", "torch", NO_LOADER, wire.LOADER_BATCHES, in_run=True))
+PROCESS_LOADER_WAIT = _inside("loader_wait", "ratio", "Share of time that waits for a data loader.",
+    Gauge(wire.LOADER_WAIT_NS, "recent share", "torch", NO_LOADER, wire.LOADER_BATCHES,
+          in_run=True))
+PROCESS_SYNCS = _inside("syncs", "per_second", "Values read back from the device.",
+    Gauge(wire.SYNCS, "recent rate", "any", in_run=True))
+PROCESS_SYNC_WAIT = _inside("sync_wait", "ratio", "Share of time that such reads take.",
+    Gauge(wire.SYNC_NS, "recent share", "any", in_run=True))
+PROCESS_READBACK = _inside("readback", "bytes_per_second", "Read back from the device.",
+    Gauge(wire.READ_BYTES, "recent rate", "any", in_run=True))
+PROCESS_DEVICE_PUTS = _inside("device_puts", "per_second", "Explicit copies to the device.",
+    Gauge(wire.DEVICE_PUTS, "recent rate", "jax"))
+PROCESS_COMPILES = _inside("compiles", "per_second", "Compilations that no cache had.",
+    Gauge(wire.COMPILES, "recent rate", "any", in_run=True))
+PROCESS_COMPILE = _inside("compile", "ratio", "Share of time spent compiling.",
+    Gauge(wire.COMPILE_NS, "recent share", "any", in_run=True))
+PROCESS_COMPILE_HITS = _inside("compile_hits", "per_second", "Compilations that a cache had.",
+    Gauge(wire.COMPILE_HITS, "recent rate", "jax", in_run=True))
+PROCESS_AUTOCASTS = _inside("autocasts", "per_second", "Regions of reduced precision entered.",
+    Gauge(wire.AUTOCASTS, "recent rate", "torch"))
+PROCESS_EXECUTABLES = _inside("executables", "count", "Compiled programs alive.",
+    Gauge(wire.EXECUTABLES, "level", "jax"))
+PROCESS_LIVE_ARRAYS = _inside("live_arrays", "count", "Arrays alive on devices.",
+    Gauge(wire.LIVE_ARRAYS, "level", "jax"))
+PROCESS_LIVE_BYTES = _inside("live_bytes", "bytes", "Bytes of the arrays alive.",
+    Gauge(wire.LIVE_BYTES, "level", "jax"))
+PROCESS_POOL_USED = _inside("pool_used", "bytes", "Device memory in use, by the framework's count.",
+    Gauge(wire.POOL_USED_BYTES, "level", "any", NO_POOL))
+PROCESS_POOL_PEAK = _inside("pool_peak", "bytes", "Most device memory in use so far, likewise.",
+    Gauge(wire.POOL_PEAK_BYTES, "level", "any", NO_POOL))
+PROCESS_POOL_RESERVED = _inside("pool_reserved", "bytes", "Device memory the framework holds.",
+    Gauge(wire.POOL_RESERVED_BYTES, "level", "any", NO_POOL))
+PROCESS_POOL_LIMIT = _inside("pool_limit", "bytes", "Device memory the framework may take.",
+    Gauge(wire.POOL_LIMIT_BYTES, "level", "any", NO_POOL))
+PROCESS_POOL_SPLIT = _inside("pool_split", "bytes", "Of that, free in pieces between what is used.",
+    Gauge(wire.POOL_SPLIT_BYTES, "level", "any", NO_POOL))
+PROCESS_ALLOC_RETRIES = _inside("alloc_retries", "per_second", "Allocations that had to try again.",
+    Gauge(wire.ALLOC_RETRIES, "recent rate", "any", NO_POOL))
+PROCESS_ALLOC_OOMS = _inside("alloc_ooms", "count", "Allocations that failed.",
+    Gauge(wire.ALLOC_OOMS, "level", "any", NO_POOL))
+# fmt: on
 
 # The machine -------------------------------------------------------------------------------------
 HOST_CPU = _host("cpu_busy", "ratio", "Share of all cores that worked.")
@@ -285,35 +364,24 @@ SELF_NVML = _self("nvml_time", "seconds", "Time that the last round of NVML call
 SELF_TICK = _self("tick_time", "seconds", "Time that the last tick took, storing included.")
 SELF_MISSED = _self("missed_ticks", "count", "Ticks left out since the run began.")
 
-# What grows in leaps, as waits do that end in one second and lasted many, is told by each value
-# over so many of the last seconds; where steps are longer, over some of these.
-REACH_S = 10.0
-IN_LEAPS = frozenset(
-    {
-        JOB_SAMPLES,
-        JOB_LOADER_WAIT,
-        JOB_SYNC_WAIT,
-        JOB_COMPILE,
-        JOB_COMPILES,
-        PROCESS_SAMPLES,
-        PROCESS_OPTIMIZER_TIME,
-        PROCESS_LOADER_BATCHES,
-        PROCESS_LOADER_WAIT,
-        PROCESS_SYNCS,
-        PROCESS_SYNC_WAIT,
-        PROCESS_READBACK,
-        PROCESS_DEVICE_PUTS,
-        PROCESS_COMPILES,
-        PROCESS_COMPILE,
-        PROCESS_COMPILE_HITS,
-        PROCESS_AUTOCASTS,
-        PROCESS_ALLOC_RETRIES,
-    }
-)
-
 METRICS = tuple(v for v in list(globals().values()) if isinstance(v, Metric))
 
 
 def metrics_of(scope: Scope) -> tuple[Metric, ...]:
     """Return the metrics of one scope, in the order of their columns."""
     return tuple(m for m in METRICS if m.scope is scope)
+
+
+def processes_of(metric: Metric) -> Metric:
+    """Return the metric of processes that a job's is made of."""
+    return next(x for x in metrics_of(Scope.PROCESS) if x.name == metric.name)
+
+
+def _is_recent(metric: Metric) -> bool:
+    gauge = processes_of(metric).gauge if metric.together else metric.gauge
+    return gauge is not None and gauge.is_recent
+
+
+# How far back a recent rate or share reaches; where steps are longer, over a few of these.
+REACH_S = 10.0
+IN_LEAPS = frozenset(metric for metric in METRICS if _is_recent(metric))

@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from whyidle.agents import wire
+from whyidle.monitor.core.metrics import METRICS
 from whyidle.monitor.link.records import Gauges, Steps
 
 # Bins to a doubling: a value read back is within 1.1% of what it was.
@@ -130,19 +131,7 @@ class Stretches:
         self._found = [pair[0] for pair in pairs]
 
 
-TOTALS = (
-    wire.SAMPLES,
-    wire.OPTIMIZER_NS,
-    wire.LOADER_BATCHES,
-    wire.LOADER_WAIT_NS,
-    wire.SYNCS,
-    wire.SYNC_NS,
-    wire.READ_BYTES,
-    wire.COMPILES,
-    wire.COMPILE_NS,
-    wire.COMPILE_HITS,
-    wire.GC_NS,
-)
+TOTALS = tuple(x.gauge.key for x in METRICS if x.gauge is not None and x.gauge.in_run)
 
 
 class ProcessTotals:

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from whyidle.monitor.core.metrics import METRICS, Metric, Scope, metrics_of
+from whyidle.monitor.core.metrics import METRICS, Metric, Scope, metrics_of, processes_of
 
 PROMETHEUS_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 BY_SCOPE = {scope: {m.name for m in metrics_of(scope)} for scope in Scope}
@@ -85,6 +85,25 @@ def test_help_is_one_sentence(metric: Metric) -> None:
     assert metric.help.endswith(".")
     assert metric.help[0].isupper()
     assert "\n" not in metric.help
+
+
+def test_what_an_agent_sends_is_declared_beside_its_metric() -> None:
+    inside = [m for m in METRICS if m.source == "agent" and m.scope is Scope.PROCESS]
+    # Steps come as records of their own.
+    assert [m.name for m in inside if m.gauge is None] == ["steps", "step_p50", "step_p95"]
+    keys = Counter(m.gauge.key for m in inside if m.gauge is not None)
+    assert not [key for key, count in keys.items() if count > 1]
+    for metric in inside:
+        if metric.gauge is not None and metric.gauge.becomes.endswith("share"):
+            assert metric.gauge.key.endswith("_ns")
+            assert metric.unit in {"ratio", "cores"}
+
+
+def test_what_a_job_adds_up_its_processes_measure() -> None:
+    for metric in METRICS:
+        if metric.together is not None:
+            assert processes_of(metric).unit == metric.unit
+            assert processes_of(metric).source == metric.source == "agent"
 
 
 def test_activity_comes_from_gpm() -> None:

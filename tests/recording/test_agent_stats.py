@@ -7,7 +7,6 @@ import pytest
 from tests.recording.records import KEY, SECOND, gauges, state, steps, take
 from whyidle.agents import wire
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import FIRST, NO_JAX, NO_TORCH
 from whyidle.monitor.link.records import Bye
 from whyidle.monitor.recording import agent_stats as module
@@ -63,7 +62,7 @@ def test_what_the_agent_does_not_know_has_a_reason(agent_stats: AgentStats) -> N
     reading = agent_stats.reading(SECOND)
     assert not reading.values
     assert set(reading.unknown) == set(MEASURED)
-    assert reading.unknown[m.PROCESS_PYTHON_THREADS] == figures.NOT_READ
+    assert reading.unknown[m.PROCESS_PYTHON_THREADS] == m.NOT_READ
     assert reading.unknown[m.PROCESS_STEPS] == figures.NO_FRAMEWORK
     assert reading.unknown[m.PROCESS_LOADER_WAIT] == NO_TORCH
     assert reading.unknown[m.PROCESS_EXECUTABLES] == NO_JAX
@@ -104,8 +103,8 @@ def test_a_framework_that_has_not_begun_says_what_is_missing(
     take(agent_stats, state(1, probe, version="2"), gauges(1, loader_batches=0, loader_wait_ns=0))
     reading = agent_stats.reading(SECOND)
     assert reading.unknown[m.PROCESS_STEP_P50] == why_no_step
-    assert reading.unknown[m.PROCESS_LOADER_WAIT] == figures.NO_LOADER
-    assert reading.unknown[m.PROCESS_POOL_USED] == figures.NO_POOL
+    assert reading.unknown[m.PROCESS_LOADER_WAIT] == m.NO_LOADER
+    assert reading.unknown[m.PROCESS_POOL_USED] == m.NO_POOL
 
 
 def test_a_share_is_no_zero_before_there_was_anything_to_wait_for(agent_stats: AgentStats) -> None:
@@ -113,9 +112,9 @@ def test_a_share_is_no_zero_before_there_was_anything_to_wait_for(agent_stats: A
     for second in range(1, 4):
         take(agent_stats, gauges(second, **none, samples=0, sync_ns=0))
         reading = agent_stats.reading(second * SECOND)
-    assert reading.unknown[m.PROCESS_LOADER_WAIT] == figures.NO_LOADER
-    assert reading.unknown[m.PROCESS_OPTIMIZER_TIME] == figures.NO_OPTIMIZER
-    assert reading.unknown[m.PROCESS_SAMPLES] == figures.NO_SAMPLES
+    assert reading.unknown[m.PROCESS_LOADER_WAIT] == m.NO_LOADER
+    assert reading.unknown[m.PROCESS_OPTIMIZER_TIME] == m.NO_OPTIMIZER
+    assert reading.unknown[m.PROCESS_SAMPLES] == m.NO_SAMPLES
     assert reading.values[m.PROCESS_SYNC_WAIT] == 0.0
 
 
@@ -194,11 +193,10 @@ def test_steps_stand_beside_the_gauges(agent_stats: AgentStats) -> None:
 
 
 def test_every_gauge_of_the_contract_is_read() -> None:
-    tables: tuple[dict[Metric, str], ...] = (figures._LEVELS, figures._NUMBERS, figures._SHARES)
-    read = {name for table in tables for name in table.values()}
-    read |= {name for name, _ in figures._RATES.values()}
-    # As a sign that there is an optimizer; by its records.
-    read |= {wire.OPTIMIZER_STEPS, wire.STEPS, wire.LOST}
+    gauges = [x.gauge for x in MEASURED if x.gauge is not None]
+    read = {gauge.key for gauge in gauges} | {gauge.needs for gauge in gauges if gauge.needs}
+    # By its records.
+    read |= {wire.STEPS}
     told = {
         v for k, v in vars(wire).items() if k.isupper() and isinstance(v, str) and v == k.lower()
     }

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.recording import figures
 from whyidle.monitor.recording.figures import Growth
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.store import Point
@@ -67,6 +66,7 @@ def test_what_was_never_known_has_no_mean() -> None:
 
 
 def test_whatever_grows_in_leaps_is_declared() -> None:
-    assert {*figures._NUMBERS, *figures._SHARES} == {
-        x for x in m.IN_LEAPS if x.scope is m.Scope.PROCESS
-    }
+    found = {x for x in m.METRICS if x.gauge is not None and x.gauge.is_recent}
+    assert m.PROCESS_SYNC_WAIT in found
+    assert m.PROCESS_GC_PAUSE not in found
+    assert found | {x for x in m.METRICS if x.together and m.processes_of(x) in found} == m.IN_LEAPS
