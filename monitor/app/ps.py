@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
 from whyidle.monitor.app.jobs import Job, find_jobs
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.render import jsonl, numbers
 from whyidle.monitor.render.tables import table
@@ -41,8 +41,7 @@ def run(*, as_json: bool) -> None:
         click.echo(found.gpu_problem, err=True)
 
 
-def _row(job: Job) -> dict[str, Any]:
-
+def _row(job: Job) -> JsonObject:
     who = job.identity
     return {
         "pid": who.key.pid,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
 
 import click
 
 from whyidle.monitor import rules
+from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.render import jsonl, page
 from whyidle.monitor.render.console import say
@@ -25,15 +25,15 @@ def run(*, rule: str | None, as_json: bool) -> None:
         raise UsageProblem(f"There is no rule '{rule}'.", then)
     wanted = list(known.values()) if rule is None else [known[rule]]
     if as_json:
-        told = [_told(each) for each in wanted]
-        click.echo(jsonl.line({"rules": told, "failed": dict(broken)}))
+        rows = [_as_json(each) for each in wanted]
+        click.echo(jsonl.line({"rules": rows, "failed": dict(broken)}))
     elif rule is None:
         click.echo(page.listing(wanted))
     else:
         click.echo(page.page(wanted[0]))
 
 
-def _told(rule: Rule) -> dict[str, Any]:
+def _as_json(rule: Rule) -> JsonObject:
     return {
         "rule": rule.id,
         "state": "planned" if rule.is_planned else "built",

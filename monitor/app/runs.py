@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import click
 
 from whyidle.monitor.control import client
+from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.render import jsonl, numbers
@@ -77,8 +77,7 @@ def _name(ref: str | None, text: str, *, as_json: bool) -> None:
         click.echo(f"Run {found.id} {said}.")
 
 
-def _traces(run: int) -> list[dict[str, Any]]:
-
+def _traces(run: int) -> list[JsonObject]:
     from whyidle.monitor.store.stored_traces import Kept  # noqa: PLC0415  it imports numpy
 
     with Kept.open(database()) as kept:
@@ -105,7 +104,7 @@ def _seconds(run: Run) -> float:
     return max(0.0, end - run.started_ms) / 1000
 
 
-def _row(run: Run, *, running: bool) -> dict[str, Any]:
+def _row(run: Run, *, running: bool) -> JsonObject:
     return {
         "run": run.id,
         "label": run.label,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
+
+from whyidle.monitor.core.contracts.trace import JsonObject
 
 
 class State(StrEnum):
@@ -41,7 +43,7 @@ class Asked:
         """Tell whether nothing more will come of it."""
         return self.state in _OVER
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """Return it for the line."""
         return {
             "state": self.state.value,

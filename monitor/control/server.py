@@ -19,13 +19,14 @@ from typing import Any, Final
 
 from whyidle.monitor.control import place
 from whyidle.monitor.control.asked import short
+from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.store import Reader
 from whyidle.monitor.store.identity import host
 
 MOST_CLIENTS: Final = 8
 SILENT_SECONDS: Final = 1.0
-Answer = Callable[[Mapping[str, Any]], dict[str, Any]]
+Answer = Callable[[Mapping[str, Any]], JsonObject]
 
 
 @dataclass(slots=True)
@@ -130,7 +131,7 @@ class Server:
         elif not part:
             self._hang_up(client)
 
-    def _answer_to(self, question: bytes) -> dict[str, Any]:
+    def _answer_to(self, question: bytes) -> JsonObject:
         try:
             asked = json.loads(question)
             if not isinstance(asked, dict):
@@ -146,7 +147,7 @@ class Server:
                 Problem(f"The recorder failed at this ({type(error).__name__}: {error}).")
             )
 
-    def _say(self, client: _Client, answer: dict[str, Any]) -> None:
+    def _say(self, client: _Client, answer: JsonObject) -> None:
         # A line fits into the socket's buffer; who does not take it has had its chance.
         with contextlib.suppress(OSError):
             text = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
@@ -159,7 +160,7 @@ class Server:
         client.line.close()
 
 
-def refusal(problem: Problem) -> dict[str, Any]:
+def refusal(problem: Problem) -> JsonObject:
     """Return the answer to a question that is not done."""
     return {"ok": False, "what": short(problem.what), "next_step": short(problem.next_step)}
 

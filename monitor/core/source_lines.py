@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+from whyidle.monitor.core.contracts.diagnosis import PlaceJson
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +16,8 @@ class SourceLine:
     function: str
     share: float
 
-    def told(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+    def as_json(self) -> PlaceJson:
+        """Return it as the answers have it."""
         return {
             "file": self.file,
             "line": self.line,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.interrupts import handled
@@ -171,7 +171,6 @@ def _told(script: Path, code: int, out: str, err: str) -> Watched:
 def _run(out: str) -> int | None:
     """Return the number of the recording, as its summary says it."""
     try:
-        told: dict[str, Any] = json.loads(out)
+        return int(json.loads(out)["run"])
     except ValueError:
         return None
-    return int(told["run"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.link.records import Frame, Look, Read, Reads, Stacks
 from whyidle.monitor.processes.events import JobEvent
@@ -116,8 +117,8 @@ def stacks_event(
     data = {
         "samples": samples,
         "seconds": None if seconds is None else round(seconds, 3),
-        "lines": kept(line.told() for line in lines),
-        "leaves": kept(line.told() for line in leaves),
+        "lines": kept(line.as_json() for line in lines),
+        "leaves": kept(line.as_json() for line in leaves),
     }
     text = f"Where the main thread of process {key.pid} was."
     return JobEvent(STACKS, key, text, data=data, is_news=False)
@@ -198,7 +199,7 @@ def _read_at(kind: str, read: Read) -> _Read | None:
     return None if frame is None else (kind, frame.file, frame.line, frame.function)
 
 
-def _told(place: _Read, sums: list[int]) -> dict[str, Any]:
+def _told(place: _Read, sums: list[int]) -> JsonObject:
     kind, file, line, function = place
     told = {"kind": kind, "file": file, "line": line, "function": function}
     return {**told, "count": sums[0], "ns": sums[1]}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.runs.summary import ROLLING
 
+_E = TypeVar("_E", bound=Mapping[str, object])
 # The first look for faults is to find what the agent said first.
 FIRST_EVENT_NS = 5_000_000_000
 # Events are kept for ever.
@@ -45,9 +46,9 @@ class Due:
         return since / 1e9
 
 
-def kept(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def kept(entries: Iterable[_E]) -> list[_E]:
     """Return the first of the entries, as many as fit into an event."""
-    found: list[dict[str, Any]] = []
+    found: list[_E] = []
     room = EVENT_BYTES
     for entry in entries:
         room -= len(json.dumps(entry))

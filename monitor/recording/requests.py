@@ -12,6 +12,7 @@ from typing import Any
 
 from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.control.asked import short
+from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.agent_manager import OBSERVED, AgentManager
@@ -19,8 +20,6 @@ from whyidle.monitor.recording.traces import Traces
 from whyidle.monitor.store import Writer
 from whyidle.monitor.store.labels import new_label
 from whyidle.monitor.tracing.trace_request import MOST_SECONDS
-
-Answer = dict[str, Any]
 
 
 class Requests:
@@ -35,7 +34,7 @@ class Requests:
         self._agents = inside
         self._traces = traces
 
-    def answer(self, asked: Mapping[str, Any]) -> Answer:
+    def answer(self, asked: Mapping[str, Any]) -> JsonObject:
         """Do what is asked for; what cannot be done is a ``Problem``."""
         match asked.get("do"):
             case "trace":
@@ -50,22 +49,22 @@ class Requests:
                     "Use the same version on both ends.",
                 )
 
-    def _trace(self, seconds: float | None) -> Answer:
+    def _trace(self, seconds: float | None) -> JsonObject:
         refusal = self._barred()
         if refusal is not None:
             raise Problem(f"No trace: {refusal.what}", refusal.next_step)
         self._traces.ask(time.monotonic(), seconds)
         return self._told()
 
-    def _state(self) -> Answer:
+    def _state(self) -> JsonObject:
         if self._traces.request.is_waiting and (refusal := self._barred()) is not None:
             self._traces.request.refused(f"No trace: {refusal.what}", refusal.next_step)
         return self._told()
 
-    def _told(self) -> Answer:
+    def _told(self) -> JsonObject:
         return {"trace": self._traces.request.told.as_json()}
 
-    def _label(self, text: object) -> Answer:
+    def _label(self, text: object) -> JsonObject:
         if not isinstance(text, str):
             raise UsageProblem("A label is a text.", f"monitor runs {self._run} --label NAME")
         label = new_label(text)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from whyidle.monitor.attach.answers import OUTSIDE, Refusal
+from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.sources.ownership import Owned
@@ -30,8 +31,8 @@ class RunMetadata:
     def __init__(self, writer: Writer, run: int) -> None:
         self._writer = writer
         self._run = run
-        self._info: dict[str, Any] = {}
-        self._entries: dict[ProcessKey, dict[str, Any]] = {}
+        self._info: JsonObject = {}
+        self._entries: dict[ProcessKey, JsonObject] = {}
         self._counted_at = self._defects_at = float("-inf")
 
     def name(self, identity: Identity | None) -> None:
@@ -50,7 +51,7 @@ class RunMetadata:
 
     def gpus(self, problem: str | None, owned: Owned | None = None) -> None:
         """Keep which GPUs are the job's, for those who read it afterwards."""
-        info: dict[str, Any] = {"gpu_problem": problem}
+        info: JsonObject = {"gpu_problem": problem}
         if owned is not None:
             info |= {"gpus": sorted(owned.indices), "gpus_how": owned.how}
         self._keep(info)
@@ -65,7 +66,7 @@ class RunMetadata:
                 continue
             if before is not None or len(self._entries) < MOST_ENTRIES:
                 self._entries[member.key] = _entry(member, before)
-        info: dict[str, Any] = {"not_entered": _told(not_entered)}
+        info: JsonObject = {"not_entered": _told(not_entered)}
         if self._entries:
             info["processes"] = list(self._entries.values())
         self._keep(info)
@@ -90,7 +91,7 @@ class RunMetadata:
             self._defects_at = now
             self._keep({"defects": dict(counts)})
 
-    def _keep(self, info: dict[str, Any]) -> None:
+    def _keep(self, info: JsonObject) -> None:
         if all(name in self._info and self._info[name] == value for name, value in info.items()):
             return
         self._info |= info
@@ -103,7 +104,7 @@ def _told(refusal: Refusal | None) -> dict[str, str] | None:
     return {"what": refusal.what, "next_step": refusal.next_step}
 
 
-def _entry(member: Member, before: Mapping[str, Any] | None) -> dict[str, Any]:
+def _entry(member: Member, before: Mapping[str, Any] | None) -> JsonObject:
     refusal = member.refusal
     return {
         "pid": member.key.pid,
@@ -119,7 +120,7 @@ def _entry(member: Member, before: Mapping[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def _headlines(member: Member) -> dict[str, dict[str, Any]]:
+def _headlines(member: Member) -> dict[str, JsonObject]:
     """Return the short facts of each framework."""
     return {
         probe: {name: facts[name] for name in HEADLINES if _is_short(facts.get(name))}

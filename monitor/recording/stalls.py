@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.link.records import Compile, Frame, LongGc
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
@@ -54,7 +55,7 @@ class _Sum:
         self.reason = record.reason or self.reason
         self.caller = record.caller or self.caller
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> JsonObject:
         told = {"count": self.count, "ns": self.ns, "cached": self.cached, "reason": self.reason}
         return {**told, **_place(self.caller)}
 
@@ -209,7 +210,7 @@ def _why(reason: str | None) -> str:
     return f" ({_short(reason.strip())})" if reason and reason.strip() else ""
 
 
-def _place(frame: Frame | None) -> dict[str, Any]:
+def _place(frame: Frame | None) -> JsonObject:
     if frame is None:
         return {"file": None, "line": None, "in": None}
     return {"file": frame.file, "line": frame.line, "in": frame.function}

@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import Any
 
 from whyidle.agents import wire
+from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.metrics import METRICS
 from whyidle.monitor.link.records import Gauges, Steps
 
@@ -177,7 +178,7 @@ class ProcessTotals:
             grown, seconds = self._grown.get(name, (0.0, 0.0))
             self._grown[name] = grown + total - before[1], seconds + now - before[0]
 
-    def told(self) -> dict[str, Any]:
+    def told(self) -> JsonObject:
         """Return it as it is kept."""
         return {
             "steps": self.steps if self.source else None,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
 
 import msgspec
 
 from whyidle.monitor.attach.answers import OUTSIDE, Refusal
+from whyidle.monitor.core.contracts.diagnosis import brief
+from whyidle.monitor.core.contracts.summary import AgentJson, RunJson, SummaryJson
+from whyidle.monitor.core.contracts.trace import JsonObject, Unknown
 from whyidle.monitor.core.metrics import PROCESS_STEPS, Metric, Scope, metrics_of
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.recording.agent_stats import MEASURED
@@ -41,22 +43,24 @@ def line(value: Mapping[str, object]) -> str:
     return msgspec.json.encode({"schema": SCHEMA, **value}).decode()
 
 
-def reading(scope: Scope, values: Reading) -> dict[str, Any]:
+def reading(scope: Scope, values: Reading) -> JsonObject:
     """Return every metric of the scope; an unknown one is null with its reason beside it."""
     return _measured(metrics_of(scope), values)
 
 
-def _measured(metrics: Iterable[Metric], values: Reading) -> dict[str, Any]:
-    columns: dict[str, Any] = {}
-    unknown: dict[str, str] = {}
+def _measured(
+    metrics: Iterable[Metric], values: Reading, also_unknown: Unknown | None = None
+) -> JsonObject:
+    columns: JsonObject = {}
+    unknown: Unknown = {}
     for metric in metrics:
         columns[metric.column] = values.get(metric)
         if columns[metric.column] is None:
             unknown[metric.column] = values.unknown.get(metric, NOT_DUE)
-    return {**columns, "unknown": unknown}
+    return {**columns, "unknown": unknown | (also_unknown or {})}
 
 
-def tick(snapshot: Snapshot) -> dict[str, Any]:
+def tick(snapshot: Snapshot) -> JsonObject:
     """Return one tick."""
     return {
         "run": snapshot.run,
@@ -85,10 +89,7 @@ def tick(snapshot: Snapshot) -> dict[str, Any]:
             for e in snapshot.happened
         ],
         "agents": [_agent(member) for member in snapshot.members],
-        "findings": [
-            {name: found[name] for name in ("rule", "severity", "title", "lost_share", "speedup")}
-            for found in snapshot.findings
-        ],
+        "findings": [brief(found) for found in snapshot.findings],
         "unknown": _no_agents(len(snapshot.members), _sentence(snapshot.not_entered)),
         "trouble": snapshot.trouble,
         # With the tick at which it came.
@@ -96,7 +97,7 @@ def tick(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _new_trace(snapshot: Snapshot) -> dict[str, Any]:
+def _new_trace(snapshot: Snapshot) -> JsonObject:
     told = snapshot.traces if snapshot.has_new_trace else None
     return {"trace": told.as_json()} if told is not None else {}
 
@@ -114,11 +115,9 @@ def _no_agents(count: int, why: str | None) -> dict[str, str]:
     return {} if count else {"agents": why or NO_AGENTS}
 
 
-def _agent(member: Member) -> dict[str, Any]:
+def _agent(member: Member) -> JsonObject:
     """Return how a process is watched, and what is seen of its inside."""
     refusal = member.refusal
-    measured = _measured(MEASURED, member.reading)
-    measured["unknown"] |= _reasons(member)
     return {
         "pid": member.key.pid,
         "rank": member.rank,
@@ -126,8 +125,8 @@ def _agent(member: Member) -> dict[str, Any]:
         "refused": refusal.what if refusal else None,
         "next_step": (refusal.next_step or None) if refusal else None,
         "stops_ms": [round(ms, 3) for ms in member.stops_ms],
-        **measured,
-        "where": [line.told() for line in member.where] if member.looks else None,
+        **_measured(MEASURED, member.reading, _reasons(member)),
+        "where": [line.as_json() for line in member.where] if member.looks else None,
         "looks": member.looks or None,
         "framework": member.framework or None,
         "steps_source": member.steps_source,
@@ -154,7 +153,7 @@ def _why_no_steps(member: Member) -> str:
     return member.reading.unknown.get(PROCESS_STEPS, NOT_DUE)
 
 
-def _gpu(snapshot: Snapshot, index: str) -> dict[str, Any]:
+def _gpu(snapshot: Snapshot, index: str) -> JsonObject:
     facts = next(f for f in snapshot.facts if f.index == index)
     measured = snapshot.gpus[index]
     return {
@@ -171,7 +170,7 @@ def _gpu(snapshot: Snapshot, index: str) -> dict[str, Any]:
     }
 
 
-def summary(told: RunSummary) -> dict[str, Any]:
+def summary(told: RunSummary) -> SummaryJson:
     """Return the last object of a recording."""
     run, principal = told.run, told.principal
     inside = principal is not None and principal.inside
@@ -198,10 +197,10 @@ def summary(told: RunSummary) -> dict[str, Any]:
         **head(told),
         "training": _trained(training, told.why_not_trained),
         "agents": [_watched(w) for w in told.watched],
-        "where": [line.told() for line in told.where] or None,
+        "where": [line.as_json() for line in told.where] or None,
         "where_pid": told.where_of.pid if told.where_of else None,
-        "compiled": [asdict(each) for each in told.compiled] or None,
-        "reads": [asdict(each) for each in told.reads] or None,
+        "compiled": [each.as_json() for each in told.compiled] or None,
+        "reads": [each.as_json() for each in told.reads] or None,
         "gpus": [
             {
                 "index": g.idx,
@@ -227,7 +226,7 @@ def summary(told: RunSummary) -> dict[str, Any]:
     }
 
 
-def _watched(watched: Watched) -> dict[str, Any]:
+def _watched(watched: Watched) -> AgentJson:
     return {
         "pid": watched.pid,
         "rank": watched.rank,
@@ -248,7 +247,7 @@ def _no_steps(told: RunSummary) -> str:
     return told.why_not_trained("steps") if inside else NO_STEPS
 
 
-def _trained(training: Trained, why_not: Callable[[str], str]) -> dict[str, Any]:
+def _trained(training: Trained, why_not: Callable[[str], str]) -> JsonObject:
     """Return what trained, and how its time went; what is not known is null, with its reason."""
     values = asdict(training)
     unknown = {name: why_not(name) for name, value in values.items() if value is None}
@@ -259,15 +258,19 @@ def _outside_method(told: RunSummary) -> str:
     return METHOD if told.gpus else METHOD_NO_GPU
 
 
-def head(told: RunSummary) -> dict[str, Any]:
+def head(told: RunSummary) -> RunJson:
     """Return who was watched, and for how long."""
     run = told.run
-    names = ("label", "script", "framework", "python", "user", "container", "command")
     return {
         "label": run.label,
         "pid": run.target_pid,
         "hostname": run.host,
-        **{name: getattr(run, name) for name in names},
+        "script": run.script,
+        "framework": run.framework,
+        "python": run.python,
+        "user": run.user,
+        "container": run.container,
+        "command": run.command,
         "started_ms": run.started_ms,
         "ended_ms": run.ended_ms,
         "end": run.end_reason,
@@ -277,9 +280,9 @@ def head(told: RunSummary) -> dict[str, Any]:
     }
 
 
-def _spread(told: RunSummary, scope: Scope, subject: int) -> dict[str, Any]:
+def _spread(told: RunSummary, scope: Scope, subject: int) -> JsonObject:
     """Return mean, least, most and last of each metric that was ever known, and why not else."""
-    columns: dict[str, Any] = {}
+    columns: JsonObject = {}
     unknown: dict[str, str] = {}
     for metric in metrics_of(scope):
         found = told.metrics.get(Key(scope, subject, metric))
@@ -294,6 +297,6 @@ def _spread(told: RunSummary, scope: Scope, subject: int) -> dict[str, Any]:
     return {**columns, "unknown": unknown}
 
 
-def listing(name: str, rows: Iterable[dict[str, Any]]) -> str:
+def listing(name: str, rows: Iterable[Mapping[str, object]]) -> str:
     """Return a list under its plural name."""
     return line({name: list(rows)})

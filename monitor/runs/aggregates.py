@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from whyidle.monitor.core.contracts.summary import CompiledJson, ReadBackJson
+
 MOST = 20
 
 
@@ -24,6 +26,19 @@ class Compiled:
     file: str | None
     line: int | None
 
+    def as_json(self) -> CompiledJson:
+        """Return it as a summary has it."""
+        return {
+            "framework": self.framework,
+            "function": self.function,
+            "count": self.count,
+            "ns": self.ns,
+            "cached": self.cached,
+            "reason": self.reason,
+            "file": self.file,
+            "line": self.line,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
@@ -35,6 +50,17 @@ class ReadBack:
     function: str
     count: int
     ns: int
+
+    def as_json(self) -> ReadBackJson:
+        """Return it as a summary has it."""
+        return {
+            "kind": self.kind,
+            "file": self.file,
+            "line": self.line,
+            "function": self.function,
+            "count": self.count,
+            "ns": self.ns,
+        }
 
 
 def compiled(told: Iterable[Mapping[str, Any]]) -> tuple[Compiled, ...]:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from whyidle.monitor.core.contracts.trace import JsonObject, TraceJson
 from whyidle.monitor.core.metrics import METRICS, Metric
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
@@ -29,10 +30,11 @@ LONGEST_OF: Final = {"calls": 120}
 # Fields of a recording that are rows of their own.
 _ROWS: Final = {"compiled": Compiled, "reads": ReadBack, "lines": SourceLine, "leaves": SourceLine}
 
+_ABSENT: Final = object()
 _T = TypeVar("_T")
 
 
-def dump(window: Window) -> dict[str, Any]:
+def dump(window: Window) -> JsonObject:
     """Return everything that rules can ask of a window."""
     told = {f.name: _plain(getattr(window.job, f.name)) for f in fields(Recorded)}
     return {
@@ -87,9 +89,9 @@ def _name(key: object) -> str:
     return f"{key.scope}.{key.name}" if isinstance(key, Metric) else str(key)
 
 
-def _short(answer: Mapping[str, Any]) -> dict[str, Any]:
-    told = {name: answer[name] for name in _OF_A_TRACE if name in answer}
+def _short(answer: TraceJson) -> JsonObject:
     return {
-        k: v[: LONGEST_OF.get(k, LONGEST_LIST)] if isinstance(v, list) else v
-        for k, v in told.items()
+        name: value[: LONGEST_OF.get(name, LONGEST_LIST)] if isinstance(value, list) else value
+        for name in _OF_A_TRACE
+        if (value := answer.get(name, _ABSENT)) is not _ABSENT
     }

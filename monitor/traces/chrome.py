@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from whyidle.monitor.core.contracts.trace import JsonObject
 
 
 class Track(NamedTuple):
@@ -54,6 +56,6 @@ def named_track(track: Track, name: str) -> Iterator[str]:
     yield _meta("thread_sort_index", track, {"sort_index": track.line})
 
 
-def _meta(what: str, track: Track, args: dict[str, Any]) -> str:
+def _meta(what: str, track: Track, args: JsonObject) -> str:
     told = {"ph": "M", "name": what, "pid": track.group, "tid": track.line, "args": args}
     return json.dumps(told, separators=(",", ":"))
