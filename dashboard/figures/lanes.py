@@ -15,7 +15,7 @@ from whyidle.dashboard.views.timeline_lanes import Line, Picture
 from whyidle.dashboard.views.timeline_merge import FINEST
 from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.render.budget import clock, share
-from whyidle.monitor.render.symbols import short_name
+from whyidle.monitor.render.kernel_names import short_name
 from whyidle.monitor.traces.causes import Cause
 
 By = Literal["cause", "kind"]

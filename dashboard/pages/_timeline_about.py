@@ -30,7 +30,7 @@ from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.symbols import short_name
+from whyidle.monitor.render.kernel_names import short_name
 from whyidle.monitor.store import Reader
 from whyidle.monitor.store.stored_traces import KeptTrace
 

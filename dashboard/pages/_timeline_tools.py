@@ -12,7 +12,7 @@ import streamlit as st
 from whyidle.dashboard import markup, parts, settings
 from whyidle.dashboard.views import perfetto
 from whyidle.monitor.render.budget import clock, share
-from whyidle.monitor.render.symbols import short_name
+from whyidle.monitor.render.kernel_names import short_name
 from whyidle.monitor.store.stored_traces import KeptTrace
 
 _KERNELS: Final = 10

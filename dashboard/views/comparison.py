@@ -23,7 +23,7 @@ from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.render import comparison as terminal
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.budget import VISIBLE, clock
-from whyidle.monitor.render.symbols import short_name
+from whyidle.monitor.render.kernel_names import short_name
 from whyidle.monitor.render.verdict import verdict
 
 Better = Literal["better", "worse", "same", "unknown"]

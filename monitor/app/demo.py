@@ -23,7 +23,7 @@ from whyidle.monitor.demo.watched import NO_TRACES, TRACES, Failed, Stopped, Wat
 from whyidle.monitor.render import jsonl
 from whyidle.monitor.render.console import say
 from whyidle.monitor.render.demo import Progress, closing, screen
-from whyidle.monitor.render.demos import listing
+from whyidle.monitor.render.demo_list import listing
 from whyidle.monitor.runs.pruning import delete
 from whyidle.monitor.store import Writer
 

@@ -48,5 +48,5 @@ def tell(told: RunSummary, *, as_json: bool, err: bool = False) -> None:
     # As above: `monitor run` starts its job first.
     from whyidle.monitor.render import jsonl, plain  # noqa: PLC0415
 
-    text = jsonl.line(jsonl.summary(told)) if as_json else plain.summary(told)
+    text = jsonl.line(jsonl.summary_object(told)) if as_json else plain.summary_page(told)
     click.echo(text, err=err)

@@ -9,7 +9,7 @@ import click
 from whyidle.monitor import rules
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.errors import UsageProblem
-from whyidle.monitor.render import jsonl, page
+from whyidle.monitor.render import jsonl, rule_page
 from whyidle.monitor.render.console import say
 from whyidle.monitor.rules import Rule
 
@@ -28,9 +28,9 @@ def run(*, rule: str | None, as_json: bool) -> None:
         rows = [_as_json(each) for each in wanted]
         click.echo(jsonl.line({"rules": rows, "failed": dict(broken)}))
     elif rule is None:
-        click.echo(page.listing(wanted))
+        click.echo(rule_page.listing(wanted))
     else:
-        click.echo(page.page(wanted[0]))
+        click.echo(rule_page.page(wanted[0]))
 
 
 def _as_json(rule: Rule) -> JsonObject:

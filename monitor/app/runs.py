@@ -49,7 +49,7 @@ def _one(ref: str, *, as_json: bool) -> None:
     summary = concluded(database(), summarise(database(), ref))
     traces = _traces(summary.run.id)
     if as_json:
-        click.echo(jsonl.line(jsonl.summary(summary) | {"traces": traces}))
+        click.echo(jsonl.line(jsonl.summary_object(summary) | {"traces": traces}))
         return
     tell(summary, as_json=False)
     for trace in traces:

@@ -18,20 +18,20 @@ from whyidle.monitor.core.contracts.trace import (
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.grid import Column, grid
+from whyidle.monitor.render.kernel_names import short_name
 from whyidle.monitor.render.numbers import DASH, scaled, size
-from whyidle.monitor.render.symbols import short_name
 
 
-def kernels(told: ActivityJson, top: int, width: int) -> list[RenderableType]:
-    """Return the kernels that took most time, and what all of them have in common."""
+def kernels(answer: ActivityJson, top: int, width: int) -> list[RenderableType]:
+    """Return the kernels that took the most time, and figures about all of them."""
     parts: list[RenderableType] = []
     for found, title in (
-        (told.get("top_kernels"), "kernel"),
-        (told.get("top_operators"), "operator"),
+        (answer.get("top_kernels"), "kernel"),
+        (answer.get("top_operators"), "operator"),
     ):
         if found and top:
             parts.append(_ranking(found[:top], title, width))
-    if facts := [*_of_kernels(told.get("kernels")), *_of_launches(told.get("launching"))]:
+    if facts := [*_of_kernels(answer.get("kernels")), *_of_launches(answer.get("launching"))]:
         parts.append(Text(f"{'; '.join(facts)}.", "dim"))
     return parts
 
@@ -50,14 +50,14 @@ def _each(counted: CountedJson) -> str:
     return clock(counted["total_ns"] / counted["count"]) if counted["count"] else DASH
 
 
-def _of_kernels(told: KernelsJson | None) -> Iterator[str]:
-    if not told or not told["count"]:
+def _of_kernels(totals: KernelsJson | None) -> Iterator[str]:
+    if not totals or not totals["count"]:
         return
-    short, cores = told["short"], told["tensor_core_share"]
-    kernels = "1 kernel" if told["count"] == 1 else f"{told['count']:,} kernels"
-    yield f"{kernels} took {clock(told['total_ns'])}"
+    short, cores = totals["short"], totals["tensor_core_share"]
+    kernels = "1 kernel" if totals["count"] == 1 else f"{totals['count']:,} kernels"
+    yield f"{kernels} took {clock(totals['total_ns'])}"
     if short["count"]:
-        few = share(short["count"], told["count"])
+        few = share(short["count"], totals["count"])
         yield f"{few} are shorter than {short['below_ns'] / 1000:g} µs"
     if cores is not None:
         least, most = (share(part, 1) for part in cores)
@@ -65,18 +65,18 @@ def _of_kernels(told: KernelsJson | None) -> Iterator[str]:
         yield f"tensor cores had {ran} of that time"
 
 
-def _of_launches(told: LaunchingJson | None) -> Iterator[str]:
-    if not told or not told["calls"]:
+def _of_launches(launches: LaunchingJson | None) -> Iterator[str]:
+    if not launches or not launches["calls"]:
         return
-    if (rate := told["calls_per_second"]) is not None:
+    if (rate := launches["calls_per_second"]) is not None:
         yield f"{scaled(rate, '')} launches a second".replace("  ", " ")
-    if (delay := told["delay_median_ns"] or 0) > 0:
+    if (delay := launches["delay_median_ns"] or 0) > 0:
         yield f"work starts {clock(delay)} after its launch (median)"
 
 
-def copies(told: ActivityJson, width: int) -> list[RenderableType]:
-    """Return the copies by direction and memory, with the speed they reached."""
-    found = told.get("copies") or []
+def copies(answer: ActivityJson, width: int) -> list[RenderableType]:
+    """Return the copies by direction and memory kind, with their speed."""
+    found = answer.get("copies") or []
     columns = [
         Column("time", [clock(c["total_ns"]) for c in found]),
         Column("calls", [f"{c['count']:,}" for c in found], spare=1),
@@ -92,12 +92,12 @@ def _speed(gb_per_s: float | None) -> str:
 
 
 def _kind(copy: CopyJson) -> str:
-    # That of a device is no news: only of host memory there are kinds.
+    # Device memory goes without saying; only host memory has kinds.
     memory = copy["memory"] if copy.get("memory") not in {None, "device", "unknown"} else ""
     return printable(f"{copy['direction']}{memory and f', {memory}'}")
 
 
-def collectives(told: ActivityJson, width: int) -> list[RenderableType]:
-    """Return the collectives, by kind and type."""
-    found = told.get("collectives") or []
+def collectives(answer: ActivityJson, width: int) -> list[RenderableType]:
+    """Return the collectives by kind and data type."""
+    found = answer.get("collectives") or []
     return [_ranking(found, "collective", width)] if found else []

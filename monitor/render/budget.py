@@ -1,4 +1,4 @@
-"""A time budget as a person reads it: one bar, and what each part of it means."""
+"""A time budget on a screen: one bar, and what each part of it means."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.grid import Column, grid
 from whyidle.monitor.render.numbers import DASH
 
-# A part smaller than this has no cell of its own in the bar and no line in the legend.
+# A smaller part gets no cell in the bar and no line in the legend.
 VISIBLE: Final = 0.005
 NARROWEST: Final = 20
-# Up to here the last column has room for nothing.
+# At this width or less, the last column has no room.
 NARROW: Final = 50
 _BLOCKS = "█▓▒"
 _BUILT_IN = re.compile(r"built-in (?:method|function) (\w+)")
@@ -27,7 +27,7 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"))
 
 
 def clock(ns: float) -> str:
-    """Return a time with three figures, in the unit that suits it."""
+    """Return a time with three digits, in the unit that suits it."""
     for size, unit in _UNITS:
         if ns >= size * 0.9995:
             value = ns / size
@@ -37,7 +37,7 @@ def clock(ns: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Return a part of a whole in percent; what is there at all is never 0%."""
+    """Return a part of a whole in percent; anything above zero never shows as 0%."""
     if not whole:
         return DASH
     percent = 100 * part / whole
@@ -47,12 +47,12 @@ def share(part: float, whole: float) -> str:
 
 
 def words(part: Slice) -> str:
-    """Return what a slice is called in a sentence."""
+    """Return the name of a slice within a sentence."""
     return LOOKS[part].words.removeprefix("idle: ")
 
 
 def in_order(budget: AccountJson) -> list[tuple[Slice, int]]:
-    """Return the slices that have time, the largest first."""
+    """Return the slices that took time, the largest first."""
     found = [(s, ns) for s in Slice if (ns := budget["slices"].get(s, 0)) > 0]
     return sorted(found, key=lambda pair: -pair[1])
 
@@ -63,7 +63,7 @@ def _visible(budget: AccountJson) -> dict[Slice, int]:
 
 
 def cells(budget: AccountJson, width: int) -> dict[Slice, int]:
-    """Divide a width among the slices: what can be seen has a cell, and the sum is exact."""
+    """Divide a width among the slices: every visible one gets a cell, and the sum is exact."""
     shown = _visible(budget)
     total = sum(shown.values())
     widths = {s: max(1, ns * width // total) for s, ns in shown.items()}
@@ -77,7 +77,7 @@ def cells(budget: AccountJson, width: int) -> dict[Slice, int]:
 
 
 def bar(budget: AccountJson, width: int, *, labels: bool = True) -> Text:
-    """Return one line: the slices in the order of the contract, named where there is room."""
+    """Return the bar: slices in their fixed order, named where there is room."""
     total = sum(budget["slices"].values())
     line = Text(no_wrap=True, overflow="crop")
     for part, room in cells(budget, max(width, NARROWEST)).items():
@@ -93,7 +93,7 @@ def bar(budget: AccountJson, width: int, *, labels: bool = True) -> Text:
 
 
 def _inked(colour: str) -> str:
-    """Return a style for letters that can be read on a colour."""
+    """Return a text style that is readable on a colour."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     light = 0.299 * red + 0.587 * green + 0.114 * blue > 128
     return f"{'black' if light else 'white'} on {colour}"
@@ -102,9 +102,9 @@ def _inked(colour: str) -> str:
 def legend(
     budget: AccountJson, steps: BudgetJson | None, width: int, devices: int = 1
 ) -> list[Table | Text]:
-    """Return one line a slice, the largest first: how much it is, and what most of it is.
+    """Return one line per slice, the largest first: how much it is, and what most of it is.
 
-    Several devices go through a step side by side: what a step costs is their mean.
+    Several devices run a step side by side, so the cost of a step is their mean.
     """
     total = sum(budget["slices"].values())
     shown = _visible(budget)
@@ -123,7 +123,7 @@ def legend(
 
 
 def owners(budget: AccountJson, where: Sequence[OwnerJson], width: int) -> list[Table]:
-    """Return for each slice the line of the user's code that owns most of it, if one is known."""
+    """Return for each slice the line of user code that causes most of it, if known."""
     most: dict[Slice, OwnerJson] = {}
     for place in where:
         part = Slice(place["slice"])
@@ -143,12 +143,12 @@ def _owned(place: OwnerJson) -> str:
 
 
 def named(part: Slice) -> Text:
-    """Return a slice as a legend names it."""
+    """Return a slice as the legend names it."""
     return Text.assemble(swatch(part), f" {LOOKS[part].words}")
 
 
 def swatch(part: Slice) -> tuple[str, str]:
-    """Return the glyph of a slice as the bar shows it, and its style."""
+    """Return the glyph of a slice in the bar, and its style."""
     look = LOOKS[part]
     return look.glyph, look.colour if look.glyph in _BLOCKS else _inked(look.colour)
 
@@ -169,19 +169,19 @@ def _largest(budget: AccountJson, part: Slice) -> str:
 
 
 def place_words(place: OwnerJson) -> str:
-    """Return a line of code; where only its function is known, that comes first."""
-    # The end of a path tells more than its beginning.
+    """Return a line of code; if only its function is known, the function comes first."""
+    # The end of a path says more than its beginning.
     file = "/".join(PurePath(place["file"]).parts[-2:])
     line, function = f"{file}:{place['line']}", place.get("function") or ""
     if place.get("exact_line", True) or not function:
         return printable(f"{line} {function}".rstrip())
-    # What it calls tells more only where that takes most of the time.
+    # Name what it calls only if that takes most of the time.
     calls = [call for call in place.get("calls") or [] if 2 * call["ns"] > place["ns"]]
     called = f", in {_called(calls[0]['name'])}" if calls else ""
     return printable(f"{function}() of {line}{called}")
 
 
 def _called(frame: str) -> str:
-    """Return the function of a profiler's Python frame: ``a.py(5): f``, ``$a.py:5 f``."""
+    """Return the function in a profiler's Python frame: ``a.py(5): f``, ``$a.py:5 f``."""
     built_in = _BUILT_IN.search(frame)
     return built_in[1] if built_in else (frame.split() or [""])[-1]

@@ -1,4 +1,4 @@
-"""The screen of ``monitor compare``: the verdict first, then what changed, most first."""
+"""The screen of ``monitor compare``: the verdict first, then what changed most."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from whyidle.monitor.compare.result import Fault, Pair, Took
 from whyidle.monitor.compare.setup import UNFAIR
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render import numbers
-from whyidle.monitor.render.brief import STYLES
 from whyidle.monitor.render.budget import NARROWEST, VISIBLE, bar, clock, share, swatch
 from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.finding_lines import STYLES
 from whyidle.monitor.render.grid import Column, grid
-from whyidle.monitor.render.symbols import short_name
+from whyidle.monitor.render.kernel_names import short_name
 from whyidle.monitor.render.trace import fitted
 from whyidle.monitor.render.verdict import floor, verdict
 
@@ -27,13 +27,13 @@ MOST_KERNELS: Final = 4
 
 
 def screen(found: Comparison, *, console: Console | None = None) -> str:
-    """Return the whole page as text for this terminal."""
+    """Return the page as text for this terminal."""
     console = console or Console(highlight=False)
     return fitted(console, page(found, max(console.width, NARROWEST)))
 
 
 def page(found: Comparison, width: int) -> Group:
-    """Return the parts of the page, an empty line between them."""
+    """Return the parts of the page, separated by empty lines."""
     parts: list[list[RenderableType]] = [
         [Text(verdict(found), "bold"), *_sides(found, width)],
         list(_slices(found, width)),
@@ -54,7 +54,7 @@ def _sides(found: Comparison, width: int) -> Iterator[Text]:
 
 
 def about(found: Comparison) -> Iterator[str]:
-    """Yield what both are, and why the verdict is no surer."""
+    """Yield what the two sides are, and why the verdict is no firmer."""
     for name, side, took in (("A", found.a, found.took_a), ("B", found.b, found.took_b)):
         yield f"{name}: {_said(side)}"
         if took is not None:
@@ -64,9 +64,9 @@ def about(found: Comparison) -> Iterator[str]:
     if (least := floor(found)) is not None:
         yield least
     if found.why_per:
-        yield f"Told per {found.per}: {found.why_per}."
+        yield f"Figures are per {found.per}: {found.why_per}."
     if found.steps is not None and found.steps.speedup.why_no_bounds:
-        yield f"How certain it is cannot be told: {found.steps.speedup.why_no_bounds}."
+        yield f"How certain it is cannot be said: {found.steps.speedup.why_no_bounds}."
 
 
 def _said(side: Side) -> str:
@@ -78,7 +78,7 @@ def _said(side: Side) -> str:
 
 
 def _times(took: Took) -> str:
-    """Return the time of a step in one line: the middle and its bounds, the mean, the slow ones."""
+    """Return the step time in one line: the median and its bounds, the mean, the slow steps."""
     middle, parts = took.median, [f"median {clock(took.median.middle)}"]
     if middle.low is not None and middle.high is not None:
         parts = [f"median {_between(middle.low, middle.middle, middle.high)}"]
@@ -90,7 +90,7 @@ def _times(took: Took) -> str:
 
 
 def _between(low: float, middle: float, high: float) -> str:
-    """Return a time and its bounds, the unit once where it is the same."""
+    """Return a time and its bounds, with one unit if all share it."""
     written = [clock(each) for each in (low, middle, high)]
     if len({each.split()[-1] for each in written}) == 1:
         numbers_, unit = [each.split()[0] for each in written], written[0].split()[-1]
@@ -121,7 +121,7 @@ def _whole(found: Comparison, which: str) -> float | None:
 
 
 def _table(found: Comparison, width: int) -> Table:
-    """Return the slices that are a part to speak of on either side, the largest change first."""
+    """Return the slices that matter on either side, the largest change first."""
     shown = [p for p in found.slices if max(p.share.a or 0, p.share.b or 0) >= VISIBLE]
     shown.sort(key=lambda p: -abs((p.ns.b or 0.0) - (p.ns.a or 0.0)))
     columns = [
@@ -146,12 +146,12 @@ def _both(pairs: Sequence[Pair], written: Callable[[float], str]) -> list[Column
 
 
 def one(value: float | None, written: Callable[[float], str]) -> str:
-    """Return a number in words; a dash, where it is not known."""
+    """Return a number as text; a dash if it is unknown."""
     return numbers.DASH if value is None else written(value) if value else "0"
 
 
 def signed(pair: Pair, written: Callable[[float], str]) -> str:
-    """Return by how much B is more or less."""
+    """Return by how much B is above or below A."""
     if (by := pair.change) is None:
         return numbers.DASH
     return f"{'+' if by > 0 else '-'}{written(abs(by))}" if by else "0"
@@ -205,7 +205,7 @@ def _kernels(found: Comparison, width: int) -> Iterator[RenderableType]:
 
 
 def lacking(found: Comparison) -> str:
-    """Say why nothing that ran is told, once where that holds for copies too."""
+    """Say why no kernels are listed, in one sentence if copies lack for the same reason."""
     why, same = found.kernels.why_none or "", found.kernels.why_none == found.why_no_transfers
     return f"Kernels and copies: {why}" if same else f"Kernels: {why}"
 
@@ -236,7 +236,7 @@ def _figures(found: Comparison, width: int) -> Iterator[RenderableType]:
 
 
 def no_energy(pair: Pair) -> str | None:
-    """Say why the energy is not known, or that of one side."""
+    """Say why the energy of both sides, or of one, is unknown."""
     if pair.why_a and pair.why_b:
         both = pair.why_a if pair.why_a == pair.why_b else f"A: {pair.why_a}; B: {pair.why_b}"
         return f"Energy is not known: {both}."
@@ -246,7 +246,7 @@ def no_energy(pair: Pair) -> str | None:
 
 
 def _setup(found: Comparison, width: int) -> Iterator[Text]:
-    # What makes it unfair is warned of below.
+    # Differences that make it unfair are warnings, further down.
     for each in (each for each in found.setup if each.name not in UNFAIR):
         said = f"{each.name}: {each.a} -> {each.b}"
         yield from (Text(line) for line in _wrapped(said, width))

@@ -1,4 +1,4 @@
-"""Standard output that is closed, or whose reader has gone."""
+"""Standard output that is closed, or whose reader is gone."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from whyidle.monitor.render.escape import printable
 
 
 def mute() -> None:
-    """Send what is left to say nowhere: Python must not complain of a lost reader while it ends."""
+    """Discard further output, so that Python does not complain about a lost reader at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def open_what_is_closed() -> None:
-    """Give a program that was started without output (``>&-``) one that leads nowhere."""
+    """Give a program that was started without output (``>&-``) a stream to nowhere."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that does not know a letter must not end a recording.
+            # A character that the terminal cannot encode must not end a recording.
             stream.reconfigure(errors="replace")
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115, PTH123  for as long as we run
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115, PTH123
 
 
 def say(what: str, next_step: str = "") -> None:
-    """Tell the person, beside the output; where nobody listens, the exit code must do.
+    """Tell the user on stderr; if nobody reads it, the exit code has to do.
 
-    It may hold a name that a job gave itself.
+    The text may contain a name that a job gave itself.
     """
     with contextlib.suppress(OSError):
         click.echo(f"monitor: {printable(what)}", err=True)

@@ -1,10 +1,10 @@
-"""The screens of ``monitor demo``: what was wrong, what was changed, and what that gave back."""
+"""The screens of ``monitor demo``: what was wrong, what was changed, and what that gained."""
 
 from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Final, TextIO
 
@@ -16,7 +16,6 @@ from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.demo.outcome import Half, Outcome
 from whyidle.monitor.demo.pairs import WORDS, Pair, change
-from whyidle.monitor.render.brief import STYLES
 from whyidle.monitor.render.budget import (
     NARROW,
     NARROWEST,
@@ -30,6 +29,7 @@ from whyidle.monitor.render.budget import (
     words,
 )
 from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.finding_lines import STYLES
 from whyidle.monitor.render.grid import Column, grid
 from whyidle.monitor.render.numbers import DASH
 from whyidle.monitor.render.trace import fitted
@@ -38,14 +38,14 @@ _INDENT: Final = "  "
 # More changed lines than these are counted.
 MOST_CHANGED: Final = 14
 _CLEAR: Final = "\r\033[K"
-# A slice that has less on both sides has no line.
+# A slice below this on both sides gets no line.
 LEAST: Final = 0.01
-# Of a bar of progress.
+# Width of the progress bar.
 CELLS: Final = 20
 
 
 class Progress:
-    """What runs now and how far it is: one line that is drawn anew, or in a pipe one line a run."""
+    """What runs now and how far it is: a line that is redrawn, or one line per run in a pipe."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stderr
@@ -53,7 +53,7 @@ class Progress:
         self._what, self._expected, self._shown = "", 1.0, False
 
     def begin(self, what: str, expected: float) -> None:
-        """Tell what begins, and about how long it takes."""
+        """Show what begins, and about how long it takes."""
         self._what, self._expected = printable(what), expected
         if self._is_drawn:
             self(0.0)
@@ -74,7 +74,7 @@ class Progress:
         self._shown = True
 
     def end(self) -> None:
-        """Take the line back."""
+        """Erase the line."""
         if self._shown:
             self._out.write(_CLEAR)
             self._out.flush()
@@ -82,13 +82,13 @@ class Progress:
 
 
 def screen(outcome: Outcome, console: Console | None = None) -> str:
-    """Return the page of one pair as text for this terminal."""
+    """Return the page of one demo pair as text for this terminal."""
     console = console or Console(highlight=False)
     return fitted(console, page(outcome, max(console.width, NARROWEST)))
 
 
 def page(outcome: Outcome, width: int) -> Group:
-    """Return the parts of the page, an empty line between them."""
+    """Return the parts of the page, separated by empty lines."""
     pair = outcome.pair
     title = f"{pair.name}, {WORDS[pair.framework]}: {pair.about}"
     parts: list[RenderableType] = [
@@ -103,10 +103,10 @@ def page(outcome: Outcome, width: int) -> Group:
 
 
 def _found(outcome: Outcome, width: int) -> Iterator[Text]:
-    """Tell the faults of the job before, with their lines and their fixes."""
-    told = [found for rule in outcome.pair.faults if (found := outcome.before.of(rule))]
-    yield Text("Found" if told else "Not found", style="bold")
-    for each in told:
+    """Show the faults of the job before the fix, with their lines and fixes."""
+    findings = [found for rule in outcome.pair.faults if (found := outcome.before.of(rule))]
+    yield Text("Found" if findings else "Not found", style="bold")
+    for each in findings:
         line = Text(f"{_INDENT}{each['severity'].upper():<7}", STYLES[each["severity"]])
         line.append(f"{printable(each['title'])}  [{each['rule']}]")
         yield line
@@ -127,13 +127,13 @@ def _why_not(side: Half, rule: str) -> str:
 
 
 def _changed(pair: Pair, width: int) -> Iterator[Text]:
-    """Show the lines that the fix takes away and adds."""
+    """Show the lines that the fix removes and adds."""
     yield Text("The fix, applied", style="bold")
     lines = change(pair)
     margin = min((len(x.text) - len(x.text.lstrip()) for x in lines if x.text.strip()), default=0)
     for each in lines[:MOST_CHANGED]:
         sign, style = ("+", "green") if each.is_new else ("-", "red")
-        # Nothing of a fix is cut: what it adds is often at the end of a line.
+        # Never cut a fix: what it adds is often at the end of a line.
         code = textwrap.wrap(
             printable(each.text[margin:]), max(NARROWEST, width - 10), drop_whitespace=False,
             subsequent_indent=_INDENT * 2,
@@ -141,11 +141,11 @@ def _changed(pair: Pair, width: int) -> Iterator[Text]:
         yield Text(f"{_INDENT}{each.line:4d} {sign} {code[0]}", style)
         yield from (Text(f"{'':9}{rest}", style) for rest in code[1:])
     if len(lines) > MOST_CHANGED:
-        yield Text(f"{_INDENT}and {len(lines) - MOST_CHANGED} lines more", "dim")
+        yield Text(f"{_INDENT}and {len(lines) - MOST_CHANGED} more lines", "dim")
 
 
 def _figures(outcome: Outcome, width: int) -> Iterator[RenderableType]:
-    """Show both sides' figures, and their budgets one under the other."""
+    """Show the figures of both sides, and their budgets one below the other."""
     sides = (outcome.before, outcome.after)
     yield grid(
         [
@@ -169,19 +169,19 @@ def _figures(outcome: Outcome, width: int) -> Iterator[RenderableType]:
     budgets = [side.diagnosis["budget"] for side in sides]
     known = [budget for budget in budgets if budget is not None]
     if len(known) == len(budgets):
-        # An estimate is of the whole run, its start included: its parts are none of a step.
+        # An estimate covers the whole run with its start: its parts are not those of a step.
         is_rough = any(side.diagnosis["budget_source"] == "estimate" for side in sides)
         hidden = [side.diagnosis["not_measured"] for side in sides]
         yield _shares(known, hidden, None if is_rough else work, width)
 
 
 def _scaled(budget: BudgetJson, room: int) -> Text:
-    """Return a bar as long as its time beside the other's; a short one has no words."""
+    """Return a bar scaled to its time beside the other's; a short one has no labels."""
     if room >= NARROWEST:
         return bar(budget, room)
     line = Text(no_wrap=True, overflow="crop")
     total = sum(budget["slices"].values())
-    # Each of these parts has a cell at least.
+    # Each visible part needs at least one cell.
     parts = sum(ns >= VISIBLE * total for ns in budget["slices"].values() if ns)
     for part, length in cells(budget, max(room, parts)).items():
         glyph, fill = swatch(part)
@@ -195,9 +195,9 @@ def _shares(
     work: tuple[str, float, float] | None,
     width: int,
 ) -> Table:
-    """Return what each slice takes before and after, in time where that is known, most first.
+    """Return what each slice takes before and after, in time if known, the largest first.
 
-    A slice that is hidden on a side was not measured there: it is not nothing.
+    A slice that is hidden on one side was not measured there, which does not mean zero.
     """
     totals = [sum(budget["slices"].values()) for budget in budgets]
     shares = {
@@ -217,7 +217,8 @@ def _shares(
     sides = list(enumerate(("before", "after")))
     if work is not None:
         columns += [
-            Column(side, _times((shares[p][i], times[i]) for p in shown)) for i, side in sides
+            Column(side, [_time(p, shares[p][i] * times[i], hidden[i]) for p in shown])
+            for i, side in sides
         ]
     columns += [
         Column(
@@ -230,8 +231,8 @@ def _shares(
     return grid([*columns, Column("", [""] * len(shown))], width)
 
 
-def _times(parts: Iterable[tuple[float, float]]) -> list[str]:
-    return [clock(part * ns) if part else "0" for part, ns in parts]
+def _time(part: Slice, ns: float, hidden: Collection[str]) -> str:
+    return DASH if part in hidden else clock(ns) if ns else "0"
 
 
 def _gain(outcome: Outcome) -> str:
@@ -239,7 +240,7 @@ def _gain(outcome: Outcome) -> str:
 
 
 def much(speedup: float) -> str:
-    """Return by how much it became faster, or slower: a number above one."""
+    """Return the speed-up or slow-down as a factor above one."""
     return f"{speedup:.2f}x faster" if speedup >= 1 else f"{1 / speedup:.2f}x slower"
 
 
@@ -254,7 +255,7 @@ def _samples(side: Half) -> str:
 
 
 def _verdict(outcome: Outcome, width: int) -> Iterator[Text]:
-    """Put what was said beside what was measured."""
+    """Show the prediction beside the measurement."""
     yield from _row("predicted", _predicted(outcome), width)
     yield from _row("measured", _measured(outcome), width)
     if outcome.waits is not None:
@@ -307,24 +308,26 @@ def _wrapped(
 
 
 def closing(outcomes: Sequence[Outcome], commands: Sequence[str], store: Path) -> str:
-    """Return what to try next: of the commands only those that there are."""
+    """Return what to try next, using only commands that exist."""
     kept, rows = "", []
     if outcomes:
         a, b = (outcomes[-1].before.watched.run, outcomes[-1].after.watched.run)
         runs = [each.watched.run for o in outcomes for each in (o.before, o.after)]
-        kept = f"Runs {min(runs)} to {max(runs)} are kept in {store.parent}."
-        rows.append((f"monitor diagnose {a}", "tells all that was found in one"))
+        kept = f"Runs {min(runs)} to {max(runs)} are stored in {store.parent}."
+        rows.append((f"monitor diagnose {a}", "shows everything found in one run"))
         if "compare" in commands:
-            rows.append((f"monitor compare {a} {b}", "puts two side by side"))
+            rows.append((f"monitor compare {a} {b}", "shows two side by side"))
         if "dashboard" in commands:
-            rows.append(("monitor dashboard", "shows them as a page"))
-        rows.append(("monitor demo --list", "names the other faults"))
+            rows.append(("monitor dashboard", "shows them in the browser"))
+        rows.append(("monitor demo --list", "lists the other faults"))
     own = [
         ("monitor ps", "lists what uses a GPU"),
-        ("monitor attach PID", "tells what keeps its GPU waiting"),
+        ("monitor attach PID", "shows what keeps its GPU waiting"),
     ]
     wide = max(len(line) for line, _ in (*rows, *own)) + 2
-    told, after = ([f"  {line:<{wide}}{what}" for line, what in each] for each in (rows, own))
-    next_job = "Next, a job of your own, that runs already:"
-    lines = [*([kept] if kept else []), *told, next_job, *after]
+    next_lines, own_lines = (
+        [f"  {line:<{wide}}{what}" for line, what in each] for each in (rows, own)
+    )
+    next_job = "Next, a job of your own that is already running:"
+    lines = [*([kept] if kept else []), *next_lines, next_job, *own_lines]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The devices of a trace side by side: a short bar each, and how far they differ."""
+"""The devices of a trace side by side: a short bar each, and how much they differ."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.render.budget import NARROWEST, bar, clock, share
 from whyidle.monitor.render.escape import printable
 
-# More lines than this are no glance.
+# More lines cannot be read at a glance.
 LINES: Final = 8
-# Devices that differ by less are alike.
+# A smaller difference between devices is not worth a word.
 SPREAD: Final = 0.05
 _KINDS = {"gpu": ("GPU", "GPUs"), "tpu": ("TPU", "TPUs"), "cpu": ("CPU", "CPUs")}
 _FIGURES = 24  # columns for the two figures and the gaps
@@ -29,7 +29,7 @@ def total_of(budget: AccountJson) -> int:
 
 
 def kind_words(devices: Sequence[DeviceJson]) -> str:
-    """Return what these devices are called, in the number that they are."""
+    """Return what to call these devices, singular or plural."""
     kinds = {d["kind"] for d in devices}
     one, several = _KINDS.get(next(iter(kinds)), ("device", "devices"))
     if len(kinds) > 1:
@@ -38,7 +38,7 @@ def kind_words(devices: Sequence[DeviceJson]) -> str:
 
 
 def label(device: DeviceJson, among: Sequence[DeviceJson]) -> str:
-    """Return a device's name; host and process only where they tell devices apart."""
+    """Return a device's name, with host and process only if devices differ by them."""
     parts = [f"{kind_words([device])} {device['index']}"]
     if device.get("rank") is not None:
         parts.append(f"rank {device['rank']}")
@@ -51,7 +51,7 @@ def label(device: DeviceJson, among: Sequence[DeviceJson]) -> str:
 
 
 def devices(found: Sequence[DeviceJson], width: int) -> list[RenderableType]:
-    """Return a bar a device, those too many in one; nothing where there is only one."""
+    """Return one bar per device, the excess summed up in one; nothing for a single device."""
     if len(found) < 2:
         return []
     shown = found if len(found) <= LINES else found[: LINES - 1]
@@ -70,7 +70,7 @@ def devices(found: Sequence[DeviceJson], width: int) -> list[RenderableType]:
         if total:
             line = bar(budget, max(NARROWEST, width - names - _FIGURES), labels=False)
         part = share(budget["slices"][Slice.COMPUTE], total)
-        # A device may be named anything, also what rich takes for its own marks.
+        # A device name may contain what rich takes for markup.
         table.add_row(Text(name), line, part, clock(total))
     return [table, *_spread(found)]
 
@@ -81,7 +81,7 @@ def _sum(budgets: Sequence[AccountJson]) -> AccountJson:
 
 
 def _spread(found: Sequence[DeviceJson]) -> list[Text]:
-    """Say how far the devices differ, if they do."""
+    """Say how much the devices differ, if they do."""
     shares = [
         (d["budget"]["slices"][Slice.COMPUTE] / total, label(d, found))
         for d in found

@@ -1,8 +1,8 @@
-"""Text that comes from a job, made fit for a screen."""
+"""Text from a job, made safe for a screen."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """Return text that cannot steer a terminal."""
+    """Return the text with escapes in place of anything that could control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

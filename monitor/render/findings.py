@@ -20,63 +20,63 @@ from whyidle.monitor.core.finding import FRAMEWORKS, Framework
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.diagnosis.diagnose import Diagnosis
-from whyidle.monitor.render.brief import STYLES
 from whyidle.monitor.render.budget import NARROWEST, bar, legend, words
 from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.finding_lines import STYLES
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.trace import fitted
 
 _INDENT: Final = "  "
-# Rules that could not judge, by what they lack: more names than these are counted.
+# Of the rules that lack the same data, this many are named; the rest are counted.
 MOST_NAMES: Final = 6
-# In words, for a person without time.
+# The verdict in one sentence.
 HEALTHY: Final = "Nothing worth fixing above {least:.0%} of the time was found."
 
 NOT_EXPLAINED: Final = (
     "No known fault was recognised, though {share:.0%} of the time is no work, mostly {mostly}."
 )
-# Where more than this is no work, nothing is well.
+# If more of the time than this is not work, something is wrong.
 NOTABLE: Final = 0.2
-NOT_KNOWN: Final = "Too little is known to judge it: see below what would tell."
+NOT_KNOWN: Final = "Too little is known for a verdict: see below what is missing."
 
 
 def screen(diagnosis: Diagnosis, *, console: Console | None = None) -> str:
-    """Return the whole page as text for this terminal."""
+    """Return the page as text for this terminal."""
     console = console or Console(highlight=False)
     return fitted(console, page(diagnosis, max(console.width, NARROWEST)))
 
 
 def page(diagnosis: Diagnosis, width: int) -> Group:
-    """Return the parts of the page, an empty line between them."""
-    told = diagnose.as_json(diagnosis)
+    """Return the parts of the page, separated by empty lines."""
+    answer = diagnose.as_json(diagnosis)
     parts: list[RenderableType] = [
-        Text(f"{printable(told['target'])}: {verdict(told)}", style="bold")
+        Text(f"{printable(answer['target'])}: {verdict(answer)}", style="bold")
     ]
-    budget = told["budget"]
+    budget = answer["budget"]
     if budget is None:
-        parts.append(Text(f"Where the time goes is not known: {told['unknown']['budget']}."))
+        parts.append(Text(f"Where the time goes is not known: {answer['unknown']['budget']}."))
     else:
         parts.append(Group(bar(budget, width), *legend(budget, None, width, 1)))
-    if told["compute"]:
-        parts.append(Group(*_busy(told["compute"], width)))
-    parts.extend(Group(*_finding(each, width)) for each in told["findings"])
-    if told["failed"] or told["warnings"]:
-        parts.append(Group(*_doubts(told, width)))
-    if told["not_checked"]:
-        parts.append(Group(*_not_checked(told["not_checked"], width)))
+    if answer["compute"]:
+        parts.append(Group(*_compute(answer["compute"], width)))
+    parts.extend(Group(*_finding(each, width)) for each in answer["findings"])
+    if answer["failed"] or answer["warnings"]:
+        parts.append(Group(*_warnings(answer, width)))
+    if answer["not_checked"]:
+        parts.append(Group(*_not_checked(answer["not_checked"], width)))
     spaced: list[RenderableType] = []
     for part in parts:
         spaced += [part, Text("")]
     return Group(*spaced[:-1])
 
 
-def verdict(told: DiagnosisJson) -> str:
-    """Say what a person in a hurry reads."""
-    worth = [f for f in told["findings"] if f["severity"] in {"high", "medium", "low"}]
-    if not worth and not told["is_known"]:
+def verdict(answer: DiagnosisJson) -> str:
+    """Return the one sentence that a person in a hurry reads."""
+    worth = [f for f in answer["findings"] if f["severity"] in {"high", "medium", "low"}]
+    if not worth and not answer["is_known"]:
         return NOT_KNOWN
-    if not worth and (unexplained := sum(told["unexplained"].values())) >= NOTABLE:
-        mostly = words(Slice(next(iter(told["unexplained"]))))
+    if not worth and (unexplained := sum(answer["unexplained"].values())) >= NOTABLE:
+        mostly = words(Slice(next(iter(answer["unexplained"]))))
         return NOT_EXPLAINED.format(share=unexplained, mostly=mostly)
     if not worth:
         return HEALTHY.format(least=diagnose.LEAST)
@@ -85,44 +85,45 @@ def verdict(told: DiagnosisJson) -> str:
     return f"{first}." if not more else f"{first}; and {more} more."
 
 
-def _finding(told: FindingJson, width: int) -> Iterator[Text]:
-    severity = told["severity"]
+def _finding(finding: FindingJson, width: int) -> Iterator[Text]:
+    severity = finding["severity"]
     head = Text(f"{severity.upper():<7}", style=STYLES[severity])
-    head.append(printable(told["title"]), style="bold")
-    head.append(f"  [{told['rule']}]", style="dim")
+    head.append(printable(finding["title"]), style="bold")
+    head.append(f"  [{finding['rule']}]", style="dim")
     yield head
-    if (back := gain(told)) is not None:
+    if (back := gain(finding)) is not None:
         yield _line(back, width)
-    for e in told["evidence"]:
+    for e in finding["evidence"]:
         yield _line(f"{e['name']}: {amount(e['value'], e['unit'])}  ({source(e)})", width)
-    for place in told["where"]:
+    for place in finding["where"]:
         share = "" if place["share"] is None else f"  {place['share']:.0%}"
         line = f":{place['line']}" if place["line"] else ""
         yield _line(f"at {place['file']}{line} in {place['function']}{share}", width)
-    for name, fix in told["fixes"].items():
+    for name, fix in finding["fixes"].items():
         yield _line(f"{FRAMEWORKS[_framework(name)]}: {fix['text']}", width)
         for code in fix["code"].splitlines():
             yield Text(f"{_INDENT * 3}{code}", style="cyan")
     yield _line(
-        f"Documents: {', '.join(told['documents'])}.  More: monitor rules {told['rule']}", width
+        f"Documents: {', '.join(finding['documents'])}.  More: monitor rules {finding['rule']}",
+        width,
     )
-    if told["also_seen"]:
-        yield _line(f"Also seen: {', '.join(told['also_seen'])}.", width)
+    if finding["also_seen"]:
+        yield _line(f"Also seen: {', '.join(finding['also_seen'])}.", width)
 
 
 def _framework(name: str) -> Framework:
     return next(each for each in FRAMEWORKS if each == name)
 
 
-def gain(told: FindingJson) -> str | None:
-    """Say what the fix gives back; ``None``: no time that could be told."""
-    if not told["lost_share"] or not told["speedup"]:
+def gain(finding: FindingJson) -> str | None:
+    """Say what the fix gains; ``None`` if the lost time is unknown."""
+    if not finding["lost_share"] or not finding["speedup"]:
         return None
-    low, high = told["lost_share"]
-    slow, fast = told["speedup"]
-    what = {"steps": "a step gets", "samples": "samples come"}[told["paced_by"]]
+    low, high = finding["lost_share"]
+    slow, fast = finding["speedup"]
+    what = {"steps": "a step gets", "samples": "samples come"}[finding["paced_by"]]
     text = f"Costs {low:.0%} to {high:.0%} of the time; {what} {slow:.2f}x to {fast:.2f}x faster."
-    watts = told["energy"]["watts_lost"]
+    watts = finding["energy"]["watts_lost"]
     return text if watts is None else f"{text} At the power drawn now that is {watts:.0f} W."
 
 
@@ -140,37 +141,37 @@ def _line(text: str, width: int) -> Text:
     return Text(f"{_INDENT}{joined}")
 
 
-def _busy(told: ComputeJson, width: int) -> Iterator[Text]:
-    """Say how the GPU works while it works."""
+def _compute(compute: ComputeJson, width: int) -> Iterator[Text]:
+    """Say how well the GPU computes while it computes."""
     yield Text("While it computes", style="bold")
-    for text in told["said"]:
+    for text in compute["said"]:
         yield _line(text, width)
-    if told["efficiency"] is not None:
-        share = amount(told["efficiency"], "ratio")
-        yield _line(f"{share} of the chip's peak is used ({told['efficiency_source']}).", width)
-    for text in dict.fromkeys(told["unknown"].values()):
+    if compute["efficiency"] is not None:
+        share = amount(compute["efficiency"], "ratio")
+        yield _line(f"{share} of the chip's peak is used ({compute['efficiency_source']}).", width)
+    for text in dict.fromkeys(compute["unknown"].values()):
         yield _line(f"not known: {text}", width)
 
 
-def _doubts(told: DiagnosisJson, width: int) -> Iterator[Text]:
-    """Say what a reader must know besides: of the trace, and of rules that failed."""
-    for text in told["warnings"]:
+def _warnings(answer: DiagnosisJson, width: int) -> Iterator[Text]:
+    """Return the warnings about the trace, and the rules that failed."""
+    for text in answer["warnings"]:
         yield _line(f"! {text}", width)
-    for rule, why in told["failed"].items():
+    for rule, why in answer["failed"].items():
         yield _line(f"! {rule} failed, a defect of whyidle: {why}", width)
 
 
-def _not_checked(told: list[NotCheckedJson], width: int) -> Iterator[Text]:
+def _not_checked(not_checked: list[NotCheckedJson], width: int) -> Iterator[Text]:
     yield Text("Not checked", style="bold")
-    for need, names in by_need(told).items():
+    for need, names in by_need(not_checked).items():
         shown = ", ".join(names[:MOST_NAMES])
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         yield _line(f"{shown}{more}: needs {need}", width)
 
 
-def by_need(told: Sequence[NotCheckedJson]) -> dict[str, list[str]]:
-    """Return the rules that could not judge, by what they lack."""
+def by_need(not_checked: Sequence[NotCheckedJson]) -> dict[str, list[str]]:
+    """Return the rules that could not be checked, by the data they lack."""
     found: dict[str, list[str]] = {}
-    for each in told:
+    for each in not_checked:
         found.setdefault(each["needs"], []).append(each["rule"])
     return found

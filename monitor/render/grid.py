@@ -1,4 +1,4 @@
-"""Columns beside each other in the room that a terminal has: figures whole, or left out."""
+"""Columns side by side in the width of a terminal: figures are whole, or left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAST: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A title over cells; where there is little room, the highest ``spare`` goes first."""
+    """A title over cells; if space is short, the highest ``spare`` goes first."""
 
     title: str
     cells: Sequence[str | Text]
@@ -26,12 +26,12 @@ class Column:
 
     @property
     def width(self) -> int:
-        """The room that the widest cell needs."""
+        """The width of the widest cell."""
         return max(cell_len(str(c)) for c in (self.title, *self.cells))
 
 
 def grid(columns: Sequence[Column], width: int) -> Table:
-    """Return a table; what does not fit beside the last column is left out, never cut."""
+    """Return a table; columns that do not fit beside the last one are left out, never cut."""
     shown = list(columns)
     while sum(c.width + GAP for c in shown[:-1]) + min(LEAST, shown[-1].width) > width:
         spare = max(shown, key=lambda c: c.spare)
@@ -45,6 +45,6 @@ def grid(columns: Sequence[Column], width: int) -> Table:
     room = max(1, width - sum(c.width + GAP for c in shown[:-1]))
     table.add_column(shown[-1].title, no_wrap=True, overflow="ellipsis", max_width=room)
     for row in zip(*(c.cells for c in shown), strict=True):
-        # Nothing in a cell is markup: names come from the file.
+        # Names come from the file, so no cell may be read as markup.
         table.add_row(*(Text(c) if isinstance(c, str) else c for c in row))
     return table

@@ -1,4 +1,4 @@
-"""What is seen from inside the job, in words: how it is watched, where its main thread is."""
+"""What the agent sees inside the job, in words: how it got in, where the main thread is."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from whyidle.monitor.render.escape import printable
 from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.runs.summary import RunSummary, Watched
 
-# As a sentence has them.
+# Methods as a sentence names them.
 _WORDS = {AGENT: "an agent that was there", REMOTE_EXEC: "sys.remote_exec", RUN: "monitor run"}
-LINES_TOLD = 3
-# From this share of the time on it is told which line reads.
+MOST_LINES = 3
+# Reads that take at least this share of the time are named with their line.
 NOTABLE_READS = 0.01
-OUTSIDERS_TOLD = 4
+MOST_OUTSIDERS = 4
 
 
 def entered(method: str, stops_ms: tuple[float, ...]) -> str:
-    """Return how the agent came in, and what that cost the job."""
+    """Return how the agent got in, and what that cost the job."""
     by = f"inside by {_WORDS.get(method, method)}"
     return f"{by}, stood still {stood_still(stops_ms)}" if stops_ms else by
 
@@ -45,43 +45,45 @@ def how(snapshot: Snapshot) -> str:
 
 
 def is_on_the_way(snapshot: Snapshot) -> bool:
-    """Tell whether it is not settled yet how the job is watched."""
+    """Return whether an agent may still get in."""
     members = snapshot.members
     nobody = all(member.method in {None, OUTSIDE} for member in members)
     return nobody and any(member.method is None for member in members)
 
 
 def place(line: SourceLine | ReadBack) -> str:
-    """Return a line of code as a person names it."""
+    """Return a line of code as a short name."""
     name = PurePath(line.file).name or line.file
     return printable(f"{name}:{line.line} {line.function}")
 
 
 def placed(line: SourceLine) -> str:
-    """Return a line of code with the share of looks in which the main thread was there."""
+    """Return a line of code with its share of the main thread's samples."""
     return f"{place(line)} {numbers.show(line.share, 'ratio')}"
 
 
 def top_line(snapshot: Snapshot) -> str | None:
-    """Return the line where a main thread spends most time: that of the lowest rank, or the first.
+    """Return the line where the main thread of the lowest rank, or the first process, is most.
 
-    Of several processes it is said which one this is.
+    If there are several processes, it says which one this is.
     """
-    told = sorted((x for x in snapshot.members if x.where), key=_rank)
-    if not told:
+    known = sorted((x for x in snapshot.members if x.where), key=_rank)
+    if not known:
         return None
-    line = placed(told[0].where[0])
+    line = placed(known[0].where[0])
     several = len(snapshot.members) > 1
-    return f"{line} ({_which(told[0].rank, told[0].key.pid)})" if several else line
+    return f"{line} ({_which(known[0].rank, known[0].key.pid)})" if several else line
 
 
 def read_line(snapshot: Snapshot) -> str | None:
-    """Return how long the job waits for values from the device, and at which line most."""
+    """Return how long the job waits for values from the device, and at which line the longest."""
     shares = [(x.reading.get(m.PROCESS_SYNC_WAIT) or 0.0, x.read_line) for x in snapshot.members]
-    told = [(share, line) for share, line in shares if line is not None and share >= NOTABLE_READS]
-    if not told:
+    notable = [
+        (share, line) for share, line in shares if line is not None and share >= NOTABLE_READS
+    ]
+    if not notable:
         return None
-    share, line = max(told, key=lambda pair: pair[0])
+    share, line = max(notable, key=lambda pair: pair[0])
     return f"reads of values {numbers.show(share, 'ratio')}, most at {place(line)}"
 
 
@@ -94,22 +96,22 @@ def _which(rank: int | None, pid: int) -> str:
 
 
 def name(member: Member) -> str:
-    """Return a process by its rank, where it has one, and its pid."""
+    """Return a process as its pid, with its rank if it has one."""
     return f"{member.key.pid}" if member.rank is None else f"{member.key.pid} rank {member.rank}"
 
 
-def page(told: RunSummary) -> list[str]:
-    """Return the lines of a summary that tell of the inside; none for a job without Python."""
-    principal = told.principal
+def page(summary: RunSummary) -> list[str]:
+    """Return the summary lines about the agent; none for a job without Python."""
+    principal = summary.principal
     if principal is None:
-        return [f"  agent    none. {printable(told.not_entered)}"] if told.not_entered else []
-    lines = [f"  agent    {_agent_line(told, principal)}"]
+        return [f"  agent    none. {printable(summary.not_entered)}"] if summary.not_entered else []
+    lines = [f"  agent    {_agent_line(summary, principal)}"]
     if not principal.inside and principal.next_step:
         lines.append(f"           {printable(principal.next_step)}")
-    python = _python_line(told)
-    others = [w for w in told.watched if not w.inside and w.refused and w != principal]
-    lines += [f"           {_out(watched)}" for watched in others[:OUTSIDERS_TOLD]]
-    if more := others[OUTSIDERS_TOLD:]:
+    python = _python_line(summary)
+    others = [w for w in summary.watched if not w.inside and w.refused and w != principal]
+    lines += [f"           {_out(watched)}" for watched in others[:MOST_OUTSIDERS]]
+    if more := others[MOST_OUTSIDERS:]:
         lines.append(f"           {len(more)} more are watched from outside")
     return [*([f"  python   {python}"] if python else []), *lines]
 
@@ -125,26 +127,26 @@ def _out(watched: Watched) -> str:
     return printable(f"not in {which}: {watched.refused} {watched.next_step or ''}".rstrip())
 
 
-def _python_line(told: RunSummary) -> str:
-    gc = told.of(m.JOB_GC_PAUSE, told.run.id)
+def _python_line(summary: RunSummary) -> str:
+    gc = summary.of(m.JOB_GC_PAUSE, summary.run.id)
     parts = [] if gc is None else [f"garbage collector {numbers.show(gc.mean, 'ratio')}"]
-    if told.where:
-        lines = ", ".join(placed(line) for line in told.where[:LINES_TOLD])
-        who = told.where_of if len(told.watched) > 1 else None
+    if summary.where:
+        lines = ", ".join(placed(line) for line in summary.where[:MOST_LINES])
+        who = summary.where_of if len(summary.watched) > 1 else None
         whose = f" of {_whose(who)}" if who else ""
         parts.append(f"main thread{whose} at {lines}")
     return "; ".join(parts)
 
 
-def _agent_line(told: RunSummary, principal: Watched) -> str:
+def _agent_line(summary: RunSummary, principal: Watched) -> str:
     if not principal.inside:
         why = f". {printable(principal.refused)}" if principal.refused else ""
         return f"none, watched from outside{why}"
     parts = [entered(principal.method, principal.stops_ms)]
-    cost = told.of(m.JOB_AGENT_CPU, told.run.id)
+    cost = summary.of(m.JOB_AGENT_CPU, summary.run.id)
     if cost is not None:
         parts.append(f"took {numbers.show(cost.mean, 'ratio')} of a core")
-    if len(told.watched) > 1:
-        inside = sum(1 for watched in told.watched if watched.inside)
-        parts.append(f"{inside} of {len(told.watched)} processes")
+    if len(summary.watched) > 1:
+        inside = sum(1 for watched in summary.watched if watched.inside)
+        parts.append(f"{inside} of {len(summary.watched)} processes")
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""JSON for other programs: one object a tick, the last one the summary."""
+"""JSON for other programs: one object per tick, then the summary."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ NOT_DIAGNOSED = "it was not diagnosed"
 METHOD = "nvml+procfs"
 METHOD_NO_GPU = "procfs"
 NO_RANK = "not started by torchrun, SLURM or MPI"
-NO_LOOKS = "its main thread was not yet looked at"
-NO_LOOKS_OUTSIDE = "no agent in the process, and no look from outside has come back"
+NO_SAMPLES = "its main thread has not been sampled yet"
+NO_SAMPLES_OUTSIDE = "no agent in the process, and no sample from outside so far"
 NO_AGENTS = "no process of the job has JAX or PyTorch loaded"
-NO_FRAMEWORK_YET = "no framework has told the agent of itself"
+NO_FRAMEWORK_YET = "no framework has reported to the agent"
 NO_FRAMEWORK_OUTSIDE = "no agent in the process"
-NONE_COMPILED = "no compilation was told of this process"
+NONE_COMPILED = "no compilation was reported for this process"
 NO_READS = "no read of a value from the device was seen in this process"
 NO_TRACE = "no trace was taken"
-NEVER_LOOKED = "no main thread was looked at"
+NEVER_SAMPLED = "no main thread was sampled"
 
 
 def line(value: Mapping[str, object]) -> str:
-    """Return one line of JSON; text that is no UTF-8 was escaped when it was read."""
+    """Return one line of JSON; text that is not UTF-8 was escaped when it was read."""
     return msgspec.json.encode({"schema": SCHEMA, **value}).decode()
 
 
 def reading(scope: Scope, values: Reading) -> JsonObject:
-    """Return every metric of the scope; an unknown one is null with its reason beside it."""
+    """Return every metric of the scope; an unknown one is null, with its reason beside it."""
     return _measured(metrics_of(scope), values)
 
 
@@ -92,18 +92,18 @@ def tick(snapshot: Snapshot) -> JsonObject:
         "findings": [brief(found) for found in snapshot.findings],
         "unknown": _no_agents(len(snapshot.members), _sentence(snapshot.not_entered)),
         "trouble": snapshot.trouble,
-        # With the tick at which it came.
+        # In the tick that brought it.
         **_new_trace(snapshot),
     }
 
 
 def _new_trace(snapshot: Snapshot) -> JsonObject:
-    told = snapshot.traces if snapshot.has_new_trace else None
-    return {"trace": told.as_json()} if told is not None else {}
+    request = snapshot.traces if snapshot.has_new_trace else None
+    return {"trace": request.as_json()} if request is not None else {}
 
 
-def _not_diagnosed(told: RunSummary) -> str:
-    return told.not_diagnosed or NOT_DIAGNOSED
+def _not_diagnosed(summary: RunSummary) -> str:
+    return summary.not_diagnosed or NOT_DIAGNOSED
 
 
 def _sentence(refusal: Refusal | None) -> str | None:
@@ -111,12 +111,12 @@ def _sentence(refusal: Refusal | None) -> str | None:
 
 
 def _no_agents(count: int, why: str | None) -> dict[str, str]:
-    """Return why the list of agents is empty, where it is."""
+    """Return why the list of agents is empty, if it is."""
     return {} if count else {"agents": why or NO_AGENTS}
 
 
 def _agent(member: Member) -> JsonObject:
-    """Return how a process is watched, and what is seen of its inside."""
+    """Return how a process is watched, and what the agent sees inside."""
     refusal = member.refusal
     return {
         "pid": member.key.pid,
@@ -134,12 +134,12 @@ def _agent(member: Member) -> JsonObject:
 
 
 def _reasons(member: Member) -> dict[str, str]:
-    """Return why what is no metric is unknown."""
+    """Return the reasons for unknown values that are no metrics."""
     reasons = {} if member.rank is not None else {"rank": NO_RANK}
     if member.method is None:
         reasons["method"] = NOT_YET
     if not member.looks:
-        why = {None: NOT_YET, OUTSIDE: NO_LOOKS_OUTSIDE}.get(member.method, NO_LOOKS)
+        why = {None: NOT_YET, OUTSIDE: NO_SAMPLES_OUTSIDE}.get(member.method, NO_SAMPLES)
         reasons |= {"where": why, "looks": why}
     outside = {None: NOT_YET, OUTSIDE: NO_FRAMEWORK_OUTSIDE}.get(member.method)
     if not member.framework:
@@ -170,59 +170,59 @@ def _gpu(snapshot: Snapshot, index: str) -> JsonObject:
     }
 
 
-def summary(told: RunSummary) -> SummaryJson:
+def summary_object(summary: RunSummary) -> SummaryJson:
     """Return the last object of a recording."""
-    run, principal = told.run, told.principal
+    run, principal = summary.run, summary.principal
     inside = principal is not None and principal.inside
-    training = told.trained
+    training = summary.trained
     return {
         "summary": True,
         "run": run.id,
         "attached": "agent" if inside else "outside",
-        "method": principal.method if principal and inside else _outside_method(told),
+        "method": principal.method if principal and inside else _outside_method(summary),
         "steps": training.steps,
-        "findings": [] if told.diagnosis is None else told.diagnosis["findings"],
-        "not_checked": None if told.diagnosis is None else told.diagnosis["not_checked"],
+        "findings": [] if summary.diagnosis is None else summary.diagnosis["findings"],
+        "not_checked": None if summary.diagnosis is None else summary.diagnosis["not_checked"],
         "unknown": {
-            **({} if training.steps is not None else {"steps": _no_steps(told)}),
-            **({} if told.diagnosis else {"findings": _not_diagnosed(told)}),
-            **({} if told.diagnosis else {"not_checked": _not_diagnosed(told)}),
-            **({} if told.where else {"where": NEVER_LOOKED}),
-            **({} if told.where_of else {"where_pid": NEVER_LOOKED}),
-            **({} if told.compiled else {"compiled": NONE_COMPILED}),
-            **({} if told.reads else {"reads": NO_READS}),
-            **({} if told.trace else {"trace": NO_TRACE}),
-            **_no_agents(len(told.watched), told.not_entered),
+            **({} if training.steps is not None else {"steps": _no_steps(summary)}),
+            **({} if summary.diagnosis else {"findings": _not_diagnosed(summary)}),
+            **({} if summary.diagnosis else {"not_checked": _not_diagnosed(summary)}),
+            **({} if summary.where else {"where": NEVER_SAMPLED}),
+            **({} if summary.where_of else {"where_pid": NEVER_SAMPLED}),
+            **({} if summary.compiled else {"compiled": NONE_COMPILED}),
+            **({} if summary.reads else {"reads": NO_READS}),
+            **({} if summary.trace else {"trace": NO_TRACE}),
+            **_no_agents(len(summary.watched), summary.not_entered),
         },
-        **head(told),
-        "training": _trained(training, told.why_not_trained),
-        "agents": [_watched(w) for w in told.watched],
-        "where": [line.as_json() for line in told.where] or None,
-        "where_pid": told.where_of.pid if told.where_of else None,
-        "compiled": [each.as_json() for each in told.compiled] or None,
-        "reads": [each.as_json() for each in told.reads] or None,
+        **head(summary),
+        "training": _trained(training, summary.why_not_trained),
+        "agents": [_watched(w) for w in summary.watched],
+        "where": [line.as_json() for line in summary.where] or None,
+        "where_pid": summary.where_of.pid if summary.where_of else None,
+        "compiled": [each.as_json() for each in summary.compiled] or None,
+        "reads": [each.as_json() for each in summary.reads] or None,
         "gpus": [
             {
                 "index": g.idx,
                 "name": g.name,
                 "uuid": g.uuid,
-                "job": g.idx in told.owned,
-                **_spread(told, Scope.GPU, g.id),
+                "job": g.idx in summary.owned,
+                **_spread(summary, Scope.GPU, g.id),
             }
-            for g in told.gpus
+            for g in summary.gpus
         ],
-        "gpu_problem": told.gpu_problem,
-        "job": _spread(told, Scope.JOB, run.id),
-        "host": _spread(told, Scope.HOST, run.id),
-        "monitor": _spread(told, Scope.MONITOR, run.id),
+        "gpu_problem": summary.gpu_problem,
+        "job": _spread(summary, Scope.JOB, run.id),
+        "host": _spread(summary, Scope.HOST, run.id),
+        "monitor": _spread(summary, Scope.MONITOR, run.id),
         "events": [
             {"ts_ms": e.ts_ms, "kind": e.kind, "severity": e.severity, "text": e.text}
-            for e in told.events
+            for e in summary.events
         ],
-        "more_events": told.more_events,
-        "trace": told.trace,
-        "trouble": told.trouble,
-        "defects": dict(told.defects),
+        "more_events": summary.more_events,
+        "trace": summary.trace,
+        "trouble": summary.trouble,
+        "defects": dict(summary.defects),
     }
 
 
@@ -242,25 +242,25 @@ def _watched(watched: Watched) -> AgentJson:
     }
 
 
-def _no_steps(told: RunSummary) -> str:
-    inside = any(watched.inside for watched in told.watched)
-    return told.why_not_trained("steps") if inside else NO_STEPS
+def _no_steps(summary: RunSummary) -> str:
+    inside = any(watched.inside for watched in summary.watched)
+    return summary.why_not_trained("steps") if inside else NO_STEPS
 
 
 def _trained(training: Trained, why_not: Callable[[str], str]) -> JsonObject:
-    """Return what trained, and how its time went; what is not known is null, with its reason."""
+    """Return what was trained and where its time went; an unknown value is null, with a reason."""
     values = asdict(training)
     unknown = {name: why_not(name) for name, value in values.items() if value is None}
     return {**values, "unknown": unknown}
 
 
-def _outside_method(told: RunSummary) -> str:
-    return METHOD if told.gpus else METHOD_NO_GPU
+def _outside_method(summary: RunSummary) -> str:
+    return METHOD if summary.gpus else METHOD_NO_GPU
 
 
-def head(told: RunSummary) -> RunJson:
-    """Return who was watched, and for how long."""
-    run = told.run
+def head(summary: RunSummary) -> RunJson:
+    """Return which job was watched, and for how long."""
+    run = summary.run
     return {
         "label": run.label,
         "pid": run.target_pid,
@@ -275,17 +275,17 @@ def head(told: RunSummary) -> RunJson:
         "ended_ms": run.ended_ms,
         "end": run.end_reason,
         "exit_code": run.exit_code,
-        "seconds": round(told.seconds, 3),
-        "ticks": told.ticks,
+        "seconds": round(summary.seconds, 3),
+        "ticks": summary.ticks,
     }
 
 
-def _spread(told: RunSummary, scope: Scope, subject: int) -> JsonObject:
-    """Return mean, least, most and last of each metric that was ever known, and why not else."""
+def _spread(summary: RunSummary, scope: Scope, subject: int) -> JsonObject:
+    """Return mean, min, max and last of each metric, or why it was never known."""
     columns: JsonObject = {}
     unknown: dict[str, str] = {}
     for metric in metrics_of(scope):
-        found = told.metrics.get(Key(scope, subject, metric))
+        found = summary.metrics.get(Key(scope, subject, metric))
         columns[metric.column] = found and {
             "mean": found.mean,
             "min": found.least,
@@ -293,10 +293,10 @@ def _spread(told: RunSummary, scope: Scope, subject: int) -> JsonObject:
             "last": found.last,
         }
         if found is None:
-            unknown[metric.column] = told.why_not(metric, subject) or "never measured"
+            unknown[metric.column] = summary.why_not(metric, subject) or "never measured"
     return {**columns, "unknown": unknown}
 
 
 def listing(name: str, rows: Iterable[Mapping[str, object]]) -> str:
-    """Return a list under its plural name."""
+    """Return a list as one object, under its plural name."""
     return line({name: list(rows)})

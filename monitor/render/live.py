@@ -15,13 +15,21 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading, by_reason
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import brief, inside, members, model, numbers, plain, running
+from whyidle.monitor.render import (
+    finding_lines,
+    inside,
+    live_budget,
+    model,
+    numbers,
+    plain,
+    process_panel,
+)
 from whyidle.monitor.sources.gpu import GpuFacts
 
 HISTORY = 120
 WIDE = 110
 EVENTS_SHOWN = 5
-# Columns that the frame of a panel takes.
+# Columns taken by the frame of a panel.
 FRAME = 4
 # (title, metric, only on a wide terminal)
 _COLUMNS: tuple[tuple[str, Metric, bool], ...] = (
@@ -37,11 +45,11 @@ _COLUMNS: tuple[tuple[str, Metric, bool], ...] = (
 
 
 class LiveView:
-    """A screen that redraws itself at each tick."""
+    """A screen that is redrawn at each tick."""
 
     def __init__(self, *, everything: bool, console: Console | None = None) -> None:
         self._everything = everything
-        # What whoever shows us has to say, for as long as we are on the screen.
+        # A line that the caller wants to keep on the screen.
         self.note: str | None = None
         self._console = console or Console()
         self._live = Live(console=self._console, auto_refresh=False, screen=True)
@@ -58,13 +66,13 @@ class LiveView:
         self._live.update(self.page(snapshot), refresh=True)
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Restore the terminal."""
         if self._started:
             self._live.stop()
 
     def _remember(self, snapshot: Snapshot) -> None:
         clock = numbers.duration(snapshot.elapsed)
-        self._events.extend((clock, told) for told in plain.news(snapshot))
+        self._events.extend((clock, event) for event in plain.news(snapshot))
         for facts in snapshot.facts:
             reading = snapshot.gpus[facts.index].reading
             self._keep(facts.index, m.GPU_UTILISATION, reading)
@@ -76,15 +84,19 @@ class LiveView:
         kept.append(reading.get(metric))
 
     def page(self, snapshot: Snapshot) -> Group:
-        """Return everything that is on the screen."""
+        """Return the whole screen."""
         parts: list[RenderableType] = [
             _head(snapshot),
             *self._time(snapshot),
             *self._faults(snapshot),
             self._gpus(snapshot),
             self._job(snapshot),
-            *([members.panel(snapshot.members, self._console.width)] if snapshot.members else []),
-            *(_event(clock, told) for clock, told in self._events),
+            *(
+                [process_panel.panel(snapshot.members, self._console.width)]
+                if snapshot.members
+                else []
+            ),
+            *(_event(clock, event) for clock, event in self._events),
         ]
         if snapshot.trouble:
             parts.append(Text(f"! {snapshot.trouble}", style="bold yellow"))
@@ -93,20 +105,20 @@ class LiveView:
         return Group(*parts, _foot(snapshot))
 
     def _time(self, snapshot: Snapshot) -> list[Panel]:
-        """Return how fast it steps and where the time goes, once there is anything to tell."""
+        """Return the pace of the steps and where the time goes, once anything is known."""
         now = snapshot.estimate()
         inside_it = any(x.method not in {None, OUTSIDE} for x in snapshot.members)
         if not now.slices and not inside_it:
             return []
         history = list(self._history[("", m.JOB_STEPS)])
-        lines = [*running.screen(snapshot, now, self._console.width - FRAME, history)]
+        lines = [*live_budget.screen(snapshot, now, self._console.width - FRAME, history)]
         if reads := inside.read_line(snapshot):
             lines.append(Text(reads, style="dim"))
-        return [Panel(Group(*lines), title=running.title(now), title_align="left")]
+        return [Panel(Group(*lines), title=live_budget.title(now), title_align="left")]
 
     def _faults(self, snapshot: Snapshot) -> list[Panel]:
-        """Return what is wrong, once that is certain."""
-        lines = brief.lines(snapshot.findings, self._console.width - FRAME)
+        """Return what is wrong, once it is certain."""
+        lines = finding_lines.lines(snapshot.findings, self._console.width - FRAME)
         return [Panel(Group(*lines), title="what to change", title_align="left")] if lines else []
 
     def _gpus(self, snapshot: Snapshot) -> Panel:
@@ -191,8 +203,8 @@ def _head(snapshot: Snapshot) -> Group:
     return Group(first, how, *([Text(what, style="dim")] if what else []))
 
 
-def _event(clock: str, told: plain.JobEvent) -> Text:
-    return Text(f"{told.marked[:1]} {clock}  {told.text}", "yellow" if told.alarming else "dim")
+def _event(clock: str, event: plain.JobEvent) -> Text:
+    return Text(f"{event.marked[:1]} {clock}  {event.text}", "yellow" if event.alarming else "dim")
 
 
 def _memory(reading: Reading) -> str:
@@ -202,7 +214,7 @@ def _memory(reading: Reading) -> str:
 
 
 def _unknown(shown: list[GpuFacts], snapshot: Snapshot) -> list[Text]:
-    """Say why there are dashes: by reason, for the columns of the table."""
+    """Say why the table has dashes, grouped by reason."""
     wanted = {m.GPU_UTILISATION, m.GPU_MEMORY_USED, *(c[1] for c in _COLUMNS)}
     unknown = (
         (metric, reason)
@@ -214,7 +226,7 @@ def _unknown(shown: list[GpuFacts], snapshot: Snapshot) -> list[Text]:
 
 
 def _others(shown: list[GpuFacts], snapshot: Snapshot) -> list[Text]:
-    """Say who else is on these GPUs."""
+    """Return the other processes on these GPUs."""
     found = {
         (facts.index, pid)
         for facts in shown

@@ -1,4 +1,4 @@
-"""What a job trains, with what, and on what, in words; a job may tell anything of itself."""
+"""What a job trains, with what, and on what; a job may claim anything about itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from whyidle.monitor.recording.snapshot import Member, Snapshot
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable
 
-# A name of the job's own, and how many kinds of one thing are told.
+# Length of a name that the job chose, and how many kinds of one thing are named.
 LONGEST: Final = 40
 FEW: Final = 2
 
@@ -19,7 +19,7 @@ Frameworks = Mapping[str, Facts]
 
 
 def model(snapshot: Snapshot) -> str | None:
-    """Return what is trained, as the frameworks of the lowest rank tell it."""
+    """Return what is trained, as the frameworks of the lowest rank report it."""
     return of_frameworks(best(x.framework for x in sorted(snapshot.members, key=_rank)))
 
 
@@ -27,19 +27,19 @@ def _rank(member: Member) -> float:
     return float("inf") if member.rank is None else member.rank
 
 
-def best(told: Iterable[Frameworks]) -> Frameworks:
-    """Return what the first process says that knows its model, or that says anything."""
-    found = [each for each in told if any(each.values())]
+def best(known: Iterable[Frameworks]) -> Frameworks:
+    """Return the report of the first process that knows its model, or that reports anything."""
+    found = [each for each in known if any(each.values())]
     knows = (each for each in found if any(facts.get("model") for facts in each.values()))
     return next(knows, found[0] if found else {})
 
 
-def of_frameworks(told: Frameworks) -> str | None:
-    """Return what is trained, with what, on what: each fact once, what is not known left out."""
+def of_frameworks(frameworks: Frameworks) -> str | None:
+    """Return what is trained, with what and on what: each fact once, unknown ones left out."""
     facts: dict[str, Any] = {}
-    for each in told.values():
+    for each in frameworks.values():
         facts |= {name: value for name, value in each.items() if value is not None}
-    parts = [*_model(facts), *_feed(facts), *_spread(facts), *_frameworks(told)]
+    parts = [*_model(facts), *_feed(facts), *_spread(facts), *_frameworks(frameworks)]
     return ", ".join(parts) or None
 
 
@@ -85,15 +85,15 @@ def _spread(facts: Facts) -> Iterator[str]:
         yield f"{used} of {there} devices in use"
 
 
-def _frameworks(told: Frameworks) -> Iterator[str]:
-    for name, facts in told.items():
+def _frameworks(frameworks: Frameworks) -> Iterator[str]:
+    for name, facts in frameworks.items():
         said = [x for x in (facts.get("version"), facts.get("backend")) if isinstance(x, str)]
         if said:
             yield " ".join([named(name), *(("on " * n) + named(x) for n, x in enumerate(said))])
 
 
 def _kinds(dtypes: object) -> str:
-    """Return the types of the parameters, those with most of them first."""
+    """Return the data types of the parameters, the most frequent first."""
     if not isinstance(dtypes, dict):
         return ""
     found = {named(str(k)): n for k, v in dtypes.items() if (n := _number(v)) is not None}
@@ -103,12 +103,12 @@ def _kinds(dtypes: object) -> str:
 
 
 def _number(value: object) -> int | None:
-    """Return a count that makes sense: a job may tell anything."""
+    """Return the value if it is a sane count: a job may report anything."""
     sound = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**63
     return int(value) if sound and isinstance(value, int | float) else None
 
 
 def named(text: str) -> str:
-    """Return a name that a job chose, short and fit for a screen."""
+    """Return a name that a job chose, shortened and safe for a screen."""
     said = printable(text[:LONGEST])
     return said if len(text) <= LONGEST else f"{said}…"

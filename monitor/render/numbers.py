@@ -1,4 +1,4 @@
-"""Numbers as a person reads them; an unknown one is a dash, never a zero."""
+"""Numbers as text; an unknown one is a dash, never a zero."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def scaled_tightly(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as a clock shows it."""
+    """Return a duration the way a clock shows it."""
     whole = int(seconds)
     if whole < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
@@ -70,7 +70,7 @@ def duration(seconds: float) -> str:
 
 
 def amount(value: float | str, unit: str) -> str:
-    """Return a measured number in any unit; words as they are."""
+    """Return a measured number in any unit; text stays as it is."""
     if isinstance(value, str):
         return value
     if unit in {"s", "seconds"}:
@@ -84,7 +84,7 @@ def amount(value: float | str, unit: str) -> str:
 
 
 def sparkline(values: Sequence[float | None], highest: float) -> str:
-    """Return a row of bars; a moment that is not known is a dot."""
+    """Return a row of bars; an unknown value is a dot."""
     if highest <= 0:
         highest = 1.0
     return "".join(

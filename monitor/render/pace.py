@@ -1,4 +1,4 @@
-"""How fast a job steps, in words: now, and over a whole recording."""
+"""The pace of a job's steps in words: now, and over a whole recording."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.runs.training import Trained
 from whyidle.monitor.tracing.scheduler import TAKEN
 
-# As a sentence has them.
+# Sources of steps as a sentence names them.
 _SOURCES: Final = {
     "whyidle.step": "monitor.step()",
     "optimizer": "optimizer",
@@ -25,7 +25,7 @@ FEW: Final = 2
 
 
 def pace(snapshot: Snapshot) -> str | None:
-    """Return how fast the job steps and who says so; ``None`` where nobody counts its steps."""
+    """Return the pace of the steps and its source; ``None`` if nothing counts them."""
     job = snapshot.job
     said = in_words(
         job.get(m.JOB_STEPS), job.get(m.JOB_STEP_P50), job.get(m.JOB_STEP_P95),
@@ -40,7 +40,7 @@ def pace(snapshot: Snapshot) -> str | None:
 def in_words(
     rate: float | None, median: float | None, slow: float | None, samples: float | None
 ) -> str:
-    """Return what is known of the steps; nothing where nothing is."""
+    """Return what is known about the steps; empty if nothing is."""
     parts = [] if rate is None else [f"{per_second(rate)} steps/s"]
     if median is not None:
         p95 = "" if slow is None else f", 95% within {clock(slow * 1e9)}"
@@ -51,7 +51,7 @@ def in_words(
 
 
 def why_not(snapshot: Snapshot) -> str | None:
-    """Return why nobody knows the time of a step, where that is worth a word."""
+    """Return why the step time is unknown, if that is worth saying."""
     reason = snapshot.job.unknown.get(m.JOB_STEP_P50)
     if reason is None or reason in HARMLESS:
         return None
@@ -59,7 +59,7 @@ def why_not(snapshot: Snapshot) -> str | None:
 
 
 def briefly(snapshot: Snapshot) -> str | None:
-    """Return the pace for a line that holds much else."""
+    """Return the pace for a line that is already crowded."""
     job = snapshot.job
     rate, median = job.get(m.JOB_STEPS), job.get(m.JOB_STEP_P50)
     parts = [] if rate is None else [f"{per_second(rate)} steps/s"]
@@ -74,67 +74,67 @@ def briefly(snapshot: Snapshot) -> str | None:
 
 
 def counted_by(snapshot: Snapshot) -> str | None:
-    """Return what tells where a step ends."""
+    """Return what marks the end of a step."""
     found = {x.steps_source for x in snapshot.members if x.steps_source}
     if snapshot.traces is not None and snapshot.job.get(m.JOB_STEPS) is None:
-        # Nothing counts them all: a trace shows how long some were.
+        # Nothing counts all steps, but a trace shows how long some took.
         found = {"trace"}
     return ", ".join(sorted(source_words(x) for x in found)[:FEW]) or None
 
 
 def source_words(source: str) -> str:
-    """Return a source of steps as a sentence has it."""
+    """Return a source of steps as a sentence names it."""
     return _SOURCES.get(source) or named(source)
 
 
 def per_second(rate: float) -> str:
-    """Return a rate with three figures, as far as it has them."""
+    """Return a rate with up to three digits."""
     if rate >= 99.95:
         return numbers.scaled_tightly(rate)
     return f"{rate:.{2 if rate < 9.995 else 1}f}"
 
 
-def page(told: RunSummary) -> list[str]:
-    """Return the lines of a summary that tell of the training; none where nothing is known."""
-    found = told.trained
+def page(summary: RunSummary) -> list[str]:
+    """Return the summary lines about the training; none if nothing is known."""
+    training = summary.trained
     lines = [
-        ("model", model.of_frameworks(model.best(each.frameworks for each in told.watched))),
-        ("steps", _steps(told, found)),
-        ("waits", _waits(told, found)),
+        ("model", model.of_frameworks(model.best(each.frameworks for each in summary.watched))),
+        ("steps", _steps(summary, training)),
+        ("waits", _waits(summary, training)),
     ]
-    taken = [event for event in told.events if event.kind == TAKEN]
+    taken = [event for event in summary.events if event.kind == TAKEN]
     if taken:
-        at = numbers.duration(max(0, taken[-1].ts_ms - told.run.started_ms) / 1000)
+        at = numbers.duration(max(0, taken[-1].ts_ms - summary.run.started_ms) / 1000)
         first = f", the last of {len(taken)}" if len(taken) > 1 else ""
         lines.append(("trace", f"after {at}{first}: {printable(taken[-1].text)}"))
     return [f"  {name:<8} {said}" for name, said in lines if said]
 
 
-def _steps(told: RunSummary, found: Trained) -> str | None:
-    if found.steps is None:
-        if found.samples_per_s is None:
+def _steps(summary: RunSummary, training: Trained) -> str | None:
+    if training.steps is None:
+        if training.samples_per_s is None:
             return None
-        reason = printable(told.why_not_trained("steps"))
-        return f"{per_second(found.samples_per_s)} samples/s; steps unknown: {reason}"
-    source = f" ({source_words(found.steps_source)})" if found.steps_source else ""
-    said = in_words(None, found.step_p50_s, found.step_p95_s, found.samples_per_s)
-    return ", ".join(filter(None, [f"{found.steps:,} seen{source}", said]))
+        reason = printable(summary.why_not_trained("steps"))
+        return f"{per_second(training.samples_per_s)} samples/s; steps unknown: {reason}"
+    source = f" ({source_words(training.steps_source)})" if training.steps_source else ""
+    said = in_words(None, training.step_p50_s, training.step_p95_s, training.samples_per_s)
+    return ", ".join(filter(None, [f"{training.steps:,} seen{source}", said]))
 
 
-def _waits(run: RunSummary, found: Trained) -> str | None:
-    compiled = f" ({found.compiles:,} times)" if found.compiles else ""
-    told = (
-        ("for input", found.loader_wait, ""),
-        ("reads of values", found.sync_wait, _reads(run, found)),
-        ("compiling", found.compile, compiled),
+def _waits(summary: RunSummary, training: Trained) -> str | None:
+    compiled = f" ({training.compiles:,} times)" if training.compiles else ""
+    waits = (
+        ("for input", training.loader_wait, ""),
+        ("reads of values", training.sync_wait, _reads(summary, training)),
+        ("compiling", training.compile, compiled),
     )
-    shares = (f"{what} {share(part, 1)}{more}" for what, part, more in told if part is not None)
+    shares = (f"{what} {share(part, 1)}{more}" for what, part, more in waits if part is not None)
     return ", ".join(shares) or None
 
 
-def _reads(told: RunSummary, found: Trained) -> str:
-    """Return the line at which reads took longest, where they took a time to speak of."""
-    longest = max(told.reads, key=lambda read: read.ns, default=None)
-    if longest is None or (found.sync_wait or 0.0) < inside.NOTABLE_READS:
+def _reads(summary: RunSummary, training: Trained) -> str:
+    """Return the line where reads took longest, if they took a notable time."""
+    longest = max(summary.reads, key=lambda read: read.ns, default=None)
+    if longest is None or (training.sync_wait or 0.0) < inside.NOTABLE_READS:
         return ""
     return f" (most at {inside.place(longest)})"

@@ -1,4 +1,4 @@
-"""Plain lines, for pipes and logs: one a tick, and the page at the end."""
+"""Plain lines for pipes and logs: one per tick, and the summary at the end."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from whyidle.monitor.core.reading import LOST, by_reason
 from whyidle.monitor.processes.process import Identity
 from whyidle.monitor.recording.faults import FINDING
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import brief, inside, numbers, pace, running
+from whyidle.monitor.render import finding_lines, inside, live_budget, numbers, pace
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.store import Event, Gpu, Run
 
 
 def who(identity: Identity | Run | None) -> str:
-    """Return the job in one line: script, framework, Python, user, container."""
+    """Return a job in one line: script, framework, Python, user, container."""
     if identity is None:
         return "the job"
     parts = [
@@ -38,8 +38,8 @@ def tick(snapshot: Snapshot, *, everything: bool) -> str:
     """Return one tick as one line."""
     now = snapshot.estimate()
     parts = [f"{numbers.duration(snapshot.elapsed):>7}{stopped(snapshot)}"]
-    # The pace and the causes first: what a person looks for.
-    parts += [said for said in (pace.briefly(snapshot), running.briefly(now)) if said]
+    # Pace and causes come first: they are what people look for.
+    parts += [said for said in (pace.briefly(snapshot), live_budget.briefly(now)) if said]
     for facts in snapshot.shown(everything=everything):
         reading = snapshot.gpus[facts.index].reading
         parts.append(
@@ -62,21 +62,21 @@ def tick(snapshot: Snapshot, *, everything: bool) -> str:
 
 
 def stopped(snapshot: Snapshot) -> str:
-    """Return that the job is stopped, or its main process alone; else nothing."""
+    """Return a mark if the job, or just its main process, is stopped; else nothing."""
     if snapshot.stopped:
         return " STOPPED"
     return " main process STOPPED" if snapshot.main_stopped else ""
 
 
 class JobEvent(NamedTuple):
-    """What happened, apart from the numbers, and whether it asks for attention."""
+    """Something that happened, and whether it needs attention."""
 
     text: str
     alarming: bool = True
 
     @property
     def marked(self) -> str:
-        """The text behind a mark that says how much it matters."""
+        """The text after a mark that shows whether it matters."""
         return f"{'!' if self.alarming else '·'} {self.text}"
 
 
@@ -89,46 +89,45 @@ def news(snapshot: Snapshot) -> list[JobEvent]:
     ]
 
 
-def summary(told: RunSummary) -> str:
-    """Return the page at the end of a recording."""
-    run = told.run
+def summary_page(summary: RunSummary) -> str:
+    """Return the text summary of a recording."""
+    run = summary.run
     label = f" ({printable(run.label)})" if run.label else ""
-    watched = (
-        f"{numbers.duration(told.seconds)} watched, {_ticks(told.ticks)}, pid {run.target_pid}"
-    )
+    seconds = numbers.duration(summary.seconds)
+    watched = f"{seconds} watched, {_ticks(summary.ticks)}, pid {run.target_pid}"
     lines = [f"Run {run.id}{label}: {who(run)}", f"  {watched}; {_ending(run)}"]
-    lines += [_gpu_line(told, gpu) for gpu in told.job_gpus()]
-    if told.gpu_problem:
-        lines.append(f"  GPU      unknown: {_briefly(told.gpu_problem)}")
-    lines += [*pace.page(told), _job_line(told), *inside.page(told)]
-    lines += [_host_line(told), _own_line(told)]
-    said = "\n".join(lines)
-    told_of = Counter(printable(e.text) for e in _alarming(told))
-    for text, n in told_of.items():
-        if text not in said:
+    lines += [_gpu_line(summary, gpu) for gpu in summary.job_gpus()]
+    if summary.gpu_problem:
+        lines.append(f"  GPU      unknown: {_briefly(summary.gpu_problem)}")
+    lines += [*pace.page(summary), _job_line(summary), *inside.page(summary)]
+    lines += [_host_line(summary), _own_line(summary)]
+    page = "\n".join(lines)
+    counts = Counter(printable(e.text) for e in _alarming(summary))
+    for text, n in counts.items():
+        if text not in page:
             lines.append(f"  event    {text}{f' ({n} times)' if n > 1 else ''}")
-    if told.more_events:
-        lines.append(f"  event    {told.more_events} more were recorded and are not read here")
-    lines += [f"  unknown  {text}" for text in unknown_lines(told)]
-    if told.defects:
-        where = ", ".join(f"{name} {count}" for name, count in told.defects.items())
+    if summary.more_events:
+        lines.append(f"  event    {summary.more_events} more were recorded and are not shown here")
+    lines += [f"  unknown  {text}" for text in unknown_lines(summary)]
+    if summary.defects:
+        where = ", ".join(f"{name} {count}" for name, count in summary.defects.items())
         lines.append(f"  defects  of whyidle itself, caught: {where}; see monitor doctor")
-    if told.trouble:
-        lines.append(f"  store    {told.trouble}")
-    lines += brief.page(told)
+    if summary.trouble:
+        lines.append(f"  store    {summary.trouble}")
+    lines += finding_lines.page(summary)
     lines.append(f"  Look again with: monitor runs {run.id}")
     return "\n".join(lines)
 
 
-def _alarming(told: RunSummary) -> Iterator[Event]:
-    """Yield what asks for attention; what was found has lines of its own."""
-    yield from (e for e in told.events if e.severity != "info" and e.kind != FINDING)
+def _alarming(summary: RunSummary) -> Iterator[Event]:
+    """Yield the events that need attention; findings have lines of their own."""
+    yield from (e for e in summary.events if e.severity != "info" and e.kind != FINDING)
 
 
 def _ending(run: Run) -> str:
     if run.ended_ms is None:
         return "still recording"
-    # The reasons of today name it already.
+    # Newer recordings name it in the reason.
     known = run.exit_code is None or ": " in (run.end_reason or "")
     return f"{run.end_reason}{'' if known else f', exit code {run.exit_code}'}"
 
@@ -138,80 +137,80 @@ def _ticks(count: int) -> str:
 
 
 def _briefly(problem: str) -> str:
-    """Return why no GPU was read, without what follows from it: the header has said it in full."""
+    """Return why no GPU was read, in short: the header has already said it in full."""
     cause = re.split(r", so nothing|: nothing", problem)[0].rstrip(".")
     no_driver = cause.startswith(("There is no NVIDIA driver", "The NVIDIA driver is not loaded"))
     return "no NVIDIA driver here" if no_driver else cause
 
 
-def _mean(told: RunSummary, metric: Metric, subject: int) -> str:
-    found = told.of(metric, subject)
+def _mean(summary: RunSummary, metric: Metric, subject: int) -> str:
+    found = summary.of(metric, subject)
     return numbers.show(found.mean if found else None, metric.unit)
 
 
-def _most(told: RunSummary, metric: Metric, subject: int) -> str:
-    found = told.of(metric, subject)
+def _most(summary: RunSummary, metric: Metric, subject: int) -> str:
+    found = summary.of(metric, subject)
     return numbers.show(found.most if found else None, metric.unit)
 
 
-def _gpu_line(told: RunSummary, gpu: Gpu) -> str:
+def _gpu_line(summary: RunSummary, gpu: Gpu) -> str:
     return (
-        f"  GPU {gpu.idx:<4} utilisation {_mean(told, m.GPU_UTILISATION, gpu.id)},"
-        f" SM {_mean(told, m.GPU_SM_ACTIVITY, gpu.id)},"
-        f" tensor {_mean(told, m.GPU_TENSOR_ACTIVITY, gpu.id)},"
-        f" memory at most {_most(told, m.GPU_MEMORY_USED, gpu.id)}"
-        f" of {_most(told, m.GPU_MEMORY_TOTAL, gpu.id)},"
-        f" {_mean(told, m.GPU_POWER, gpu.id)},"
-        f" {_most(told, m.GPU_ENERGY, gpu.id)} ({printable(gpu.name or '?')})"
-        f"{', then LOST' if told.why_not(m.GPU_UTILISATION, gpu.id) == LOST else ''}"
+        f"  GPU {gpu.idx:<4} utilisation {_mean(summary, m.GPU_UTILISATION, gpu.id)},"
+        f" SM {_mean(summary, m.GPU_SM_ACTIVITY, gpu.id)},"
+        f" tensor {_mean(summary, m.GPU_TENSOR_ACTIVITY, gpu.id)},"
+        f" memory at most {_most(summary, m.GPU_MEMORY_USED, gpu.id)}"
+        f" of {_most(summary, m.GPU_MEMORY_TOTAL, gpu.id)},"
+        f" {_mean(summary, m.GPU_POWER, gpu.id)},"
+        f" {_most(summary, m.GPU_ENERGY, gpu.id)} ({printable(gpu.name or '?')})"
+        f"{', then LOST' if summary.why_not(m.GPU_UTILISATION, gpu.id) == LOST else ''}"
     )
 
 
-def _job_line(told: RunSummary) -> str:
-    run = told.run.id
+def _job_line(summary: RunSummary) -> str:
+    run = summary.run.id
     return (
-        f"  job      cpu {_mean(told, m.JOB_CPU, run)} cores"
-        f" (busiest main thread {_mean(told, m.JOB_MAIN_THREAD, run)}),"
-        f" memory at most {_most(told, m.JOB_RSS, run)},"
-        f" {_counted(told, m.JOB_PROCESSES, 'process', 'processes')},"
-        f" {_counted(told, m.JOB_THREADS, 'thread', 'threads')},"
-        f" disk read {_mean(told, m.JOB_DISK_READ, run)}"
+        f"  job      cpu {_mean(summary, m.JOB_CPU, run)} cores"
+        f" (busiest main thread {_mean(summary, m.JOB_MAIN_THREAD, run)}),"
+        f" memory at most {_most(summary, m.JOB_RSS, run)},"
+        f" {_counted(summary, m.JOB_PROCESSES, 'process', 'processes')},"
+        f" {_counted(summary, m.JOB_THREADS, 'thread', 'threads')},"
+        f" disk read {_mean(summary, m.JOB_DISK_READ, run)}"
     )
 
 
-def _counted(told: RunSummary, metric: Metric, one: str, several: str) -> str:
-    count = _most(told, metric, told.run.id)
+def _counted(summary: RunSummary, metric: Metric, one: str, several: str) -> str:
+    count = _most(summary, metric, summary.run.id)
     return f"{count} {one if count == '1' else several}"
 
 
-def _host_line(told: RunSummary) -> str:
-    run = told.run.id
-    cores = told.of(m.HOST_CORES, run)
+def _host_line(summary: RunSummary) -> str:
+    run = summary.run.id
+    cores = summary.of(m.HOST_CORES, run)
     return (
-        f"  machine  cpu {_mean(told, m.HOST_CPU, run)}"
+        f"  machine  cpu {_mean(summary, m.HOST_CPU, run)}"
         f" of {numbers.show(cores.most if cores else None, 'count')} cores,"
-        f" waiting for I/O {_mean(told, m.HOST_IOWAIT, run)},"
-        f" network in {_mean(told, m.HOST_NET_RX, run)}"
+        f" waiting for I/O {_mean(summary, m.HOST_IOWAIT, run)},"
+        f" network in {_mean(summary, m.HOST_NET_RX, run)}"
     )
 
 
-def _own_line(told: RunSummary) -> str:
-    run = told.run.id
-    cpu = told.of(m.SELF_CPU, run)
-    nvml = f" NVML {_mean(told, m.SELF_NVML, run)} a tick," if told.gpus else ""
+def _own_line(summary: RunSummary) -> str:
+    run = summary.run.id
+    cpu = summary.of(m.SELF_CPU, run)
+    nvml = f" NVML {_mean(summary, m.SELF_NVML, run)} a tick," if summary.gpus else ""
     return (
         f"  monitor  cpu {numbers.show(cpu.mean if cpu else None, 'ratio')} of a core,"
-        f" memory {_most(told, m.SELF_RSS, run)},{nvml}"
-        f" {_most(told, m.SELF_MISSED, run)} ticks missed"
+        f" memory {_most(summary, m.SELF_RSS, run)},{nvml}"
+        f" {_most(summary, m.SELF_MISSED, run)} ticks missed"
     )
 
 
-def unknown_lines(told: RunSummary) -> list[str]:
+def unknown_lines(summary: RunSummary) -> list[str]:
     """Return which GPU and job metrics never had a value, by reason."""
-    subjects = [(Scope.GPU, g.id) for g in told.job_gpus()] + [(Scope.JOB, told.run.id)]
+    subjects = [(Scope.GPU, g.id) for g in summary.job_gpus()] + [(Scope.JOB, summary.run.id)]
     return by_reason(
         (metric, reason)
         for scope, subject in subjects
         for metric in metrics_of(scope)
-        if told.of(metric, subject) is None and (reason := told.why_not(metric, subject))
+        if summary.of(metric, subject) is None and (reason := summary.why_not(metric, subject))
     )

@@ -1,4 +1,4 @@
-"""How far a long file is read: one line on the terminal, gone when it is done."""
+"""Progress while a long file is read: one line on the terminal, erased at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Self, TextIO
 
 from whyidle.monitor.render.escape import printable
 
-# A file that is read sooner needs no line.
+# A file that is read within this time needs no line.
 PATIENCE: Final = 1.0
 LONGEST_NAME: Final = 40
 _BETWEEN = 0.1
@@ -16,10 +16,10 @@ _CLEAR = "\r\033[K"
 
 
 class Progress:
-    """Told of bytes read so far; shows them only to a person who has waited."""
+    """Called with the bytes read so far; shows them only once the user has waited."""
 
     def __init__(self, name: str, out: TextIO | None = None) -> None:
-        # One line, whatever it is called: what wraps could not be taken back.
+        # It must stay on one line: wrapped text could not be erased.
         self._name = printable(name)[-LONGEST_NAME:]
         self._out = out or sys.stderr
         self._due = time.monotonic() + PATIENCE if self._out.isatty() else float("inf")

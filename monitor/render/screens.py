@@ -1,4 +1,4 @@
-"""The ways a recording shows itself: nothing, plain lines, JSON lines (the live view is apart)."""
+"""What a recording shows while it runs: nothing, plain lines, or JSON lines."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TextIO
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import inside, jsonl, plain
 
-# However fast the recording is, a person reads no more than this.
+# However fast the recording ticks, nobody reads more than this.
 LINES_PER_SECOND = 1.0
-# A sentence that only counts on is no news.
+# A sentence in which only a number changed is not news.
 _NUMBERS = re.compile(r"\d+")
 
 
@@ -26,7 +26,7 @@ class Quiet:
 
 
 class JsonLines:
-    """One JSON object a tick."""
+    """One JSON object per tick."""
 
     def tick(self, snapshot: Snapshot) -> None:
         """Write one object."""
@@ -37,7 +37,7 @@ class JsonLines:
 
 
 class PlainLines:
-    """One line a second, and what happened."""
+    """One line per second, and what happened."""
 
     def __init__(self, *, everything: bool, out: TextIO | None = None) -> None:
         self._everything = everything
@@ -54,8 +54,8 @@ class PlainLines:
             self._say(snapshot.gpu_problem or f"GPUs shown: {snapshot.owned.how}")
         elif not self._is_watched and not inside.is_on_the_way(snapshot):
             self._watched(snapshot)
-        for told in plain.news(snapshot):
-            self._say(f"  {told.marked}")
+        for event in plain.news(snapshot):
+            self._say(f"  {event.marked}")
         trouble = _NUMBERS.sub("", snapshot.trouble) if snapshot.trouble else None
         if trouble != self._trouble:
             self._trouble = trouble

@@ -11,11 +11,11 @@ GAP = "  "
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "") -> str:
-    """Return the rows under their titles; the last column is cut to the terminal's width.
+    """Return rows under their titles; the last column is cut to the terminal's width.
 
-    It is cut at its left: the end of a path tells more than its beginning.
+    It is cut on the left, since the end of a path says more than its beginning.
 
-    ``right`` holds one letter per column: ``r`` aligns it right.
+    ``right`` has one letter per column: ``r`` aligns it right.
     """
     clean = [[printable(cell) for cell in row] for row in rows]
     widths = [

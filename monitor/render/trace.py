@@ -1,4 +1,4 @@
-"""The screen of ``monitor trace``: what a trace says, at a glance. Made from the JSON alone."""
+"""The screen of ``monitor trace``: what a trace shows, at a glance. Made from the JSON alone."""
 
 from __future__ import annotations
 
@@ -27,30 +27,31 @@ from whyidle.monitor.render.devices import devices, kind_words, label, total_of
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.traces.window import is_mostly_outside, is_too_short
 
-# What a loss must reach to be worth a word: the design calls it medium from here on.
+# A loss is worth mentioning from here on, where findings call it medium.
 NOTABLE: Final = 0.05
-# Where so much computes, no fix gives much back.
+NO_WORK: Final = "This trace shows no device work"
+# If this much computes, no fix gains much.
 HEALTHY: Final = 0.9
-# Of the whole time: what lies outside the steps is told from here on.
+# Time outside the steps is mentioned from this share of the whole on.
 OUTSIDE: Final = 0.1
 _FORMATS = {
     "kineto": "PyTorch (Kineto)",
     "xplane": "JAX or TensorFlow (XPlane)",
     "nsys": "Nsight Systems",
 }
-# For terminals that know no other letters; one for one, so that columns stay in line.
+# For ASCII terminals; one for one, so that columns stay aligned.
 _ASCII = str.maketrans("█▓▒·–…µ▏", "#=-.-~u|")  # noqa: RUF001  the dash is the point
 _NUMBERS = re.compile(r"\d+")
 
 
-def screen(told: TraceJson, *, name: str, top: int, console: Console | None = None) -> str:
-    """Return the whole page as text for this terminal, colours included where it has them."""
+def screen(answer: TraceJson, *, name: str, top: int, console: Console | None = None) -> str:
+    """Return the page as text for this terminal, in colour if it has colours."""
     console = console or Console(highlight=False)
-    return fitted(console, page(told, name=name, top=top, width=max(console.width, NARROWEST)))
+    return fitted(console, page(answer, name=name, top=top, width=max(console.width, NARROWEST)))
 
 
 def fitted(console: Console, shown: Group) -> str:
-    """Return what a terminal prints of it, in letters that it knows."""
+    """Return what the terminal prints, in characters that it knows."""
     with console.capture() as captured:
         console.print(shown)
     text = "\n".join(line.rstrip() for line in captured.get().splitlines())
@@ -65,37 +66,37 @@ def _knows_blocks(encoding: str) -> bool:
     return True
 
 
-def page(told: TraceJson, *, name: str, top: int, width: int) -> Group:
-    """Return the parts of the page, an empty line between them."""
-    budget = told["budget"]
-    parts: list[RenderableType] = [head(told, name)]
+def page(answer: TraceJson, *, name: str, top: int, width: int) -> Group:
+    """Return the parts of the page, separated by empty lines."""
+    budget = answer["budget"]
+    parts: list[RenderableType] = [head(answer, name)]
     if total_of(budget):
         parts.append(bar(budget, width))
-        parts.append(Group(*legend(budget, _of_a_step(told), width, len(told["devices"]))))
-    parts += [Text(said, "bold")] if (said := verdict(told)) else []
-    parts += owners(budget, told.get("where") or [], width)
-    parts += devices(told["devices"], width)
-    parts += [*kernels(told, top, width), *copies(told, width), *collectives(told, width)]
-    if told["warnings"]:
-        parts.append(Group(*_warnings(told["warnings"])))
+        parts.append(Group(*legend(budget, _of_a_step(answer), width, len(answer["devices"]))))
+    parts += [Text(text, "bold")] if (text := verdict(answer)) else []
+    parts += owners(budget, answer.get("where") or [], width)
+    parts += devices(answer["devices"], width)
+    parts += [*kernels(answer, top, width), *copies(answer, width), *collectives(answer, width)]
+    if answer["warnings"]:
+        parts.append(Group(*_warnings(answer["warnings"])))
     return Group(parts[0], *(Padding(part, (1, 0, 0, 0)) for part in parts[1:]))
 
 
-def _of_a_step(told: TraceJson) -> BudgetJson | None:
-    """Return the account of the steps; where only the job counts them, the shares of one of its."""
-    window, budget = told.get("window"), told["budget"]
-    if told.get("step_budget") or window is None or window["step_ns"] is None:
-        return told.get("step_budget")
+def _of_a_step(answer: TraceJson) -> BudgetJson | None:
+    """Return the budget of the steps; if only the job counts them, the shares of one step."""
+    window, budget = answer.get("window"), answer["budget"]
+    if answer.get("step_budget") or window is None or window["step_ns"] is None:
+        return answer.get("step_budget")
     total = total_of(budget)
     if is_too_short(window) or is_mostly_outside(window, total):
         return None
-    each = window["step_ns"] * len(told["devices"])
+    each = window["step_ns"] * len(answer["devices"])
     slices = {part: each * ns // total for part, ns in budget["slices"].items()}
     return {"total_ns": each, "steps": 1, "slices": slices, "details": {}}
 
 
 def _warnings(found: Sequence[str]) -> Iterator[Text]:
-    """Yield each warning once: of those that differ by their numbers only, the first."""
+    """Yield each warning once: of those that differ only in numbers, the first."""
     alike: dict[str, list[str]] = {}
     for text in found:
         alike.setdefault(_NUMBERS.sub("", text), []).append(text)
@@ -104,45 +105,47 @@ def _warnings(found: Sequence[str]) -> Iterator[Text]:
         yield Text(f"! {printable(texts[0])}{more}", "yellow")
 
 
-def head(told: TraceJson, name: str) -> Text:
-    """Say what file this is, what it holds, and what the account covers."""
-    kind = _FORMATS.get(told["format"], str(told["format"]))
-    facts = [kind, *_ranks(told["devices"]), _count(told["events"], "event")]
+def head(answer: TraceJson, name: str) -> Text:
+    """Return which file this is, what it holds, and what the account covers."""
+    kind = _FORMATS.get(answer["format"], str(answer["format"]))
+    facts = [kind, *_ranks(answer["devices"]), _count(answer["events"], "event")]
     return Text.assemble(
         (printable(name), "bold"),
         f": {printable(', '.join(facts))}\n",
-        (printable(_covered(told)), "dim"),
+        (printable(_covered(answer)), "dim"),
     )
 
 
 def _ranks(found: Sequence[DeviceJson]) -> list[str]:
-    """Name the one device, or count them; with their ranks."""
+    """Return the name of the only device, or the number of devices, with ranks."""
     if not found:
         return ["no device"]
     if len(found) == 1:
         return [label(found[0], found)]
     ranks = sorted({rank for d in found if (rank := d.get("rank")) is not None})
-    said = [f"{len(found)} {kind_words(found)}"]
+    text = [f"{len(found)} {kind_words(found)}"]
     if ranks:
-        said.append(f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}")
-    return said
+        text.append(f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}")
+    return text
 
 
-def _covered(told: TraceJson) -> str:
-    steps, budget = told["steps"], told["budget"]
+def _covered(answer: TraceJson) -> str:
+    steps, budget = answer["steps"], answer["budget"]
     ways = {"markers": "as the trace marks them", "repetition": "found by repetition"}
     how = steps.get("how") or ways.get(steps["source"], "")
     if steps["source"] == "none" or not steps["count"]:
         found = f"no steps found{f' ({how})' if how else ''}"
-        window = told.get("window")
+        window = answer.get("window")
         if window is not None and window["step_ns"] is not None:
             found = f"{found}, one of the job takes {clock(window['step_ns'])}"
     else:
-        found = f"{_count(steps['count'], 'step')} of {clock(steps['median_ns'] or 0)} ({how})"
+        median = steps["median_ns"]
+        each = "" if median is None else f" of {clock(median)}"
+        found = f"{_count(steps['count'], 'step')}{each} ({how})"
     if not (total := total_of(budget)):
         return found
-    several = len(told["devices"])
-    of = f" of {several} {kind_words(told['devices'])}" if several > 1 else ""
+    several = len(answer["devices"])
+    of = f" of {several} {kind_words(answer['devices'])}" if several > 1 else ""
     return f"{found}; {clock(total)}{of} from first operation to last"
 
 
@@ -150,21 +153,21 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def verdict(told: TraceJson) -> str | None:
-    """Return the plain sentence that a tired person reads first; none where it would mislead."""
-    if not total_of(told["budget"]):
-        what = "This holds no event" if not told["events"] else "This shows no work of any device"
+def verdict(answer: TraceJson) -> str | None:
+    """Return the sentence that a tired person reads first; none if it would mislead."""
+    if not total_of(answer["budget"]):
+        what = "This trace holds no events" if not answer["events"] else NO_WORK
         return f"{what}: there is no time to account for."
-    window, whole = told.get("window"), total_of(told["budget"])
+    window, whole = answer.get("window"), total_of(answer["budget"])
     if is_too_short(window):
         return None
     if window is not None and is_mostly_outside(window, whole):
-        return _outside(window["outside_ns"] / (window["outside_ns"] + whole), told["devices"])
-    budget, where = _judged(told)
+        return _outside(window["outside_ns"] / (window["outside_ns"] + whole), answer["devices"])
+    budget, where = _judged(answer)
     total = total_of(budget)
     computes = budget["slices"][Slice.COMPUTE]
     others = [(s, ns) for s, ns in in_order(budget) if s is not Slice.COMPUTE]
-    begin = f"{where}{_subject(told['devices'])} {share(computes, total)} of the time"
+    begin = f"{where}{_subject(answer['devices'])} {share(computes, total)} of the time"
     if not others or others[0][1] < NOTABLE * total or computes >= HEALTHY * total:
         return f"{begin}: nothing worth fixing in how it is fed."
     part, ns = others[0]
@@ -172,29 +175,29 @@ def verdict(told: TraceJson) -> str | None:
     second = [
         f", then {words(s)}, {share(n, total)}" for s, n in others[1:2] if n >= NOTABLE * total
     ]
-    said = f"{most}: {words(part)}, {share(ns, total)} ({_meaning(budget, part)})"
-    return f"{begin}. {said}{''.join(second)}."
+    text = f"{most}: {words(part)}, {share(ns, total)} ({_meaning(budget, part)})"
+    return f"{begin}. {text}{''.join(second)}."
 
 
 def _outside(part: float, found: Sequence[DeviceJson]) -> str:
     worked = kind_words(found) if len(found) == 1 else f"{len(found)} {kind_words(found)}"
     return (
-        f"For {share(part, 1)} of the window there is no operation of the {worked}:"
-        " what came before the first and after the last decides, not the account above."
+        f"For {share(part, 1)} of the window no operation ran on the {worked}: what came before"
+        " the first one and after the last one matters more than the account above."
     )
 
 
 def _meaning(budget: BudgetJson, part: Slice) -> str:
-    """Say what a slice means; of what is unknown, all that is known."""
+    """Return what a slice means; for unknown time, what is known about it."""
     details = budget.get("details", {}).get(part) or {}
     if part is Slice.IDLE_UNKNOWN and details:
         return printable(max(details, key=lambda label: details[label]))
     return LOOKS[part].meaning
 
 
-def _judged(told: TraceJson) -> tuple[BudgetJson, str]:
-    """Return the budget of the steps where most work is in them: a start comes only once."""
-    whole, steps = told["budget"], told.get("step_budget")
+def _judged(answer: TraceJson) -> tuple[BudgetJson, str]:
+    """Return the budget of the steps if most work is in them: start-up comes only once."""
+    whole, steps = answer["budget"], answer.get("step_budget")
     if steps and steps["steps"] > 1 and 2 * _busy(steps) > _busy(whole):
         outside = total_of(whole) - total_of(steps)
         if outside > OUTSIDE * total_of(whole):

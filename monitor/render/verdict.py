@@ -14,10 +14,10 @@ SAME: Final = "No difference beyond noise"
 
 
 def verdict(found: Comparison) -> str:
-    """Return the sentence that a person in a hurry reads."""
+    """Return the one sentence that a person in a hurry reads."""
     steps = found.steps
     if steps is None:
-        return "Which of them is faster is not known; below it is told per second."
+        return "Which of them is faster is not known; the figures below are per second."
     speedup = steps.speedup
     on_average = " on average" if steps.by == "mean" else ""
     took = f"{found.per} {change(steps.a.middle, steps.b.middle, clock)}{on_average}"
@@ -37,18 +37,18 @@ def verdict(found: Comparison) -> str:
 
 
 def floor(found: Comparison) -> str | None:
-    """Say so where a difference is beyond noise, and less than one program has from run to run."""
+    """Say so if a difference exceeds noise but not what one program varies from run to run."""
     speedup = found.speedup
     if speedup is None or not speedup.excludes(1.0) or not is_below_floor(speedup):
         return None
     return (
-        f"Less than {BETWEEN_RUNS:.0%} is never called a difference: one program differs by as much"
+        f"Less than {BETWEEN_RUNS:.0%} is never called a difference: one program varies by as much"
         " from run to run."
     )
 
 
 def _factor(speedup: Interval) -> tuple[str, str]:
-    """Return by how much B is faster or slower, always as a number above one."""
+    """Return by how much B is faster or slower, always as a factor above one."""
     faster = speedup.middle >= 1
     much = speedup.middle if faster else 1 / speedup.middle
     word = "faster" if faster else "slower"
@@ -60,7 +60,7 @@ def _factor(speedup: Interval) -> tuple[str, str]:
 
 
 def change(a: float, b: float, written: Callable[[float], str]) -> str:
-    """Return both, the unit once where it is the same."""
+    """Return both values, with one unit if they share it."""
     one, two = written(a), written(b)
     if " " in one and one.split()[-1] == two.split()[-1]:
         one = one.rsplit(" ", 1)[0]

@@ -305,7 +305,7 @@ def test_a_fix_that_makes_it_slower_is_not_called_faster() -> None:
 
 def test_the_end_tells_what_to_try_and_only_what_there_is() -> None:
     told = demo.closing([STARVED], ["compare"], Path("/state/whyidle.db"))
-    assert "Runs 7 to 8 are kept in /state." in told
+    assert "Runs 7 to 8 are stored in /state." in told
     assert "monitor compare 7 8 " in told
     assert "dashboard" not in told
     assert told.splitlines()[-1].strip().startswith("monitor attach PID")

@@ -11,7 +11,7 @@ from whyidle.monitor import rules
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.demo import pairs
 from whyidle.monitor.demo.pairs import Pair
-from whyidle.monitor.render import demos
+from whyidle.monitor.render import demo_list
 
 ALL = pairs.all_pairs()
 PROGRAMS = sorted(path for path in pairs.folder().rglob("*.py") if path.name != "__init__.py")
@@ -186,7 +186,7 @@ def test_the_list_tells_each_fault_in_a_whole_sentence(
     width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    told = demos.listing(ALL, TITLES)
+    told = demo_list.listing(ALL, TITLES)
     assert max(len(line) for line in told.splitlines()) <= width
     assert "..." not in told
     assert "…" not in told
@@ -202,4 +202,4 @@ def test_the_list_tells_each_fault_in_a_whole_sentence(
 
 def test_a_demo_that_lost_its_rule_is_listed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert "tiny_work" in demos.listing(ALL, {})
+    assert "tiny_work" in demo_list.listing(ALL, {})

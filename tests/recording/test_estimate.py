@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.render.shown import inside, snapshot
-from tests.render.told import budget
+from tests.render.snapshots import inside, snapshot
+from tests.render.trace_answers import budget
 from tests.render.training import trace
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric

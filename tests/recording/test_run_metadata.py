@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.render.shown import inside, outside
+from tests.render.snapshots import inside, outside
 from whyidle.agents import wire
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording import run_metadata as module

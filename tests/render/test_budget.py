@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.render.told import ACCOUNT, MS, budget
+from tests.render.trace_answers import ACCOUNT, MS, budget
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.render.budget import bar, cells, clock, legend, place_words, share
 from whyidle.monitor.render.numbers import DASH

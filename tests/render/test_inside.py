@@ -1,4 +1,4 @@
-"""What the screens tell of the inside: live view, plain lines, JSON, the page at the end."""
+"""What the screens show from inside the job: live view, plain lines, JSON, the summary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tests.render.shown import LOAD, NO_PROBE, STOPPED, inside, outside, snapshot
+from tests.render.snapshots import LOAD, NO_PROBE, STOPPED, inside, outside, snapshot
 from whyidle.monitor.attach.answers import AGENT, REMOTE_EXEC, RUN, Refusal
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.source_lines import SourceLine
@@ -92,8 +92,8 @@ def test_plain_lines_name_the_line_of_code_and_steer_no_terminal() -> None:
 
 
 def test_a_tick_of_json_has_each_process_with_its_reasons() -> None:
-    told = json.loads(jsonl.line(jsonl.tick(snapshot(inside(rank=2), outside(), ON_THE_WAY))))
-    first, second, third = told["agents"]
+    tick = json.loads(jsonl.line(jsonl.tick(snapshot(inside(rank=2), outside(), ON_THE_WAY))))
+    first, second, third = tick["agents"]
     assert first["pid"] == 4001
     assert first["rank"] == 2
     assert first["method"] == "ptrace"
@@ -120,8 +120,8 @@ def test_a_tick_of_json_has_each_process_with_its_reasons() -> None:
 
 
 def test_what_happened_in_the_job_is_among_the_events() -> None:
-    told = jsonl.tick(snapshot(outside(), happened=(HAPPENED,)))
-    assert told["events"] == [
+    tick = jsonl.tick(snapshot(outside(), happened=(HAPPENED,)))
+    assert tick["events"] == [
         {
             "kind": "agent_refused",
             "gpu": None,
@@ -144,7 +144,7 @@ OUT = entry(method="outside", inside=False, stops_ms=[], refused="It is \x1b sto
             next_step="kill -CONT 1")  # fmt: skip
 
 
-def told(*entries: dict[str, object]) -> RunSummary:
+def run_summary(*entries: dict[str, object]) -> RunSummary:
     run = Run(id=1, target_pid=1, info={"processes": list(entries)}, end_reason="time limit")
     figures = {m.JOB_GC_PAUSE: 0.08, m.JOB_AGENT_CPU: 0.002}
     metrics = {
@@ -165,7 +165,7 @@ def told(*entries: dict[str, object]) -> RunSummary:
 
 
 def test_the_page_says_how_it_was_watched_and_where_the_time_went() -> None:
-    page = plain.summary(told(entry(), entry(pid=2)))
+    page = plain.summary_page(run_summary(entry(), entry(pid=2)))
     assert "  python   garbage collector 8.0%; main thread at train.py:42 step 50%" in page
     how = "inside by ptrace, stood still 0.2 + 0.2 ms, took 0.2% of a core, 2 of 2 processes"
     assert f"  agent    {how}" in page
@@ -173,15 +173,15 @@ def test_the_page_says_how_it_was_watched_and_where_the_time_went() -> None:
 
 def test_of_several_processes_the_page_says_whose_line_it_is_and_who_is_outside() -> None:
     worker, third = entry(pid=2, rank=0), {**OUT, "pid": 3, "rank": 1}
-    found = told(entry(), worker, third)
-    page = plain.summary(replace(found, where_of=found.watched[1]))
+    found = run_summary(entry(), worker, third)
+    page = plain.summary_page(replace(found, where_of=found.watched[1]))
     assert "main thread of rank 0 (pid 2) at train.py:42 step 50%" in page
     assert "2 of 3 processes" in page
     assert "not in rank 1, pid 3: It is \\x1b stopped. kill -CONT 1" in page
 
 
 def test_a_worker_with_a_rank_stands_for_the_job() -> None:
-    found = told(entry(), entry(pid=3, rank=1), entry(pid=2, rank=0))
+    found = run_summary(entry(), entry(pid=3, rank=1), entry(pid=2, rank=0))
     assert found.principal is not None
     assert found.principal.pid == 2
 
@@ -199,9 +199,9 @@ def test_why_nothing_is_entered_is_told_once_with_what_comes_next() -> None:
     assert words.how(shown) == f"from outside. {why.what} {why.next_step}"
     assert jsonl.tick(shown)["unknown"] == {"agents": f"{why.what} {why.next_step}"}
     info = {"not_entered": {"what": why.what, "next_step": why.next_step}}
-    found = replace(told(), run=Run(id=1, target_pid=1, info=info, end_reason="stopped"))
-    assert f"  agent    none. {why.what} {why.next_step}" in plain.summary(found)
-    assert jsonl.summary(found)["unknown"]["agents"] == f"{why.what} {why.next_step}"
+    found = replace(run_summary(), run=Run(id=1, target_pid=1, info=info, end_reason="stopped"))
+    assert f"  agent    none. {why.what} {why.next_step}" in plain.summary_page(found)
+    assert jsonl.summary_object(found)["unknown"]["agents"] == f"{why.what} {why.next_step}"
 
 
 def test_what_was_on_its_way_is_told_when_it_is_settled() -> None:
@@ -226,27 +226,27 @@ def test_what_was_on_its_way_is_told_when_it_is_settled() -> None:
 )
 def test_an_end_is_told_in_one_form(reason: str, code: int, said: str) -> None:
     run = Run(id=1, target_pid=1, end_reason=reason, exit_code=code, ended_ms=1)
-    page = plain.summary(replace(told(), run=run, ticks=1))
+    page = plain.summary_page(replace(run_summary(), run=run, ticks=1))
     assert f"  10 s watched, 1 tick, pid 1; {said}\n" in page.replace("10.0 s", "10 s")
 
 
 def test_the_page_says_why_nothing_was_inside_and_what_to_type() -> None:
-    page = plain.summary(told(OUT))
+    page = plain.summary_page(run_summary(OUT))
     assert "  agent    none, watched from outside. It is \\x1b stopped." in page
     assert "           kill -CONT 1" in page
 
 
 def test_the_summary_names_the_method_of_the_target_or_of_the_first_inside() -> None:
-    inside_both = jsonl.summary(told(entry(pid=2, method="run"), entry()))
+    inside_both = jsonl.summary_object(run_summary(entry(pid=2, method="run"), entry()))
     assert (inside_both["attached"], inside_both["method"]) == ("agent", "ptrace")
-    worker = jsonl.summary(told(OUT, entry(pid=2, method="run")))
+    worker = jsonl.summary_object(run_summary(OUT, entry(pid=2, method="run")))
     assert (worker["attached"], worker["method"]) == ("agent", "run")
     assert worker["agents"][0]["next_step"] == "kill -CONT 1"
-    nobody = jsonl.summary(told(OUT))
+    nobody = jsonl.summary_object(run_summary(OUT))
     assert (nobody["attached"], nobody["method"]) == ("outside", "procfs")
     assert nobody["steps"] is None
     assert nobody["unknown"]["steps"]
-    none = jsonl.summary(replace(told(), where=(), more_events=7))
+    none = jsonl.summary_object(replace(run_summary(), where=(), more_events=7))
     assert none["attached"] == "outside"
     assert (none["where"], none["more_events"]) == (None, 7)
     assert none["unknown"]["where"]

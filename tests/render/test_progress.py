@@ -1,4 +1,4 @@
-"""How far a long file is read, told to people who wait."""
+"""Progress while a long file is read, shown to people who have waited."""
 
 from __future__ import annotations
 

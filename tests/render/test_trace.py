@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from tests.render.told import ACCOUNT, BUSY, MS, answer, budget, device
+from tests.render.trace_answers import ACCOUNT, BUSY, MS, answer, budget, device
 from whyidle.monitor.render.trace import screen, verdict
 
 PAGE = """\
@@ -45,10 +45,10 @@ d idle: host dispatch    61%  project/train.py:42 forward
 ! The file ends in the middle of an event: what came before it is analysed here."""
 
 
-def show(told: dict[str, Any], width: int = 80, encoding: str = "utf-8", **look: Any) -> str:
+def show(trace: dict[str, Any], width: int = 80, encoding: str = "utf-8", **look: Any) -> str:
     out = io.TextIOWrapper(io.BytesIO(), encoding)
     console = Console(file=out, width=width, highlight=False, **{"color_system": None, **look})
-    return screen(told, name="v100.json.gz", top=5, console=console)
+    return screen(trace, name="v100.json.gz", top=5, console=console)
 
 
 def test_the_page() -> None:
@@ -78,7 +78,7 @@ def test_a_terminal_with_few_letters_gets_other_glyphs() -> None:
 
 def test_nothing_of_the_file_steers_the_terminal_or_the_markup() -> None:
     evil = "\x1b]0;x\x07[bold]"
-    told = {
+    trace = {
         **BUSY,
         "warnings": [evil],
         "top_kernels": [{"name": evil, "count": 1, "total_ns": 1}],
@@ -86,14 +86,14 @@ def test_nothing_of_the_file_steers_the_terminal_or_the_markup() -> None:
         "collectives": [{"name": evil, "count": 0, "total_ns": 1}],
         "steps": {**BUSY["steps"], "how": evil},
     }
-    shown = show(told, 200)
+    shown = show(trace, 200)
     assert "\x1b" not in shown
     assert shown.count("[bold]") == 5
 
 
 def test_warnings_that_differ_by_numbers_only_are_one_line() -> None:
-    told = {**BUSY, "warnings": ["5% is lost.", "Other.", "7% is lost.", "9% is lost."]}
-    assert show(told).endswith("\n! 5% is lost. (2 more like this)\n! Other.")
+    trace = {**BUSY, "warnings": ["5% is lost.", "Other.", "7% is lost.", "9% is lost."]}
+    assert show(trace).endswith("\n! 5% is lost. (2 more like this)\n! Other.")
 
 
 def test_steps_that_are_not_known_are_said_so() -> None:
@@ -167,10 +167,10 @@ def test_of_less_than_a_step_nothing_is_said_of_where_the_time_goes() -> None:
 
 def test_a_few_operations_in_a_long_window_are_not_said_to_be_healthy() -> None:
     account = budget(compute=3 * MS)
-    told = {**taken(250 * MS, outside_ns=247 * MS), **answer(device(account))}
-    said = verdict({**told, "window": taken(250 * MS, outside_ns=247 * MS)["window"]})
+    trace = {**taken(250 * MS, outside_ns=247 * MS), **answer(device(account))}
+    said = verdict({**trace, "window": taken(250 * MS, outside_ns=247 * MS)["window"]})
     assert said is not None
-    assert said.startswith("For 99% of the window there is no operation of the GPU")
+    assert said.startswith("For 99% of the window no operation ran on the GPU")
     assert "nothing worth fixing" in str(verdict(answer(device(account))))
 
 

@@ -1,4 +1,4 @@
-"""What the screens tell of the training: how fast it is, where its time goes, what it trains."""
+"""What the screens show of the training: its pace, where its time goes, what it trains."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from tests.render.shown import outside, snapshot
-from tests.render.told import budget
+from tests.render.snapshots import outside, snapshot
+from tests.render.trace_answers import budget
 from tests.render.training import FACTS, PACE, WAITS, job, trace, worker
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Scope
@@ -18,7 +18,7 @@ from whyidle.monitor.core.reading import FIRST, Reading
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.render import jsonl, pace, plain, running
+from whyidle.monitor.render import jsonl, live_budget, pace, plain
 from whyidle.monitor.render.live import LiveView
 from whyidle.monitor.render.model import of_frameworks
 from whyidle.monitor.render.numbers import DASH
@@ -98,9 +98,11 @@ def test_a_trace_that_no_longer_counts_is_told_beside_the_estimate() -> None:
 
 def test_without_anything_measured_there_is_a_sentence_and_no_bar() -> None:
     reason = "no marker tells where a step ends"
-    told = Reading({m.JOB_GC_PAUSE: 0.0}, {m.JOB_STEP_P50: reason, m.JOB_LOADER_WAIT: "no loader"})
+    reading = Reading(
+        {m.JOB_GC_PAUSE: 0.0}, {m.JOB_STEP_P50: reason, m.JOB_LOADER_WAIT: "no loader"}
+    )
     member = worker(framework={"jax": {"backend": "cpu"}}, steps_source=None)
-    text = screen(job(member, job=told), 80)
+    text = screen(job(member, job=reading), 80)
     assert f"step time unknown: {reason}" in text
     assert "not known: on a CPU only a trace tells compute from host dispatch" in text
     assert "loader wait: no loader" in text
@@ -117,7 +119,7 @@ def test_the_pace_has_a_course_once_there_is_one() -> None:
     assert f"(optimizer)   {'█' * 12} " in screen(job(), 120, ticks=12)
     line = Text("before")
     for history in ([5.0, *[None] * 20], [0.0] * 20, []):
-        assert running._with_history(line, history, 26).plain == "before"
+        assert live_budget._with_history(line, history, 26).plain == "before"
 
 
 def test_each_of_several_workers_has_its_step_so_that_the_slow_one_is_seen() -> None:
@@ -152,8 +154,8 @@ def test_a_plain_line_has_the_pace_and_the_causes_first() -> None:
 
 
 def test_a_step_that_only_a_trace_knows_is_said_to_come_from_there() -> None:
-    told = Reading({m.JOB_STEP_P50: 0.0001034})
-    shown = job(worker(steps_source=None), job=told, traces=trace(compute=1))
+    reading = Reading({m.JOB_STEP_P50: 0.0001034})
+    shown = job(worker(steps_source=None), job=reading, traces=trace(compute=1))
     assert pace.pace(shown) == "103 µs a step (from a trace)"
     assert pace.briefly(shown) == "103 µs"
 
@@ -216,7 +218,7 @@ COUNTED = {
 }
 
 
-def told(**entry: object) -> RunSummary:
+def run_summary(**entry: object) -> RunSummary:
     whole = {
         "pid": 1, "rank": None, "method": "ptrace", "inside": True, "stops_ms": [],
         "refused": None, "next_step": None, **entry,
@@ -229,7 +231,7 @@ def told(**entry: object) -> RunSummary:
 
 
 def test_the_page_says_what_trained_how_fast_and_what_it_waited_for() -> None:
-    page = plain.summary(told(frameworks={"torch": FACTS}, counted=COUNTED))
+    page = plain.summary_page(run_summary(frameworks={"torch": FACTS}, counted=COUNTED))
     assert f"  model    {MODEL}\n" in page
     steps = "1,234 seen (optimizer), 24.1 ms a step, 95% within 26.3 ms, 2.6k samples/s"
     assert f"  steps    {steps}\n" in page
@@ -248,27 +250,27 @@ def test_a_job_without_an_optimizer_has_its_samples_and_the_reason() -> None:
     sums = {**COUNTED, "steps": None, "source": None, "step_p50_ns": None, "step_p95_ns": None}
     steps, p50 = (Key(Scope.JOB, 1, x) for x in (m.JOB_STEPS, m.JOB_STEP_P50))
     unknown = {steps: Unknown(7, reason), p50: Unknown(7, FIRST)}
-    run = replace(told(counted=sums), unknown=unknown)
-    assert f"  steps    2.6k samples/s; steps unknown: {reason}\n" in plain.summary(run)
-    summary = jsonl.summary(run)
+    run = replace(run_summary(counted=sums), unknown=unknown)
+    assert f"  steps    2.6k samples/s; steps unknown: {reason}\n" in plain.summary_page(run)
+    summary = jsonl.summary_object(run)
     assert summary["unknown"]["steps"] == summary["training"]["unknown"]["steps"] == reason
     assert summary["training"]["unknown"]["step_p50_s"] == NO_STEPS
 
 
 def test_the_line_that_reads_values_is_told_where_that_takes_time() -> None:
-    run = replace(told(counted=COUNTED), reads=(replace(READ, line=7, count=9, ns=1), READ))
-    assert "reads of values 3.0% (most at train.py:42 step)," in plain.summary(run)
+    run = replace(run_summary(counted=COUNTED), reads=(replace(READ, line=7, count=9, ns=1), READ))
+    assert "reads of values 3.0% (most at train.py:42 step)," in plain.summary_page(run)
     little = {**COUNTED, "totals": {"sync_ns": [3e7, 10.0]}}
-    assert "most at" not in plain.summary(replace(told(counted=little), reads=(READ,)))
-    for share, is_told in ((0.3, True), (0.005, False)):
+    assert "most at" not in plain.summary_page(replace(run_summary(counted=little), reads=(READ,)))
+    for share, is_named in ((0.3, True), (0.005, False)):
         reading = Reading({m.PROCESS_SYNC_WAIT: share})
         shown = job(worker(reading=reading, read_line=READ))
         for text in (plain.tick(shown, everything=False), screen(shown, 100)):
-            assert ("reads of values 30%, most at train.py:42 step" in text) is is_told
+            assert ("reads of values 30%, most at train.py:42 step" in text) is is_named
 
 
 def test_the_page_ends_with_the_last_trace_and_says_nothing_of_what_nobody_knows() -> None:
-    page = plain.summary(told())
+    page = plain.summary_page(run_summary())
     for name in ("model", "steps", "waits", "trace"):
         assert f"\n  {name} " not in page
     events = [
@@ -277,7 +279,7 @@ def test_the_page_ends_with_the_last_trace_and_says_nothing_of_what_nobody_knows
         )
         for ts in (6_000, 12_000)
     ]
-    page = plain.summary(replace(told(), events=events))
+    page = plain.summary_page(replace(run_summary(), events=events))
     assert "  trace    after 7.0 s, the last of 2: A trace of 12000 \\x1b\n" in page
 
 

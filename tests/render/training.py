@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.render.shown import inside, snapshot
-from tests.render.told import budget
+from tests.render.snapshots import inside, snapshot
+from tests.render.trace_answers import budget
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.process import ProcessKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whyidle.monitor.render.symbols import LONGEST, short_name
+from whyidle.monitor.render.kernel_names import LONGEST, short_name
 
 
 @pytest.mark.parametrize(

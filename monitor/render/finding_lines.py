@@ -1,4 +1,4 @@
-"""Findings in a line each: for the live view and the page at the end of a recording."""
+"""Findings as one line each: for the live view and the summary at the end of a recording."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ STYLES: Final = {"high": "bold red", "medium": "bold yellow", "low": "bold", "in
 
 
 def lines(findings: Sequence[FindingJson], width: int) -> list[Text]:
-    """Return one line a finding, the most important ones."""
+    """Return one line per finding, the most important first."""
     shown = []
-    for told in findings[:MOST]:
-        line = Text(f"{told['severity'].upper():<7}", STYLES[told["severity"]])
-        line.append(one(told))
+    for finding in findings[:MOST]:
+        line = Text(f"{finding['severity'].upper():<7}", STYLES[finding["severity"]])
+        line.append(one(finding))
         line.truncate(width, overflow="ellipsis")
         shown.append(line)
     if len(findings) > MOST:
@@ -29,27 +29,27 @@ def lines(findings: Sequence[FindingJson], width: int) -> list[Text]:
     return shown
 
 
-def one(told: FindingJson) -> str:
-    """Return a finding: the gain to expect, the fault, and the line of code."""
-    speedup = told["speedup"]
+def one(finding: FindingJson) -> str:
+    """Return a finding as the expected gain, the fault, and the line of code."""
+    speedup = finding["speedup"]
     gain = "" if speedup is None else f"{speedup[0]:.2f}-{speedup[1]:.2f}x  "
-    place = next(iter(told["where"]), None)
+    place = next(iter(finding["where"]), None)
     where = "" if place is None else f"  {PurePath(place['file']).name}:{place['line']}"
-    return printable(f"{gain}{told['title']}{where}")
+    return printable(f"{gain}{finding['title']}{where}")
 
 
-def page(told: RunSummary) -> list[str]:
-    """Return what was wrong with a run, and where to read on."""
-    if told.diagnosis is None:
-        return [f"  finding  none: {told.not_diagnosed}"] if told.not_diagnosed else []
-    findings = told.diagnosis["findings"]
+def page(summary: RunSummary) -> list[str]:
+    """Return what was wrong with a run, and which command shows more."""
+    if summary.diagnosis is None:
+        return [f"  finding  none: {summary.not_diagnosed}"] if summary.not_diagnosed else []
+    findings = summary.diagnosis["findings"]
     shown = [f"  finding  {f['severity'].upper():<7}{one(f)}" for f in findings[:MOST]]
     more = len(findings) - MOST
     then = f"  finding  {more} more" if more > 0 else "  finding "
     if not findings:
-        known = told.diagnosis["is_known"]
+        known = summary.diagnosis["is_known"]
         then = f"  finding  {'nothing worth fixing' if known else 'too little is known to judge'};"
     return [
         *shown,
-        f"{then} evidence, fixes, and what was not checked: monitor diagnose {told.run.id}",
+        f"{then} evidence, fixes, and what was not checked: monitor diagnose {summary.run.id}",
     ]

@@ -1,4 +1,4 @@
-"""Where the time of a job goes right now: the bar of its budget, and on whose word."""
+"""Where the time of a job goes right now: its budget as a bar, and the source of it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from whyidle.monitor.render.escape import printable
 from whyidle.monitor.runs.estimate import Running
 from whyidle.monitor.tracing.trace_summary import TraceSummary
 
-# Of what is not known, so much is a glance.
+# How many reasons and parts can be read at a glance.
 REASONS: Final = 3
 PARTS: Final = 3
 GAP: Final = "   "
-# Of so few moments nobody sees a course.
+# A shorter history shows no trend.
 SHORTEST_HISTORY: Final = 8
 
 
 def screen(
     snapshot: Snapshot, running: Running, width: int, history: Sequence[float | None] = ()
 ) -> list[RenderableType]:
-    """Return the lines of the panel: the pace, the bar, what it stands on."""
+    """Return the lines of the panel: the pace, the bar, and what it is based on."""
     lines: list[RenderableType] = []
     if (said := pace.pace(snapshot) or pace.why_not(snapshot)) is not None:
         lines.append(_with_history(Text(said), history, width))
@@ -43,7 +43,7 @@ def screen(
 
 
 def _with_history(line: Text, history: Sequence[float | None], width: int) -> Text:
-    """Return a line with bars of what it was before, where it leaves the room."""
+    """Return a line with its history as bars, if there is room."""
     room = min(len(history), width - line.cell_len - len(GAP))
     if room < SHORTEST_HISTORY:
         return line
@@ -53,7 +53,7 @@ def _with_history(line: Text, history: Sequence[float | None], width: int) -> Te
 
 
 def title(running: Running) -> str:
-    """Return what the panel is called: on whose word it stands."""
+    """Return the title of the panel: where its figures come from."""
     if not running.slices:
         return "where the time goes"
     if running.source == "trace" and running.trace is not None and running.age is not None:
@@ -63,7 +63,7 @@ def title(running: Running) -> str:
 
 
 def briefly(running: Running) -> str | None:
-    """Return the account for a line that holds much else."""
+    """Return the account for a line that is already crowded."""
     if not running.slices:
         return None
     on = "estimate" if running.source == "estimate" else "trace"
@@ -73,28 +73,28 @@ def briefly(running: Running) -> str | None:
 
 
 def parts(budget: AccountJson, most: int = PARTS) -> str:
-    """Return the largest parts of an account in words."""
+    """Return the largest parts of an account."""
     total = sum(budget["slices"].values())
     shown = [(s, ns) for s, ns in in_order(budget) if ns >= VISIBLE * total]
     return ", ".join(f"{words(s)} {share(ns, total)}" for s, ns in shown[:most])
 
 
 def _legend(running: Running, step: float | None, width: int) -> Text:
-    """Return each part with its share and, where it is known, its time in a step."""
+    """Return each part with its share and, if known, its time in a step."""
     total = sum(running.slices.values())
-    told = [] if step is None else [Text("a step:", "dim")]
+    entries = [] if step is None else [Text("a step:", "dim")]
     for part, ns in in_order(running.budget):
         if ns >= VISIBLE * total:
             time = "" if step is None else f" {clock(step * 1e9 * ns / total)}"
             said = f" {words(part)} {share(ns, total)}{time}"
-            told.append(Text.assemble(swatch(part), said))
-    return _wrapped(told, width)
+            entries.append(Text.assemble(swatch(part), said))
+    return _wrapped(entries, width)
 
 
-def _wrapped(told: Sequence[Text], width: int) -> Text:
-    """Return these beside each other, each whole on one line."""
+def _wrapped(entries: Sequence[Text], width: int) -> Text:
+    """Return these side by side, none broken across lines."""
     line, used = Text(), 0
-    for each in told:
+    for each in entries:
         if used and used + len(GAP) + each.cell_len > width:
             line.append("\n")
             used = 0
@@ -107,7 +107,7 @@ def _wrapped(told: Sequence[Text], width: int) -> Text:
 
 
 def _reasons(running: Running) -> Iterator[str]:
-    """Yield what the unknown part may be, and what there is to know beside the bar."""
+    """Yield what the unknown part may be, and notes about the bar."""
     if running.rest is not None:
         glyph = swatch(Slice.IDLE_UNKNOWN)[0]
         begin = f"{glyph} unknown" if running.slices else "not known"
@@ -117,7 +117,7 @@ def _reasons(running: Running) -> Iterator[str]:
 
 
 def _left_out(trace: TraceSummary, running: Running) -> str:
-    """Say what the last trace told, and why it does not count now."""
+    """Say what the last trace showed, and why it does not count now."""
     age = numbers.duration(running.age or 0.0)
     found = parts(trace.account) or "nothing"
     return f"last trace, {age} ago: {found}; does not count now: {running.not_counted}"

@@ -1,4 +1,4 @@
-"""The list of rules, and the page of one."""
+"""The list of rules, and the page of one rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whyidle.monitor.rules import Rule
 
 
 def listing(rules: Sequence[Rule]) -> str:
-    """Return one line a rule."""
+    """Return one line per rule."""
     names = max(len(rule.id) for rule in rules)
     room = max(20, shutil.get_terminal_size((100, 24)).columns - names - len("information") - 4)
     rows = [
@@ -23,12 +23,12 @@ def listing(rules: Sequence[Rule]) -> str:
         )
         for rule in rules
     ]
-    then = "The page of one: monitor rules ID"
+    then = "Read one: monitor rules ID"
     return f"{table(('rule', 'about', 'fault'), rows)}\n\n{then}"
 
 
 def page(rule: Rule) -> str:
-    """Return all there is to say of a rule."""
+    """Return everything about a rule."""
     return "\n".join(_page(rule))
 
 
@@ -36,9 +36,9 @@ def _page(rule: Rule) -> Iterator[str]:
     yield f"{rule.id}: {rule.title}"
     yield ""
     if rule.is_planned:
-        yield "Planned: nothing looks for it yet."
+        yield "Planned: nothing checks for it yet."
     else:
-        # The first line of the page says the title in other words.
+        # The first line of the page is the title in other words.
         yield from rule.page.splitlines()
     for framework, fix in rule.fixes.items():
         yield ""

@@ -11,21 +11,21 @@ from rich.console import Console
 from whyidle.monitor.demo.pairs import INSTALL, WORDS, Pair, installed
 from whyidle.monitor.render.budget import NARROWEST
 
-# A sentence in a narrower column is hard to read: it goes below.
+# A sentence is hard to read in a narrower column, and goes below instead.
 READABLE: Final = 30
 _INDENT: Final = "  "
 
 
 def listing(pairs: Sequence[Pair], titles: Mapping[str, str]) -> str:
-    """Return what there is: each fault, for which frameworks, and what it is called."""
+    """Return each fault, its frameworks, and its title."""
     rows: dict[str, list[Pair]] = {}
     for pair in pairs:
         rows.setdefault(pair.name, []).append(pair)
-    told = [
+    entries = [
         (name, ", ".join(_framework(pair) for pair in found), _title(found[0], titles))
         for name, found in rows.items()
     ]
-    lines = [*_rows(told, Console().width), "", "Run one: monitor demo FAULT"]
+    lines = [*_rows(entries, Console().width), "", "Run one: monitor demo FAULT"]
     lacking = sorted({p.framework for p in pairs if not installed(p.framework)})
     if lacking:
         names = " and ".join(WORDS[each] for each in lacking)
@@ -37,12 +37,12 @@ def _title(pair: Pair, titles: Mapping[str, str]) -> str:
     return " + ".join(titles.get(each, each) for each in pair.faults)
 
 
-def _rows(told: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
-    """Return a table with whole sentences: beside the names, or below where there is no room."""
+def _rows(entries: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
+    """Return a table with whole sentences beside the names, or below them if space is short."""
     heads = ("fault", "frameworks", "what is wrong")
-    first, second = (max(len(row[i]) for row in (heads, *told)) + 2 for i in (0, 1))
+    first, second = (max(len(row[i]) for row in (heads, *entries)) + 2 for i in (0, 1))
     left = first + second
-    for name, frameworks, title in (heads, *told):
+    for name, frameworks, title in (heads, *entries):
         line = f"{name:<{first}}{frameworks:<{second}}"
         if width - left >= READABLE:
             wrapped = textwrap.wrap(title, width - left) or [""]

@@ -1,4 +1,4 @@
-"""The panel of the live view that tells of the job's processes from inside."""
+"""The panel of the live view with the job's processes, as their agents see them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from whyidle.monitor.render import inside, numbers
 from whyidle.monitor.render.budget import clock
 
 MOST_ROWS = 6
-# Below this the stops are left out: the head of the page has them.
+# On narrower screens the pauses are left out; the head of the page has them.
 WIDE = 100
 
 
 def panel(members: tuple[Member, ...], width: int) -> Panel:
-    """Return one row a process, at most a few."""
+    """Return one row per process, at most a few."""
     shown = members[:MOST_ROWS]
     columns = _columns(
         ranked=any(member.rank is not None for member in shown),
@@ -51,13 +51,13 @@ def _columns(*, ranked: bool, stepping: bool, wide: bool) -> dict[str, Callable[
     if wide:
         columns["stood still"] = _stopped
     if stepping:
-        # Which of equal workers is the slow one, and whether it waits for its data.
+        # Shows which worker is the slow one, and whether it waits for its data.
         columns["step"] = _step
         columns["input"] = lambda x: numbers.of(x.reading, m.PROCESS_LOADER_WAIT)
     columns["GC"] = lambda x: numbers.of(x.reading, m.PROCESS_GC_PAUSE)
     if wide or not stepping:
         columns["threads"] = lambda x: numbers.of(x.reading, m.PROCESS_PYTHON_THREADS)
-    # A share: the agent takes too little for a figure in cores.
+    # As a share: the agent takes too little to be shown in cores.
     columns["agent"] = lambda x: numbers.show(x.reading.get(m.PROCESS_AGENT_CPU), "ratio")
     return columns
 
@@ -74,6 +74,6 @@ def _stopped(member: Member) -> str:
 def _line(member: Member) -> Text:
     if not member.where:
         return Text(numbers.DASH)
-    # The share first: the name is what may be cut.
+    # The share comes first, since the name may be cut.
     top = member.where[0]
     return Text(f"{numbers.show(top.share, 'ratio'):>4} {inside.place(top)}")

@@ -1,4 +1,4 @@
-"""Names of kernels, as short as they can be and still tell what runs."""
+"""Names of kernels, as short as possible while still saying what runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from whyidle.monitor.render.escape import printable
 
-# Nobody reads further; some templates are a megabyte long.
+# Nobody reads further: some template names are a megabyte long.
 LONGEST: Final = 2000
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\{anonymous\}::")
 _LAMBDA = re.compile(r"\{lambda[^{}]*\}(#\d+)?|'lambda\d*'(#\d+)?|operator\(\)")
@@ -26,7 +26,7 @@ def short_name(name: str) -> str:
     text = _LAMBDA.sub("", _ANONYMOUS.sub("", _unmangled(whole)))
     while (fewer := _CALLED.sub("", text)) != text:
         text = fewer
-    # What was cut at the longest has a bracket that nothing closes.
+    # A name that was cut may have an unclosed bracket.
     text = text.partition("(")[0].removeprefix("void ")
     text = _EMPTY.sub("", _LEFT_OVER.sub("", _NAMESPACE.sub("", text)))
     return _SHAPE.sub("", text).strip().removesuffix(".kd") or whole
