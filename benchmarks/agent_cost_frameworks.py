@@ -1,6 +1,6 @@
 """The jobs of ``agent_cost.py`` that train: steps with the probes' hooks and without, and traces.
 
-Run by ``agent_cost.py`` as: agents-folder kind milliseconds seconds; prints one JSON object.
+Run by ``agent_cost.py`` as: agents-folder kind milliseconds seconds [gpu]; prints one JSON object.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Any
 
 # One thread computes, so that its CPU time is all there is. Set before a framework is loaded.
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["JAX_PLATFORMS"] = "" if sys.argv[5:] == ["gpu"] else "cpu"
 
 from agent_cost_inside import Agent, Client, tidy
 
 AGENTS, KIND = sys.argv[1:3]
+ON_GPU = sys.argv[5:] == ["gpu"]
 STEP_SECONDS, SECONDS = float(sys.argv[3]) / 1000, float(sys.argv[4])
 # Short: the two blocks of a pair must meet the same machine.
 BLOCK_SECONDS = 0.05
@@ -56,7 +57,8 @@ def torch_steps(size: int) -> Step:
         return tiny_torch_steps(torch, data)
     nn = torch.nn
     body = (nn.Linear(FEATURES, size), nn.ReLU(), nn.Linear(size, size), nn.ReLU())
-    model: Any = nn.Sequential(*body, nn.Linear(size, 1))
+    place = "cuda" if ON_GPU and torch.cuda.is_available() else "cpu"
+    model: Any = nn.Sequential(*body, nn.Linear(size, 1)).to(place)
     # A head is trained: what an optimizer takes for millions of values hides its hooks.
     model[:-1].requires_grad_(requires_grad=False)
     optimizer = torch.optim.SGD(model[-1].parameters(), lr=1e-6)
@@ -68,7 +70,7 @@ def torch_steps(size: int) -> Step:
         began = clock()
         (batch,) = next(batches)
         waited = clock() - began
-        loss = model(batch).square().mean()
+        loss = model(batch.to(place) if ON_GPU else batch).square().mean()
         optimizer.zero_grad()
         loss.backward()
         began = clock()
@@ -257,6 +259,13 @@ def _trace(step: Step, usual_ns: float, client: Client) -> dict[str, Any]:
     return {"window_ns": window, "lost_ns": lost, "held_ns": facts["held_ns"]}
 
 
+def device() -> str:
+    """Return where the steps ran."""
+    if KIND == "jax":
+        return str(importlib.import_module("jax").default_backend())
+    return "cuda" if ON_GPU and importlib.import_module("torch").cuda.is_available() else "cpu"
+
+
 def main() -> None:
     """Measure and print."""
     step, steps = calibrated()
@@ -270,7 +279,7 @@ def main() -> None:
     client.close()
     agent.go()
     told = {"pairs": found, "agent_first": first, "agent_share": share, "step_ns": wall}
-    print(json.dumps({**told, "traces": taken}))
+    print(json.dumps({**told, "traces": taken, "device": device()}))
     tidy()
 
 

@@ -90,7 +90,12 @@ def cycle(key: ProcessKey, tally: Tally | None = None) -> None:
     if not outcome.inside:
         tally.not_entered += 1
         tally.why.add(str(outcome.refusal))
-    link = Link.open(key, target.fs)
+    leave(key)
+
+
+def leave(key: ProcessKey) -> None:
+    """Send the agent out of a job."""
+    link = Link.open(key, ProcFs())
     if link is not None:
         link.leave(LEAVE_SECONDS)
         link.close()

@@ -14,6 +14,7 @@ Run: python benchmarks/gpu_check.py --out OUT [--wheels DIR] [--only NAME...]
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import os
 import shlex
@@ -23,40 +24,56 @@ import tempfile
 import time
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from gpu_checks import paths  # noqa: E402  found by the line above
+from benchmarks.gpu import machine, runner
 
-if TYPE_CHECKING:
-    from gpu_checks import runner
-
-# What must not be missing comes first; the pairs take all the time that is left.
-CHECKS = ("starts", "record", "attach", "totals", "claims", "cost", "pairs")
+# The most seconds that each takes, its module, and what it looks at. What must not be missing comes
+# first; the pairs take all the time that is left.
+CHECKS = {
+    "starts": (60, "jobs", "The frameworks come up and see the GPU: a first start, and a second."),
+    "record": (100, "recordings", "NVML on tape: what gpu_record.py found beside the notes."),
+    "attach": (170, "jobs", "Jobs on the GPU are entered in every way: stops, and what they lose."),
+    "totals": (40, "profilers", "Our times beside those of torch's key_averages and JAX's reader."),
+    "claims": (10, "profilers", "What the notes claim of a GPU, each beside what is seen here."),
+    "cost": (
+        90,
+        "jobs",
+        "What a job pays for the agent, with and without it in turns; and traces.",
+    ),
+    "pairs": (80, "recordings", "The demo pairs: the first finding, predicted and measured gain."),
+    "sample": (330, "recordings", "The runs that `monitor dashboard --sample` shows."),
+}
 # Long, and of use once: by name only.
 BY_NAME = ("sample",)
-MINUTES = 9.0
-QUICK_SECONDS = 60.0
-NEEDED = ("click", "msgspec", "numpy", "pynvml", "rich")
+MINUTES, QUICK_SECONDS = 9.0, 60.0
 # Kept for the last check to end and for the archive.
 SPARE_SECONDS = 10.0
+NEEDED = ("click", "msgspec", "numpy", "pynvml", "rich")
 
 
 def main() -> int:
     """Run what is asked for; return the exit code: 1 where a check failed."""
     options = parse()
     if options.list:
-        return show_list()
+        for name, (seconds, _, about) in CHECKS.items():
+            also = " (by name only: --only)" if name in BY_NAME else ""
+            print(f"{name:<8}{seconds:>5.0f} s  {about}{also}")
+        return 0
+    signal.signal(signal.SIGTERM, _stop)
     if options.one:
-        return one(options)
+        check = runner.Check(
+            options.work, options.until, options.gpu, options.quick, tuple(options.pairs)
+        )
+        module = importlib.import_module(f"benchmarks.gpu.{CHECKS[options.one][1]}")
+        getattr(module, options.one)(check)
+        return 0
     if options.out is None:
         print("Where shall it be written? Name a folder: --out FOLDER", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, _stop)
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as work:
-        paths.prepare(Path(work), options.wheels)
+        machine.prepare(Path(work), options.wheels)
         sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
         if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
             print(f"Missing here: {', '.join(missing)}.", file=sys.stderr)
@@ -67,8 +84,6 @@ def main() -> int:
 
 def everything(options: argparse.Namespace, work: Path) -> int:
     """Run the checks, one after the other."""
-    from gpu_checks import machine, runner  # noqa: PLC0415  on the path now
-
     facts = machine.facts() | {"quick": options.quick}
     is_real = facts["model"] is not None and not facts["fake"]
     if not is_real and not options.quick:
@@ -76,59 +91,30 @@ def everything(options: argparse.Namespace, work: Path) -> int:
         return 5
     options.out.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + options.minutes * 60 - SPARE_SECONDS
-    words = shlex.join(["gpu_check.py", *said(options)])
-    job = runner.Job(options.out, work, facts, words, until)
-    more = ["--quick"] if options.quick else []
-    more += ["--gpu"] if is_real else []
-    more += ["--pairs", *options.pairs] if options.pairs else []
+    # As they belong into a recording: no folder of this machine.
+    asked = ["--quick"] if options.quick else []
+    pairs = ["--pairs", *options.pairs] if options.pairs else []
+    words = ["gpu_check.py", *asked, *(["--only", *options.only] if options.only else []), *pairs]
+    words += ["--minutes", f"{options.minutes:g}"] if options.minutes != MINUTES else []
+    checkup = runner.Checkup(options.out, work, facts, shlex.join(words), until)
+    more = [*asked, *(["--gpu"] if is_real else []), *pairs, "--until"]
+    names = options.only or [name for name in CHECKS if name not in BY_NAME]
     try:
-        names = list(options.only or CHECKS)
         for i, name in enumerate(names):
-            job.run(
-                name,
-                limit_of(names[i:], until, options),
-                runner.command_of(Path(__file__), name, work, *more),
-            )
+            command = [sys.executable, __file__, "--one", name, "--work", str(work / name), *more]
+            checkup.run(name, limit_of(names[i:], until, options), command)
     except KeyboardInterrupt:
         print("Interrupted: what was done until now is kept.", file=sys.stderr)
         return 130
     finally:
-        job.pack()
+        checkup.pack()
         print(f"{options.out}: {', '.join(sorted(p.name for p in options.out.iterdir()))}")
-    show(job, options.wheels)
-    return int(any(check["verdict"] == "failed" for check in job.checks))
-
-
-def show(job: runner.Job, wheels: Path | None) -> None:
-    """Print what each check came to, and how to go on where there was no time."""
-    for line in job.lines():
-        print(line)
-    if names := job.without_time("pairs"):
-        print(f"Without time were {len(names)} pairs. Go on, with another folder, by:")
-        more = f" --wheels {wheels}" if wheels else ""
-        print(f"  gpu_check.py --out OUT{more} --only pairs --pairs {' '.join(names)}")
-
-
-def one(options: argparse.Namespace) -> int:
-    """Be one check, in a process of its own."""
-    from gpu_checks.room import Room  # noqa: PLC0415
-
-    signal.signal(signal.SIGTERM, _stop)
-    folder = options.work / options.one
-    room = Room(folder, options.until, options.gpu, options.quick, tuple(options.pairs))
-    module_of(options.one).run(room)
-    return 0
-
-
-def module_of(name: str) -> Any:
-    """Return a check."""
-    return importlib.import_module(f"gpu_checks.{name}")
-
-
-def seconds_of(name: str) -> float:
-    """Return what a check may take, as its file says; it needs nothing to be imported for."""
-    text = (HERE / "gpu_checks" / f"{name}.py").read_text()
-    return float(next(x for x in text.splitlines() if x.startswith("SECONDS = ")).split("=")[1])
+    print(*map(runner.line, checkup.checks), sep="\n")
+    if left := checkup.without_time("pairs"):
+        print(f"Without time were {len(left)} pairs. Go on, with another folder, by:")
+        wheels = f" --wheels {options.wheels}" if options.wheels else ""
+        print(f"  gpu_check.py --out OUT{wheels} --only pairs --pairs {' '.join(left)}")
+    return int(any(check["verdict"] == "failed" for check in checkup.checks))
 
 
 def limit_of(names: list[str], until: float, options: argparse.Namespace) -> float:
@@ -136,24 +122,8 @@ def limit_of(names: list[str], until: float, options: argparse.Namespace) -> flo
     left = until - time.monotonic()
     if options.quick and len(names) > 1:
         return min(left, QUICK_SECONDS)
-    return max(seconds_of(names[0]), left - sum(map(seconds_of, names[1:])))
-
-
-def show_list() -> int:
-    """List the checks, with what they look at and the most that they take."""
-    for name in (*CHECKS, *BY_NAME):
-        about = (HERE / "gpu_checks" / f"{name}.py").read_text().partition("\n")[0].strip('"')
-        also = " (by name only: --only)" if name in BY_NAME else ""
-        print(f"{name:<8}{seconds_of(name):>5.0f} s  {about}{also}")
-    return 0
-
-
-def said(options: argparse.Namespace) -> list[str]:
-    """Return the options as they belong into a recording: no folder of this machine."""
-    words = ["--quick"] if options.quick else []
-    words += ["--only", *options.only] if options.only else []
-    words += ["--pairs", *options.pairs] if options.pairs else []
-    return [*words, "--minutes", f"{options.minutes:g}"] if options.minutes != MINUTES else words
+    own, *others = (CHECKS[name][0] for name in names)
+    return max(own, left - sum(others))
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
@@ -165,7 +135,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, help="where the report and the recordings go")
     parser.add_argument("--wheels", type=Path, help="a folder of wheels that are missing here")
-    parser.add_argument("--only", nargs="+", choices=(*CHECKS, *BY_NAME), metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=CHECKS, metavar="NAME")
     parser.add_argument("--pairs", nargs="+", default=[], metavar="PAIR", help="instead of all")
     parser.add_argument("--list", action="store_true", help="say which checks there are")
     parser.add_argument("--quick", action="store_true", help="a first look, also without a GPU")

@@ -17,28 +17,26 @@ import hashlib
 import json
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from gpu_recorder.report import slug, update_index  # noqa: E402  found by the line above
-
-from benchmarks.record_pairs import kept  # noqa: E402
-from whyidle.monitor.diagnosis import diagnose  # noqa: E402
-from whyidle.monitor.signals import portable  # noqa: E402
-from whyidle.monitor.signals.opening import of_answer  # noqa: E402
-from whyidle.monitor.traces.analysis import analyse  # noqa: E402
-from whyidle.monitor.traces.answer import contract  # noqa: E402
+from benchmarks.gpu.report import slug, update_index, write_json
+from benchmarks.gpu.runner import ARCHIVE, REPORT
+from benchmarks.record_pairs import ROOT, kept
+from benchmarks.record_sample import INTO as SAMPLE
+from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.signals import portable
+from whyidle.monitor.signals.opening import of_answer
+from whyidle.monitor.traces.analysis import analyse
+from whyidle.monitor.traces.answer import contract
 
 RECORDINGS = ROOT / "tests" / "data" / "gpu"
-SAMPLE = ROOT / "dashboard" / "recorded" / "whyidle.db"
 SCHEMA = 1
-INDEX, FINDINGS = "index.json", "findings.json"
+INDEX, FINDINGS, TAPE_INDEX = "index.json", "findings.json", "nvml.json"
 MACHINE = ("date", "driver", "cuda", "python", "packages", "cpu", "cores", "kernel", "machine")
-# Where the files of a check go, by the name of their folder in the archive.
+# Where the files of a check go, by their folder in the archive.
 PLACES = {"record/nvml": "", "pairs/windows": "windows", "pairs/traces": "traces"}
 
 
@@ -48,21 +46,28 @@ class Refused(Exception):  # noqa: N818  a sentence for the user
 
 def keep(out: Path, into: Path) -> tuple[Path, list[str]]:
     """Take over one run of the checks; return the folder of its model, and what was written."""
-    report = json.loads((out / "report.json").read_text())
+    report = json.loads((out / REPORT).read_text())
     if into == RECORDINGS:
         check_real(report)
-    folder = into / slug(report["model"] or "cpu")
+    folder, date = into / slug(report["model"] or "cpu"), report["date"]
     folder.mkdir(parents=True, exist_ok=True)
-    index = _opened(folder / INDEX, report)
-    with tarfile.open(out / "recording.tar") as archive:
-        written = [path for part in _parts(report) for path in _take(archive, folder, index, part)]
-    index["runs"] = sorted(
-        [*(r for r in index["runs"] if r["date"] != report["date"]), _run(report)],
-        key=lambda run: run["date"],
-    )
-    _write(folder / INDEX, index)
-    _update_list(folder, into)
-    _write(folder / FINDINGS, findings(folder))
+    index = {"schema": SCHEMA, "model": report["model"], "runs": [], "parts": []}
+    if (folder / INDEX).exists():
+        index = json.loads((folder / INDEX).read_text())
+    written: list[str] = []
+    with tarfile.open(out / ARCHIVE) as archive:
+        for check in report["checks"]:
+            for part in check["parts"]:
+                named = {"check": check["name"], **part, "date": date}
+                written += _take(archive, folder, index["parts"], named)
+    run = {name: report[name] for name in (*MACHINE, "command", "seconds")}
+    run["checks"] = {check["name"]: [check["verdict"], check["why"]] for check in report["checks"]}
+    others = [run for run in index["runs"] if run["date"] != date]
+    index["runs"] = sorted([*others, run], key=lambda run: str(run["date"]))
+    write_json(folder / INDEX, index)
+    if (folder / TAPE_INDEX).exists():
+        update_index(into / INDEX, folder.name, json.loads((folder / TAPE_INDEX).read_text()))
+    write_json(folder / FINDINGS, findings(folder))
     return folder, written
 
 
@@ -71,110 +76,58 @@ def check_real(report: dict[str, Any]) -> None:
     if report["model"] is None:
         raise Refused("These checks ran without a GPU: there is nothing to keep.")
     if report["fake"]:
-        raise Refused("This GPU is one of the tests' tapes: what it told is no recording.")
+        raise Refused("This GPU is one of the tests' tapes: what it says is no recording.")
     if report["quick"]:
         raise Refused("These checks were a quick look. Run them whole: gpu_check.py --out OUT")
 
 
-def findings(folder: Path) -> dict[str, list[str]]:
-    """Return what the rules say of each window and trace of a model, the most important first."""
-    return {
-        path.relative_to(folder).as_posix(): [
-            f"{found['rule']} {found['severity']}" for found in judged(path)
-        ]
-        for path in sorted([*folder.glob("windows/*.gz"), *folder.glob("traces/*.gz")])
-    }
-
-
-def judged(path: Path) -> list[dict[str, Any]]:
-    """Return what the rules find in a kept window or trace."""
-    if path.parent.name == "windows":
-        window = portable.load(kept(path)["window"])
-    else:
-        window = of_answer(contract(analyse(path), ours=True), path.name)
-    found: list[dict[str, Any]] = diagnose.as_json(diagnose.diagnose(window))["findings"]
-    return found
-
-
-# The index ---------------------------------------------------------------------------------------
-def _opened(path: Path, report: dict[str, Any]) -> dict[str, Any]:
-    if not path.exists():
-        return {"schema": SCHEMA, "model": report["model"], "runs": [], "parts": []}
-    index: dict[str, Any] = json.loads(path.read_text())
-    return index
-
-
-def _run(report: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **{name: report[name] for name in (*MACHINE, "command", "seconds")},
-        "checks": {check["name"]: [check["verdict"], check["why"]] for check in report["checks"]},
-    }
-
-
-def _parts(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for check in report["checks"]:
-        for part in check["parts"]:
-            yield {"check": check["name"], **part, "date": report["date"]}
-
-
 def _take(
-    archive: tarfile.TarFile, folder: Path, index: dict[str, Any], part: dict[str, Any]
-) -> Iterator[str]:
+    archive: tarfile.TarFile, folder: Path, parts: list[dict[str, Any]], part: dict[str, Any]
+) -> list[str]:
     """Put one part into the index, and its files beside it; what it has no place for is left."""
-    same = [p for p in index["parts"] if (p["check"], p["name"]) == (part["check"], part["name"])]
+    same = [p for p in parts if (p["check"], p["name"]) == (part["check"], part["name"])]
     # What is there already stays where a later run has nothing to put in its place.
     if same and (part["verdict"] == "left out" or not part["figures"]):
-        return
-    names = {name: place for name in part["files"] if (place := _place(part["check"], name))}
-    kept_files = [_extract(archive, f"{part['check']}/{n}", folder, p) for n, p in names.items()]
+        return []
+    files = []
+    for name in (f"{part['check']}/{file}" for file in part["files"]):
+        for start, place in PLACES.items():
+            if name.startswith(f"{start}/"):
+                path = (Path(place) / Path(name).name).as_posix()
+                content = _content(archive, name)
+                (folder / path).parent.mkdir(exist_ok=True)
+                (folder / path).write_bytes(content)
+                digest = hashlib.sha256(content).hexdigest()
+                files.append({"path": path, "bytes": len(content), "sha256": digest})
+    written = [file["path"] for file in files]
     for old in same:
-        index["parts"].remove(old)
+        parts.remove(old)
         for file in old["files"]:
-            if file["path"] not in names.values():
+            if file["path"] not in written:
                 (folder / file["path"]).unlink(missing_ok=True)
-    index["parts"].append({**part, "files": kept_files})
-    yield from names.values()
+    parts.append({**part, "files": files})
+    return written
 
 
-def _place(check: str, name: str) -> str | None:
-    """Return where a file goes in a model's folder."""
-    path = Path(check, name)
-    for start, place in PLACES.items():
-        if path.as_posix().startswith(f"{start}/"):
-            return (Path(place) / path.name).as_posix()
-    return None
-
-
-def _extract(archive: tarfile.TarFile, name: str, folder: Path, place: str) -> dict[str, Any]:
-    file = archive.extractfile(name)
+def _content(archive: tarfile.TarFile, name: str) -> bytes:
+    file = archive.extractfile(name) if name in archive.getnames() else None
     if file is None:
         raise Refused(f"The archive has no file {name}.")
-    content = file.read()
-    path = folder / place
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(content)
-    return {"path": place, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return file.read()
 
 
-def _update_list(folder: Path, into: Path) -> None:
-    """Name the tape in the list of all tapes."""
-    if (folder / "nvml.json").exists():
-        update_index(into / INDEX, folder.name, json.loads((folder / "nvml.json").read_text()))
-
-
-def _write(path: Path, document: object) -> None:
-    path.write_text(json.dumps(document, indent=1) + "\n")
-
-
-def put_sample(out: Path) -> int | None:
-    """Make the recorded runs the dashboard's sample; return its size, ``None`` without one."""
-    check_real(json.loads((out / "report.json").read_text()))
-    with tarfile.open(out / "recording.tar") as archive:
-        if "sample/whyidle.db" not in archive.getnames():
-            return None
-        file = archive.extractfile("sample/whyidle.db")
-        assert file is not None
-        return SAMPLE.write_bytes(file.read())
+def findings(folder: Path) -> dict[str, list[str]]:
+    """Return what the rules say of each window and trace of a model, the most important first."""
+    found = {}
+    for path in sorted([*folder.glob("windows/*.gz"), *folder.glob("traces/*.gz")]):
+        if path.parent.name == "windows":
+            window = portable.load(kept(path)["window"])
+        else:
+            window = of_answer(contract(analyse(path), ours=True), path.name)
+        rows = diagnose.as_json(diagnose.diagnose(window))["findings"]
+        name = path.relative_to(folder).as_posix()
+        found[name] = [f"{row['rule']} {row['severity']}" for row in rows]
+    return found
 
 
 def main() -> int:
@@ -187,22 +140,24 @@ def main() -> int:
     given = asked.parse_args()
     if given.findings:
         for index in sorted(given.into.glob(f"*/{INDEX}")):
-            _write(index.parent / FINDINGS, findings(index.parent))
+            write_json(index.parent / FINDINGS, findings(index.parent))
             print(f"{index.parent.name}: {FINDINGS} is written anew")
         return 0
     if given.out is None:
         asked.error("name the folder that gpu_check.py wrote")
     try:
         folder, written = keep(given.out, given.into)
-        size = put_sample(given.out) if given.sample else None
+        for name in written:
+            print(f"{(folder / name).stat().st_size:>10,} B  {folder.name}/{name}")
+        print(f"{len(written)} files, and {INDEX} and {FINDINGS} of {folder.name}.")
+        if given.sample:
+            check_real(json.loads((given.out / REPORT).read_text()))
+            with tarfile.open(given.out / ARCHIVE) as archive:
+                size = SAMPLE.write_bytes(_content(archive, "sample/whyidle.db"))
+            print(f"The dashboard's sample: {size:,} B")
     except Refused as refused:
         print(refused, file=sys.stderr)
         return 2
-    for name in written:
-        print(f"{(folder / name).stat().st_size:>10,} B  {folder.name}/{name}")
-    print(f"{len(written)} files, and {INDEX} and {FINDINGS} of {folder.name}.")
-    if given.sample:
-        print(f"The dashboard's sample: {size:,} B" if size else "There is no sample in it.")
     print("Now look at docs/gpu.md: .venv/bin/cog -r docs/gpu.md")
     return 0
 

@@ -47,11 +47,8 @@ def record(label: str, script: str, seconds: float, state: Path) -> None:
     )
 
 
-def main() -> None:
-    """Record all, and put a compact copy where the dashboard finds it."""
-    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    asked.add_argument("--seconds", type=float, default=60.0)
-    given = asked.parse_args()
+def record_all(seconds: float, into: Path) -> None:
+    """Record all programs; write a compact copy of the store."""
     AT.mkdir(mode=0o700)
     try:
         for _, script in RUNS:
@@ -59,13 +56,20 @@ def main() -> None:
             shutil.copy(DEMOS / script, AT / script)
         with tempfile.TemporaryDirectory() as state:
             for label, script in RUNS:
-                record(label, script, given.seconds, Path(state))
-            INTO.parent.mkdir(exist_ok=True)
-            INTO.unlink(missing_ok=True)
-            copy(Path(state) / "whyidle.db", INTO)
-        INTO.chmod(0o644)
+                record(label, script, seconds, Path(state))
+            into.parent.mkdir(exist_ok=True)
+            into.unlink(missing_ok=True)
+            copy(Path(state) / "whyidle.db", into)
+        into.chmod(0o644)
     finally:
         shutil.rmtree(AT)
+
+
+def main() -> None:
+    """Put the recording where the dashboard finds it."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    asked.add_argument("--seconds", type=float, default=60.0)
+    record_all(asked.parse_args().seconds, INTO)
     print(f"{INTO.relative_to(ROOT)}: {INTO.stat().st_size / 1e6:.1f} MB, {len(RUNS)} runs")
 
 

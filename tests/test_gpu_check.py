@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
 import subprocess
 import sys
@@ -16,23 +15,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import gpu_keep
+from benchmarks import gpu_keep, gpu_page
+from benchmarks.gpu import machine, profilers, programs, recordings, runner
 from tests.conftest import ROOT
 from tests.gpu import kept
 from tests.gpu.test_on_a_gpu import CHECK, CHECKS, has_gpu
 from tests.traces.real import path_of
-
-# What gpu_keep has put on the import path.
-runner = importlib.import_module("gpu_checks.runner")
-room = importlib.import_module("gpu_checks.room")
-places = importlib.import_module("gpu_checks.places")
-
-programs = importlib.import_module("gpu_checks.programs")
-retaken = importlib.import_module("gpu_checks.retaken")
-claims = importlib.import_module("gpu_checks.claims")
-totals = importlib.import_module("gpu_checks.totals")
-paths = importlib.import_module("gpu_checks.paths")
-gpu_page = importlib.import_module("gpu_page")
 
 PAIR = "retracing_jax"
 without_a_gpu = pytest.mark.skipif(has_gpu(), reason="there is a GPU here")
@@ -82,11 +70,11 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> Any:
     pytest.importorskip("jax")
     folder = tmp_path_factory.mktemp("profiled") / "check"
     folder.mkdir()
-    return room.Room(folder, time.monotonic() + 600, gpu=False)
+    return runner.Check(folder, time.monotonic() + 600, gpu=False)
 
 
 def test_our_times_are_the_profilers_own(profiled: Any) -> None:
-    part = profiled.do("jax", partial(totals.compare, profiled, "jax"))
+    part = profiled.do("jax", partial(profilers.compare, profiled, "jax"))
     assert part.verdict == "ok", part.why
     assert part.figures["ours_ns"] == part.figures["theirs_ns"] > 0
 
@@ -97,14 +85,14 @@ def test_our_times_of_a_real_gpu_are_those_of_jaxs_own_reader(name: str, tmp_pat
     path = tmp_path / "real.xplane.pb"
     path.write_bytes(gzip.decompress(path_of(name).read_bytes()))
     planes = profiler.ProfileData.from_file(str(path)).planes
-    told = {"planes": {plane.name: programs.told_of(plane) for plane in planes}}
-    theirs, ours = totals.of_jax(told, gpu=True), totals.ours(path, gpu=True)
+    told = {"planes": {plane.name: programs.kinds_of(plane) for plane in planes}}
+    theirs, ours = profilers.of_jax(told, gpu=True), profilers.ours(path, gpu=True)
     assert theirs.keys() == ours.keys()
-    assert all(totals.alike(ours[name], theirs[name], counted=True) for name in theirs)
+    assert all(profilers.alike(ours[name], theirs[name], counted=True) for name in theirs)
 
 
 def test_what_only_a_gpu_can_answer_is_left_out_with_the_reason(profiled: Any) -> None:
-    part = profiled.do("jax", partial(claims.ask, profiled, "jax"))
+    part = profiled.do("jax", partial(profilers.ask, profiled, "jax"))
     assert (part.verdict, part.why) == ("left out", "there is no GPU here to ask")
     assert part.figures["asked"] > 5
 
@@ -199,16 +187,16 @@ def test_a_trace_that_is_too_large_is_taken_again_for_less_time(
         # At first its framework is not there yet.
         return path if len(asked) > 1 else None
 
-    monkeypatch.setattr(retaken, "taken", taken)
+    monkeypatch.setattr(recordings, "taken", taken)
     with subprocess.Popen(["sleep", "600"]) as job_that_runs:
-        text, name = retaken.until_small(job_that_runs, Path.read_bytes, 100)
+        text, name = recordings.until_small(job_that_runs, Path.read_bytes, 100)
         job_that_runs.kill()
     assert len(text) <= 100
     assert name == f"{len(asked)}.json"
     assert asked == sorted(asked, reverse=True)
     with subprocess.Popen(["true"]) as job_that_ended:
         job_that_ended.wait()
-        assert retaken.until_small(job_that_ended, Path.read_bytes, 100) is None
+        assert recordings.until_small(job_that_ended, Path.read_bytes, 100) is None
 
 
 # How the checks are run --------------------------------------------------------------------------
@@ -216,7 +204,7 @@ def job(tmp_path: Path, seconds: float = 60.0) -> Any:
     (tmp_path / "out").mkdir()
     (tmp_path / "work").mkdir()
     until = time.monotonic() + seconds
-    return runner.Job(tmp_path / "out", tmp_path / "work", {"model": None}, "a test", until)
+    return runner.Checkup(tmp_path / "out", tmp_path / "work", {"model": None}, "a test", until)
 
 
 # Tells one part that is done, then works on for ever; "$0" is the folder, "$1" its limit.
@@ -253,18 +241,18 @@ def test_a_check_without_time_is_left_out(tmp_path: Path) -> None:
 
 def test_one_part_that_fails_lets_the_next_ones_go_on(tmp_path: Path) -> None:
     def wrong(_: Any) -> None:
-        raise room.Failed("it is wrong")
+        raise runner.Failed("it is wrong")
 
     def absent(_: Any) -> None:
-        raise room.LeftOut("it is not here")
+        raise runner.LeftOut("it is not here")
 
     def broken(_: Any) -> None:
         raise ZeroDivisionError
 
-    made = room.Room(tmp_path, time.monotonic() + 60, gpu=False)
+    made = runner.Check(tmp_path, time.monotonic() + 60, gpu=False)
     for name, work in {"a": wrong, "b": absent, "c": broken, "d": lambda _: None}.items():
         made.do(name, work)
-    told = {part["name"]: (part["verdict"], part["why"]) for part in room.told(tmp_path)}
+    told = {part["name"]: (part["verdict"], part["why"]) for part in runner.parts_of(tmp_path)}
     assert told["a"] == ("failed", "it is wrong")
     assert told["b"] == ("left out", "it is not here")
     assert told["c"][0] == "failed"
@@ -274,11 +262,14 @@ def test_one_part_that_fails_lets_the_next_ones_go_on(tmp_path: Path) -> None:
 
 def test_a_trace_keeps_its_length_and_loses_its_places() -> None:
     trace = f"\x0a\x20{ROOT}/demo_workloads/x.py\x12 {ROOT}/.typing/whyidle/monitor/a.py".encode()
-    blanked = places.blanked(trace)
+    blanked = recordings.blanked(trace)
     assert len(blanked) == len(trace)
     assert str(ROOT).encode() not in blanked
     assert b"/demo_workloads/x.py" in blanked
-    assert places.without(f"{ROOT}/demo_workloads/x.py".encode()) == b"/job/demo_workloads/x.py"
+    assert (
+        recordings.without_places(f"{ROOT}/demo_workloads/x.py".encode())
+        == b"/job/demo_workloads/x.py"
+    )
 
 
 def test_a_wheel_that_came_along_is_imported(
@@ -287,7 +278,7 @@ def test_a_wheel_that_came_along_is_imported(
     with zipfile.ZipFile(tmp_path / "brought-1-py3-none-any.whl", "w") as wheel:
         wheel.writestr("brought_along.py", "THERE = True")
     monkeypatch.setenv("PYTHONPATH", "")
-    paths.prepare(tmp_path / "work", tmp_path)
+    machine.prepare(tmp_path / "work", tmp_path)
     look = "import brought_along, whyidle.monitor.cli as us; print(us.__file__)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(ROOT / ".typing/whyidle/monitor/cli.py")
