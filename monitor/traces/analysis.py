@@ -21,7 +21,6 @@ from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Device, Trace
 from whyidle.monitor.traces.opening import Progress
-from whyidle.monitor.traces.steps.ahead import as_run
 from whyidle.monitor.traces.where.places import Place, places
 
 # Sorting and counting of large columns does without Python's lock; more threads gain little.
@@ -86,7 +85,7 @@ def understand(path: Path, trace: Trace, step_ns: int | None = None) -> Analysis
 
 def breakdown(trace: Trace, step_ns: int | None = None) -> Breakdown:
     """Account for every instant of each device."""
-    found = steps.agreeing(as_run(trace, steps.find(trace)), step_ns, trace.ticks_per_ns)
+    found = steps.agreeing(steps.as_run(trace, steps.find(trace)), step_ns, trace.ticks_per_ns)
     hosts, index = Hosts(trace), launches.Index(trace)
     with ThreadPoolExecutor(WORKERS) as pool:
         matched = pool.map(lambda d: launches.match(trace, d.ops, index), trace.devices)

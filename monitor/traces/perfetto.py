@@ -13,7 +13,6 @@ from whyidle.monitor.traces.analysis import Analysis, DeviceReport
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.chrome import Chrome, Track, named_group, named_track
-from whyidle.monitor.traces.lanes import lanes
 from whyidle.monitor.traces.model import Ints, Ops, Spans, Thread
 
 # Rows that are Python objects at once: the file may be longer than the memory.
@@ -22,6 +21,8 @@ STEPS, FIRST_DEVICE = 1, 2
 WHY: Final = 1
 # Lines that a stream or a thread keeps free for what would cross on its first one.
 APART: Final = 100
+# Nobody looks at more; what does not fit lies on the last one.
+MOST_LANES: Final = 50
 # The colours that the format knows, for viewers that follow it.
 _COLOURS: Final = {
     Slice.EXPOSED_COMM: "rail_load",
@@ -161,3 +162,28 @@ def _rows(*columns: Any) -> Iterable[tuple[int, ...]]:
     """Yield rows of plain numbers, never all of them at once."""
     for at in range(0, len(columns[0]), ROWS):
         yield from zip(*(c[at : at + ROWS].tolist() for c in columns), strict=True)
+
+
+def lanes(start: Ints, end: Ints) -> Ints:
+    """Return a lane for each span; they are sorted by start, and the longer of two comes first."""
+    found = np.zeros(len(start), np.int64)
+    if len(start) < 2 or (start[1:] >= np.maximum.accumulate(end)[:-1]).all():
+        return found
+    # The ends of what is open on each lane, the innermost last.
+    stacks: list[list[int]] = [[]]
+    for at, (begin, last) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        found[at] = lane = _free_lane(stacks, begin, last)
+        stacks[lane].append(last)
+    return found
+
+
+def _free_lane(stacks: list[list[int]], begin: int, end: int) -> int:
+    """Return the first lane where a span crosses nothing; a new one if there is none."""
+    for lane, stack in enumerate(stacks):
+        while stack and stack[-1] <= begin:
+            stack.pop()
+        if not stack or end <= stack[-1]:
+            return lane
+    if len(stacks) < MOST_LANES:
+        stacks.append([])
+    return len(stacks) - 1

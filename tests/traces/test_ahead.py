@@ -5,8 +5,7 @@ from __future__ import annotations
 from tests.traces.building import Op, Span, a_trace
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Marks
-from whyidle.monitor.traces.steps import find
-from whyidle.monitor.traces.steps.ahead import as_run
+from whyidle.monitor.traces.steps import as_run, find
 
 STEPS, OPS = 10, 7
 

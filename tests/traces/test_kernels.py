@@ -16,8 +16,7 @@ from tests.traces.repeating import Job
 from whyidle.monitor.traces import launches, steps
 from whyidle.monitor.traces.activity import activity
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.kernels.operators import operators
-from whyidle.monitor.traces.kernels.summary import Kernels, summarise
+from whyidle.monitor.traces.kernels.summary import Kernels, operators, summarise
 from whyidle.monitor.traces.kernels.tallies import tally
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Device, Ops, Spans, Thread, Trace

@@ -160,7 +160,7 @@ def test_too_many_damaged_places_end_the_reading(
 
 
 def test_too_many_events_end_the_reading(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kineto, "MOST_EVENTS", 5)
+    monkeypatch.setattr(kineto.reading, "MOST_EVENTS", 5)
     trace = load(path, WHOLE, 200)
     assert 5 <= trace.events < 10
     assert trace.warnings == [

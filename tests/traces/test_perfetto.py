@@ -18,8 +18,7 @@ from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.traces.analysis import Analysis, understand
 from whyidle.monitor.traces.budgets.budget import rounded
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.lanes import lanes
-from whyidle.monitor.traces.perfetto import WHY, write
+from whyidle.monitor.traces.perfetto import WHY, lanes, write
 
 OPS: list[Op] = [
     (1_000, 4_001, Cause.KERNEL, 1),

@@ -14,8 +14,7 @@ import msgspec
 
 from whyidle.monitor.traces.kineto.cuts import Fault, boundaries, fault_of, middle
 from whyidle.monitor.traces.kineto.header import Header, read_header
-from whyidle.monitor.traces.kineto.mend import looks_unfinished, mend
-from whyidle.monitor.traces.kineto.quotes import escape_quotes
+from whyidle.monitor.traces.kineto.repair import escape_quotes, looks_unfinished, repair
 
 # Longer than any event, any header, any tail that is worth reading.
 MOST_EVENT: Final = 16 << 20
@@ -191,7 +190,7 @@ class Document:
         """Take what can be read up to ``end``, leave out what cannot; return what is left."""
         escaped, number = escape_quotes(bytes(text[1:end]))
         self.escaped += number
-        mended, rest = mend(escaped), bytes(text[end + 1 :])
+        mended, rest = repair(escaped), bytes(text[end + 1 :])
         tail = self._salvage(mended, 0, len(mended))
         return b"[" + rest if tail is None else self._end(mended[tail:] + b"," + rest)
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from whyidle.monitor.traces.kineto.mend import mend
+from whyidle.monitor.traces.kineto.repair import repair
 
 _INT64: Final = 1 << 63
 
@@ -30,7 +30,7 @@ _DECODER: Final = msgspec.json.Decoder(Header)
 
 def read_header(text: bytes) -> Header | None:
     """Decode a JSON object, mended where that helps; None if it is none."""
-    for form in (bytes, mend):
+    for form in (bytes, repair):
         try:
             return _DECODER.decode(form(text))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from whyidle.monitor.traces.steps.agreeing import agreeing
-from whyidle.monitor.traces.steps.finding import Steps, find, repeated
+from whyidle.monitor.traces.steps.finding import Steps, agreeing, as_run, find, repeated
 
-__all__ = ["Steps", "agreeing", "find", "repeated"]
+__all__ = ["Steps", "agreeing", "as_run", "find", "repeated"]

@@ -7,7 +7,7 @@ job is one compiled call a step, so there the calls come first (right in 12 of 1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -18,6 +18,13 @@ from whyidle.monitor.traces.steps.recurring import Found, Job
 
 # Two ways to count steps that differ by more than this do not count the same thing.
 _SAME: Final = 1.5
+# A profiler slows a step down, and no two steps are alike.
+AGREES: Final = 0.25
+NO_STEP: Final = "what repeats takes {took:.3g} ms, and that is no step of the job"
+# Where so much of the work starts after the last step of the host, its steps are no steps.
+LATE: Final = 0.5
+# Steps that do the same have the same number of operations, but for the first and the last.
+UNEVEN: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +84,31 @@ def _in_torch(job: Job) -> Found | None:
         ratio = len(kernels[0]) / len(optimizer[0])
         return kernels if 1 / _SAME < ratio < _SAME else optimizer
     return kernels or optimizer or job.calls()
+
+
+def agreeing(found: Steps, step_ns: int | None, ticks_per_ns: int) -> Steps:
+    """Return the steps of a trace where a marker or the job's own count speaks for them."""
+    took = found.median
+    if step_ns is None or took is None or found.source != "repetition":
+        return found
+    took_ns = took / ticks_per_ns
+    if abs(took_ns - step_ns) <= AGREES * step_ns:
+        return found
+    none = np.zeros(0, np.int64)
+    return Steps("none", none, none, NO_STEP.format(took=took_ns / 1e6))
+
+
+def as_run(trace: Trace, found: Steps) -> Steps:
+    """Cut the steps by the device's work where the host's do not hold it."""
+    if len(found.start) < 2 or not trace.devices:
+        return found
+    ops = max((device.ops for device in trace.devices), key=len)
+    count, work = len(found.start), len(ops)
+    each = round(work / count)
+    if np.mean(ops.start > found.end[-1]) < LATE or abs(each * count - work) > UNEVEN * work:
+        return found
+    start = ops.start[np.minimum(np.arange(count) * each, work - 1)]
+    end = np.append(start[1:], ops.end.max())
+    if each == 0 or (end <= start).any():
+        return found
+    return replace(found, start=start, end=end, how=f"{found.how}, as the device ran them")

@@ -11,8 +11,7 @@ from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Spans, Trace
 from whyidle.monitor.traces.steps.anchors import anchors
-from whyidle.monitor.traces.steps.cuts import between
-from whyidle.monitor.traces.steps.repetition import period
+from whyidle.monitor.traces.steps.repetition import TOLERANCE, period
 from whyidle.monitor.traces.steps.workload import outermost, same_process, submitted
 
 _FETCH: Final = re.compile(r"__next__")
@@ -27,6 +26,8 @@ _CALL_BITS: Final = 6
 _PAUSE: Final = 2
 # A call over more of a thread than this is around the steps, and is none.
 _AROUND: Final = 0.5
+# A step that holds so much less or more work than the others is none, or not whole.
+_IRREGULAR: Final = 0.5
 _CALLS: Final = (Cause.OP, Cause.AROUND, Cause.OPTIMIZER, Cause.INPUT, Cause.DRIVER_CALL)
 
 # Start and end of the steps, and how they were found.
@@ -151,3 +152,33 @@ def _enclosed(names: Ids, length: int, at: Ints, pause: Ints) -> bool:
 def _strange(differs: Flags) -> bool:
     """Whether these entries are no part of a period, cut off."""
     return len(differs) > 2 and bool(differs.mean() > 0.5)
+
+
+def between(cuts: Ints, work: Ints, first: int, last: int) -> tuple[Ints, Ints]:
+    """Return start and end of the steps that these cuts divide the sorted times of work into.
+
+    A cut that no work follows begins no step. What lies before the first cut and after the last
+    one is a step where it holds as much work as a step does; it reaches as far as the record,
+    from ``first`` to ``last``, but is not longer than the longest of the others.
+    """
+    before = np.searchsorted(work, cuts)
+    cuts = cuts[np.r_[True, np.diff(before) > 0]] if len(cuts) else cuts
+    if len(cuts) < 2:
+        return cuts[:0], cuts[:0]
+    before = np.searchsorted(work, cuts)
+    held = np.diff(before)
+    start, end, typical = cuts[:-1], cuts[1:], float(np.median(held))
+    regular = np.abs(held - typical) <= _IRREGULAR * typical
+    start, end = start[regular], end[regular]
+    long = int((end - start).max(initial=0))
+    if _as_much(int(before[0]), typical):
+        begin = min(int(work[0]), max(first, int(cuts[0]) - long))
+        start, end = np.r_[begin, start], np.r_[cuts[0], end]
+    if _as_much(len(work) - int(before[-1]), typical):
+        done = max(int(work[-1]), min(last, int(cuts[-1]) + long))
+        start, end = np.r_[start, cuts[-1]], np.r_[end, done]
+    return start, end
+
+
+def _as_much(held: int, typical: float) -> bool:
+    return abs(held - typical) <= TOLERANCE * typical

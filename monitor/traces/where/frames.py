@@ -12,7 +12,7 @@ from typing import Final, Self
 import numpy as np
 
 from whyidle.monitor.traces.intervals import aligned, changes
-from whyidle.monitor.traces.model import Flags, Ids, Ints
+from whyidle.monitor.traces.model import Flags, Ints
 
 NONE: Final = -1
 
@@ -62,16 +62,6 @@ def _bridge(time: Ints, label: Ints, before: Ints) -> tuple[Ints, Ints]:
 def never() -> Labels:
     """No label at any time."""
     return Labels(np.zeros(0, np.int64), np.zeros(0, np.int64))
-
-
-def paired(high: Ids | Ints, low: Ids | Ints) -> Ints:
-    """Make one number of two ids, either of which may be -1; ``parted`` undoes it."""
-    return (high.astype(np.int64) + 1) << 32 | (low.astype(np.int64) + 1)
-
-
-def parted(pair: int) -> tuple[int, int]:
-    """Return the two ids that a pair was made of."""
-    return (pair >> 32) - 1, (pair & 0xFFFFFFFF) - 1
 
 
 def disjoint(start: Ints, end: Ints, label: Ints) -> Labels:

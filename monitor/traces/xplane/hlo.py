@@ -8,11 +8,14 @@ read, and of those only what a budget allows: a large model has hundreds of them
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from whyidle.monitor.traces.model import Site
+import numpy as np
+
+from whyidle.monitor.traces.model import Ids, Site
 from whyidle.monitor.traces.stream import Stream
 from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.xplane.planes import Proto
@@ -22,6 +25,8 @@ from whyidle.monitor.traces.xplane.wire import BYTES, VARINT, Damaged, fields, t
 BUDGET: Final = 48 << 20
 LARGEST: Final = 16 << 20
 _DEEPEST: Final = 64  # frames of a call stack
+# More programs at once than this are told apart by sorting.
+_FEW: Final = 16
 
 _PROGRAM: Final = re.compile(r"\(\d+\)$")
 
@@ -56,6 +61,33 @@ class _Stacks:
             return None
         known = 0 < function <= len(self.functions)
         return Site(self.files[file - 1], line, self.functions[function - 1] if known else "")
+
+
+class Programs:
+    """Collects the operations of each program, by numbers of names."""
+
+    def __init__(self) -> None:
+        self._ran: dict[int, set[int]] = defaultdict(set)
+
+    def note(self, modules: Ids, ops: Ids) -> None:
+        """Take in operations; -1 is none."""
+        known = (modules >= 0) & (ops >= 0)
+        if not known.all():
+            modules, ops = modules[known], ops[known]
+        present = np.flatnonzero(np.bincount(modules)).tolist()
+        if len(present) == 1:
+            self._ran[present[0]].update(np.flatnonzero(np.bincount(ops)).tolist())
+        elif len(present) <= _FEW:
+            for module in present:
+                mine = ops[modules == module]
+                self._ran[module].update(np.flatnonzero(np.bincount(mine)).tolist())
+        else:
+            for pair in np.unique((modules.astype(np.int64) << 32) | ops).tolist():
+                self._ran[pair >> 32].add(pair & 0xFFFFFFFF)
+
+    def sources(self, names: list[str]) -> Sources:
+        """Return what finds the lines of code behind them."""
+        return Sources({names[m]: {names[op] for op in ops} for m, ops in self._ran.items()})
 
 
 class Sources:

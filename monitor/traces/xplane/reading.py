@@ -15,11 +15,11 @@ from whyidle.monitor.traces.xplane.clock import PS, Clock
 from whyidle.monitor.traces.xplane.columns import Columns
 from whyidle.monitor.traces.xplane.devices import Gpu, Tpu, works
 from whyidle.monitor.traces.xplane.gather import NOTHING, Gatherer, Wish
+from whyidle.monitor.traces.xplane.hlo import Programs
 from whyidle.monitor.traces.xplane.hosts import Hosts, is_host
 from whyidle.monitor.traces.xplane.interning import Interner
 from whyidle.monitor.traces.xplane.outline import Outliner
 from whyidle.monitor.traces.xplane.planes import Outline, Plane
-from whyidle.monitor.traces.xplane.programs import Programs
 
 _DEVICE: Final = re.compile(r"/device:(GPU|TPU):(\d+)$")
 
