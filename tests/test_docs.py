@@ -105,9 +105,10 @@ def test_the_map_shows_every_room_in_the_order_of_the_layers() -> None:
     assert places == sorted(places)
 
 
-def test_what_the_map_names_is_there() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    for path in re.findall(
-        r"`((?:core|rules|attach|traces|agents|recording)/\w+(?:\.py|/))`", text
-    ):
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_what_the_map_and_the_recipes_name_is_there(page: str) -> None:
+    rooms = "core|rules|attach|traces|agents|recording|monitor|tests|benchmarks|demo_workloads|docs"
+    named = re.findall(rf"`((?:{rooms})/[\w/]+(?:\.\w+|/))", (ROOT / page).read_text())
+    assert len(named) > 5
+    for path in named:
         assert (ROOT / path).exists() or (ROOT / "monitor" / path).exists(), path
