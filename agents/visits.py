@@ -9,6 +9,7 @@ where a thread wears another state that is put away at the end.
 from __future__ import annotations
 
 from _thread import get_ident
+from functools import partial
 from time import monotonic_ns
 
 from .modules import loaded
@@ -106,12 +107,18 @@ class _ByPython:
             api["Py_IncRef"](self._me)
             self._add = api["Py_AddPendingCall"]
             self._add.argtypes = [ctypes["c_void_p"], ctypes["py_object"]]
+            # True where it fails.
+            self._add.restype = ctypes["c_bool"]
+            # From Python 3.13 on, a call that is queued from within one is forgotten as soon as
+            # bytecode looks for it, which follows each call: so this is asked in C, without one.
+            add = partial(self._add, self._is_true, self._me)
+            self._not_queued = type("NotQueued", (), {"__bool__": staticmethod(add)})()
 
     def ask(self) -> None:
         """Queue it, unless it is."""
         if self._add is not None and not self._queued:
             self._queued = True
-            if self._add(self._is_true, self._me) != 0:
+            if self._add(self._is_true, self._me):
                 self._queued = False
 
     def __bool__(self) -> bool:
@@ -120,6 +127,8 @@ class _ByPython:
             if self._visits.wanted:
                 self._visits.come()
         finally:
-            if self.stays and self._visits.wanted:
-                self.ask()
+            if self.stays and self._visits.wanted and not self._queued:
+                self._queued = True
+                if self._not_queued:
+                    self._queued = False
         return False

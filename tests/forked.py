@@ -96,6 +96,8 @@ class Forked:
         self, imported: Imported, source: str, *arguments: str, stderr: IO[str] | None = None
     ) -> None:
         self.returncode: int | None = None
+        # First: where it skips the test, nothing is left open.
+        asked = imported.asked
         (ins, to_job), (from_job, out), (errors_of_job, errors) = (os.pipe() for _ in range(3))
         if stderr is not None:
             os.dup2(stderr.fileno(), errors)
@@ -105,7 +107,7 @@ class Forked:
         self._line, its = socket.socketpair()
         message = "\0".join((source, *arguments)).encode()
         assert len(message) < LONGEST
-        socket.send_fds(imported.asked, [message], [its.fileno(), ins, out, errors])
+        socket.send_fds(asked, [message], [its.fileno(), ins, out, errors])
         its.close()
         for each in (ins, out, errors):
             os.close(each)

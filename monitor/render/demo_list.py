@@ -25,11 +25,13 @@ def listing(pairs: Sequence[Pair], titles: Mapping[str, str]) -> str:
         (name, ", ".join(_framework(pair) for pair in found), _title(found[0], titles))
         for name, found in rows.items()
     ]
-    lines = [*_rows(entries, Console().width), "", "Run one: monitor demo FAULT"]
+    width = Console().width
+    lines = [*_rows(entries, width), "", "Run one: monitor demo FAULT"]
     lacking = sorted({p.framework for p in pairs if not installed(p.framework)})
     if lacking:
         names = " and ".join(WORDS[each] for each in lacking)
-        lines.append(f"{names}: not installed here. Type: {INSTALL}")
+        lacking_here = f"{names}: not installed here. Type: {INSTALL}"
+        lines += textwrap.wrap(lacking_here, max(NARROWEST, width), break_on_hyphens=False)
     return "\n".join(lines)
 
 

@@ -35,7 +35,11 @@ def flat(text: str) -> str:
     "name", ["input_starved/before_torch", "retracing/before_jax", "gc_pauses/before_torch",
              "memory_growth/before_jax", "input_starved/after_torch", "healthy/mlp_torch"]
 )  # fmt: skip
-def test_it_says_all_that_the_terminal_says_in_the_same_words(name: str) -> None:
+def test_it_says_all_that_the_terminal_says_in_the_same_words(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No path is so long that it is broken there.
+    monkeypatch.setenv("COLUMNS", "1000")
     window = recorded(name)
     page = told(window)
     terminal = flat(screen(diagnose(window)))
