@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NoReturn
 
-from whyidle.dashboard import place as places
+from whyidle.dashboard import endpoint as places
 from whyidle.dashboard import sample, settings
 from whyidle.monitor.app.xprof import ended_by_signals
 from whyidle.monitor.core.errors import Exit, Problem

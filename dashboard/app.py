@@ -7,7 +7,7 @@ from functools import partial
 
 import streamlit as st
 
-from whyidle.dashboard import frame, markup, parts, picked
+from whyidle.dashboard import frame, markup, run_picker, widgets
 from whyidle.dashboard.pages import PAGES
 
 NAME = "whyidle"
@@ -27,13 +27,13 @@ def main() -> None:
     ]
     page = st.navigation(pages, position="hidden")
     st.set_page_config(page_title=f"{page.title} · {NAME}", layout="wide")
-    parts.write(markup.STYLE)
+    widgets.write(markup.STYLE)
     # Outside of the page: so the choices, and their part of the address, stay from page to page.
     with st.container(horizontal=True, key="pages"):
         ways = [st.empty() for _ in pages]
     shown = frame.chosen()
     # What is bound to a choice goes along by itself.
-    run = None if shown is None else {picked.NAME: str(shown.run.id)}
+    run = None if shown is None else {run_picker.NAME: str(shown.run.id)}
     for way, each in zip(ways, pages, strict=True):
         way.page_link(each, query_params=run)
     page.run()

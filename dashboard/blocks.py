@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from whyidle.dashboard import look, markup
+from whyidle.dashboard import markup, theme
 from whyidle.dashboard.figures.base import Figure
-from whyidle.dashboard.views.courses import Course
+from whyidle.dashboard.views.series import Course
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Chart:
 
     key: str
     figure: Figure
-    height: int = look.CHART_HEIGHT
+    height: int = theme.CHART_HEIGHT
 
     def told(self) -> dict[str, Any]:
         """Return it as the browser gets it."""
@@ -50,7 +50,7 @@ Block = Html | Chart | Columns
 
 
 def courses(
-    name: str, figure: Figure, told: Sequence[Course], key: str, height: int = look.CHART_HEIGHT
+    name: str, figure: Figure, told: Sequence[Course], key: str, height: int = theme.CHART_HEIGHT
 ) -> list[Block]:
     """Return a chart of courses with its title; what is unknown says so, each reason once."""
     missing: dict[str, list[str]] = {}

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import streamlit as st
 
-from whyidle.dashboard import corner, parts, picked, reading, settings
-from whyidle.dashboard.views import span as spans
-from whyidle.dashboard.views.span import Span
+from whyidle.dashboard import run_picker, settings, sidebar, store_reader, widgets
+from whyidle.dashboard.views import time_range as spans
+from whyidle.dashboard.views.time_range import Span
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.store import Reader, Run
 
@@ -75,12 +75,12 @@ class Shown:
 
     def now(self) -> Shown:
         """Return the same with the run as it stands now; what has changed all of it starts anew."""
-        reader = reading.reader()
+        reader = store_reader.reader()
         run = reader.run(self.run.id)
         if reader is not self.reader or (run and self.face and Face.of(run) != self.face):
             st.rerun()
         if run is None:
-            raise picked.gone(str(self.run.id))
+            raise run_picker.gone(str(self.run.id))
         return replace(self, run=run)
 
 
@@ -88,7 +88,7 @@ def chosen() -> Shown | None:
     """Draw the choices, and return what was chosen, or say why there is nothing to draw."""
     shown: Shown | None = _guarded(choose)
     if shown is None:
-        parts.note("The page is drawn by itself as soon as there is something to show.")
+        widgets.note("The page is drawn by itself as soon as there is something to show.")
         st.fragment(_try_again, run_every=AGAIN_SECONDS)()
     return shown
 
@@ -128,30 +128,30 @@ def _guarded(draw: Callable[[], Any]) -> Any:
     try:
         return draw()
     except Problem as problem:
-        parts.unknown("There is nothing to show", problem.what, problem.next_step)
+        widgets.unknown("There is nothing to show", problem.what, problem.next_step)
     except sqlite3.Error as error:
-        parts.unknown("There is nothing to show", f"the store could not be read: {error}")
+        widgets.unknown("There is nothing to show", f"the store could not be read: {error}")
     except Exception as error:
         # A damaged row must not cost the page; who started us reads the rest in the log.
         logging.getLogger(__name__).exception(_DEFECT)
-        parts.unknown(_DEFECT, f"{type(error).__name__}: {error}", "monitor doctor")
+        widgets.unknown(_DEFECT, f"{type(error).__name__}: {error}", "monitor doctor")
     return None
 
 
 def _try_again() -> None:
     try:
-        has_runs = bool(reading.reader().runs())
+        has_runs = bool(store_reader.reader().runs())
     except (Problem, sqlite3.Error):
         return
-    if has_runs and not picked.is_chosen():
+    if has_runs and not run_picker.is_chosen():
         st.rerun()
 
 
 def choose() -> Shown:
     """Draw the choices, and return what was chosen. A ``Problem`` says that nothing is there."""
-    reader = reading.reader()
+    reader = store_reader.reader()
     with st.sidebar:
-        run = picked.picked(reader)
+        run = run_picker.picked(reader)
         face = Face.of(run)
         name = st.segmented_control(
             "Time range",
@@ -164,8 +164,8 @@ def choose() -> Shown:
         paused_ms = _paused() if face.is_recording else None
     shown = Shown(reader, run, name or spans.ALL, everything, paused_ms, face)
     with st.sidebar:
-        live(lambda now: corner.run(now.reader, now.run), shown, shown.beat)
-        corner.label(run)
+        live(lambda now: sidebar.run(now.reader, now.run), shown, shown.beat)
+        sidebar.label(run)
     return shown
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
-from whyidle.dashboard import look, settings
+from whyidle.dashboard import settings, theme
 from whyidle.dashboard.figures.account import LEAST_SHARE, LEAST_WRITTEN
 from whyidle.monitor.core.contracts.trace import AccountJson
 from whyidle.monitor.core.slices import LOOKS, Slice
@@ -105,12 +105,12 @@ def unknown(what: str, why: str, then: str = "") -> str:
 
 def alarm(words: str) -> str:
     """Return what must be seen first."""
-    return f'<div class="w-alarm" style="border-color:{look.VERMILION}">{safe(words)}</div>'
+    return f'<div class="w-alarm" style="border-color:{theme.VERMILION}">{safe(words)}</div>'
 
 
 def chip(severity: str) -> str:
     """Return what tells how much something matters."""
-    colour = look.SEVERITIES.get(severity, look.GREY)
+    colour = theme.SEVERITIES.get(severity, theme.GREY)
     return f'<span class="w-chip" style="background:{colour}">{safe(severity)}</span>'
 
 
@@ -157,13 +157,13 @@ def budget(words: str, who: str, told: AccountJson) -> str:
     shares = {part: told["slices"].get(part, 0) / total for part in Slice} if total else {}
     shown = {part: share for part, share in shares.items() if share >= LEAST_SHARE}
     bar = "".join(
-        f'<i style="flex:{share:.5f};background:{look.CAUSES[part]}"'
+        f'<i style="flex:{share:.5f};background:{theme.CAUSES[part]}"'
         f' title="{safe(f"{LOOKS[part].words}: {share:.1%}; {LOOKS[part].meaning}")}">'
         f"{f'{share:.0%}' if share >= LEAST_WRITTEN else ''}</i>"
         for part, share in shown.items()
     )
     keys = "".join(
-        f'<span class="w-key"><i class="w-square" style="background:{look.CAUSES[part]}"></i>'
+        f'<span class="w-key"><i class="w-square" style="background:{theme.CAUSES[part]}"></i>'
         f"{safe(LOOKS[part].words)} {share:.1%}</span>"
         for part, share in shown.items()
     )

@@ -22,10 +22,10 @@ from streamlit import config as streamlit_config
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.web import bootstrap
 
-from whyidle.dashboard import front, look
+from whyidle.dashboard import front, theme
 from whyidle.dashboard.access import Access
+from whyidle.dashboard.endpoint import Place, listen
 from whyidle.dashboard.headers import headers
-from whyidle.dashboard.place import Place, listen
 from whyidle.monitor.core.interrupts import handled
 
 _PLOTLY: Final = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
@@ -128,7 +128,7 @@ def configuration(place: Place) -> dict[str, Any]:
         # A collection of everything after each refresh took as long as all the rest.
         "runner.postScriptGC": False,
         "secrets.files": [],
-        **look.THEME,
+        **theme.THEME,
     }
 
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.causes import Causes
-from whyidle.dashboard.views.span import Span, local
+from whyidle.dashboard.views.time_range import Span, local
 from whyidle.monitor.core.contracts.trace import AccountJson
 from whyidle.monitor.core.slices import LOOKS, Slice
 
@@ -50,7 +50,7 @@ def bars(rows: Mapping[str, Mapping[Slice, float]], told: str) -> list[dict[str,
             "name": LOOKS[part].words,
             "y": [base.plain(row) for row in rows],
             "x": of_part,
-            "marker": {"color": look.CAUSES[part]},
+            "marker": {"color": theme.CAUSES[part]},
             "customdata": [x / whole for x, whole in zip(of_part, wholes.values(), strict=True)],
             "text": [
                 f"{x / whole:.0%}" if x >= LEAST_WRITTEN * longest else ""
@@ -86,8 +86,8 @@ def over_time(
             # Where nothing is known the area has no height.
             "y": [0 if value is None else round(value, 9) for value in _at(values, places)],
             "stackgroup": "causes",
-            "line": {"width": 0, "shape": "hv", "color": look.CAUSES[part]},
-            "fillcolor": look.CAUSES[part],
+            "line": {"width": 0, "shape": "hv", "color": theme.CAUSES[part]},
+            "fillcolor": theme.CAUSES[part],
             "hovertemplate": ["not known" if each is None else told for each in known],
         }
         for part, values in causes.parts.items()

@@ -6,7 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from whyidle.dashboard.views.span import Span, local
+from whyidle.dashboard.views.time_range import Span, local
 from whyidle.monitor.core.metrics import Unit
 from whyidle.monitor.render.escape import printable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.figures import account, base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.comparison import Better, Change
@@ -14,7 +14,7 @@ from whyidle.monitor.core.slices import Slice
 ROW_HEIGHT: Final = 30
 # Of the whole: the scale of changes is never smaller.
 LEAST_SCALE: Final = 0.1
-_COLOURS: Final[dict[Better, str]] = {"better": look.BETTER, "worse": look.WORSE}
+_COLOURS: Final[dict[Better, str]] = {"better": theme.BETTER, "worse": theme.WORSE}
 _WORDS: Final[dict[Better, str]] = {"better": "less: better", "worse": "more: worse"}
 
 
@@ -45,7 +45,7 @@ def changes(name: str, told: Sequence[Change], whole: float) -> Figure:
         "orientation": "h",
         "y": [each.name for each in known],
         "x": [each.seconds for each in known],
-        "marker": {"color": [_COLOURS.get(each.is_, look.GREY) for each in known]},
+        "marker": {"color": [_COLOURS.get(each.is_, theme.GREY) for each in known]},
         "text": [each.change for each in known],
         "textposition": "outside",
         "cliponaxis": False,

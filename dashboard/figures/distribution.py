@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.comparison import Distribution
@@ -15,7 +15,7 @@ from whyidle.dashboard.views.comparison import Distribution
 BINS: Final = 40
 # The slowest of so many are counted in the last bin, so that they leave room for the others.
 _SHOWN: Final = 0.99
-COLOURS: Final = (look.GREY, look.SKY)
+COLOURS: Final = (theme.GREY, theme.SKY)
 
 
 def steps(name: str, told: Sequence[Distribution]) -> Figure:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure, plain
 from whyidle.dashboard.figures.overview import LEFT, RIGHT, unit_of
@@ -139,7 +139,7 @@ class _Drawing:
         if end > start:
             yield {
                 "type": "rect", "x0": start, "x1": end, "y0": 0, "y1": 1, "yref": "paper",
-                "fillcolor": "rgba(128,128,128,0.16)", "line": {"width": 1.4, "color": look.GREY},
+                "fillcolor": "rgba(128,128,128,0.16)", "line": {"width": 1.4, "color": theme.GREY},
                 "layer": "above",
             }  # fmt: skip
 
@@ -298,7 +298,7 @@ def _kinds(picture: Picture) -> dict[Cause, str]:
             time[Cause(kind)] = time.get(Cause(kind), 0) + busy
     shades = {part: iter(_SHADES) for part in LOOKS}
     return {
-        cause: _mixed(look.CAUSES[cause.slice], *next(shades[cause.slice], _SHADES[-1]))
+        cause: _mixed(theme.CAUSES[cause.slice], *next(shades[cause.slice], _SHADES[-1]))
         for cause in sorted(time, key=lambda cause: -time[cause])
     }
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
-from whyidle.dashboard.views.courses import Course
-from whyidle.dashboard.views.span import Span, local
+from whyidle.dashboard.views.series import Course
+from whyidle.dashboard.views.time_range import Span, local
 from whyidle.monitor.core.metrics import Unit
 
 _FORMATS: Final[dict[Unit, str]] = {
@@ -118,7 +118,7 @@ def _limit(limit: Limit, span: Span, factor: float) -> dict[str, Any]:
         "name": base.plain(limit.words),
         "x": [local(span.start_ms), local(span.end_ms)],
         "y": [round(limit.value / factor, 6)] * 2,
-        "line": {"color": look.GREY, "width": 1.2, "dash": "dash"},
+        "line": {"color": theme.GREY, "width": 1.2, "dash": "dash"},
         "hoverinfo": "skip",
     }
 

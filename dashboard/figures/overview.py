@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.timeline import Part, ns
@@ -34,8 +34,8 @@ def overview(name: str, told: Overview, trace: KeptTrace, shown: Part) -> Figure
         {
             "type": "scatter", "mode": "lines", "stackgroup": "time", "name": LOOKS[part].words,
             "x": edges, "y": [round(value, 4) for value in (*values, values[-1])],
-            "line": {"width": 0, "shape": "hv", "color": look.CAUSES[part]},
-            "fillcolor": look.CAUSES[part], "hovertemplate": "%{y:.0%}",
+            "line": {"width": 0, "shape": "hv", "color": theme.CAUSES[part]},
+            "fillcolor": theme.CAUSES[part], "hovertemplate": "%{y:.0%}",
         }
         for part, values in told.parts.items()
     ]  # fmt: skip

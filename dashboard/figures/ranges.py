@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.findings import Range
@@ -38,7 +38,7 @@ def ranges(name: str, told: Sequence[Range]) -> Figure:
         "mode": "markers",
         "y": [row for row, _ in known],
         "x": [each.middle for _, each in known],
-        "marker": {"symbol": "diamond", "size": 9, "color": look.BLUE},
+        "marker": {"symbol": "diamond", "size": 9, "color": theme.BLUE},
         "hovertemplate": "%{x:.2f}x<extra></extra>",
     }
     return base.figure([bars, middles] if known else [bars], _layout(name, told))
@@ -53,7 +53,7 @@ def _layout(name: str, told: Sequence[Range]) -> dict[str, Any]:
     least = min([1.0, *(each.low for each in told)])
     most = max([1.0, *(each.high for each in told)])
     now = {"type": "line", "x0": 1, "x1": 1, "y0": 0, "y1": 1, "yref": "paper",
-           "line": {"color": look.GREY, "width": 1, "dash": "dot"}}  # fmt: skip
+           "line": {"color": theme.GREY, "width": 1, "dash": "dot"}}  # fmt: skip
     room = most - least or 0.1
     return base.layout(
         name,

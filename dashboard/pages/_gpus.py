@@ -7,11 +7,11 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.figures.lines import Limit, Line
-from whyidle.dashboard.views.courses import Course, Subject
 from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.newest import Newest
+from whyidle.dashboard.views.series import Course, Subject
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
 
@@ -52,14 +52,14 @@ def is_few(gpus: Sequence[Subject]) -> bool:
 
 def colours(gpus: Sequence[Subject]) -> dict[str, str]:
     """Return the colour of each of several GPUs."""
-    return {gpu.name: look.SEQUENCE[i % len(look.SEQUENCE)] for i, gpu in enumerate(gpus)}
+    return {gpu.name: theme.SEQUENCE[i % len(theme.SEQUENCE)] for i, gpu in enumerate(gpus)}
 
 
 def one_by_one(courses: Sequence[Course]) -> list[Line]:
     """Return a line for each of several, in colours that are told apart."""
     fill = len(courses) == 1
     return [
-        Line(course, look.SEQUENCE[i % len(look.SEQUENCE)], fill=fill)
+        Line(course, theme.SEQUENCE[i % len(theme.SEQUENCE)], fill=fill)
         for i, course in enumerate(courses)
     ]
 

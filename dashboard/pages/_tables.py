@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.markup import safe
-from whyidle.dashboard.parts import write
 from whyidle.dashboard.views.comparison import Better, Change
+from whyidle.dashboard.widgets import write
 
 # By what a change is for a person: never by its colour alone.
-COLOURS: Final[dict[Better, str]] = {"better": look.BETTER, "worse": look.WORSE}
+COLOURS: Final[dict[Better, str]] = {"better": theme.BETTER, "worse": theme.WORSE}
 SIGNS: Final[dict[Better, str]] = {"better": "▼ better", "worse": "▲ worse"}
 # A number with its unit is shorter.
 LONGEST: Final = 20
@@ -19,7 +19,7 @@ _LINE: Final = "1px solid color-mix(in srgb, currentColor 18%, transparent)"
 STYLE: Final = f"""
 <style>
 .w-cost {{ display: flex; height: 12px; border-radius: 3px; overflow: hidden; margin: 6px 0 3px 0;
-  background: color-mix(in srgb, {look.GREY} 30%, transparent); }}
+  background: color-mix(in srgb, {theme.GREY} 30%, transparent); }}
 .w-cost i {{ display: block; height: 100%; }}
 .w-table {{ border-collapse: collapse; width: 100%; font-size: 0.86rem;
   font-variant-numeric: tabular-nums; }}
@@ -35,8 +35,8 @@ STYLE: Final = f"""
   padding: 8px 0; margin: 0; background: color-mix(in srgb, currentColor 4%, transparent); }}
 .w-code div {{ white-space: pre; padding: 0 12px; min-width: max-content; }}
 .w-code b {{ font-weight: 400; opacity: 0.5; margin-right: 14px; }}
-.w-code .here {{ background: color-mix(in srgb, {look.ORANGE} 28%, transparent);
-  box-shadow: inset 3px 0 0 {look.VERMILION}; }}
+.w-code .here {{ background: color-mix(in srgb, {theme.ORANGE} 28%, transparent);
+  box-shadow: inset 3px 0 0 {theme.VERMILION}; }}
 </style>
 """
 

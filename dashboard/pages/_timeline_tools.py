@@ -9,7 +9,7 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import markup, parts, settings
+from whyidle.dashboard import markup, settings, widgets
 from whyidle.dashboard.views import perfetto
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.kernel_names import short_name
@@ -46,7 +46,7 @@ def kernels(trace: KeptTrace) -> None:
             f"<tr><th>{title} of the trace</th><th class=n>times</th><th class=n>time</th>"
             "<th class=n>of compute</th></tr>"
         )
-        parts.write(f'<table class="w-grid">{head}{rows}</table>')
+        widgets.write(f'<table class="w-grid">{head}{rows}</table>')
 
 
 def name_cell(short: str, whole: str = "") -> str:
@@ -59,10 +59,10 @@ def name_cell(short: str, whole: str = "") -> str:
 def elsewhere(trace: KeptTrace) -> None:
     """Offer what other programs can do with the trace's file."""
     if settings.current().is_sample:
-        parts.note("Perfetto and XProf read a trace's file: the sample has none.")
+        widgets.note("Perfetto and XProf read a trace's file: the sample has none.")
         return
     if not trace.path.is_file():
-        parts.unknown("Perfetto and XProf", f"the trace's file {trace.path} is gone")
+        widgets.unknown("Perfetto and XProf", f"the trace's file {trace.path} is gone")
         return
     st.download_button(
         "For Perfetto", partial(perfetto.packed, trace.path),
@@ -71,7 +71,7 @@ def elsewhere(trace: KeptTrace) -> None:
         help="For ui.perfetto.dev, which works in the browser: nothing leaves this machine.",
     )  # fmt: skip
     if trace.format == "xplane":
-        parts.write('<p class="w-note">In XProf (TensorBoard), from a terminal:</p>')
+        widgets.write('<p class="w-note">In XProf (TensorBoard), from a terminal:</p>')
         st.code(f"monitor trace view {shlex.quote(str(trace.path))}", language=None)
 
 

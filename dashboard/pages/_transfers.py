@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from whyidle.dashboard import look, markup
+from whyidle.dashboard import markup, theme
 from whyidle.dashboard.blocks import Block, Columns, Html, courses
 from whyidle.dashboard.figures.lines import Limit, Line, lines
-from whyidle.dashboard.pages._asked import Asked
+from whyidle.dashboard.pages._page_data import Asked
 from whyidle.dashboard.views import job, memory, transfers
-from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.job import Trainer
+from whyidle.dashboard.views.series import Course, Courses, Subject
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.trace import CopyJson
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
 
-_COLOURS: Final = (look.BLUE, look.ORANGE)
+_COLOURS: Final = (theme.BLUE, theme.ORANGE)
 
 
 def blocks(asked: Asked, whose: Sequence[Trainer]) -> list[Block]:
@@ -112,7 +112,7 @@ def _reads(told: Courses, whose: Sequence[Trainer]) -> list[Block]:
         ]
     who, there = whose[0].name, whose[0].subjects
     size = _of(told, m.PROCESS_READBACK, there, "bytes")
-    drawn = [Line(size, look.BLUE, fill=True)]
+    drawn = [Line(size, theme.BLUE, fill=True)]
     read = lines("readback", drawn, "bytes_per_second", told.span)
     counts = [
         _of(told, m.PROCESS_SYNCS, there, "values read back"),
@@ -121,8 +121,8 @@ def _reads(told: Courses, whose: Sequence[Trainer]) -> list[Block]:
     drawn = [Line(c, colour) for c, colour in zip(counts, _COLOURS, strict=True)]
     calls = lines("calls", drawn, "per_second", told.span)
     return [
-        *courses(f"{name} ({who})", read, [size], "readback", look.SMALL_HEIGHT),
-        *courses("Calls that move data", calls, counts, "calls", look.SMALL_HEIGHT),
+        *courses(f"{name} ({who})", read, [size], "readback", theme.SMALL_HEIGHT),
+        *courses("Calls that move data", calls, counts, "calls", theme.SMALL_HEIGHT),
     ]
 
 

@@ -9,13 +9,13 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import frame, parts, settings
+from whyidle.dashboard import frame, settings, widgets
 from whyidle.dashboard.frame import Shown
-from whyidle.dashboard.pages import _compared, _tables
+from whyidle.dashboard.pages import _comparison, _tables
 from whyidle.dashboard.pages.fix import EVERY
-from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import comparison, job, runs
 from whyidle.dashboard.views.comparison import Compared
+from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.store import Reader, Run
 
@@ -43,7 +43,7 @@ def _choose(shown: Shown) -> tuple[Run, Run] | None:
     """Return the two runs; none, where the reader has to choose first."""
     known = {str(run.id): run for run in shown.reader.runs()[-runs.MOST_RUNS :][::-1]}
     if len(known) < 2:
-        parts.unknown("Nothing to compare with", "this is the only recording",
+        widgets.unknown("Nothing to compare with", "this is the only recording",
                       "monitor run --label after -- CMD")  # fmt: skip
         return None
     _begin(shown, known)
@@ -58,10 +58,10 @@ def _choose(shown: Shown) -> tuple[Run, Run] | None:
         # Both at once: each time is a step for the button that goes back.
         st.query_params.update(chosen)
     if a is None or b is None:
-        parts.unknown("Two runs", "no other run of this program is recorded: choose both")
+        widgets.unknown("Two runs", "no other run of this program is recorded: choose both")
         return None
     if a == b:
-        parts.unknown("Two runs", "A and B are the same recording: choose another one")
+        widgets.unknown("Two runs", "A and B are the same recording: choose another one")
         return None
     return known[a], known[b]
 
@@ -114,8 +114,8 @@ def _swap() -> None:
 def _beside(reader: Reader, a: Run, b: Run) -> None:
     until = _until(reader, a), _until(reader, b)
     found = _asked(str(settings.current().store), a.id, b.id, until)
-    _compared.page(found, a.id, b.id)
-    parts.title("The same in a terminal")
+    _comparison.page(found, a.id, b.id)
+    widgets.title("The same in a terminal")
     st.code(f"monitor compare {a.id} {b.id}", language="bash")
 
 

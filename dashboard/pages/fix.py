@@ -7,14 +7,14 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import frame, markup, parts, settings
+from whyidle.dashboard import frame, markup, settings, widgets
 from whyidle.dashboard.figures import ranges
 from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.markup import safe
-from whyidle.dashboard.pages import _finding, _tables
-from whyidle.dashboard.parts import write
+from whyidle.dashboard.pages import _finding_card, _tables
 from whyidle.dashboard.views import findings, job, runs
 from whyidle.dashboard.views.findings import Page
+from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.store import Run
 
@@ -45,9 +45,9 @@ def _findings(shown: Shown) -> None:
     for finding in found.told["findings"]:
         rule = finding["rule"]
         with st.container(border=True, key=f"finding-{rule}"):
-            _finding.head(finding, found.places[rule], run.id)
+            _finding_card.head(finding, found.places[rule], run.id)
             with st.expander("Evidence, code and fix", expanded=rule == opened, key=f"more-{rule}"):
-                _finding.body(finding, found.places[rule])
+                _finding_card.body(finding, found.places[rule])
     if found.told["findings"]:
         _measuring(shown)
     _comparing(shown)
@@ -68,7 +68,7 @@ def _opened(found: Page, run: Run) -> str | None:
     """
     linked = st.query_params.get("finding")
     if linked is not None and found.finding(linked) is None:
-        parts.unknown(linked[:60], "this is not found in this run, or not any more")
+        widgets.unknown(linked[:60], "this is not found in this run, or not any more")
         linked = None
     first = next((each["rule"] for each in found.told["findings"]), None)
     key = f"first-of-{run.id}"
@@ -80,20 +80,20 @@ def _opened(found: Page, run: Run) -> str | None:
 def _account(found: Page) -> None:
     budget = found.told["budget"]
     if budget is None:
-        parts.unknown("Where the time goes", str(found.told["unknown"]["budget"]))
+        widgets.unknown("Where the time goes", str(found.told["unknown"]["budget"]))
         return
-    parts.budget("Where the time goes", f"by {found.told['budget_source']}", budget)
+    widgets.budget("Where the time goes", f"by {found.told['budget_source']}", budget)
 
 
 def _overview(found: Page) -> None:
     told = findings.ranges(found.told["findings"])
     if len(told) > 1:
-        parts.title("How much faster each fix makes it", "predicted, each alone")
-        parts.chart(ranges.ranges("gains", told), "gains", ranges.height(told))
+        widgets.title("How much faster each fix makes it", "predicted, each alone")
+        widgets.chart(ranges.ranges("gains", told), "gains", ranges.height(told))
 
 
 def _measuring(shown: Shown) -> None:
-    parts.title("Measure it", "Change the code, run it again, and see what it gave back.")
+    widgets.title("Measure it", "Change the code, run it again, and see what it gave back.")
     st.code(findings.measuring(shown.run), language="bash", wrap_lines=True)
 
 
@@ -114,16 +114,16 @@ def _besides(found: Page, run: Run) -> None:
     unexplained = findings.unexplained(found.told)
     if unexplained:
         words = ", ".join(f"{name} {share:.0%}" for name, share in unexplained)
-        parts.unknown("No work, and no fix is known to give it back", f"{words} of the time")
+        widgets.unknown("No work, and no fix is known to give it back", f"{words} of the time")
     works = findings.while_it_computes(found.told)
     if works:
-        parts.title("While it computes")
+        widgets.title("While it computes")
         write("".join(markup.note(each) for each in works))
     doubts = findings.doubts(found.told)
     if doubts:
-        parts.title("Take care")
+        widgets.title("Take care")
         write("".join(markup.note(each) for each in doubts))
     not_checked = findings.not_checked(found.told, run)
     if not_checked:
-        parts.title("Not checked", "what these faults would need to be judged")
+        widgets.title("Not checked", "what these faults would need to be judged")
         _tables.table([(", ".join(names), f"needs {need}") for need, names in not_checked.items()])

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from whyidle.dashboard import frame, look, markup, parts, settings
+from whyidle.dashboard import frame, markup, settings, theme, widgets
 from whyidle.dashboard.blocks import Block, Columns, Html, courses
 from whyidle.dashboard.figures.lines import Limit, Line, lines
 from whyidle.dashboard.frame import Shown
-from whyidle.dashboard.pages import _gpus, _held, _transfers
-from whyidle.dashboard.pages._asked import Asked
-from whyidle.dashboard.parts import write
+from whyidle.dashboard.pages import _gpus, _memory_tiles, _transfers
+from whyidle.dashboard.pages._page_data import Asked
 from whyidle.dashboard.views import job, memory
-from whyidle.dashboard.views.courses import Course
 from whyidle.dashboard.views.job import Trainer
 from whyidle.dashboard.views.memory import Growth
+from whyidle.dashboard.views.series import Course
+from whyidle.dashboard.widgets import write
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.render import numbers
 
@@ -43,13 +43,13 @@ def _live(shown: Shown, choice: str) -> None:
     grown, why = asked.seldom("growth", lambda: memory.growth(store, run))
     whose = job.trainers(shown.reader, shown.run)
     pools = [(who, memory.pools(asked.told, who.subjects)) for who in whose]
-    write(_held.tiles(asked, pools, grown, why))
+    write(_memory_tiles.tiles(asked, pools, grown, why))
     of_gpus = (
         Columns([_devices(asked), _pools(asked, pools)])
         if asked.chosen
         else Html(markup.unknown("GPU memory and links", asked.no_gpu))
     )
-    parts.board("memory-and-transfers", [
+    widgets.board("memory-and-transfers", [
         of_gpus,
         Columns([_main(asked), [Html(_growth(grown, why))]]),
         Html(_holders(asked)),
@@ -68,7 +68,7 @@ def _devices(asked: Asked) -> list[Block]:
 def _pools(asked: Asked, pools: Sequence[tuple[Trainer, Sequence[Course]]]) -> list[Block]:
     name = "GPU memory, by the framework's own count"
     if not pools:
-        why = markup.unknown("The framework's count", _held.NO_AGENT, "monitor attach PID")
+        why = markup.unknown("The framework's count", _memory_tiles.NO_AGENT, "monitor attach PID")
         return [Html(markup.title(name) + why)]
     span = asked.told.span
     if len(pools) > 1:
@@ -76,8 +76,8 @@ def _pools(asked: Asked, pools: Sequence[tuple[Trainer, Sequence[Course]]]) -> l
         used = [replace(told[0], name=who.name) for who, told in pools]
         return courses(name, lines("pool", _gpus.one_by_one(used), "bytes", span), used, "pool")
     told = pools[0][1]
-    looks = ((look.BLUE, "solid"), (look.SKY, "solid"), (look.VERMILION, "dot"),
-             (look.GREEN, "solid"))  # fmt: skip
+    looks = ((theme.BLUE, "solid"), (theme.SKY, "solid"), (theme.VERMILION, "dot"),
+             (theme.GREEN, "solid"))  # fmt: skip
     drawn = [Line(c, colour, dash) for c, (colour, dash) in zip(told, looks, strict=True)]
     return courses(name, lines("pool", drawn, "bytes", span), told, "pool")
 
@@ -92,7 +92,7 @@ def _main(asked: Asked) -> list[Block]:
     # Far below its limit the course would be a flat line at the bottom.
     is_near = most is not None and rss.peak is not None and rss.peak[1] > NEAR_LIMIT * most
     limits = [Limit(words, most)] if most is not None and is_near else []
-    drawn = [Line(rss, look.BLUE, fill=True)]
+    drawn = [Line(rss, theme.BLUE, fill=True)]
     figure = lines("rss", drawn, "bytes", asked.told.span, limits=limits)
     is_far = most and not is_near and rss.unknown is None
     below = [Html(markup.note(f"{words}: far above what is shown"))] if is_far else []
@@ -109,7 +109,7 @@ def _growth(grown: Sequence[Growth], why: str | None) -> str:
             _WORDS.get(one.metric, one.metric.words),
             numbers.size(one.held),
             _trend(one),
-            _held.full(one) if one.grows else "",
+            _memory_tiles.full(one) if one.grows else "",
         )
         for one in grown
     ]

@@ -9,30 +9,30 @@ from typing import Any, Final
 
 import streamlit as st
 
-from whyidle.dashboard import frame, look, markup, parts, settings
+from whyidle.dashboard import frame, markup, settings, theme, widgets
 from whyidle.dashboard.blocks import Block, Chart, Columns, Html, courses
 from whyidle.dashboard.figures import account
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.figures.lines import Line, lines
 from whyidle.dashboard.frame import Shown
-from whyidle.dashboard.pages import _gpus, _moment
-from whyidle.dashboard.pages._asked import Asked
-from whyidle.dashboard.parts import write
+from whyidle.dashboard.pages import _gpus, _now_parts
+from whyidle.dashboard.pages._page_data import Asked
 from whyidle.dashboard.views import causes, job, marks
-from whyidle.dashboard.views.courses import Course, Subject
+from whyidle.dashboard.views.csv_export import as_csv
 from whyidle.dashboard.views.job import Gpus
-from whyidle.dashboard.views.span import ALL, FEW_POINTS, POINTS, Span
-from whyidle.dashboard.views.table import as_csv
+from whyidle.dashboard.views.series import Course, Subject
+from whyidle.dashboard.views.time_range import ALL, FEW_POINTS, POINTS, Span
+from whyidle.dashboard.widgets import write
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.metrics import Metric
 
 TITLE: Final = "Now"
 _ACTIVITY: Final[dict[Metric, str]] = {
-    m.GPU_UTILISATION: look.GREY,
-    m.GPU_SM_ACTIVITY: look.BLUE,
-    m.GPU_TENSOR_ACTIVITY: look.GREEN,
-    m.GPU_DRAM_ACTIVITY: look.ORANGE,
+    m.GPU_UTILISATION: theme.GREY,
+    m.GPU_SM_ACTIVITY: theme.BLUE,
+    m.GPU_TENSOR_ACTIVITY: theme.GREEN,
+    m.GPU_DRAM_ACTIVITY: theme.ORANGE,
 }
 _PEAKS: Final = ("activity", "memory", "power", "step")
 
@@ -44,10 +44,10 @@ def page(shown: Shown) -> None:
     with left:
         choice = _gpus.choice(gpus, each=True)
         if words := _gpus.named(gpus):
-            parts.note(words)
+            widgets.note(words)
         # One legend stands for all charts of many GPUs, and is drawn once.
         if not _gpus.is_few(chosen := gpus.one(choice)):
-            parts.legend(_gpus.colours(chosen))
+            widgets.legend(_gpus.colours(chosen))
     with right:
         peak = st.segmented_control(
             "Zoom to the peak of", _peaks(gpus), key="peak", bind="query-params", width="stretch"
@@ -67,10 +67,10 @@ def _live(shown: Shown, choice: str, peak: str | None) -> None:
     news = marks.news(shown.reader, shown.run.id, asked.span)
     # Few elements, and all asked before any is drawn: the browser pays for each piece that comes.
     charts = _charts(asked)
-    found = _moment.finding(answer, shown.run)
-    write(markup.stack(_moment.tiles(asked), _account(asked), found))
-    parts.board("charts", charts)
-    write(_moment.events(news))
+    found = _now_parts.finding(answer, shown.run)
+    write(markup.stack(_now_parts.tiles(asked), _account(asked), found))
+    widgets.board("charts", charts)
+    write(_now_parts.events(news))
 
 
 def _charts(asked: Asked) -> list[Block]:
@@ -134,7 +134,7 @@ def _diagnosed(shown: Shown) -> DiagnosisJson:
 
 
 def _account(asked: Asked) -> str:
-    budget, who = _moment.accounted(asked)
+    budget, who = _now_parts.accounted(asked)
     if budget is None:
         return markup.unknown("Where the time goes", who)
     past = "the whole run" if asked.shown.range == ALL else f"the last {asked.shown.range}"
@@ -145,7 +145,7 @@ def _account(asked: Asked) -> str:
 def _activity(asked: Asked) -> list[Block]:
     told = _courses(asked)["activity"]
     if not asked.chosen:
-        colours = (look.BLUE, look.ORANGE)
+        colours = (theme.BLUE, theme.ORANGE)
         drawn = [Line(c, colour) for c, colour in zip(told, colours, strict=True)]
         figure = lines("cpu", drawn, "cores", asked.span)
         return courses("Cores at work (no GPU is read)", figure, told, "cpu")
@@ -178,7 +178,7 @@ def _one(asked: Asked, gpu: Subject) -> list[Block]:
     ]
     key = f"activity-{gpu.id}"
     figure = _activities(key, told, asked.span, showlegend=False)
-    return courses(gpu.name, figure, told, key, look.SMALL_HEIGHT)
+    return courses(gpu.name, figure, told, key, theme.SMALL_HEIGHT)
 
 
 def _steps(asked: Asked) -> list[Block]:
@@ -228,7 +228,7 @@ def _below(shown: Shown, choice: str, peak: str | None) -> None:
             key="csv",
         )
     with right:
-        _moment.trace(shown)
+        _now_parts.trace(shown)
 
 
 def _csv(shown: Shown, choice: str, peak: str | None) -> str:

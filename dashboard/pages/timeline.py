@@ -9,13 +9,13 @@ from typing import Final, cast
 
 import streamlit as st
 
-from whyidle.dashboard import look, markup, parts, settings
+from whyidle.dashboard import markup, settings, theme, widgets
 from whyidle.dashboard.figures import account, lanes, overview
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.frame import Shown, still
 from whyidle.dashboard.live_plotly import Asked, lens
-from whyidle.dashboard.pages import _moment
-from whyidle.dashboard.pages import _timeline_about as about
+from whyidle.dashboard.pages import _now_parts
+from whyidle.dashboard.pages import _timeline_details as about
 from whyidle.dashboard.pages import _timeline_tools as tools
 from whyidle.dashboard.views import timeline, timeline_overview
 from whyidle.dashboard.views.timeline import Part, Steps
@@ -38,8 +38,8 @@ _Key = tuple[str, int, int]
 
 def page(shown: Shown) -> None:
     """Draw the page."""
-    parts.write(tools.STYLE)
-    _moment.trace(shown)
+    widgets.write(tools.STYLE)
+    _now_parts.trace(shown)
     still(_view, shown)
 
 
@@ -47,7 +47,7 @@ def _view(shown: Shown) -> None:
     found = timeline.traces(settings.current().store, shown.run.id)
     if not found:
         keep = f"monitor trace FILE --run {shown.run.id}"
-        parts.unknown("The timeline", "no trace is kept with this run", keep)
+        widgets.unknown("The timeline", "no trace is kept with this run", keep)
         return
     if st.query_params.get("trace", str(found[0].id)) not in {str(trace.id) for trace in found}:
         # The link means another trace, and so do its times.
@@ -60,12 +60,12 @@ def _view(shown: Shown) -> None:
         steps = timeline.steps_of(store, trace.id, part)
         drawn = _picture(_key(trace), part, devices, all_threads)
     except Problem as problem:
-        parts.unknown("The lanes", problem.what, problem.next_step)
+        widgets.unknown("The lanes", problem.what, problem.next_step)
         _answer(trace)
         tools.elsewhere(trace)
         return
     if not drawn.trace.answer["devices"]:
-        parts.unknown("The timeline", "this trace holds no device work", _another(shown))
+        widgets.unknown("The timeline", "this trace holds no device work", _another(shown))
         tools.elsewhere(trace)
         return
     _controls(trace, part, steps)
@@ -177,7 +177,7 @@ def _controls(trace: KeptTrace, part: Part, steps: Steps) -> None:
     row = st.container(horizontal=True, gap="small")
     for key, label, to in buttons:
         row.button(label, key=f"go-{key}", disabled=to is None, on_click=go, args=(to or part,))
-    parts.title(f"{step}{clock(long)}, {words}")
+    widgets.title(f"{step}{clock(long)}, {words}")
 
 
 def _overview(trace: KeptTrace, part: Part, devices: tuple[int, ...]) -> None:
@@ -186,7 +186,7 @@ def _overview(trace: KeptTrace, part: Part, devices: tuple[int, ...]) -> None:
     asked = _lens(figure, "overview", _OVERVIEW_HEIGHT)
     size, _ = overview.unit_of(trace, timeline.whole(trace))
     if told.known is not None and not figure["layout"]["annotations"]:
-        parts.note(_unknown_around(trace, *told.known))
+        widgets.note(_unknown_around(trace, *told.known))
     if asked.zoomed:
         _to(trace, trace.start, size, asked.zoomed)
 
@@ -233,7 +233,7 @@ def _notes(drawn: Picture) -> None:
         shown = " > ".join(around[-_AROUND_MOST:])
         lines.append(f"All the while {name} was in {left}{shown}.")
     if lines:
-        parts.write("".join(markup.note(line) for line in lines))
+        widgets.write("".join(markup.note(line) for line in lines))
 
 
 def _to(trace: KeptTrace, origin: int, size: float, zoomed: tuple[float, ...]) -> None:
@@ -256,7 +256,7 @@ def _account(trace: KeptTrace, part: Part, devices: tuple[int, ...]) -> None:
         # The lanes have the same colours and edges, and a legend.
         margin = {"l": overview.LEFT, "r": overview.RIGHT, "t": 0, "b": 0}
         figure["layout"] |= {"showlegend": False, "margin": margin}
-        parts.chart(figure, "window-account", _BAR_HEIGHT * (1 + len(shown)) // 2)
+        widgets.chart(figure, "window-account", _BAR_HEIGHT * (1 + len(shown)) // 2)
 
 
 @st.cache_data(show_spinner=False, max_entries=24)
@@ -270,8 +270,10 @@ def _answer(trace: KeptTrace) -> None:
     """Show what is known without a timeline."""
     told = timeline.headline(trace.answer)
     if told.total_ns:
-        parts.title("Where the time of this trace goes", f"of {told.of}")
-        parts.chart(account.bar("trace", {"trace": told.budget}), "trace-account", look.BAR_HEIGHT)
+        widgets.title("Where the time of this trace goes", f"of {told.of}")
+        widgets.chart(
+            account.bar("trace", {"trace": told.budget}), "trace-account", theme.BAR_HEIGHT
+        )
     tools.kernels(trace)
 
 
@@ -287,4 +289,4 @@ def _warnings(trace: KeptTrace) -> None:
     lines = [markup.note(words)]
     told = [*trace.answer.get("warnings", ()), *trace.notes]
     lines += [f'<p class="w-note">⚠ {markup.safe(text)}</p>' for text in told]
-    parts.write("".join(lines))
+    widgets.write("".join(lines))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.dashboard.views import last_trace
-from whyidle.dashboard.views.courses import Course, Courses, Subject
-from whyidle.dashboard.views.span import FEW_POINTS
+from whyidle.dashboard.views.series import Course, Courses, Subject
+from whyidle.dashboard.views.time_range import FEW_POINTS
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.views.findings import Range
 from whyidle.monitor import compare
 from whyidle.monitor.compare import Comparison, Side, Verdict, answer
@@ -31,7 +31,7 @@ _JUDGED: Final[dict[Verdict, Better]] = {
     Verdict.FASTER: "better", Verdict.SLOWER: "worse", Verdict.SAME: "same",
     Verdict.UNCERTAIN: "unknown", Verdict.UNKNOWN: "unknown",
 }  # fmt: skip
-_COLOURS: Final[dict[Better, str]] = {"better": look.BETTER, "worse": look.WORSE}
+_COLOURS: Final[dict[Better, str]] = {"better": theme.BETTER, "worse": theme.WORSE}
 NS: Final = 1e-9
 NOTHING_GONE: Final = "no finding of A that costs time is gone in B"
 OTHER_BATCH: Final = "it is of samples, and how many samples a step has is not known of both"
@@ -215,7 +215,7 @@ def promise(found: Comparison) -> Promise:
     if predicted is None:
         return Promise(rules, (), f"Nothing was predicted: {NOTHING_GONE}.", None)
     said = f"{predicted[0]:.2f}x to {predicted[1]:.2f}x faster predicted of {', '.join(rules)}"
-    ranges = (Range("predicted", *predicted, look.GREY),)
+    ranges = (Range("predicted", *predicted, theme.GREY),)
     if (why := _why_not_measured(found, timed)) is not None:
         return Promise(rules, ranges, f"{said}; how much came is not known: {why}.", None)
     return _beside(found, rules, predicted, said)
@@ -243,9 +243,9 @@ def _beside(
     assert measured is not None  # noqa: S101  there are steps
     inside = is_inside(predicted, measured.middle)
     low, high = (measured.middle if x is None else x for x in (measured.low, measured.high))
-    colour = _COLOURS.get(_JUDGED[found.verdict], look.SKY)
+    colour = _COLOURS.get(_JUDGED[found.verdict], theme.SKY)
     ranges = (
-        Range("predicted", *predicted, look.GREY),
+        Range("predicted", *predicted, theme.GREY),
         Range("measured", low, high, colour, measured.middle),
     )
     less_more = "less" if measured.middle < predicted[0] else "more"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.views import source
 from whyidle.dashboard.views.source import Code
 from whyidle.monitor import rules
@@ -148,7 +148,7 @@ def ranges(told: Sequence[FindingJson]) -> list[Range]:
     for each in told:
         if each["speedup"]:
             low, high = each["speedup"]
-            colour = look.SEVERITIES.get(each["severity"], look.GREY)
+            colour = theme.SEVERITIES.get(each["severity"], theme.GREY)
             found.append(Range(each["title"], low, high, colour))
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from whyidle.dashboard.views.courses import Subject
+from whyidle.dashboard.views.series import Subject
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.diagnosis import diagnose

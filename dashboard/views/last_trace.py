@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from whyidle.dashboard.views.remember import remember
+from whyidle.dashboard.views.cache import remember
 from whyidle.monitor.core.contracts.trace import StoredTraceJson
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.store import Reader

@@ -6,21 +6,21 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.dashboard import look
-from whyidle.dashboard.views.remember import remember
-from whyidle.dashboard.views.span import Span
+from whyidle.dashboard import theme
+from whyidle.dashboard.views.cache import remember
+from whyidle.dashboard.views.time_range import Span
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.summary import COMPILED, ROLLING
 from whyidle.monitor.store import Event, Reader
 
 # By the kind of event: its name in the legend and its colour.
 KINDS: Final = {
-    COMPILED: ("compiled", look.CAUSES[Slice.IDLE_COMPILE]),
-    "retrace_storm": ("compiles again and again", look.CAUSES[Slice.IDLE_COMPILE]),
-    "gc_pause": ("collected garbage", look.CAUSES[Slice.IDLE_GC]),
-    "trace_taken": ("trace", look.GREY),
-    "xid": ("GPU error", look.VERMILION),
-    "gpu_lost": ("GPU lost", look.VERMILION),
+    COMPILED: ("compiled", theme.CAUSES[Slice.IDLE_COMPILE]),
+    "retrace_storm": ("compiles again and again", theme.CAUSES[Slice.IDLE_COMPILE]),
+    "gc_pause": ("collected garbage", theme.CAUSES[Slice.IDLE_GC]),
+    "trace_taken": ("trace", theme.GREY),
+    "xid": ("GPU error", theme.VERMILION),
+    "gpu_lost": ("GPU lost", theme.VERMILION),
 }
 # Facts that change all the time, and are no news.
 _QUIET: Final = frozenset({*ROLLING, "framework", "short_lived"})

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.job import Trainer
 from whyidle.dashboard.views.newest import OLD_SECONDS, Newest
-from whyidle.dashboard.views.span import FEW_POINTS, Span
+from whyidle.dashboard.views.series import Course, Courses, Subject
+from whyidle.dashboard.views.time_range import FEW_POINTS, Span
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Need
 from whyidle.monitor.core.metrics import Metric, Scope

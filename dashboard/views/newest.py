@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.dashboard.views.courses import NEVER_READ
-from whyidle.dashboard.views.remember import remember
+from whyidle.dashboard.views.cache import remember
+from whyidle.dashboard.views.series import NEVER_READ
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.render import numbers

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.dashboard import settings
-from whyidle.dashboard.views import reading_as
-from whyidle.dashboard.views.reading_as import NotAllowed, Who
+from whyidle.dashboard.views import open_as
+from whyidle.dashboard.views.open_as import NotAllowed, Who
 from whyidle.monitor.core.contracts.diagnosis import PlaceJson
 from whyidle.monitor.core.contracts.trace import OwnerJson
 from whyidle.monitor.core.errors import Problem
@@ -70,7 +70,7 @@ def around(place: PlaceJson | OwnerJson, run: Run) -> Code | str:
 def _read(path: Path, who: Who) -> tuple[str, float]:
     """Return the text of a file, and when it was changed."""
     # A job may name anything: a pipe would block, a device or a link may do worse.
-    with os.fdopen(reading_as.opened(path, who), "rb") as file:
+    with os.fdopen(open_as.opened(path, who), "rb") as file:
         told = os.fstat(file.fileno())
         if not stat.S_ISREG(told.st_mode) or told.st_size > LARGEST:
             raise ValueError(NOT_A_FILE)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.dashboard.views.courses import Course, Courses, Subject
 from whyidle.dashboard.views.newest import Newest
-from whyidle.dashboard.views.span import FEW_POINTS
+from whyidle.dashboard.views.series import Course, Courses, Subject
+from whyidle.dashboard.views.time_range import FEW_POINTS
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core import pcie
 from whyidle.monitor.core.contracts.trace import CopyJson, TraceJson

@@ -16,7 +16,7 @@ from tests.dashboard.conftest import TOKEN, Served, serving
 from tests.dashboard.stores import make
 from whyidle.dashboard import access
 from whyidle.dashboard.access import Access
-from whyidle.dashboard.place import Place
+from whyidle.dashboard.endpoint import Place
 
 STREAM = "/_stcore/stream"
 PATHS = [

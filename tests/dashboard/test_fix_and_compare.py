@@ -10,7 +10,7 @@ import pytest
 
 from tests.dashboard.conftest import Looked, Served, serving
 from tests.dashboard.pairs import make
-from whyidle.dashboard import look as colours
+from whyidle.dashboard import theme as colours
 
 HERE = ".w-code .here"
 

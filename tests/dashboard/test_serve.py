@@ -21,9 +21,9 @@ from tests.commands.test_trace_view import listeners
 from tests.dashboard.asking import ask, cookie
 from tests.dashboard.conftest import TOKEN, Served, serving
 from tests.dashboard.stores import make
-from whyidle.dashboard import place as places
+from whyidle.dashboard import endpoint as places
+from whyidle.dashboard.endpoint import Place
 from whyidle.dashboard.headers import headers
-from whyidle.dashboard.place import Place
 from whyidle.monitor.core.errors import UsageProblem
 
 LOOPBACK = {"0100007F"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plotly.graph_objects import Figure
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.figures.difference import budgets, changes
 from whyidle.dashboard.views.comparison import Change
 from whyidle.monitor.core.slices import LOOKS, Slice
@@ -17,7 +17,7 @@ UNKNOWN = Change("copies", "–", "1 ms", "–", "unknown")  # noqa: RUF001
 
 def test_better_and_worse_differ_in_colour_in_sign_and_in_words() -> None:
     (bars,) = Figure(changes("changes", [LESS, MORE, SAME, UNKNOWN], 0.04)).data
-    assert list(bars.marker.color) == [look.BETTER, look.WORSE, look.GREY]
+    assert list(bars.marker.color) == [theme.BETTER, theme.WORSE, theme.GREY]
     assert list(bars.x) == [-0.022, 0.00209, -4e-9]
     assert list(bars.text) == ["-22.0 ms", "+2.09 ms", "-4 ns"]
     assert "better" in bars.customdata[0]

@@ -11,7 +11,7 @@ import pytest
 from plotly.graph_objects import Figure
 
 from tests.dashboard import timelines
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.figures import lanes, overview
 from whyidle.dashboard.views import timeline
 from whyidle.dashboard.views.timeline import Part
@@ -51,7 +51,7 @@ def test_plotly_understands_every_part_of_it(shown: Picture) -> None:
 
 def test_a_gap_is_drawn_when_it_was_in_the_colour_of_its_cause(shown: Picture) -> None:
     figure, _ = lanes.lanes("x", shown)
-    colour = look.CAUSES[Slice.IDLE_INPUT]
+    colour = theme.CAUSES[Slice.IDLE_INPUT]
     idle = [
         (round(base), round(long), data[1])
         for bars in figure["data"]
@@ -76,8 +76,8 @@ def test_by_kind_a_shade_belongs_to_one_kind_and_the_first_is_its_causes_own(
 ) -> None:
     figure, _ = lanes.lanes("x", shown, "kind")
     colours = {bars["name"]: bars["marker"]["color"] for bars in figure["data"] if bars["name"]}
-    assert colours["data loader"] == look.CAUSES[Slice.IDLE_INPUT]
-    assert colours["kernels"] == look.CAUSES[Slice.COMPUTE]
+    assert colours["data loader"] == theme.CAUSES[Slice.IDLE_INPUT]
+    assert colours["kernels"] == theme.CAUSES[Slice.COMPUTE]
     assert len(set(colours.values())) == len(colours)
 
 

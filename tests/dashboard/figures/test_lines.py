@@ -11,8 +11,8 @@ from whyidle.dashboard.figures import account
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.figures.lines import Limit, Line, lines
 from whyidle.dashboard.views.causes import Causes
-from whyidle.dashboard.views.courses import Course
-from whyidle.dashboard.views.span import Span
+from whyidle.dashboard.views.series import Course
+from whyidle.dashboard.views.time_range import Span
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.slices import Slice
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from plotly.graph_objects import Figure
 
-from whyidle.dashboard import look
+from whyidle.dashboard import theme
 from whyidle.dashboard.figures.ranges import height, ranges
 from whyidle.dashboard.views.findings import Range
 
-PREDICTED = Range("predicted", 1.8, 2.3, look.GREY)
-MEASURED = Range("measured", 1.9, 2.1, look.BETTER, 2.0)
+PREDICTED = Range("predicted", 1.8, 2.3, theme.GREY)
+MEASURED = Range("measured", 1.9, 2.1, theme.BETTER, 2.0)
 
 
 def test_each_range_lies_between_its_ends() -> None:
@@ -22,19 +22,19 @@ def test_each_range_lies_between_its_ends() -> None:
 
 
 def test_as_fast_as_now_is_always_on_the_scale() -> None:
-    for told in ([PREDICTED], [Range("measured", 0.6, 0.8, look.WORSE, 0.7)]):
+    for told in ([PREDICTED], [Range("measured", 0.6, 0.8, theme.WORSE, 0.7)]):
         shown = Figure(ranges("gains", told)).layout
         assert shown.xaxis.range[0] <= min(1.0, told[0].low)
         assert shown.xaxis.range[1] > max(1.0, told[0].high)
 
 
 def test_a_range_without_width_is_seen() -> None:
-    (bars, _) = Figure(ranges("gains", [Range("measured", 2.0, 2.0, look.BETTER, 2.0)])).data
+    (bars, _) = Figure(ranges("gains", [Range("measured", 2.0, 2.0, theme.BETTER, 2.0)])).data
     assert bars.x[0] > 0
 
 
 def test_a_name_from_a_job_is_no_markup() -> None:
-    told = Range("<b onclick=x>" + "y" * 100, 1.1, 1.2, look.GREY)
+    told = Range("<b onclick=x>" + "y" * 100, 1.1, 1.2, theme.GREY)
     (words,) = Figure(ranges("gains", [told])).layout.yaxis.ticktext
     assert "<" not in words
     assert words.endswith("…")

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from whyidle.dashboard import reading
+from whyidle.dashboard import store_reader
 
 
 @pytest.fixture(autouse=True)
 def _own_stores() -> Iterator[None]:
     yield
-    reading._opened.clear()
+    store_reader._opened.clear()

@@ -15,14 +15,14 @@ from tests.dashboard import pairs
 from tests.dashboard.apps import app
 from tests.dashboard.gpu_jobs import Job, job
 from tests.dashboard.pages.asked import drawn, text
-from whyidle.dashboard import frame, reading, settings
+from whyidle.dashboard import frame, settings, store_reader
 from whyidle.dashboard.frame import Shown
-from whyidle.dashboard.pages import _moment
-from whyidle.dashboard.pages._asked import Asked
+from whyidle.dashboard.pages import _now_parts
+from whyidle.dashboard.pages._page_data import Asked
 from whyidle.dashboard.views import comparison, source
 from whyidle.dashboard.views import job as jobs
+from whyidle.dashboard.views.cache import _KEPT, forget_others
 from whyidle.dashboard.views.newest import Newest
-from whyidle.dashboard.views.remember import _KEPT, forget_others
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import Reader, Run
@@ -75,8 +75,8 @@ def test_the_share_that_computes_is_that_of_the_range_shown(
 
     monkeypatch.setattr(jobs, "account", account)
     run = reader.find("last")
-    assert _moment.computing(asked(reader, run, "all")) == (0.25, "by the trace 1")
-    assert _moment.computing(asked(reader, run, "1m")) == (0.75, "by the trace 1")
+    assert _now_parts.computing(asked(reader, run, "all")) == (0.25, "by the trace 1")
+    assert _now_parts.computing(asked(reader, run, "1m")) == (0.75, "by the trace 1")
 
 
 def test_the_numbers_of_a_paused_page_stand_still(live: Job) -> None:
@@ -171,9 +171,9 @@ def test_a_store_that_takes_the_place_of_another_lets_its_answers_go(tmp_path: P
     store = tmp_path / DATABASE
     job(store, gpus=1, seconds=30).end()
     app(store)
-    first = reading.reader()
+    first = store_reader.reader()
     assert any(question[0] is first for question in _KEPT)
     store.rename(tmp_path / "old.db")
     job(store, gpus=1, seconds=30).end()
-    assert reading.reader() is not first
+    assert store_reader.reader() is not first
     assert not any(question[0] is first for question in _KEPT)

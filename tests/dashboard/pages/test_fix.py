@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from tests.dashboard import stores
 from tests.dashboard.pages.asked import drawn, text
 from tests.dashboard.pairs import AFTER, BEFORE, HOSTILE, file_of, make
-from whyidle.dashboard.pages import _finding
+from whyidle.dashboard.pages import _finding_card
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store import NewRun, Writer
 
@@ -99,7 +99,7 @@ def test_names_from_a_job_are_no_markup(tmp_path: Path) -> None:
 
 
 def test_what_comes_back_is_told_as_a_least_and_a_most() -> None:
-    told = _finding._cost({"lost_share": [0.463, 0.561], "severity": "high"})
+    told = _finding_card._cost({"lost_share": [0.463, 0.561], "severity": "high"})
     assert "at least 46% of the time comes back, at most 56%<" in told
-    told = _finding._cost({"lost_share": [0.2, 0.2], "severity": "high"})
+    told = _finding_card._cost({"lost_share": [0.2, 0.2], "severity": "high"})
     assert "at least 20% of the time comes back<" in told

@@ -10,9 +10,9 @@ import pytest
 
 from tests.dashboard.gpu_jobs import job
 from whyidle.dashboard.views import job as jobs
-from whyidle.dashboard.views import span as spans
+from whyidle.dashboard.views import time_range as spans
 from whyidle.dashboard.views.causes import BY_COUNTERS, BY_TRACE, Causes, causes
-from whyidle.dashboard.views.courses import Courses
+from whyidle.dashboard.views.series import Courses
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.paths import DATABASE

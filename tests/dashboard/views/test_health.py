@@ -10,7 +10,7 @@ import pytest
 
 from tests.dashboard.gpu_jobs import job
 from whyidle.dashboard.views import marks
-from whyidle.dashboard.views import span as spans
+from whyidle.dashboard.views import time_range as spans
 from whyidle.dashboard.views.health import Health, health
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import NewRun, Reader, Writer

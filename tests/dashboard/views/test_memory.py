@@ -14,9 +14,9 @@ from tests.dashboard.gpu_jobs import LEAK, Job, job
 from tests.dashboard.stores import GIB
 from whyidle.dashboard.views import job as jobs
 from whyidle.dashboard.views import memory, transfers
-from whyidle.dashboard.views import span as spans
-from whyidle.dashboard.views.courses import Course, Courses, Subject
+from whyidle.dashboard.views import time_range as spans
 from whyidle.dashboard.views.newest import Newest
+from whyidle.dashboard.views.series import Course, Courses, Subject
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.paths import DATABASE

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from whyidle.dashboard import markup
 from whyidle.dashboard.markup import Tile
-from whyidle.dashboard.pages._asked import Asked
+from whyidle.dashboard.pages._page_data import Asked
 from whyidle.dashboard.views import memory
-from whyidle.dashboard.views.courses import Course
 from whyidle.dashboard.views.job import Trainer
 from whyidle.dashboard.views.memory import POOL, Growth
+from whyidle.dashboard.views.series import Course
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers

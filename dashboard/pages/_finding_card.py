@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from whyidle.dashboard import look, markup, parts
+from whyidle.dashboard import markup, theme, widgets
 from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _tables
-from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import findings
 from whyidle.dashboard.views.findings import Place
 from whyidle.dashboard.views.source import Code
+from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 
 
@@ -34,7 +34,7 @@ def head(finding: FindingJson, places: Sequence[Place], run: int) -> None:
 def _cost(finding: FindingJson) -> str:
     """Return the whole of the time as a bar: what surely comes back, what may, what stays."""
     low, high = finding["lost_share"] or (0.0, 0.0)
-    colour = look.SEVERITIES.get(finding["severity"], look.GREY)
+    colour = theme.SEVERITIES.get(finding["severity"], theme.GREY)
     most = f", at most {high:.0%}" if f"{high:.0%}" != f"{low:.0%}" else ""
     maybe = f"repeating-linear-gradient(135deg,{colour} 0 3px,transparent 3px 6px)"
     return (
@@ -57,15 +57,15 @@ def body(finding: FindingJson, places: Sequence[Place]) -> None:
 
 
 def _evidence(finding: FindingJson) -> None:
-    parts.title("Evidence")
+    widgets.title("Evidence")
     rows = [(each.name, each.value, each.source) for each in findings.evidence(finding)]
     _tables.table(rows, numbers=(1,))
 
 
 def _places(places: Sequence[Place]) -> None:
-    parts.title("Where in your code")
+    widgets.title("Where in your code")
     if not places:
-        parts.unknown("The line", "nothing that was measured names one")
+        widgets.unknown("The line", "nothing that was measured names one")
     for place in places:
         write(f'<div class="w-mono">{safe(place.words)}</div>')
         if place.code is not None:
@@ -85,10 +85,10 @@ def _code(code: Code) -> str:
 
 
 def _remedies(finding: FindingJson) -> None:
-    parts.title("What to change")
+    widgets.title("What to change")
     told = findings.remedies(finding)
     if not told:
-        parts.unknown("The fix", "none is known for the frameworks of this job")
+        widgets.unknown("The fix", "none is known for the frameworks of this job")
     for remedy in told:
         write(f"<div><b>{safe(remedy.framework)}</b>: {safe(remedy.text)}</div>")
         if remedy.code:

@@ -9,7 +9,7 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import markup, parts, settings
+from whyidle.dashboard import markup, settings, widgets
 from whyidle.dashboard.figures.lanes import Selected
 from whyidle.dashboard.pages import _timeline_tools as tools
 from whyidle.dashboard.views import (
@@ -75,7 +75,7 @@ def about(trace: KeptTrace, reader: Reader) -> None:
     """Say what there is to say of what is selected."""
     chosen = _chosen(trace)
     if chosen is None:
-        parts.write(
+        widgets.write(
             '<p class="w-note">Click on a gap in a "why idle" lane: what the host did in it stands'
             " here. Click on a step to zoom to it, drag over the lanes to zoom in, double-click for"
             " the whole trace.</p>"
@@ -91,19 +91,19 @@ def about(trace: KeptTrace, reader: Reader) -> None:
 
 def _about_event(trace: KeptTrace, event: Event | None) -> None:
     if event is None:
-        parts.unknown("What was clicked on", "it is not in this trace")
+        widgets.unknown("What was clicked on", "it is not in this trace")
         return
     part = LOOKS[event.cause.slice]
-    parts.write(
+    widgets.write(
         f'<p class="w-verdict"><span class="w-chip" style="background:{part.colour}">'
         f"{markup.safe(event.cause.words)}</span>"
         f"<b>{clock(timeline.ns(trace, event.end - event.start))}</b></p>"
     )
     st.code(printable(event.name) or "without a name", language=None, wrap_lines=True)
-    parts.write(_rows(event.facts))
+    widgets.write(_rows(event.facts))
     if event.doing.did:
-        parts.title("What was in it")
-        parts.write(_did(event.doing.did, event.end - event.start, "of it"))
+        widgets.title("What was in it")
+        widgets.write(_did(event.doing.did, event.end - event.start, "of it"))
 
 
 def _gap(trace: KeptTrace, device: int, at: int) -> Gap | None:
@@ -121,7 +121,7 @@ def _asked(
 
 def _about_gap(trace: KeptTrace, gap: Gap | None, reader: Reader) -> None:
     if gap is None:
-        parts.unknown("The gap", "the device has none at that moment")
+        widgets.unknown("The gap", "the device has none at that moment")
         return
     device = timeline.device_names(trace.answer)[gap.device]
     part = LOOKS[gap.slice]
@@ -132,12 +132,12 @@ def _about_gap(trace: KeptTrace, gap: Gap | None, reader: Reader) -> None:
     )
     rows = [head, markup.note(_causes(trace, gap))]
     rows += [markup.note(_late(trace, gap))]
-    parts.write("".join(rows))
+    widgets.write("".join(rows))
     if gap.unknown is not None:
-        parts.unknown("What the host did", gap.unknown)
+        widgets.unknown("What the host did", gap.unknown)
     else:
-        parts.title(f"What {gap.thread} did meanwhile")
-        parts.write(_did(gap.doing.did, gap.ticks, "of the gap"))
+        widgets.title(f"What {gap.thread} did meanwhile")
+        widgets.write(_did(gap.doing.did, gap.ticks, "of the gap"))
     _stack(gap.doing.stack)
     looks = timeline_looks.looks_at(reader, trace, gap.start)
     if not _code(trace, gap) and looks is None:
@@ -195,7 +195,7 @@ def _did(found: Sequence[Did], ticks: int, of: str) -> str:
 
 def _stack(stack: Sequence[str]) -> None:
     if len(stack) > 1:
-        parts.title("Longest stretch, innermost first")
+        widgets.title("Longest stretch, innermost first")
         st.code("\n".join(printable(name) for name in stack), language=None)
 
 
@@ -205,12 +205,12 @@ def _code(trace: KeptTrace, gap: Gap) -> bool:
     words = LOOKS[gap.slice].words
     if not found:
         why = trace.answer.get("unknown", {}).get("where", "no line of the user's code owns it")
-        parts.unknown(f"Lines of code for {words}", why)
+        widgets.unknown(f"Lines of code for {words}", why)
         return False
-    parts.title(f"Lines of your code that own {words} in this trace")
-    parts.write(_rows([(_place(place), share(place["share"], 1)) for place in found]))
+    widgets.title(f"Lines of your code that own {words} in this trace")
+    widgets.write(_rows([(_place(place), share(place["share"], 1)) for place in found]))
     if trace.run is not None:
-        parts.write(f"<p>{markup.link('fix', 'How to fix it', run=trace.run)}</p>")
+        widgets.write(f"<p>{markup.link('fix', 'How to fix it', run=trace.run)}</p>")
     return True
 
 
@@ -221,11 +221,11 @@ def _found(trace: KeptTrace, gap: Gap) -> None:
     told = findings.of_slice(_diagnosed(str(settings.current().store), trace.run), gap.slice)
     if told is None:
         return
-    parts.title("Lines that the run's finding names", str(told["title"]))
+    widgets.title("Lines that the run's finding names", str(told["title"]))
     shares = (numbers.show(place["share"], "ratio") for place in told["where"])
     rows = [(_line(p), s) for p, s in zip(told["where"], shares, strict=True)][:_LINES_MOST]
     fix = markup.link("fix", "How to fix it", run=trace.run, finding=told["rule"])
-    parts.write(f"{_rows(rows)}<p>{fix}</p>")
+    widgets.write(f"{_rows(rows)}<p>{fix}</p>")
 
 
 @st.cache_data(show_spinner=False, max_entries=4, ttl=60)
@@ -248,7 +248,7 @@ def _looks(found: Looks | None) -> None:
     """Show where the main thread was, as the recording saw it; a trace has its gaps, too."""
     if found is None:
         return
-    parts.title(
+    widgets.title(
         "Where the main thread was around then",
         f"{found.samples} looks in {found.seconds:.0f} s of the recording",
     )
@@ -256,7 +256,7 @@ def _looks(found: Looks | None) -> None:
         (f"{line.file}:{line.line} in {line.function}", share(line.share, 1))
         for line in found.lines[:_LINES_MOST]
     ]
-    parts.write(_rows(rows))
+    widgets.write(_rows(rows))
 
 
 def _rows(found: Sequence[tuple[str, str]]) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 import streamlit as st
 
 from whyidle.dashboard import settings
-from whyidle.dashboard.views.remember import forget_others
+from whyidle.dashboard.views.cache import forget_others
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.store import Reader
 

@@ -11,11 +11,11 @@ import streamlit as st
 
 from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.views import job
-from whyidle.dashboard.views.courses import Courses, Subject
+from whyidle.dashboard.views.cache import remember
 from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.newest import Newest
-from whyidle.dashboard.views.remember import remember
-from whyidle.dashboard.views.span import Span
+from whyidle.dashboard.views.series import Courses, Subject
+from whyidle.dashboard.views.time_range import Span
 
 # What looks at minutes of a run, or all of it, is asked now and then.
 _SELDOM_MS: Final = 10_000

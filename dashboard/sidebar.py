@@ -8,12 +8,12 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import markup, parts, settings
+from whyidle.dashboard import markup, settings, widgets
 from whyidle.dashboard.markup import safe
-from whyidle.dashboard.parts import write
 from whyidle.dashboard.views import health as views
 from whyidle.dashboard.views import job
 from whyidle.dashboard.views.newest import Newest
+from whyidle.dashboard.widgets import write
 from whyidle.monitor.control import client
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.render.numbers import duration
@@ -80,7 +80,7 @@ def label(run: Run) -> None:
         return
     with st.expander("Label this run"):
         if not run.is_recording:
-            parts.note("It is no longer recorded. Type:")
+            widgets.note("It is no longer recorded. Type:")
             st.code(f"monitor runs {run.id} --label NAME", language="bash", wrap_lines=True)
             return
         with st.form("label", border=False):
@@ -88,14 +88,16 @@ def label(run: Run) -> None:
             if st.form_submit_button("Save"):
                 _save(run, wanted)
     if st.session_state.get(_LABELLED) == (run.id, run.label or ""):
-        parts.note(f"Saved: {f'it is called {run.label}' if run.label else 'it has no label'} now.")
+        widgets.note(
+            f"Saved: {f'it is called {run.label}' if run.label else 'it has no label'} now."
+        )
 
 
 def _save(run: Run, wanted: str) -> None:
     try:
         kept = client.set_label(settings.current().store, run.id, wanted.strip())
     except Problem as problem:
-        parts.unknown("Not saved", problem.what, problem.next_step)
+        widgets.unknown("Not saved", problem.what, problem.next_step)
     else:
         st.session_state[_LABELLED] = run.id, kept
         # The picker shows it.

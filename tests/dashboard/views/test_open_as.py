@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.conftest import descriptors
-from whyidle.dashboard.views.reading_as import NotAllowed, Who, opened
+from whyidle.dashboard.views.open_as import NotAllowed, Who, opened
 
 NOBODY = Who(65534)
 OURSELVES = Who.ourselves()

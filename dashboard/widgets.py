@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from whyidle.dashboard import live_plotly, look, markup, settings
+from whyidle.dashboard import live_plotly, markup, settings, theme
 from whyidle.dashboard.blocks import Block, Chart
 from whyidle.dashboard.figures.base import Figure
 from whyidle.monitor.core.contracts.trace import AccountJson
@@ -23,7 +23,7 @@ def board(key: str, blocks: Sequence[Block]) -> None:
     live_plotly.board(blocks, key, base=settings.current().base)
 
 
-def chart(figure: Figure, key: str, height: int = look.CHART_HEIGHT) -> None:
+def chart(figure: Figure, key: str, height: int = theme.CHART_HEIGHT) -> None:
     """Draw one live chart."""
     board(key, [Chart(key, figure, height)])
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.dashboard.gpu_jobs import Job, job
-from whyidle.dashboard.views import span as spans
-from whyidle.dashboard.views.courses import NEVER_READ, Courses, Subject
-from whyidle.dashboard.views.remember import _KEPT, forget_others, remember
-from whyidle.dashboard.views.span import ALL, MOST_POINTS, Span
-from whyidle.dashboard.views.table import as_csv
+from whyidle.dashboard.views import time_range as spans
+from whyidle.dashboard.views.cache import _KEPT, forget_others, remember
+from whyidle.dashboard.views.csv_export import as_csv
+from whyidle.dashboard.views.series import NEVER_READ, Courses, Subject
+from whyidle.dashboard.views.time_range import ALL, MOST_POINTS, Span
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import LOST, UNSUPPORTED

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from whyidle.dashboard.views.remember import remember
-from whyidle.dashboard.views.span import MOST_POINTS, POINTS, Span
+from whyidle.dashboard.views.cache import remember
+from whyidle.dashboard.views.time_range import MOST_POINTS, POINTS, Span
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.store import Key, Point, Reader, Unknown
 

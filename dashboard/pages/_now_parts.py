@@ -7,18 +7,18 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import markup, parts, settings
+from whyidle.dashboard import markup, settings, widgets
 from whyidle.dashboard.frame import Shown
 from whyidle.dashboard.markup import Tile, safe
-from whyidle.dashboard.pages._asked import Asked
-from whyidle.dashboard.parts import write
+from whyidle.dashboard.pages._page_data import Asked
 from whyidle.dashboard.views import findings, job
 from whyidle.dashboard.views.computing import known_compute
-from whyidle.dashboard.views.courses import Course, Courses
 from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.marks import News
 from whyidle.dashboard.views.newest import Newest
-from whyidle.dashboard.views.span import FEW_POINTS, RANGES
+from whyidle.dashboard.views.series import Course, Courses
+from whyidle.dashboard.views.time_range import FEW_POINTS, RANGES
+from whyidle.dashboard.widgets import write
 from whyidle.monitor.control import client
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
@@ -164,7 +164,7 @@ def _trace(run: int) -> None:
                 st.rerun()
     except Problem as problem:
         st.session_state.pop("trace_of", None)
-        parts.unknown("No trace", problem.what, problem.next_step)
+        widgets.unknown("No trace", problem.what, problem.next_step)
         return
     if told is not None:
         _trace_told(told, run)
@@ -172,7 +172,7 @@ def _trace(run: int) -> None:
 
 def _trace_told(told: client.Asked, run: int) -> None:
     if told.state == client.State.REFUSED:
-        parts.unknown("No trace", told.what, told.next_step)
+        widgets.unknown("No trace", told.what, told.next_step)
         return
     link = ""
     if told.trace is not None:

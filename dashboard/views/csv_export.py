@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import fmean
 
-from whyidle.dashboard.views.courses import Course
+from whyidle.dashboard.views.series import Course
 
 
 def as_csv(courses: Sequence[Course]) -> str:

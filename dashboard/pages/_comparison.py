@@ -7,20 +7,20 @@ from typing import Final
 
 import streamlit as st
 
-from whyidle.dashboard import look, markup, parts
+from whyidle.dashboard import markup, theme, widgets
 from whyidle.dashboard.figures import difference, distribution, ranges
 from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _tables
-from whyidle.dashboard.parts import write
 from whyidle.dashboard.views.comparison import Compared
+from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.contracts.comparison import ComparisonJson
 
 _HEADS: Final = {
-    "better": ("faster", look.BETTER), "worse": ("slower", look.WORSE),
-    "same": ("no difference", look.GREY), "unknown": ("not certain", look.GREY),
+    "better": ("faster", theme.BETTER), "worse": ("slower", theme.WORSE),
+    "same": ("no difference", theme.GREY), "unknown": ("not certain", theme.GREY),
 }  # fmt: skip
 _FAULTS: Final = {
-    "gone": ("gone", look.BETTER), "new": ("new", look.WORSE), "kept": ("still", look.GREY),
+    "gone": ("gone", theme.BETTER), "new": ("new", theme.WORSE), "kept": ("still", theme.GREY),
 }  # fmt: skip
 
 
@@ -51,47 +51,47 @@ def _verdict(found: Compared) -> None:
     write(f'<div class="w-verdict">{chip}<b>{safe(found.verdict)}</b></div>')
     write("".join(markup.note(each) for each in found.about))
     for text in found.told["warnings"]:
-        parts.unknown("Take care", text)
+        widgets.unknown("Take care", text)
 
 
 def _promise(found: Compared) -> None:
-    parts.title("Predicted and measured", found.promise.words)
+    widgets.title("Predicted and measured", found.promise.words)
     if found.promise.ranges:
         told = found.promise.ranges
-        parts.chart(ranges.ranges("promise", told), "promise", ranges.height(told))
+        widgets.chart(ranges.ranges("promise", told), "promise", ranges.height(told))
 
 
 def _budgets(found: Compared) -> None:
-    parts.title(f"Time of a {found.told['per']}")
+    widgets.title(f"Time of a {found.told['per']}")
     known = {name: each for name, each in found.budgets.items() if not isinstance(each, str)}
     if known:
-        parts.chart(difference.budgets("budgets", known), "budgets", 150)
+        widgets.chart(difference.budgets("budgets", known), "budgets", 150)
     for name, why in found.budgets.items():
         if isinstance(why, str):
-            parts.unknown(f"Where the time of {name} goes", why)
+            widgets.unknown(f"Where the time of {name} goes", why)
 
 
 def _changes(found: Compared) -> None:
-    parts.title(f"What changed in a {found.told['per']}", "to the left is less time, and better")
+    widgets.title(f"What changed in a {found.told['per']}", "to the left is less time, and better")
     if any(each.seconds is not None for each in found.slices):
         figure = difference.changes("changes", found.slices, found.whole)
-        parts.chart(figure, "changes", difference.height(found.slices))
+        widgets.chart(figure, "changes", difference.height(found.slices))
         _tables.changes(found.slices, f"time of a {found.told['per']}")
     else:
-        parts.unknown("What changed", "where the time goes is not known of both")
+        widgets.unknown("What changed", "where the time goes is not known of both")
 
 
 def _steps(found: Compared) -> None:
-    parts.title(f"How long a {'sample' if found.told['per'] == 'sample' else 'step'} takes",
+    widgets.title(f"How long a {'sample' if found.told['per'] == 'sample' else 'step'} takes",
                 "; ".join(each.of for each in found.steps))  # fmt: skip
     if found.steps:
-        parts.chart(distribution.steps("steps", found.steps), "steps")
+        widgets.chart(distribution.steps("steps", found.steps), "steps")
     if found.why_no_steps:
-        parts.unknown("Steps", found.why_no_steps)
+        widgets.unknown("Steps", found.why_no_steps)
 
 
 def _findings(told: ComparisonJson, a: int, b: int) -> None:
-    parts.title("Findings")
+    widgets.title("Findings")
     rows = "".join([*_faults(told, a, b), *_not_judged(told)])
     if rows:
         _tables.framed(rows)
@@ -129,9 +129,9 @@ def _not_judged(told: ComparisonJson) -> Iterator[str]:
 
 
 def _kernels(found: Compared) -> None:
-    parts.title(f"What ran, in a {found.told['per']}")
+    widgets.title(f"What ran, in a {found.told['per']}")
     if found.why_no_kernels:
-        parts.unknown("What ran", found.why_no_kernels)
+        widgets.unknown("What ran", found.why_no_kernels)
     elif found.kernels:
         _tables.changes(found.kernels, found.told["kernels_are"])
     else:
@@ -139,11 +139,11 @@ def _kernels(found: Compared) -> None:
 
 
 def _figures(found: Compared) -> None:
-    parts.title("What it took")
+    widgets.title("What it took")
     if found.figures:
         _tables.changes(found.figures, "")
     if found.why_no_energy:
         write(markup.note(found.why_no_energy))
     if found.told["setup"]:
-        parts.title("Not the same set-up")
+        widgets.title("Not the same set-up")
         _tables.table([(each["name"], each["a"], each["b"]) for each in found.told["setup"]])
