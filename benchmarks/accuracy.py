@@ -60,8 +60,8 @@ def judged(window: Window) -> tuple[list[dict[str, Any]], float]:
     """Return the findings, and how many milliseconds the rules took."""
     began = time.perf_counter()
     found = diagnose.diagnose(window)
-    told = [diagnose.finding_json(found, each) for each in found.findings]
-    return told, 1000 * (time.perf_counter() - began)
+    findings = [diagnose.finding_json(found, each) for each in found.findings]
+    return findings, 1000 * (time.perf_counter() - began)
 
 
 def traces(folder: Path) -> Iterator[dict[str, Any]]:
@@ -69,7 +69,7 @@ def traces(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted([*folder.glob("kineto/*.json.gz"), *folder.glob("xplane/*.xplane.pb*")]):
         name = path.name.split(".")[0]
         analysis = analyse(path)
-        told, ms = judged(of_answer(contract(analysis), path.name))
+        findings, ms = judged(of_answer(contract(analysis), path.name))
         # By the steps of the two traces alone: how sure the speed-up is.
         interval = None
         if name in REALISED:
@@ -79,7 +79,7 @@ def traces(folder: Path) -> Iterator[dict[str, Any]]:
         yield {
             "case": name,
             "known": None if name not in KNOWN else list(KNOWN[name]),
-            "found": [_short(f) for f in told],
+            "found": [_short(f) for f in findings],
             "measured": REALISED.get(name),
             "interval": interval,
             "ms": round(ms, 2),
@@ -97,11 +97,11 @@ def pairs() -> Iterator[dict[str, Any]]:
         sides: dict[str, Any] = {}
         waits: list[float | None] = []
         for side in ("before", "after"):
-            told = kept(before.parent / f"{side}_{framework}.json.gz")
-            window = load(told["window"])
+            recorded = kept(before.parent / f"{side}_{framework}.json.gz")
+            window = load(recorded["window"])
             found, _ = judged(window)
             waits.append(window.job.means.get(JOB_MAIN_THREAD_WAIT))
-            printed = {name: told.get(name) for name in ("step_ms", "samples_per_s")}
+            printed = {name: recorded.get(name) for name in ("step_ms", "samples_per_s")}
             sides[side] = {**printed, "found": [_short(f) for f in found]}
         gain = faster(sides["before"], sides["after"])
         yield {
@@ -129,19 +129,19 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("--traces", type=Path, default=TRACES)
     given = asked.parse_args()
-    told = {
+    result = {
         "schema": 1,
         "traces": list(traces(given.traces)),
         "pairs": list(pairs()),
         "unrecorded": unrecorded(),
         "left_out": list(left_out(WINDOWS)),
     }
-    RESULT.write_text(json.dumps(told, indent=1) + "\n")
-    for constant in told["left_out"]:
+    RESULT.write_text(json.dumps(result, indent=1) + "\n")
+    for constant in result["left_out"]:
         print(constant)
-    for case in told["traces"]:
+    for case in result["traces"]:
         print(case["case"], case["known"], [(f["rule"], f["severity"]) for f in case["found"]])
-    for pair in told["pairs"]:
+    for pair in result["pairs"]:
         for side in ("before", "after"):
             found = [(f["rule"], f["severity"], f["speedup"]) for f in pair[side]["found"]]
             print(pair["rule"], pair["framework"], side, pair["measured"], found)

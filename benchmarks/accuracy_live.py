@@ -1,7 +1,7 @@
 """How the rules do live: every demo pair run several times, watched as a user would watch it.
 
 First the program with the fault runs alone for a few seconds before ``monitor attach`` goes in as
-anybody would call it: what counts is when the right finding is told first. Then, in each round,
+anybody would call it: what counts is when the right finding is first reported. Then, in each round,
 both sides run under ``monitor run`` as ``monitor demo`` runs them, for as long as it does. Pairs
 come in random order in each round, the two sides of a pair next to each other in random order, so
 that both meet the same machine. The healthy programs run too. The gain is measured by what the
@@ -39,9 +39,9 @@ from whyidle.monitor.signals import opening
 from whyidle.monitor.store.reader import Reader
 
 RESULT = Path(__file__).with_name("accuracy_live.json")
-# The job is warm when somebody comes to look.
+# The job is warm when the monitor attaches.
 ALONE_SECONDS = 2.0
-# The first look of an attached monitor comes after 12 s, and what lasts is told with the next one.
+# An attached monitor looks after 12 s first, and reports what lasts with its next look.
 ATTACHED_SECONDS = 23.0
 ROUNDS = 1
 LOUD = ("high", "medium")
@@ -74,10 +74,10 @@ def attached(script: Path, label: str) -> tuple[Watched, float] | None:
 
 
 def first_told(store: Path, run: int, rules: tuple[str, ...], began: float) -> float | None:
-    """Return after how many seconds the right finding was told."""
+    """Return after how many seconds the right finding was reported."""
     reader = Reader.open(store)
-    told = [event for event in reader.events(run) if event.kind == "finding"]
-    right = [e for e in told if e.data and e.data["rule"] in rules and e.severity != "info"]
+    events = [event for event in reader.events(run) if event.kind == "finding"]
+    right = [e for e in events if e.data and e.data["rule"] in rules and e.severity != "info"]
     return min((event.ts_ms / 1000 - began for event in right), default=None)
 
 
@@ -103,15 +103,15 @@ def once(pair: Pair, store: Path, seconds: float | None) -> dict[str, Any]:
         side: watch(pair.script(side), seconds or pair.seconds, pair.name)
         for side in random.sample(pairs.SIDES, 2)
     }
-    told = of_runs(store, pair, [(seen["before"], seen["after"])])
-    left = [told.after.of(rule) for rule in pair.faults]
+    outcome = of_runs(store, pair, [(seen["before"], seen["after"])])
+    left = [outcome.after.of(rule) for rule in pair.faults]
     return {
-        "found": [f["rule"] for f in told.before.findings],
-        "timed": [f["rule"] for f in told.before.findings if f["speedup"]],
+        "found": [f["rule"] for f in outcome.before.findings],
+        "timed": [f["rule"] for f in outcome.before.findings if f["speedup"]],
         "left": [f and f["severity"] for f in left],
-        "predicted": told.predicted,
-        "measured": told.speedup,
-        "as_predicted": told.is_as_predicted,
+        "predicted": outcome.predicted,
+        "measured": outcome.speedup,
+        "as_predicted": outcome.is_as_predicted,
     }
 
 
@@ -135,11 +135,11 @@ def rounds(
 
 
 def as_told(row: dict[str, Any]) -> bool | None:
-    """Tell whether the gain is what whoever attached was told; ``None``: nobody was told one."""
-    told = row.get("attached")
-    if not told or told["predicted"] is None or row["measured"] is None:
+    """Return whether the gain is the one that ``attach`` predicted; ``None``: it predicted none."""
+    seen = row.get("attached")
+    if not seen or seen["predicted"] is None or row["measured"] is None:
         return None
-    return is_inside(told["predicted"], row["measured"])
+    return is_inside(seen["predicted"], row["measured"])
 
 
 def healthy(store: Path, seconds: float) -> Iterator[dict[str, Any]]:
@@ -163,7 +163,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="whyidle-live-") as state:
         os.environ["WHYIDLE_STATE_DIR"] = state
         chosen = [p for p in pairs.all_pairs() if not given.fault or p.name in given.fault]
-        told: dict[str, Any] = {
+        result: dict[str, Any] = {
             "schema": 1,
             "date": time.strftime("%Y-%m-%d"),
             "machine": f"{os.cpu_count()} cores, {platform.machine()}",
@@ -173,13 +173,13 @@ def main() -> None:
             else list(healthy(database(), given.seconds or pairs.SECONDS)),
         }
         for row in rounds(chosen, database(), given.rounds, given.seconds):
-            told["pairs"].append(row)
-            told["minutes"] = round((time.monotonic() - began) / 60, 1)
+            result["pairs"].append(row)
+            result["minutes"] = round((time.monotonic() - began) / 60, 1)
             # What is there is kept, also of a bench that is cut.
             if not given.fault:
-                RESULT.write_text(json.dumps(told, indent=1) + "\n")
+                RESULT.write_text(json.dumps(result, indent=1) + "\n")
     if given.fault:
-        print(json.dumps(told, indent=1))
+        print(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

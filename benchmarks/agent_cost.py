@@ -42,7 +42,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.results import Result, tell  # noqa: E402  found by the line above
+from benchmarks.results import Result, print_results  # noqa: E402  found by the line above
 
 BAR_PERCENT = 0.5
 BAR_US = 6.0
@@ -155,7 +155,7 @@ def tracing(name: str, traces: list[dict[str, Any]]) -> Iterator[Result]:
         ("held_ns", "the job is held"),
         ("lost_ns", "the job loses"),
     ):
-        # Nobody may know for how long it was held.
+        # How long it was held may be unknown.
         if known := [trace[key] for trace in taken if trace[key] is not None]:
             yield Result(f"{name}: a trace, {what}", statistics.median(known) / 1e6, "ms")
     during = [trace["lost_ns"] / (trace["window_ns"] + (trace["held_ns"] or 0)) for trace in taken]
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     seconds = max(5, options.seconds // 5) if options.quick else options.seconds
-    tell(results(options.python, seconds), as_json=options.json)
+    print_results(results(options.python, seconds), as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -278,8 +278,8 @@ def main() -> None:
     taken = traces(step, client)
     client.close()
     agent.go()
-    told = {"pairs": found, "agent_first": first, "agent_share": share, "step_ns": wall}
-    print(json.dumps({**told, "traces": taken, "device": device()}))
+    result = {"pairs": found, "agent_first": first, "agent_share": share, "step_ns": wall}
+    print(json.dumps({**result, "traces": taken, "device": device()}))
     tidy()
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.results import Result, tell  # noqa: E402  found by the line above
+from benchmarks.results import Result, print_results  # noqa: E402  found by the line above
 from tests.attach import victims  # noqa: E402
 from tests.attach.victims import Victim, running  # noqa: E402
 from whyidle.monitor.attach import ladder  # noqa: E402
@@ -161,7 +161,7 @@ PEERS: dict[str, Callable[[int, str], list[str]]] = {"memray": memray, "debugpy"
 
 
 def side_by_side(name: str, times: int) -> dict[str, list[dict[str, object]]]:
-    """Enter fresh jobs, by us and by each peer in turn; tell what the jobs saw."""
+    """Enter fresh jobs, by us and by each peer in turn; return what the jobs saw."""
     found: dict[str, list[dict[str, object]]] = {}
     for _ in range(times):
         found.setdefault("nobody", []).append(_seen(name, None))
@@ -193,11 +193,11 @@ def _seen(name: str, enter: Callable[[Victim], None] | None) -> dict[str, object
             said = f"failed: {error.stderr.decode(errors='replace').strip()[-80:]}"
         time.sleep(0.5)
         try:
-            told = victim.end()
+            job_end = victim.end()
         except (AssertionError, subprocess.TimeoutExpired, ValueError, IndexError):
             return {"said": said, "job": "dead or hanging", "gap_ms": None}
-        job = "well" if not told["wrong"] else f"{told['wrong']} wrong results"
-        return {"said": said, "job": job, "gap_ms": told["gap_ms"]}
+        job = "well" if not job_end["wrong"] else f"{job_end['wrong']} wrong results"
+        return {"said": said, "job": job, "gap_ms": job_end["gap_ms"]}
 
 
 def results(tallies: dict[str, Tally], killed: dict[str, Tally]) -> list[Result]:
@@ -261,7 +261,7 @@ def main() -> None:
         table = [{"what": r.what, "value": r.value, "unit": r.unit, "bar": r.bar} for r in rows]
         print(json.dumps({"schema": 1, "results": table, "peers": peers}))
         return
-    tell(rows, as_json=False)
+    print_results(rows, as_json=False)
     print_peers(peers)
 
 

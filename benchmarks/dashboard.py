@@ -2,7 +2,7 @@
 
 Our page *Now* over the whole day is drawn anew again and again. Over a day it moves on only every
 43 seconds, a quarter of what one of its points stands for, and costs next to nothing until then; so
-here its time goes 50 times as fast, and each refresh has all charts drawn anew. Of each it is told
+here its time goes 50 times as fast, and each refresh has all charts drawn anew. For each it prints
 what the server spent (CPU time of its process, by /proc) and what the browser's main thread spent
 (by Chromium's own count of task time). Beside it: four plain ``st.plotly_chart`` over the raw
 figures of one GPU of that day, drawn anew the same way. Both run one after the other over the same
@@ -36,7 +36,7 @@ from playwright.sync_api import Page, sync_playwright
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.results import Result, tell  # noqa: E402  found by the line above
+from benchmarks.results import Result, print_results  # noqa: E402  found by the line above
 from tests.dashboard.conftest import BROWSERS, FLAGS  # noqa: E402  likewise
 from tests.dashboard.stores import make  # noqa: E402  likewise
 
@@ -126,8 +126,8 @@ class Browser:
         return self._metrics()["JSHeapUsedSize"] / 1e6
 
     def _metrics(self) -> dict[str, float]:
-        told = self._devtools.send("Performance.getMetrics")["metrics"]
-        return {each["name"]: each["value"] for each in told}
+        counters = self._devtools.send("Performance.getMetrics")["metrics"]
+        return {each["name"]: each["value"] for each in counters}
 
 
 def until(page: Page, expression: str, *, every_ms: int = 20) -> None:
@@ -171,21 +171,21 @@ def ours(api: Any, path: str, store: Path, refreshes: int) -> dict[str, Any]:
                 page.close()
                 page = context.new_page()
         browser = Browser(page)
-        told = _refreshes(browser, server, refreshes)
+        took = _refreshes(browser, server, refreshes)
         points = page.evaluate(
             "[...document.querySelectorAll('[data-drawn]')].map("
             "e => Math.max(...e.data.map(t => t.x.length)))"
         )
         context.close()
     return {
-        **told, "charts": charts, "most_points": max(points),
+        **took, "charts": charts, "most_points": max(points),
         "first_page_ever_s": round(first[0], 2),
         "first_page_s": round(statistics.median(first[1:]), 2),
     }  # fmt: skip
 
 
 def _refreshes(browser: Browser, server: psutil.Process, refreshes: int) -> dict[str, Any]:
-    """Let it refresh, and tell what each took."""
+    """Let it refresh, and return what each took."""
     costs: list[tuple[float, float]] = []
     memory: list[tuple[float, float]] = []
     done = min(drawn(browser))
@@ -255,7 +255,7 @@ def measured(refreshes: int) -> dict[str, Any]:
     path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if path is None:
         sys.exit("No Chromium here: apt-get install chromium")
-    over, told = threading.Event(), {}
+    over, found = threading.Event(), {}
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as api:
         store = Path(folder) / "whyidle.db"
         ready = threading.Event()
@@ -274,17 +274,17 @@ def measured(refreshes: int) -> dict[str, Any]:
         try:
             ready.wait()
             print("the day is recorded; measuring", file=sys.stderr)
-            told["ours"] = ours(api, path, store, refreshes)
-            told["raw"] = peer(api, path, store, first[0])
+            found["ours"] = ours(api, path, store, refreshes)
+            found["raw"] = peer(api, path, store, first[0])
         finally:
             over.set()
             recorder.join()
-    return told
+    return found
 
 
-def results(told: dict[str, Any]) -> list[Result]:
+def results(found: dict[str, Any]) -> list[Result]:
     """Return the figures that are quoted."""
-    mine, raw = told["ours"], told["raw"]
+    mine, raw = found["ours"], found["raw"]
     after, at_end = ([f"{name} after {n}" for name in ("server", "page's scripts")]
                      for n in (SETTLED, mine["refreshes"]))  # fmt: skip
     memory = [
@@ -311,7 +311,7 @@ def main() -> None:
     parser.add_argument("--refreshes", type=int, default=500)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    tell(results(measured(options.refreshes)), as_json=options.json)
+    print_results(results(measured(options.refreshes)), as_json=options.json)
 
 
 if __name__ == "__main__":

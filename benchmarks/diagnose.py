@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from results import Result, tell
+from results import Result, print_results
 from store import SEED, START_MS, busy_gpu
 from traces import generated
 
@@ -119,7 +119,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = measure(Path(folder), options.hours, options.gpus)
-    tell(results, as_json=options.json)
+    print_results(results, as_json=options.json)
 
 
 if __name__ == "__main__":

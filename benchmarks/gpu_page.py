@@ -87,7 +87,7 @@ def _tape(_name: str, f: dict[str, Any]) -> Iterator[tuple[object, ...]]:
 
 
 def _claims(_name: str, f: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    words = {True: "holds", False: "**differs**", None: "not told"}
+    words = {True: "holds", False: "**differs**", None: "not known"}
     for each in f.get("claims", []):
         seen = each["seen"].replace("|", "\\|")
         yield each["note"], each["claim"], words[each["holds"]], seen

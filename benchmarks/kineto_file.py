@@ -18,7 +18,7 @@ from typing import Any
 
 REAL = Path(__file__).parents[1] / "tests/data/traces/real/kineto/v100_2rank_nccl.json.gz"
 Event = dict[str, Any]
-# As CUPTI tells them of a kernel; nobody reads them for an account of time.
+# What CUPTI reports of a kernel; an account of time does not need it.
 LAUNCHED = {
     "queued": 0,
     "context": 1,
@@ -37,8 +37,8 @@ APART = 10_000_000
 
 def write(path: Path, events: int) -> None:
     """Write at least so many records: whole rounds of the real steps."""
-    told = json.loads(gzip.decompress(REAL.read_bytes()))
-    of_one = told.pop("traceEvents")
+    document = json.loads(gzip.decompress(REAL.read_bytes()))
+    of_one = document.pop("traceEvents")
     timed = [e for e in of_one if e["ph"] == "X"]
     low = min(e["ts"] for e in timed if "Step#" in e["name"])
     length = max(e["ts"] + e["dur"] for e in timed if "Step#" in e["name"]) - low
@@ -48,7 +48,7 @@ def write(path: Path, events: int) -> None:
             again for e in timed for again in _repeated(e, rounds, length) if e["pid"] != "Spans"
         ]
         rounds += 1
-    text = json.dumps({**told, "traceEvents": written}).replace('}, {"ph"', '},\n{"ph"')
+    text = json.dumps({**document, "traceEvents": written}).replace('}, {"ph"', '},\n{"ph"')
     path.write_bytes(gzip.compress(text.encode(), 6, mtime=0))
 
 

@@ -38,16 +38,16 @@ def timed(windows: Path) -> list[Callable[[], bool]]:
     for before in sorted(windows.glob("*/before_*.json.gz")):
         after = before.with_name(before.name.replace("before", "after", 1))
         if after.exists():
-            told = kept(before)
-            measured = faster(told, kept(after))
+            recorded = kept(before)
+            measured = faster(recorded, kept(after))
             if measured is not None:
-                found.append(_asked(before.parent.name, told["window"], measured))
+                found.append(_asked(before.parent.name, recorded["window"], measured))
     return [ask for ask in found if ask() is not None]  # type: ignore[misc]
 
 
-def _asked(rule: str, told: dict[str, Any], measured: float) -> Callable[[], bool | None]:
+def _asked(rule: str, dumped: dict[str, Any], measured: float) -> Callable[[], bool | None]:
     detect = rules.load()[rule].detect
-    window = load(told)
+    window = load(dumped)
 
     def ask() -> bool | None:
         verdict = None if detect is None else detect(window)

@@ -55,14 +55,14 @@ def judged(fault: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="whyidle-size-") as made:
         folder = Path(made)
         before, after = (resized(fault, s, folder) for s in ("before", "after"))
-        told = ran(before, WATCHED_S)
+        recorded = ran(before, WATCHED_S)
         measured = faster(*in_turns(before, after)) or 1.0
-    found = next((f for f in told["findings"] if f["rule"] == fault), None)
+    found = next((f for f in recorded["findings"] if f["rule"] == fault), None)
     speedup = found and found["speedup"]
     return {
         "rule": fault,
         "sizes": list(SIZES[fault]),
-        "first": bool(told["findings"]) and told["findings"][0] is found,
+        "first": bool(recorded["findings"]) and recorded["findings"][0] is found,
         "speedup": speedup,
         "measured": round(measured, 3),
         "inside": bool(speedup) and is_inside(speedup, measured),
@@ -74,11 +74,11 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("fault", nargs="*", default=[])
     given = asked.parse_args()
-    told = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    result = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     for fault in given.fault or SIZES:
-        told[fault] = judged(fault)
-        print(told[fault], flush=True)
-        RESULT.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+        result[fault] = judged(fault)
+        print(result[fault], flush=True)
+        RESULT.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ All three run at once, each on the same fake NVML library with the same tape, so
 same machine; each is metered from outside by /proc after its start-up. The fake answers at once, so
 what is measured is the reading program, not the driver. The monitor's first minute has four looks
 for faults, and the rules are loaded for the first; later there is one a minute, so that what comes
-after is told by itself.
+after is printed by itself.
 
 Run: .venv/bin/python benchmarks/record_cost.py [--seconds 60] [--steady 60] [--json]
 """

@@ -68,22 +68,22 @@ def ran(script: Path, seconds: float) -> dict[str, Any]:
         )
         if done.returncode:
             sys.exit(f"{script} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-        told = subprocess.run(
+        diagnosed = subprocess.run(
             [sys.executable, "-c", _PROGRAM, state],
             env=environment,
             capture_output=True,
             text=True,
             check=False,
         )
-    if told.returncode:
-        sys.exit(f"{script} could not be diagnosed:\n{told.stderr}")
-    found: dict[str, Any] = json.loads(told.stdout)
+    if diagnosed.returncode:
+        sys.exit(f"{script} could not be diagnosed:\n{diagnosed.stderr}")
+    found: dict[str, Any] = json.loads(diagnosed.stdout)
     return {**found, **printed(done.stdout)}
 
 
 def in_turns(before: Path, after: Path, turns: int = TURNS) -> tuple[Printed, Printed]:
     """Run two programs alone, one after the other and again; return what they printed, as means."""
-    told: dict[Path, list[Printed]] = {before: [], after: []}
+    by_script: dict[Path, list[Printed]] = {before: [], after: []}
     for script in (before, after) * turns:
         done = subprocess.run(
             [sys.executable, str(script), "--seconds", str(TURN_S)],
@@ -94,8 +94,8 @@ def in_turns(before: Path, after: Path, turns: int = TURNS) -> tuple[Printed, Pr
         )
         if done.returncode:
             sys.exit(f"{script} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-        told[script].append(printed(done.stdout))
-    return _mean(told[before]), _mean(told[after])
+        by_script[script].append(printed(done.stdout))
+    return _mean(by_script[before]), _mean(by_script[after])
 
 
 def _mean(some: list[Printed]) -> Printed:
@@ -107,17 +107,17 @@ def _mean(some: list[Printed]) -> Printed:
     return means
 
 
-def keep(path: Path, told: dict[str, Any]) -> None:
+def keep(path: Path, recorded: dict[str, Any]) -> None:
     """Write one side of a pair, without the name of the folder that the project lies in."""
-    text = json.dumps(told).replace(f"{ROOT}/", FOLDER)
+    text = json.dumps(recorded).replace(f"{ROOT}/", FOLDER)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def kept(path: Path) -> dict[str, Any]:
     """Read it again: rules look at the source of the demos, wherever these lie now."""
     text = gzip.decompress(path.read_bytes()).decode()
-    told: dict[str, Any] = json.loads(text.replace(FOLDER, f"{ROOT}/"))
-    return told
+    recorded: dict[str, Any] = json.loads(text.replace(FOLDER, f"{ROOT}/"))
+    return recorded
 
 
 def main() -> None:
@@ -132,17 +132,19 @@ def main() -> None:
         sides = []
         alone = in_turns(pair.script("before"), pair.script("after"))
         for side, pace in zip(SIDES, alone, strict=True):
-            told = ran(pair.script(side), given.seconds) | pace
-            findings = told.pop("findings")
-            sides.append(told)
+            recorded = ran(pair.script(side), given.seconds) | pace
+            findings = recorded.pop("findings")
+            sides.append(recorded)
             path = WINDOWS / fault / f"{side}_{framework}.json.gz"
             path.parent.mkdir(parents=True, exist_ok=True)
-            keep(path, told)
+            keep(path, recorded)
             found = [f"{f['rule']} {f['severity']} {f['speedup']}" for f in findings[:4]]
             size = path.stat().st_size
-            print(f"{fault} {side} {framework}: {told['step_ms']} ms a step, {size:,} B: {found}")
+            print(
+                f"{fault} {side} {framework}: {recorded['step_ms']} ms a step, {size:,} B: {found}"
+            )
         gain = faster(*sides)
-        print(f"{fault} {framework}: {'not told' if gain is None else f'{gain:.2f}x'}", flush=True)
+        print(f"{fault} {framework}: {'not known' if gain is None else f'{gain:.2f}x'}", flush=True)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,13 @@ from whyidle.monitor.demo.pairs import HEALTHY, SIDES, STORIES, all_pairs, healt
 
 def record(script: Path, place: Path, seconds: float) -> None:
     """Run one program and keep its window."""
-    told = ran(script, seconds)
-    findings = told.pop("findings")
+    recorded = ran(script, seconds)
+    findings = recorded.pop("findings")
     path = WINDOWS / place
     path.parent.mkdir(parents=True, exist_ok=True)
-    keep(path, told)
+    keep(path, recorded)
     found = [f"{f['rule']} {f['severity']} {f['speedup']}" for f in findings[:4]]
-    print(f"{place}: {told['step_ms']} ms a step: {found}", flush=True)
+    print(f"{place}: {recorded['step_ms']} ms a step: {found}", flush=True)
 
 
 def main() -> None:

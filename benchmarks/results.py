@@ -25,7 +25,7 @@ class Result:
         return "ok" if (self.value >= self.bar) == self.at_least or self.value == self.bar else "NO"
 
 
-def tell(results: Iterable[Result], *, as_json: bool) -> None:
+def print_results(results: Iterable[Result], *, as_json: bool) -> None:
     """Print the table, or its JSON."""
     if as_json:
         rows = [{"what": r.what, "value": r.value, "unit": r.unit, "bar": r.bar} for r in results]

@@ -41,7 +41,7 @@ PICTURES: dict[str, tuple[str, dict[str, object], Scheme]] = {
 SETTLES_MS = 3000
 V100 = "v100"
 V100_TRACE = ROOT / "tests/data/traces/real/kineto/v100_resnet50_workers0.json.gz"
-# The trace alone: the corner beside it tells of the run that it had to be put into.
+# The trace alone: the sidebar beside it describes the run that it had to be put into.
 V100_PART: FloatRect = {"x": 330, "y": 160, "width": 960, "height": 662}
 
 

@@ -96,8 +96,8 @@ def main() -> None:
     medians = {name: statistics.median(t[1:]) for name, t in times.items()}
     boots = boot_cost(options.boots)
     if options.json:
-        told = {"schema": 1, "median_ms": medians, "bar_ms": BAR_MS}
-        print(json.dumps({**told, "boot_ms": boots, "boot_bar_ms": BOOT_BAR_MS}))
+        result = {"schema": 1, "median_ms": medians, "bar_ms": BAR_MS}
+        print(json.dumps({**result, "boot_ms": boots, "boot_bar_ms": BOOT_BAR_MS}))
         return
     for name, median in medians.items():
         bar = f"   bar {BAR_MS:.0f} ms" if name.startswith("monitor") else ""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from results import Result, tell
+from results import Result, print_results
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
@@ -194,7 +194,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = measure(Path(folder), options.hours, options.gpus)
-    tell(results, as_json=options.json)
+    print_results(results, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from results import Result, tell
+from results import Result, print_results
 
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store.connect import for_writing, transaction
@@ -210,7 +210,7 @@ def main() -> None:
     for events in options.events:
         with tempfile.TemporaryDirectory() as folder:
             results += measure(Path(folder), events)
-    tell(results, as_json=options.json)
+    print_results(results, as_json=options.json)
 
 
 if __name__ == "__main__":

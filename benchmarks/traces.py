@@ -105,7 +105,7 @@ def peak_kb() -> int:
 
 
 def child(name: str, path: Path) -> None:
-    """One measurement, told as JSON."""
+    """One measurement, as JSON."""
     work = CONTESTANTS[name](path)
     before = peak_kb()
     started = time.perf_counter()
@@ -172,7 +172,7 @@ def compared(kind: str, path: Path, rounds: int) -> dict[str, Any]:
     return result
 
 
-def tell(kind: str, got: dict[str, Any]) -> None:
+def print_result(kind: str, got: dict[str, Any]) -> None:
     """Print one comparison for a person."""
     print(f"{kind}: {got['bytes'] / 1e6:.1f} MB on disk")
     for name, m in got["median"].items():
@@ -213,7 +213,7 @@ def main() -> None:
         print(json.dumps({"schema": 1, "results": results}))
         return
     for kind, got in results.items():
-        tell(kind, got)
+        print_result(kind, got)
 
 
 def generated_kineto(folder: Path) -> Path:

@@ -132,7 +132,7 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     asked.add_argument("--json", action="store_true")
     torch.set_num_threads(1)
-    told = {
+    result = {
         "new_page_us": {f"{mib} MiB": round(page_us(mib), 2) for mib in (48, 64, 128)},
         "random_number_ns": {name: round(ns, 1) for name, ns in numbers_ns().items()},
         "step_after_collecting": {
@@ -145,9 +145,9 @@ def main() -> None:
         },
     }
     if asked.parse_args().json:
-        print(json.dumps(told))
+        print(json.dumps(result))
         return
-    for name, figures in told.items():
+    for name, figures in result.items():
         print(name)
         for what, value in figures.items():
             print(f"  {what}: {value}")

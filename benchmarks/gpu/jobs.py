@@ -46,6 +46,8 @@ import torch
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_default_device(device)
 torch.use_deterministic_algorithms(True)
+if device == "cpu":
+    torch.set_num_threads(1)
 """,
     "jax": """
 import functools, jax
@@ -101,15 +103,22 @@ def source(framework: str, rounds: int | None = None, port: int | None = None) -
     return f"{ON_THE_GPU[framework]}{work}{limit}{server}loop(work, lambda: device)\n"
 
 
-def figures_of(told: dict[str, Any]) -> dict[str, Any]:
+def figures_of(result: dict[str, Any]) -> dict[str, Any]:
     """Return what a job that checked itself came to."""
-    losses, told = told["first"], {**told, "device": told["more"]}
+    losses, result = result["first"], {**result, "device": result["more"]}
     return {
-        **{name: told[name] for name in ("rounds", "wrong", "device")},
-        "longest_round_ms": told["gap_ms"],
+        **{name: result[name] for name in ("rounds", "wrong", "device")},
+        "longest_round_ms": result["gap_ms"],
         "losses": hashlib.sha256(losses.encode()).hexdigest(),
         "last_loss": float.fromhex(ast.literal_eval(losses)[-1]),
     }
+
+
+def program(check: Check, framework: str, rounds: int) -> list[str]:
+    """Write a job that ends by itself; return its command line."""
+    file = check.folder / f"{framework}.py"
+    file.write_text(source(framework, rounds))
+    return [sys.executable, str(file)]
 
 
 @contextmanager
@@ -140,7 +149,7 @@ def attach(check: Check) -> None:
         with ExitStack() as stack:
             _enter(check, name, alone, stack)
         if not check.quick:
-            check.do(f"{name}: monitor run", partial(_run, name, alone))
+            check.do(f"{name}: monitor run", partial(_run, check, name, alone))
     if not check.quick:
         check.do("jax: its own profiler server", partial(_server, check))
 
@@ -162,27 +171,27 @@ def _enter(check: Check, name: str, alone: dict[str, Any], stack: ExitStack) -> 
 
 
 def _alone(check: Check, framework: str, alone: dict[str, Any], part: Part) -> None:
-    """Two jobs that nobody enters must lose the same: else the others prove nothing."""
+    """Two jobs without an agent must have the same losses: else the others prove nothing."""
     check_installed(framework)
-    command = [sys.executable, "-c", source(framework, ALONE_ROUNDS)]
-    told = []
+    command = program(check, framework, ALONE_ROUNDS)
+    runs = []
     for _ in range(1 if check.quick else 2):
         out, _ = output("the job", command, env=os.environ | SETTINGS, timeout=PATIENCE)
-        told.append(figures_of(json.loads(out.splitlines()[-1])))
-    part.figures = told[0]
-    check_device(told[0], gpu=check.gpu)
-    if len({each["losses"] for each in told}) > 1 or any(each["wrong"] for each in told):
-        raise Failed("two runs of the job, which nobody entered, did not lose the same")
-    alone.update(told[0])
+        runs.append(figures_of(json.loads(out.splitlines()[-1])))
+    part.figures = runs[0]
+    check_device(runs[0], gpu=check.gpu)
+    if len({each["losses"] for each in runs}) > 1 or any(each["wrong"] for each in runs):
+        raise Failed("two runs of the job without an agent had different losses")
+    alone.update(runs[0])
 
 
-def _compare(told: dict[str, Any], alone: dict[str, Any]) -> None:
+def _compare(result: dict[str, Any], alone: dict[str, Any]) -> None:
     """Fail where a job did not do what it does alone."""
     if not alone:
         raise LeftOut("it is not known what the job does alone")
-    if told["wrong"]:
-        raise Failed(f"{told['wrong']} of {told['rounds']} rounds lost something else")
-    if told["losses"] != alone["losses"]:
+    if result["wrong"]:
+        raise Failed(f"{result['wrong']} of {result['rounds']} rounds lost something else")
+    if result["losses"] != alone["losses"]:
         raise Failed("the job lost something else than alone, from its first round on")
 
 
@@ -260,11 +269,11 @@ def _attach(check: Check, job: victims.Victim, part: Part) -> None:
         raise Failed(f"no GPU was said to be the job's: {summary['gpu_problem']}")
 
 
-def _gpu(told: dict[str, Any]) -> dict[str, Any]:
+def _gpu(gpu: dict[str, Any]) -> dict[str, Any]:
     """Return what is known of a GPU, as means, and why the rest is not; nothing that is its own."""
-    each = {name: value for name, value in told.items() if isinstance(value, dict)}
+    each = {name: value for name, value in gpu.items() if isinstance(value, dict)}
     means = {name: value["mean"] for name, value in each.items() if "mean" in value}
-    return {"job": told["job"], "means": means, "unknown": told.get("unknown")}
+    return {"job": gpu["job"], "means": means, "unknown": gpu.get("unknown")}
 
 
 def _observe(check: Check, job: victims.Victim, part: Part) -> None:
@@ -273,9 +282,9 @@ def _observe(check: Check, job: victims.Victim, part: Part) -> None:
         raise Failed(f"attached: {part.figures['attached']}")
 
 
-def _run(framework: str, alone: dict[str, Any], part: Part) -> None:
+def _run(check: Check, framework: str, alone: dict[str, Any], part: Part) -> None:
     check_installed(framework)
-    job = [sys.executable, "-c", source(framework, RUN_ROUNDS)]
+    job = program(check, framework, RUN_ROUNDS)
     env = os.environ | SETTINGS
     summary, said = monitor("run", "--json", "--", *job, env=env, timeout=PATIENCE)
     last = [each for each in said.splitlines() if each.startswith('{"rounds"')]
@@ -317,23 +326,23 @@ def _cost(check: Check, framework: str, part: Part) -> None:
     agents = agent_cost.ROOT / "agents"
     words = [agents, framework, "10", str(seconds), "gpu"]
     out, _ = output("the job", [sys.executable, agent_cost.TRAINING, *words], timeout=check.left)
-    told = json.loads(out.splitlines()[-1])
+    measured = json.loads(out.splitlines()[-1])
     # The agent's own thread is held in both blocks: what it takes comes on top.
-    share = told["agent_share"] * 100
-    more = [(on[0] / off[0] - 1) * 100 + share for off, on in told["pairs"]]
+    share = measured["agent_share"] * 100
+    more = [(on[0] / off[0] - 1) * 100 + share for off, on in measured["pairs"]]
     middle, low, high = agent_cost.interval(more)
     part.figures = {
-        "device": told["device"],
+        "device": measured["device"],
         "pairs": len(more),
-        "round_ms": round(told["step_ns"] / 1e6, 3),
+        "round_ms": round(measured["step_ns"] / 1e6, 3),
         "more_with_it_percent": [round(each, 3) for each in (low, middle, high)],
         "agent_percent_of_core": round(share, 3),
         "traces": [
             {key.replace("_ns", "_ms"): _ms(value) for key, value in trace.items()}
-            for trace in told["traces"]
+            for trace in measured["traces"]
         ],
     }
-    check_device(told, gpu=check.gpu)
+    check_device(measured, gpu=check.gpu)
 
 
 def _ms(value: Any) -> Any:

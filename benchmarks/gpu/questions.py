@@ -196,7 +196,7 @@ def _bytes_match(tape: Tape, copied: Sequence[tuple[float, int]]) -> Finding:
     whole = _numbers(unwrapped(points) if tape.field_types.get(198) == UINT else points)
     inside = [(t, value) for t, value in whole if start <= t <= end]
     if len(inside) < 2 or end <= start:
-        return Finding(question, note, "too few values to tell", None)
+        return Finding(question, note, "too few values to say", None)
     rate = (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
     real = (copied[-1][1] - copied[0][1]) / (end - start)
     seen = f"it grew by {rate / 1e9:.3f} GB/s while the job copied {real / 1e9:.3f} GB/s"

@@ -58,7 +58,7 @@ WARM = 1
 Packed = Callable[[Path], bytes]
 # The longer first: the checkout may be imported through its links.
 PREFIXES = (f"{ROOT}/.typing/whyidle/", f"{ROOT}/")
-# Not root's: that is everybody's, and nobody's.
+# Not root's, which names no person.
 HOME = "" if Path.home() == Path("/root") else f"{Path.home()}/"
 _UUID = re.compile(rb"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NO_UUID = b"GPU-00000000-0000-4000-8000-000000000000"

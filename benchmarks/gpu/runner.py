@@ -172,7 +172,7 @@ class Checkup:
                 for name in (*(f for p in check["parts"] for f in p["files"]), LOG):
                     path = self.work / check["name"] / name
                     if path.exists():
-                        archive.add(path, f"{check['name']}/{name}", filter=_nobodys)
+                        archive.add(path, f"{check['name']}/{name}", filter=_anonymous)
         half.rename(self.out / ARCHIVE)
 
 
@@ -191,7 +191,7 @@ def _judged(code: int | None, parts: list[dict[str, Any]]) -> tuple[str, str | N
     return "left out", "; ".join(dict.fromkeys(part["why"] for part in parts))
 
 
-def _nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     """Leave out who made a file."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
@@ -235,7 +235,7 @@ def output(what: str, command: Sequence[str | Path], **options: Any) -> tuple[st
 
 
 def monitor(*words: str, **options: Any) -> tuple[dict[str, Any], str]:
-    """Run a command of ours; return its JSON, and what it said besides."""
+    """Run a command of the monitor; return its JSON, and what it said besides."""
     command = [sys.executable, "-P", "-m", "whyidle.monitor", *words]
     out, err = output(f"monitor {words[0]}", command, **options)
     answer: dict[str, Any] = json.loads(out.splitlines()[-1])

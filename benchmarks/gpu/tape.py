@@ -34,7 +34,7 @@ CLOCKS = ("graphics", "sm", "mem", "video")
 COUNTERS = frozenset({"energy"} | {f"field.{f.field_id}" for f in FIELDS if f.total})
 # Sleeping in the fake library is no finer: a shorter call would become slower than it was.
 SHORTEST_LATENCY_US = 1000.0
-# Linux gives no pid this high: nobody on the machine that plays the tape is taken for them.
+# Linux gives no pid this high: no process of the machine that plays the tape is taken for them.
 FIRST_STRANGER = 1 << 22
 # No new sample is no idleness: the driver takes them more rarely than the probe asks.
 HOLD_SECONDS = 1.1
@@ -151,7 +151,7 @@ class Tape:
         self.faults: list[tuple[str, float, float, int]] = []
         self.moments: list[Moment] = []
         self.shares_above_100 = 0
-        # Our own loads by pid: "$TRAINER". Everyone else gets a number that means nobody.
+        # Our own loads by pid: "$TRAINER". All others get a number that is no pid.
         self.roles: dict[int, str] = {}
         self._gpu = gpu
         self._handle: int | None = None
@@ -315,9 +315,9 @@ class Tape:
             last, until = after or now, end if after is None else after.t
             names = {}
             for pid in now.memory:
-                nobody = strangers.setdefault(pid, str(FIRST_STRANGER + len(strangers)))
+                other = strangers.setdefault(pid, str(FIRST_STRANGER + len(strangers)))
                 # By name: the load before may still be listed beside the one that follows it.
-                names[self.roles.get(pid, nobody)] = pid
+                names[self.roles.get(pid, other)] = pid
             for name, pid in names.items():
                 memory, found = now.memory[pid], windows.setdefault(name, [])
                 said = f"memory={'none' if memory is None else memory}"

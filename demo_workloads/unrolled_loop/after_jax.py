@@ -25,11 +25,11 @@ def cell(params: Params, hidden: jax.Array, x: jax.Array) -> tuple[jax.Array, ja
 
 
 def written_out(params: Params, hidden: jax.Array, xs: jax.Array) -> jax.Array:
-    told = []
+    outputs = []
     for t in range(len(xs)):
         hidden, y = cell(params, hidden, xs[t])
-        told.append(y)
-    return jnp.stack(told)
+        outputs.append(y)
+    return jnp.stack(outputs)
 
 
 def scanned(params: Params, hidden: jax.Array, xs: jax.Array) -> jax.Array:
@@ -37,8 +37,8 @@ def scanned(params: Params, hidden: jax.Array, xs: jax.Array) -> jax.Array:
 
 
 def loss(params: Params, wave: jax.Array) -> jax.Array:
-    told = scanned(params, jnp.zeros((BATCH, WIDTH)), wave[:-1])
-    return ((told - wave[1:]) ** 2).mean()
+    outputs = scanned(params, jnp.zeros((BATCH, WIDTH)), wave[:-1])
+    return ((outputs - wave[1:]) ** 2).mean()
 
 
 @jax.jit

@@ -18,35 +18,35 @@ BY: Final = {
 AS_PRINTED: Final = "mean, as the program printed it"
 
 
-def as_json(told: Outcome) -> DemoJson:
+def as_json(outcome: Outcome) -> DemoJson:
     """Return the answer of one pair."""
-    predicted = told.predicted
+    predicted = outcome.predicted
     return {
-        "fault": told.pair.name,
-        "framework": told.pair.framework,
-        "before": _side(told, told.before, "a"),
-        "after": _side(told, told.after, "b"),
+        "fault": outcome.pair.name,
+        "framework": outcome.pair.framework,
+        "before": _side(outcome, outcome.before, "a"),
+        "after": _side(outcome, outcome.after, "b"),
         "predicted": None if predicted is None else [round(n, 3) for n in predicted],
-        "measured": [None if n is None else round(n, 3) for n in told.measured],
-        "measured_over": told.measured_over,
-        "as_predicted": told.is_as_predicted,
-        "findings_gone": told.gone,
-        "findings_left": told.left,
-        "findings_new": told.new,
-        "findings_not_judged": told.not_judged,
-        "waited_for_core": [_rounded(told.before.waited), _rounded(told.after.waited)],
-        "unknown": told.unknown,
+        "measured": [None if n is None else round(n, 3) for n in outcome.measured],
+        "measured_over": outcome.measured_over,
+        "as_predicted": outcome.is_as_predicted,
+        "findings_gone": outcome.gone,
+        "findings_left": outcome.left,
+        "findings_new": outcome.new,
+        "findings_not_judged": outcome.not_judged,
+        "waited_for_core": [_rounded(outcome.before.waited), _rounded(outcome.after.waited)],
+        "unknown": outcome.unknown,
     }
 
 
-def _side(told: Outcome, half: Half, which: Which) -> DemoSideJson:
+def _side(outcome: Outcome, half: Half, which: Which) -> DemoSideJson:
     watched = half.watched
     return {
         "run": watched.run,
         "script": str(watched.script),
-        **_steps(told.comparison, half, which),
+        **_steps(outcome.comparison, half, which),
         "samples_per_s": watched.samples_per_s,
-        "top": told.top(half),
+        "top": outcome.top(half),
         "findings": [brief(each) for each in half.findings],
         "budget": half.diagnosis["budget"],
         "budget_source": half.diagnosis["budget_source"],

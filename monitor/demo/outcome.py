@@ -171,7 +171,7 @@ class Outcome:
     @property
     def waits(self) -> str | None:
         """Say how much the cores were taken, where that was found on a side."""
-        found = [told for half in (self.before, self.after) if (told := half.of(STARVED))]
+        found = [each for half in (self.before, self.after) if (each := half.of(STARVED))]
         if self._is_ours(STARVED) or not any(each["severity"] in MATTERS for each in found):
             return None
         # What costs the job a time to win back are its own threads, or its limit.
@@ -204,7 +204,7 @@ class Outcome:
 
     @property
     def why_no_interval(self) -> str:
-        """Say why nobody knows how far chance moves the speed-up."""
+        """Say why it is not known how far chance moves the speed-up."""
         steps = self.comparison.steps
         if steps is None:
             return self.comparison.why_no_steps or "no step could be told apart"

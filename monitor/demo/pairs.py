@@ -22,7 +22,7 @@ SIDES: Final[tuple[Side, Side]] = ("before", "after")
 PACKAGE: Final = "whyidle.demo_workloads"
 STORIES, HEALTHY = "combined", "healthy"
 WORDS: Final = {"jax": "JAX", "torch": "PyTorch"}
-# What is shown to who asks for nothing: one of each kind, none of them long.
+# What runs by default: one of each kind, none of them long.
 CURATED: Final = (("retracing", "jax"), ("input_starved", "torch"), ("unjitted_step", "jax"))
 INSTALL: Final = "pip install 'whyidle[demo]'"
 _FAULTS: Final = re.compile(r"^Faults: (.+)$", re.MULTILINE)
@@ -41,7 +41,7 @@ class Pair:
     folder: Path
     # The rules that are to find it, the largest first.
     faults: tuple[str, ...]
-    # For so long each side runs where nobody says it otherwise.
+    # How long each side runs by default.
     seconds: float = SECONDS
 
     def script(self, side: Side) -> Path:
@@ -94,9 +94,9 @@ def _pairs(root: Path) -> Iterator[Pair]:
         if not before.with_name(before.name.replace("before_", "after_")).exists():
             continue
         text = before.read_text("utf-8")
-        told, shows = _FAULTS.search(text), _SHOWS.search(text)
+        faults_line, shows = _FAULTS.search(text), _SHOWS.search(text)
         name = before.parent.name
-        faults = tuple(told[1].split(", ")) if told else (name,)
+        faults = tuple(faults_line[1].split(", ")) if faults_line else (name,)
         seconds = float(shows[1]) if shows else SECONDS
         yield Pair(name, before.stem.removeprefix("before_"), before.parent, faults, seconds)
 

@@ -71,7 +71,7 @@ def watch(
     *,
     traces: Sequence[str] = TRACES,
 ) -> Watched:
-    """Run one program watched. ``progress`` is told, now and then, for how long it runs."""
+    """Run one program watched. ``progress`` is called now and then with its seconds so far."""
     # A file of the folder that we are called from must not stand for a module.
     monitor = [sys.executable, "-P", "-m", "whyidle.monitor", "run", "--json", "--label", label]
     program = [sys.executable, str(script), "--seconds", f"{seconds:g}"]
