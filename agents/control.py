@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .fds import Wake
+    from .fds import WakePipe
     from .folder import Folder
 
 MOST_PEERS = 8
@@ -30,7 +30,7 @@ MOST_SILENT = int(LEASE_SECONDS)
 class Control:
     """The listening socket and its clients; used by one thread at a time."""
 
-    def __init__(self, folder: Folder, name: str, wake: Wake) -> None:
+    def __init__(self, folder: Folder, name: str, wake: WakePipe) -> None:
         self._folder = folder
         self._name = name
         self._wake = wake

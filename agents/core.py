@@ -15,8 +15,8 @@ import time
 from contextlib import suppress
 
 from . import forks
-from .fds import Wake
-from .place import open_place
+from .endpoint import open_endpoint
+from .fds import WakePipe
 from .session import Session
 from .wire import PACKAGE
 from .worker import Worker, can_start
@@ -77,7 +77,7 @@ class Agent:
         self._grace = float(options.get("grace", GRACE_SECONDS))
         self._main = main
         self._begin_at = time.monotonic() + delay
-        self._wake: Wake | None = None
+        self._wake: WakePipe | None = None
         self._session: Session | None = None
         self._worker: Worker | None = None
         self._patience = REST_SECONDS
@@ -108,7 +108,7 @@ class Agent:
         """Begin now, where a forked child would have waited."""
         self._begin_at = 0.0
         if self._worker is not None:
-            self._worker.rouse()
+            self._worker.wake()
 
     def _work(self, worker: Worker) -> None:
         reason: str | None = None
@@ -134,11 +134,11 @@ class Agent:
         return None if self._session is None else self._session.loop(worker)
 
     def _open(self) -> bool:
-        self._wake = self._wake or Wake()
-        place = open_place(self._wake)
-        if place is None:
+        self._wake = self._wake or WakePipe()
+        endpoint = open_endpoint(self._wake)
+        if endpoint is None:
             return False
-        self._session = Session(place, self._method, self._grace, self._main)
+        self._session = Session(endpoint, self._method, self._grace, self._main)
         self._session.begin()
         return True
 
@@ -188,7 +188,7 @@ class Agent:
         worker = self._worker
         if worker is not None:
             worker.stop = True
-            worker.rouse()
+            worker.wake()
             if self._wake is not None:
                 self._wake.call()
         return worker

@@ -1,11 +1,10 @@
-"""What the agent says of itself and of the process, once."""
+"""What the agent says once of itself, the process, and its Python."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from .gil import has_gil
 from .wire import VERSION
 
 TYPE_CHECKING = False
@@ -13,8 +12,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+NO_GIL = "it needs the GIL, and this Python was built without one"
+
+
+def has_gil() -> bool:
+    """Tell whether this Python was built with its one lock, which our work in its threads needs."""
+    return "t" not in getattr(sys, "abiflags", "")
+
+
 def facts(method: str) -> dict[str, Any]:
-    """Return them; no command line and no environment, which hold secrets."""
+    """Return the facts of hello; no command line and no environment, which hold secrets."""
     return {
         "version": VERSION,
         "method": method,

@@ -33,7 +33,7 @@ class Descriptor:
                 os.close(self.number)
 
 
-class Wake:
+class WakePipe:
     """A pipe to ourselves: ends a wait from another thread."""
 
     __slots__ = ("_write", "read")

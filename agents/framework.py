@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import sys
 
-from .duties import SECOND, Duty
-from .gil import NO_GIL, has_gil
+from .facts import NO_GIL, has_gil
 from .hooks import Hooks
 from .modules import Missing, is_coming, loaded
+from .timers import SECOND, Timer
 from .wire import LONGEST_REASON, STATE_BYTES
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, ClassVar
 
-    from .room import Room
+    from .context import ProbeContext
 
 # Seconds between two looks at what seldom changes, and for how long it is looked at each second.
 STATE_SECONDS = 5
@@ -40,8 +40,8 @@ class Part:
     # What a person calls it when it is missing.
     name = ""
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
+    def __init__(self, context: ProbeContext) -> None:
+        self.context = context
         # What this part changed; undone when it fails, and with the probe.
         self.hooks = Hooks()
 
@@ -69,24 +69,24 @@ class FrameworkProbe:
     module: ClassVar[str] = ""
     parts: ClassVar[tuple[type[Part], ...]] = ()
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
         self._on: list[Part] = []
         self._begun = False
         self._seconds = 0
         self._told: str | None = None
         self._package = self.module.partition(".")[0]
-        self._waiting = Duty(WAITING_NS, self._wait, WAITING_NS)
+        self._waiting = Timer(WAITING_NS, self._wait, WAITING_NS)
         self._until = 0
 
     def begin(self) -> str | None:
         """Wait for the framework; after a minute it is looked for each second."""
         if not has_gil():
             return NO_GIL
-        self._room.hooks.add(self._undo)
+        self._context.hooks.add(self._undo)
         self._look()
         if not self._begun:
-            self._room.every(self._waiting)
+            self._context.every(self._waiting)
         return None
 
     def gauges(self, now: int) -> dict[str, int | None]:
@@ -115,7 +115,7 @@ class FrameworkProbe:
             coming = not self._begun and self._is_coming()
         self._until = self._until or now + WAITS_NS
         if self._begun or now > self._until + (IMPORT_NS if coming else 0):
-            self._room.duties.remove(self._waiting)
+            self._context.timers.remove(self._waiting)
             return
         self._waiting.early = 0 if coming else WAITING_NS
         self._waiting.due = now + (COMING_NS if coming else WAITING_NS)
@@ -137,7 +137,7 @@ class FrameworkProbe:
         self._begun = True
         for kind in self.parts:
             try:
-                part = kind(self._room)
+                part = kind(self._context)
             except Exception as error:
                 self._tell(kind, error)
                 continue
@@ -158,7 +158,7 @@ class FrameworkProbe:
     def _tell(self, part: type[Part], error: Exception) -> None:
         missing = isinstance(error, Missing)
         why = str(error) if missing else f"it failed: {type(error).__name__}"
-        self._room.tell(f"no {part.name}: {why}"[:LONGEST_REASON])
+        self._context.tell(f"no {part.name}: {why}"[:LONGEST_REASON])
 
     def _tell_state(self, now: int) -> None:
         facts: dict[str, Any] = {}
@@ -167,7 +167,7 @@ class FrameworkProbe:
         said = json.dumps(facts, sort_keys=True, default=str)
         if facts and said != self._told and len(said) <= STATE_BYTES:
             self._told = said
-            self._room.put(["state", now, self.name, facts])
+            self._context.put(["state", now, self.name, facts])
 
     def _undo(self) -> None:
         for part in reversed(self._on):

@@ -32,7 +32,7 @@ REST_SECONDS = 0.0005
 FIGHT_SECONDS = 0.01
 FIGHT_STRETCH_SECONDS = 0.005
 # They need nothing that a job does not have already, and guard the coming of the others.
-FIRST = ("", "forks", "arrival")
+FIRST = ("", "forks", "load_guard")
 
 
 def load(
@@ -65,14 +65,14 @@ def _bring(mine: Any, modules: list[Module], door: Door) -> None:
     bring = _bringer(mine)
     for module in (m for m in modules if m[0] in FIRST):
         bring(module, _thread.allocate_lock())
-    mine.guard = mine.inside["arrival"].Arrival(mine.__name__)
+    mine.guard = mine.inside["load_guard"].LoadGuard(mine.__name__)
     if door[0]:
         # The job's end began before it could wait for the guard.
         raise SystemExit
     for module in (m for m in modules if m[0] not in FIRST):
         bring(module, mine.guard)
     mine.ready = True
-    mine.guard.make_room()
+    mine.guard.step_aside()
 
 
 def _open(door: Door) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .room import Room
+    from .context import ProbeContext
 
 # Where the job's own whyidle keeps them once it is imported: here, and in older versions.
 MODULES = ("whyidle.monitor.core.marks", "whyidle.monitor.marks")
@@ -23,8 +23,8 @@ SOURCE = "whyidle.step"
 class Marks:
     """Waits for the module, and listens."""
 
-    def __init__(self, room: Room) -> None:
-        self._room = room
+    def __init__(self, context: ProbeContext) -> None:
+        self._context = context
         self._listens = False
 
     def look(self) -> None:
@@ -40,10 +40,10 @@ class Marks:
             self._begin(names)
 
     def _begin(self, names: dict[str, Any]) -> None:
-        tick, stop = self._room.steps.listen(SOURCE)
-        self._room.hooks.add(stop)
+        tick, stop = self._context.steps.listen(SOURCE)
+        self._context.hooks.add(stop)
         listener = _listener(tick)
-        self._room.hooks.add(lambda: _take_back(names, listener))
+        self._context.hooks.add(lambda: _take_back(names, listener))
         names[SLOT] = listener
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
+from .context import ProbeContext
 from .jax.probe import JaxProbe
 from .python import PythonProbe
-from .room import Room
 from .steps import Steps
 from .torch.probe import TorchProbe
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Union
 
-    from .duties import Duties
+    from .timers import Timers
 
     Probe = Union[PythonProbe, JaxProbe, TorchProbe]
 
@@ -27,13 +27,13 @@ class Probes:
     """The probes of one agent."""
 
     def __init__(
-        self, duties: Duties, put: Callable[[list[Any]], None], main: int | None = None
+        self, timers: Timers, put: Callable[[list[Any]], None], main: int | None = None
     ) -> None:
         self.main = main
-        self._duties = duties
+        self._timers = timers
         self._put = put
         self.steps = Steps(main)
-        self._on: dict[str, tuple[Probe, Room]] = {}
+        self._on: dict[str, tuple[Probe, ProbeContext]] = {}
 
     def turn_on(self, name: str) -> str | None:
         """Turn a probe on; returns why not, where it cannot."""
@@ -41,16 +41,16 @@ class Probes:
             return f"there is no probe of that name; there are: {', '.join(KNOWN)}"
         if name in self._on:
             return None
-        room = Room(
-            self._duties,
+        context = ProbeContext(
+            self._timers,
             self._put,
             lambda why: self._tell(name, "on", why),
             self.main,
             self.steps,
         )
-        probe: Probe = KNOWN[name](room)
+        probe: Probe = KNOWN[name](context)
         # Before it changes anything: a fork in the middle undoes what is here.
-        self._on[name] = probe, room
+        self._on[name] = probe, context
         try:
             why = probe.begin()
         except Exception as error:
@@ -93,9 +93,9 @@ class Probes:
 
     def undo(self) -> None:
         """Undo everything without a word: in a fork's child nobody listens."""
-        for _, room in list(self._on.values()):
+        for _, context in list(self._on.values()):
             with suppress(BaseException):
-                room.hooks.undo()
+                context.hooks.undo()
         self._on.clear()
 
     def _tell(self, name: str, state: str, reason: str | None) -> None:

@@ -7,13 +7,13 @@ import time
 from contextlib import suppress
 from functools import partial
 
-from .duties import EARLY, LATE, SECOND, Duties, Duty
 from .facts import facts
 from .lease import Leases
 from .main_thread import main_thread
 from .probes import KNOWN, Probes
+from .request_handler import RequestHandler
 from .ring import Ring
-from .talk import Talk
+from .timers import EARLY, LATE, SECOND, Timer, Timers
 from .tracing import Traces
 from .wire import AGENT_CPU_NS, LOST, clock_pair
 
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .place import Place
+    from .endpoint import Endpoint
     from .worker import Worker
 
 MINUTE = 60 * SECOND
@@ -30,40 +30,43 @@ MINUTE = 60 * SECOND
 class Session:
     """One session; used by one thread at a time."""
 
-    def __init__(self, place: Place, method: str, grace: float, main: int | None) -> None:
+    def __init__(self, endpoint: Endpoint, method: str, grace: float, main: int | None) -> None:
         now = time.monotonic_ns()
         self._pid = os.getpid()
         self._method = method
         # CPU time of the threads before this one.
         self.cpu_before = 0
-        self._place = place
+        self._endpoint = endpoint
         # Whether the job has left our descriptors open; as of the last look.
         self._is_ours = True
         self._ring = Ring()
-        self._duties = Duties()
-        self._duties.add(Duty(SECOND, self._second, EARLY, LATE), now)
-        self._duties.add(Duty(MINUTE, self._minute, EARLY, LATE), now)
+        self._timers = Timers()
+        self._timers.add(Timer(SECOND, self._second, EARLY, LATE), now)
+        self._timers.add(Timer(MINUTE, self._minute, EARLY, LATE), now)
         self._leases = Leases(now + int(grace * SECOND))
-        self._probes = Probes(self._duties, self._ring.put, main)
-        self._traces = Traces(place.folder, self._duties, self._ring.put, self._probes.steps.visits)
-        self._talk = Talk(self._leases, self._probes, self._traces, place, self._hello)
+        self._probes = Probes(self._timers, self._ring.put, main)
+        main_call = self._probes.steps.main_call
+        self._traces = Traces(endpoint.folder, self._timers, self._ring.put, main_call)
+        self._handler = RequestHandler(
+            self._leases, self._probes, self._traces, endpoint, self._hello
+        )
 
     def begin(self) -> None:
         """Greet, and turn the probes on."""
-        self._place.spool.write(self._hello())
+        self._endpoint.spool.write(self._hello())
         if self._probes.main is None:
-            self._probes.main = self._probes.steps.visits.main = main_thread()
+            self._probes.main = self._probes.steps.main_call.main = main_thread()
         for name in KNOWN:
             self._probes.turn_on(name)
-        self._place.spool.write(self._ring.take())
+        self._endpoint.spool.write(self._ring.take())
 
     def loop(self, worker: Worker) -> str | None:
         """Work until told to stop (``None``), or until there is a reason to go."""
-        control = self._place.control
+        control = self._endpoint.control
         self._traces.set_rest(worker.rest)
         while self._is_ours:
-            self._duties.run(time.monotonic_ns())
-            wait = self._duties.wait_ns(time.monotonic_ns())
+            self._timers.run(time.monotonic_ns())
+            wait = self._timers.wait_ns(time.monotonic_ns())
             # A stop that is set from here on calls the wake, which ends the wait.
             ready: set[int] = set()
             if not worker.stop:
@@ -71,10 +74,10 @@ class Session:
             if worker.stop or os.getpid() != self._pid:
                 return None
             if ready:
-                if not self._place.is_ours():
+                if not self._endpoint.is_ours():
                     break
-                control.serve(ready, self._talk.answer)
-                if self._talk.is_over:
+                control.serve(ready, self._handler.answer)
+                if self._handler.is_over:
                     return "detached"
                 control.send()
             elif self._leases.are_over(time.monotonic_ns()):
@@ -87,8 +90,8 @@ class Session:
         self._traces.close(reason)
         for name in self._probes.names():
             self._probes.turn_off(name, reason)
-        self._place.spool.write(self._ring.take())
-        self._place.spool.write_last(["bye", time.monotonic_ns(), reason])
+        self._endpoint.spool.write(self._ring.take())
+        self._endpoint.spool.write_last(["bye", time.monotonic_ns(), reason])
 
     def undo(self) -> None:
         """Undo what the probes changed in the job."""
@@ -102,22 +105,22 @@ class Session:
     def close(self) -> None:
         """Take everything away; the end of the connections says that it is done."""
         with suppress(BaseException):
-            self._place.close()
+            self._endpoint.close()
 
     def drop(self) -> None:
         """Let go of what a fork copied."""
         with suppress(BaseException):
-            self._place.drop()
+            self._endpoint.drop()
 
     def _second(self, now: int) -> None:
         # Seldom: each look at a descriptor gives Python's lock away, and waits to have it back.
-        self._is_ours = self._place.is_ours()
+        self._is_ours = self._endpoint.is_ours()
         if self._is_ours:
             self._tell_second(now, time.thread_time_ns())
 
     def _tell_second(self, now: int, cpu_ns: int) -> None:
-        self._place.control.rest()
-        spool = self._place.spool
+        self._endpoint.control.rest()
+        spool = self._endpoint.spool
         gauges: dict[str, int | None] = {
             LOST: self._ring.lost() + spool.lost + self._probes.lost(),
             AGENT_CPU_NS: self.cpu_before + cpu_ns,
@@ -129,7 +132,7 @@ class Session:
 
     def _minute(self, _now: int) -> None:
         self._ring.put(_clock())
-        self._place.tidy()
+        self._endpoint.tidy()
 
     def _hello(self) -> list[list[Any]]:
         found = {**facts(self._method), "probes": self._probes.names()}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_FRAMES = 200
 
 
-class Stacks:
+class StackSampler:
     """Counts where one thread was seen since the last record."""
 
     def __init__(self, ident: int, now: int) -> None:
@@ -30,7 +30,7 @@ class Stacks:
         self._owner = CodeOwner()
         self._begin(now)
 
-    def look(self, _now: int) -> None:
+    def sample(self, _now: int) -> None:
         """Take one sample."""
         frames = sys._current_frames()
         # Our own thread is not the job's.
@@ -40,18 +40,18 @@ class Stacks:
         del frames
         if frame is None:
             return
-        place = self._walk(frame)
+        stack = self._walk(frame)
         del frame
         self._samples += 1
-        if place in self._counts or len(self._counts) < MOST_PLACES:
-            self._counts[place] = self._counts.get(place, 0) + 1
+        if stack in self._counts or len(self._counts) < MOST_PLACES:
+            self._counts[stack] = self._counts.get(stack, 0) + 1
 
     def record(self, now: int) -> list[Any] | None:
         """Return the record of the samples since the last one; ``None`` when there are none."""
         found = None
         if self._samples:
-            places = [[n, line[0], list(line[1:])] for line, n in self._counts.items()]
-            found = ["stacks", now, now - self._began, self._samples, places]
+            stacks = [[n, line[0], list(line[1:])] for line, n in self._counts.items()]
+            found = ["stacks", now, now - self._began, self._samples, stacks]
         self._begin(now)
         return found
 
@@ -62,15 +62,15 @@ class Stacks:
         self.threads = 0
 
     def _walk(self, frame: FrameType) -> tuple[Line, ...]:
-        place = [_line(frame)]
+        stack = [_line(frame)]
         at: FrameType | None = frame
         for _ in range(MOST_FRAMES):
-            if at is None or len(place) > STACK_DEPTH:
+            if at is None or len(stack) > STACK_DEPTH:
                 break
             if self._owner.is_users(at.f_code.co_filename):
-                place.append(_line(at))
+                stack.append(_line(at))
             at = at.f_back
-        return tuple(place)
+        return tuple(stack)
 
 
 def _line(frame: FrameType) -> Line:

@@ -12,8 +12,8 @@ from itertools import compress
 from operator import sub
 from time import monotonic_ns
 
-from .takings import take
-from .visits import Visits
+from .main_thread import MainThreadCall
+from .ring import drain
 from .wire import MOST_DURATIONS, STEP_SOURCES, STEPS
 
 TYPE_CHECKING = False
@@ -123,7 +123,7 @@ class _Source:
             self.ticks.clear()
             self._keys.clear()
             return [], 0
-        ticks = take(self.ticks, 2 * number)
+        ticks = drain(self.ticks, 2 * number)
         moments, names = ticks[::2], ticks[1::2]
         took = (
             self._note_rounds(moments, names)
@@ -197,7 +197,7 @@ class Steps:
 
     def __init__(self, main: int | None = None) -> None:
         # A tick is a moment between two steps.
-        self.visits = Visits(main)
+        self.main_call = MainThreadCall(main)
         self._sources: dict[str, _Source] = {}
         self._looked = monotonic_ns()
         self._best: str | None = None
@@ -207,12 +207,13 @@ class Steps:
         """Return what ticks, for the job's threads, and what ends that, for the agent's."""
         found, stop = self._source(source)
         extend = found.ticks.extend
-        clock, wanted, come = monotonic_ns, self.visits.wanted, self.visits.come
+        clock = monotonic_ns
+        pending, run_pending = self.main_call.pending, self.main_call.run_pending
 
         def tick(key: int) -> None:
             extend((clock(), key))
-            if wanted:
-                come()
+            if pending:
+                run_pending()
 
         return tick, stop
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar
 
     from .trace_files import TraceFile
-    from .window import Window
+    from .trace_window import TraceWindow
 
 # Set by tools that profile a whole process: a GPU can be traced by one only.
 TOOLS = (b"NSYS_", b"NV_NSIGHT", b"CUDA_INJECTION64_PATH", b"NVTX_INJECTION", b"ROCP_TOOL")
@@ -21,7 +21,7 @@ class Refused(Exception):  # noqa: N818  an answer, not a defect
     """No trace can be taken now, and why."""
 
 
-class Taken(NamedTuple):
+class TakenWindow(NamedTuple):
     """One window that was taken; times on the monotonic clock."""
 
     # When it began and was ended.
@@ -43,7 +43,7 @@ class Tracer:
 
     framework: ClassVar[str] = ""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: TraceWindow) -> None:
         self.window = window
         # Why there must be no more traces in this process, if so.
         self.last: str | None = None
@@ -78,7 +78,7 @@ class Tracer:
     def hurry(self) -> None:
         """Have it end now: it is late."""
 
-    def save(self, file: TraceFile) -> Taken:
+    def save(self, file: TraceFile) -> TakenWindow:
         """Write what was traced; raises as ``start`` does."""
         raise NotImplementedError
 

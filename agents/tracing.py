@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import time
 
-from .duties import Duty
 from .jax.tracing import JaxTracer
 from .modules import Missing, loaded
+from .timers import Timer
 from .torch.tracing import TorchTracer
 from .trace_files import TraceFiles
 from .tracer import Refused, tool
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .duties import Duties
     from .folder import Folder
-    from .tracer import Taken, Tracer
-    from .visits import Visits
+    from .main_thread import MainThreadCall
+    from .timers import Timers
+    from .tracer import TakenWindow, Tracer
 
 MILLISECOND = 1_000_000
 SECOND = 1_000 * MILLISECOND
@@ -75,17 +75,21 @@ class Traces:
     """The traces of one agent; used by one thread at a time."""
 
     def __init__(
-        self, folder: Folder, duties: Duties, put: Callable[[list[Any]], None], visits: Visits
+        self,
+        folder: Folder,
+        timers: Timers,
+        put: Callable[[list[Any]], None],
+        main_call: MainThreadCall,
     ) -> None:
         self._pid = os.getpid()
-        self._duties = duties
+        self._timers = timers
         self._put = put
         self._files = TraceFiles(folder)
         self._tracers: dict[str, Tracer] = {
-            t.framework: t for t in (TorchTracer(visits), JaxTracer())
+            t.framework: t for t in (TorchTracer(main_call), JaxTracer())
         }
         self._trace: _Trace | None = None
-        self._duty: Duty | None = None
+        self._timer: Timer | None = None
         self._count = 0
         self._optimizes = False
         # What the last one took of the job's time, and when it ended.
@@ -186,20 +190,20 @@ class Traces:
         trace = self._trace
 
         def run(now: int) -> None:
-            self._forget_duty()
+            self._drop_timer()
             if trace is not None and trace is self._trace:
                 self._try(act, trace, now)
 
         now = time.monotonic_ns()
         if trace is not None:
             trace.due = now + delay
-        self._duty = Duty(delay, run)
-        self._duties.add(self._duty, now)
+        self._timer = Timer(delay, run)
+        self._timers.add(self._timer, now)
 
-    def _forget_duty(self) -> None:
-        if self._duty is not None:
-            self._duties.remove(self._duty)
-            self._duty = None
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._timers.remove(self._timer)
+            self._timer = None
 
     def _try(self, act: Callable[[_Trace, int], None], trace: _Trace, now: int) -> None:
         try:
@@ -291,7 +295,7 @@ class Traces:
             file.remove()
             self._do(self._open, max(BREATH_NS, taken.rest_ns))
 
-    def _tell(self, trace: _Trace, taken: Taken, name: str, size: int) -> None:
+    def _tell(self, trace: _Trace, taken: TakenWindow, name: str, size: int) -> None:
         facts = {
             "framework": trace.tracer.framework,
             "file": name,
@@ -309,7 +313,7 @@ class Traces:
             self._finish(self._trace, "failed", {"why": why[:LONGEST_REASON]})
 
     def _finish(self, trace: _Trace, state: str, facts: dict[str, Any]) -> None:
-        self._forget_duty()
+        self._drop_timer()
         self._trace = None
         self._spent_ns = trace.spent_ns
         self._ended_ns = time.monotonic_ns()

@@ -89,7 +89,7 @@ class Worker:
         finally:
             self.busy.acquire()
 
-    def rouse(self) -> None:
+    def wake(self) -> None:
         """End its sleep."""
         with suppress(RuntimeError):
             self._alarm.release()

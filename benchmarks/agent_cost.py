@@ -3,7 +3,7 @@
 One job does steps of 10 ms of plain Python, which never lets go of the GIL by itself: the worst
 case for a thread beside it. Blocks of steps with the agent and without come in turns in that one
 process, in random order within each pair, so that both meet the same machine. Without means: its
-thread is held and its callbacks are out; for its duties that time does not count, or it would do
+thread is held and its callbacks are out; for its timers that time does not count, or it would do
 the work of two blocks in one.
 
 The overhead of a pair is (with - without) / without, of the mean step. ``CPU`` is what the bar is

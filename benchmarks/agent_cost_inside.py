@@ -70,8 +70,8 @@ class Agent:
     def let_on(self) -> None:
         """Let it go on where it was: what is due each second is due after a second of work."""
         still = time.monotonic_ns() - self._still_since
-        for duty in self._living()._session._duties._duties:  # noqa: SLF001
-            duty.due += still
+        for timer in self._living()._session._timers._timers:  # noqa: SLF001
+            timer.due += still
         gc.callbacks.extend(self._taps)
         self.let_go()
 

@@ -145,10 +145,10 @@ def samples() -> dict[str, float]:
     """Measure what the agent's thread does by the clock."""
     load(AGENTS)
     stacks = importlib.import_module("_whyidle_agent.stacks")
-    peak = importlib.import_module("_whyidle_agent.memory").Peak
-    probe = stacks.Stacks(threading.get_ident(), 0)
-    sample = deep(lambda: timed(lambda: probe.look(0), 500), DEPTH)
-    second = timed(lambda: peak(0).look(0), 200) + timed(lambda: probe.record(0), 200)
+    peak = importlib.import_module("_whyidle_agent.python").PeakMemory
+    probe = stacks.StackSampler(threading.get_ident(), 0)
+    sample = deep(lambda: timed(lambda: probe.sample(0), 500), DEPTH)
+    second = timed(lambda: peak(0).read(0), 200) + timed(lambda: probe.record(0), 200)
     return {"sample_us": sample * 1e6, "second_us": second * 1e6}
 
 

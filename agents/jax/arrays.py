@@ -11,7 +11,7 @@ from time import monotonic_ns
 
 from ..framework import Part
 from ..wire import LIVE_ARRAYS, LIVE_BYTES
-from .places import clients
+from .internals import clients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ from ..code_owner import CodeOwner
 from ..framework import Part
 from ..modules import Missing, need
 from ..wire import COMPILE_HITS, COMPILE_NS, COMPILES, LONGEST_NAME
+from .internals import folder
 from .lines import users
 from .listeners import DURATIONS, EVENTS, Listener, durations, hits
-from .phases import Phases
-from .places import folder
-from .tracings import Tracings, traced_code
+from .retraces import Retraces, traced_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +33,40 @@ CAPACITY = 4096
 # Records of one second: the longest. Totals count all.
 MOST_RECORDS = 30
 MOST_THREADS = 64
+# Phases of a thread that might lie within a later one.
+MOST_SPANS = 64
 # The agent's time for reasons in one second.
 REASONS_NS = 2_000_000
+
+
+class Phases:
+    """The phases on one thread, by their ends; they lie within each other or one after another.
+
+    Tracing a function may compile another one on the way: its time counts once in the total.
+    """
+
+    def __init__(self) -> None:
+        # Whether a cache had what is being compiled; what was traced last, and why.
+        self.hit = False
+        self.traced: tuple[str, str | None] = ("", None)
+        # Begin, end, and whether a record has counted it.
+        self._spans: list[tuple[int, int, bool]] = []
+
+    def add(self, begin: int, end: int) -> int:
+        """Add a phase; returns how much of it is new."""
+        new = end - begin
+        while self._spans and self._spans[-1][1] > begin:
+            inner_begin, inner_end, _ = self._spans.pop()
+            new -= inner_end - inner_begin
+        self._spans.append((begin, end, False))
+        del self._spans[:-MOST_SPANS]
+        return max(0, new)
+
+    def take(self) -> int:
+        """Return the time of all phases since the last call."""
+        took = sum(end - begin for begin, end, is_counted in self._spans if not is_counted)
+        self._spans = [(begin, end, True) for begin, end, _ in self._spans]
+        return took
 
 
 class Compiles(Part):
@@ -53,7 +84,7 @@ class Compiles(Part):
         self._heard: deque[Heard] = deque(maxlen=CAPACITY)
         self._lost = 0
         self._owner = CodeOwner()
-        self._tracings = Tracings(folder())
+        self._retraces = Retraces(folder())
         self._reasons_ns = 0
         self._threads: dict[int, Phases] = {}
         self._totals = dict.fromkeys((COMPILES, COMPILE_NS, COMPILE_HITS), 0)
@@ -78,7 +109,7 @@ class Compiles(Part):
             records = sorted(records, key=_took, reverse=True)[:MOST_RECORDS]
             records.sort(key=_ended)
         for record in records:
-            self.room.put(record)
+            self.context.put(record)
         return dict(self._totals)
 
     def lost(self) -> int:
@@ -89,7 +120,7 @@ class Compiles(Part):
         try:
             return traced_code()
         except Missing as error:
-            self.room.tell(f"no reasons of compilations: {error}")
+            self.context.tell(f"no reasons of compilations: {error}")
             return None
 
     def _take(self, heard: Heard) -> list[Any] | None:
@@ -113,7 +144,7 @@ class Compiles(Part):
         traced, reason = phases.traced
         phases.traced = "", None
         caller = users(more or [], self._owner)
-        took = phases.tell()
+        took = phases.take()
         if traced != function:
             reason = None
         return ["compile", end, "jax", function[:LONGEST_NAME], took, reason, caller, cached]
@@ -122,7 +153,7 @@ class Compiles(Part):
         if more is None or self._reasons_ns > REASONS_NS:
             return None
         began = monotonic_ns()
-        reason = self._tracings.reason(more)
+        reason = self._retraces.reason(more)
         self._reasons_ns += monotonic_ns() - began
         return reason
 

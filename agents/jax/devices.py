@@ -13,7 +13,7 @@ from ..wire import (
     POOL_SPLIT_BYTES,
     POOL_USED_BYTES,
 )
-from .places import clients
+from .internals import clients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Devices(Part):
             ]
         except Exception as error:
             self._has_figures = False
-            self.room.tell(f"no figures of device memory: {type(error).__name__}")
+            self.context.tell(f"no figures of device memory: {type(error).__name__}")
             return {}
         return _sum([each for each in stats if each])
 

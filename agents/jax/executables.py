@@ -11,8 +11,8 @@ from time import monotonic_ns
 from ..framework import Part
 from ..wire import EXECUTABLES
 from .arrays import rounded
+from .internals import clients
 from .operations import Operations
-from .places import clients
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

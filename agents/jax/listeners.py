@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..hooks import Hooks
     from .lines import Line
-    from .tracings import Traced
+    from .retraces import Traced
 
     # Which event, its seconds, the function, its end, the thread, and what else it left.
     Heard = tuple[str, float, Any, int, int, Union[list[Line], Traced, None]]

@@ -33,11 +33,11 @@ from __future__ import annotations
 from ..framework import FrameworkProbe
 from .arrays import Arrays
 from .compiles import Compiles
+from .device_puts import DevicePuts
 from .devices import Devices
 from .executables import Executables
-from .markers import Markers
-from .puts import Puts
 from .reads import Reads
+from .step_annotations import StepAnnotations
 
 
 class JaxProbe(FrameworkProbe):
@@ -45,4 +45,4 @@ class JaxProbe(FrameworkProbe):
 
     name = "jax"
     module = "jax"
-    parts = (Compiles, Executables, Arrays, Devices, Reads, Puts, Markers)
+    parts = (Compiles, Executables, Arrays, Devices, Reads, DevicePuts, StepAnnotations)

@@ -13,10 +13,10 @@ from time import monotonic_ns
 from ..code_owner import CodeOwner
 from ..framework import Part
 from ..modules import Missing, need
-from ..takings import take
+from ..ring import drain
 from ..wire import MOST_PLACES, READ_BYTES, SYNC_NS, SYNCS
+from .internals import folder, own, replace_in_class
 from .lines import lines, users
-from .places import folder, own, replace_in_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ class Reads(Part):
         """Add up what has happened."""
         number = len(self._figures) // 2
         self._lost += number == CAPACITY // 2
-        took = take(self._figures, 2 * number)
+        took = drain(self._figures, 2 * number)
         for place, more in enumerate((number, sum(took[::2]), sum(took[1::2]))):
             self._totals[place] += more
         self._seconds += 1
         if self._seconds % RECORD_SECONDS == 0 and self._samples:
-            self.room.put(["reads", now, "array", self._places()])
+            self.context.put(["reads", now, "array", self._places()])
         return dict(zip((SYNCS, SYNC_NS, READ_BYTES), self._totals))
 
     def lost(self) -> int:

@@ -14,8 +14,8 @@ from contextlib import suppress
 
 from .. import forks
 from ..modules import loaded, need
-from ..tracer import Refused, Taken, Tracer
-from ..window import Window
+from ..trace_window import TraceWindow
+from ..tracer import Refused, TakenWindow, Tracer
 from ..wire import clock_pair
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ class JaxTracer(Tracer):
     framework = "jax"
 
     def __init__(self) -> None:
-        super().__init__(Window(FIRST_NS, STOP_NS))
+        super().__init__(TraceWindow(FIRST_NS, STOP_NS))
         self._session: Any = None
         self._lock: Any = None
         self._began: ClockPair | None = None
@@ -72,7 +72,7 @@ class JaxTracer(Tracer):
             self.abort()
             raise
 
-    def save(self, file: TraceFile) -> Taken:
+    def save(self, file: TraceFile) -> TakenWindow:
         """End the session, and write what it has."""
         session, began = self._session, self._began
         if session is None or began is None:
@@ -87,7 +87,7 @@ class JaxTracer(Tracer):
             self._release()
         cost = time.monotonic_ns() - ended
         self.rest(lambda: file.write(content))
-        return Taken(began.monotonic_ns, ended, began.realtime_ns, None, cost)
+        return TakenWindow(began.monotonic_ns, ended, began.realtime_ns, None, cost)
 
     def abort(self) -> None:
         """End what is on without a file."""

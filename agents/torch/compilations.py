@@ -31,8 +31,8 @@ class Compilations(Part):
 
     name = "compilations"
 
-    def __init__(self, room: Any) -> None:
-        super().__init__(room)
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
         self._last: Any = None
         self._totals = dict.fromkeys((COMPILES, COMPILE_NS), 0)
         self._missed = 0
@@ -76,7 +76,7 @@ class Compilations(Part):
         where = [file[-LONGEST_FILE:], line if type(line) is int else 0, name[:LONGEST_NAME]]
         why = _reason(getattr(one, "recompile_reason", None))
         end = _ended(one, now)
-        self.room.put(["compile", end, "torch", name[:LONGEST_NAME], took, why, where, False])
+        self.context.put(["compile", end, "torch", name[:LONGEST_NAME], took, why, where, False])
 
 
 def _nanoseconds(one: Any) -> int:

@@ -15,12 +15,12 @@ from operator import le, not_, or_
 from time import monotonic_ns
 from weakref import ref
 
+from ..downsampling import BURST, ROUND, Downsampler
 from ..framework import Part
 from ..modules import need
-from ..takings import take
-from ..thinning import ROUND, SOME, Thinning
+from ..ring import drain
 from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_NAME, SAMPLES
-from .looking import attributes, class_name, definer, members
+from .introspect import attributes, class_name, definer, members
 from .patch import hide, look_alike, replace
 
 TYPE_CHECKING = False
@@ -57,8 +57,8 @@ class LoaderWaits(Part):
 
     name = "loader waits"
 
-    def __init__(self, room: Any) -> None:
-        super().__init__(room)
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
         # By turns the thread, when it asked, how long it waited, and how many samples it got: 0 for
         # unknown, -1 for the end of the data, from -2 downwards for those of an iterator's first
         # batch.
@@ -74,7 +74,7 @@ class LoaderWaits(Part):
         self._batches = self._wait = self._samples = self._missed = 0
         self._sizes_known = True
         self._on_main = False
-        self._thinning = Thinning(monotonic_ns(), MANY)
+        self._downsampler = Downsampler(monotonic_ns(), MANY)
         self._is_nested = False
 
     def begin(self) -> None:
@@ -93,11 +93,11 @@ class LoaderWaits(Part):
             self._missed += 1
             self._taken.clear()
             number = 0
-        taken = take(self._taken, 4 * number)
+        taken = drain(self._taken, 4 * number)
         threads, samples = taken[::4], taken[3::4]
         waits = self._beyond(threads, taken[1::4], taken[2::4])
         # Of an inner wait that nobody noted the outer one would not know.
-        weight = self._thinning.second(now, noted, may=not self._is_nested)
+        weight = self._downsampler.second(now, noted, may=not self._is_nested)
         firsts = list(map(FIRST.__ge__, samples))
         if any(firsts):
             samples = [FIRST - n if is_first else n for n, is_first in zip(samples, firsts)]
@@ -119,7 +119,7 @@ class LoaderWaits(Part):
         """Say how the loaders are set, the latest first."""
         if not self._loaders:
             return {}
-        found: dict[str, Any] = {"loaders": self._loaders, **self._thinning.facts("batches")}
+        found: dict[str, Any] = {"loaders": self._loaders, **self._downsampler.facts("batches")}
         # The one that trains is seen first; those of validation come later.
         size = self._loaders[-1]["batch_size"]
         if size is not None:
@@ -135,12 +135,12 @@ class LoaderWaits(Part):
     ) -> Callable[[Any], Any]:
         clock, ident, put = monotonic_ns, get_ident, self._taken.extend
         sizes, size_of = self._sizes, self._sizes.get
-        visits = self.room.steps.visits
-        wanted, come = visits.wanted_of_batches, visits.come
-        number, thinned = self._thinning.number, self._thinning.thinned
+        main_call = self.context.steps.main_call
+        pending, run_pending = main_call.pending_for_batches, main_call.run_pending
+        number, active = self._downsampler.number, self._downsampler.active
 
         def __next__(iterator: Any) -> Any:  # noqa: N807  it takes that one's place
-            if thinned and number() % ROUND >= SOME and id(iterator) in sizes:
+            if active and number() % ROUND >= BURST and id(iterator) in sizes:
                 samples = -1
                 began = clock()
                 try:
@@ -150,8 +150,8 @@ class LoaderWaits(Part):
                     took = clock() - began
                     if took > LONG_NS:
                         put((ident(), began, took, samples or size_of(id(iterator), 0)))
-                if wanted:
-                    come()
+                if pending:
+                    run_pending()
                 return batch
             samples = -1
             began = clock()
@@ -162,8 +162,8 @@ class LoaderWaits(Part):
                     samples = meet(iterator)
             finally:
                 put((ident(), began, clock() - began, samples))
-            if wanted:
-                come()
+            if pending:
+                run_pending()
             return batch
 
         look_alike(__next__, original)
@@ -171,7 +171,7 @@ class LoaderWaits(Part):
 
     def _beyond(self, threads: list[int], asked: list[int], waits: list[int]) -> list[int]:
         """Return what each waited beyond the waits inside of it: a loader may feed another."""
-        main, mine = self.room.main, waits
+        main, mine = self.context.main, waits
         if main is None:
             return waits
         places = list(range(len(threads)))
@@ -211,7 +211,7 @@ class LoaderWaits(Part):
             self._count(its[0], its[1], its[2], stands)
         # How many batches were asked for is known, whatever those that were noted stand for.
         stood = self._batches - batches_before
-        came = max(0, self._thinning.came - samples.count(-1))
+        came = max(0, self._downsampler.came - samples.count(-1))
         self._batches = batches_before + came
         if stood:
             more = self._samples - samples_before
@@ -225,7 +225,7 @@ class LoaderWaits(Part):
         self._samples += round(weight * (sum(samples) + ends))
         if 0 in samples:
             self._sizes_known = False
-        main = self.room.main
+        main = self.context.main
         if not self._on_main and main in threads:
             # Until then the others' waits were all that was known.
             self._on_main = True

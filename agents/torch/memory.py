@@ -43,8 +43,8 @@ class CudaMemory(Part):
 
     name = "CUDA memory"
 
-    def __init__(self, room: Any) -> None:
-        super().__init__(room)
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
         self._seconds = 0
         self._devices = 0
         self._figures: dict[int, dict[str, int]] = {}

@@ -10,8 +10,8 @@ import os
 import sys
 import time
 
-from ..duties import EARLY, SECOND, Duty
 from ..framework import Part
+from ..timers import EARLY, SECOND, Timer
 from ..wire import LONGEST_NAME
 from .parallel import WRAPPERS, around, wrapper
 
@@ -44,22 +44,22 @@ class Model(Part):
 
     name = "model"
 
-    def __init__(self, room: Any) -> None:
-        super().__init__(room)
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
         self._models: dict[str, int] = {}
         self._wrappers: set[str] = set()
         self._files: dict[str, bool] = {}
         self._seconds = 0
-        self._looking: Duty | None = None
+        self._looking: Timer | None = None
         self._failed: Exception | None = None
 
     def begin(self) -> None:
         """Begin to look, where it is known which thread is the main one."""
-        if self.room.main is not None:
-            duty = Duty(SECOND // LOOKS_A_SECOND, self._try, EARLY)
-            self.hooks.add(lambda: self.room.duties.remove(duty))
-            self._looking = duty
-            self.room.duties.add(duty, time.monotonic_ns())
+        if self.context.main is not None:
+            timer = Timer(SECOND // LOOKS_A_SECOND, self._try, EARLY)
+            self.hooks.add(lambda: self.context.timers.remove(timer))
+            self._looking = timer
+            self.context.timers.add(timer, time.monotonic_ns())
 
     def second(self, now: int) -> dict[str, int | None]:
         """Look, if a look is due."""
@@ -68,7 +68,7 @@ class Model(Part):
             raise self._failed
         known = sum(self._models.values()) >= OFTEN
         if self._looking is not None and (known or self._seconds > FIRST_SECONDS):
-            self.room.duties.remove(self._looking)
+            self.context.timers.remove(self._looking)
             self._looking = None
         if self._looking is None and self._seconds % SECONDS_BETWEEN == 0:
             self._look(now)
@@ -101,7 +101,7 @@ class Model(Part):
 
     def _look(self, _now: int) -> None:
         model = None
-        frame = None if self.room.main is None else sys._current_frames().get(self.room.main)
+        frame = None if self.context.main is None else sys._current_frames().get(self.context.main)
         for _ in range(MOST_FRAMES):
             if frame is None:
                 break

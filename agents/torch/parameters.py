@@ -11,8 +11,8 @@ from types import GetSetDescriptorType, MethodDescriptorType
 
 from ..framework import Part
 from ..modules import Missing, need
-from .known import known
-from .looking import attributes, class_name, definer, members
+from .introspect import attributes, class_name, definer, members
+from .stepped_optimizers import stepped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,8 +88,8 @@ class Parameters(Part):
 
     name = "parameters"
 
-    def __init__(self, room: Any) -> None:
-        super().__init__(room)
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
         self._shape: list[int] = []
         # How far a look has come of how many, and how long the next one rests.
         self._at = self._end = self._rests = 0
@@ -103,7 +103,7 @@ class Parameters(Part):
 
     def second(self, _now: int) -> dict[str, int | None]:
         """Look at the next few."""
-        groups = [group for optimizer in list(known.values()) for group in _groups(optimizer())]
+        groups = [group for optimizer in list(stepped.values()) for group in _groups(optimizer())]
         shape = [len(group) for group in groups]
         self._rests -= 1
         if shape != self._shape or (self._rests < 0 and self._at >= self._end):

@@ -39,8 +39,8 @@ class Autocasts(Part):
 
     name = "autocast"
 
-    def __init__(self, room: Any) -> None:
-        super().__init__(room)
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
         self._entered: deque[Any] = deque(maxlen=CAPACITY)
         self._total = self._missed = 0
         self._dtypes: set[str] = set()

@@ -19,8 +19,8 @@ class ProfilerSteps(Part):
 
     name = "profiler steps"
 
-    def __init__(self, room: Any) -> None:
-        super().__init__(room)
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
         self._begun = False
 
     def begin(self) -> None:
@@ -30,7 +30,7 @@ class ProfilerSteps(Part):
         self._begun = True
         profile = need(MODULE, "profile")
         original = need(MODULE, "profile", "step")
-        tick, stop = self.room.steps.listen("ProfilerStep")
+        tick, stop = self.context.steps.listen("ProfilerStep")
         self.hooks.add(stop)
         ours = _step(original, tick)
         hide(ours)

@@ -15,9 +15,9 @@ from operator import getitem
 from time import monotonic_ns, sleep, time_ns
 from typing import Any, NamedTuple
 
+from ..main_thread import wake
 from ..modules import loaded, need
-from ..rousing import rouse
-from .entered import Entered, in_c
+from .entered_blocks import EnteredBlocks, in_c
 from .kineto import SILENT
 from .patch import look_alike, replace
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..hooks import Hooks
-    from ..visits import Visits
+    from ..main_thread import MainThreadCall
     from .kineto import Kineto
 
 HOME = "torch._C._autograd"
@@ -88,8 +88,8 @@ class Ended(NamedTuple):
 class Profilers:
     """Who profiles: the user, or we, or nobody. Ours begins and ends on the main thread."""
 
-    def __init__(self, visits: Visits) -> None:
-        self._visits = visits
+    def __init__(self, main_call: MainThreadCall) -> None:
+        self._main_call = main_call
         # By thread: who has begun one and has not ended it.
         self._users: dict[int, None] = {}
         # Fails where there is one of them.
@@ -107,7 +107,7 @@ class Profilers:
         # Why ours did not begin, or has ended without our asking.
         self.why_not: str | None = None
         # The job's own blocks that began in ours.
-        self._entered = Entered(self._open)
+        self._entered = EnteredBlocks(self._open)
         # Nothing more is wanted: who enters a block is looked at only until ours has ended.
         self._is_leaving = False
         self._ours: dict[str, Callable[..., Any]] = {}
@@ -139,8 +139,8 @@ class Profilers:
         self._length_ns = length_ns
         self._patience = PATIENCE
         self._is_leaving = False
-        self._entered.watch(self._visits.main)
-        self._visits.forget()
+        self._entered.watch(self._main_call.main)
+        self._main_call.cancel()
         self._wish = [None]
         theirs, clock = self._theirs, partial(monotonic_ns)
         end = [clock, partial(theirs["_disable_profiler"]), clock]
@@ -162,12 +162,12 @@ class Profilers:
             partial(theirs["_enable_profiler"], config, activities),
             clock,
         ]
-        self._visits.ask(partial(self._begin, begin))
+        self._main_call.request(partial(self._begin, begin))
 
     def cancel(self) -> None:
         """Have ours not begin any more."""
         self._wish.clear()
-        self._visits.forget()
+        self._main_call.cancel()
         self._is_leaving = True
         self._leave()
 
@@ -179,7 +179,7 @@ class Profilers:
     def finish(self) -> None:
         """Have ours end when the main thread comes by; asked again and again, until it has."""
         if self._open:
-            self._visits.ask(self._come_by)
+            self._main_call.request(self._come_by)
 
     def end_here(self) -> None:
         """End ours, on the main thread."""
@@ -218,12 +218,12 @@ class Profilers:
         if not self._open:
             return
         self.why_not = USED
-        if _thread.get_ident() == self._visits.main:
-            if self._visits.is_here():
+        if _thread.get_ident() == self._main_call.main:
+            if self._main_call.is_here():
                 self.end_here()
             return
-        if self._visits.main is not None:
-            self._wait_for(self._visits.main)
+        if self._main_call.main is not None:
+            self._wait_for(self._main_call.main)
 
     def _leave(self) -> None:
         # A block that began in ours and was not seen would stay open past its end.
@@ -243,9 +243,9 @@ class Profilers:
         pause, due = ROUSE_NS, monotonic_ns() + ROUSE_NS
         while self._open:
             self.finish()
-            self._visits.hurry()
+            self._main_call.interrupt()
             if monotonic_ns() > due:
-                rouse(main)
+                wake(main)
                 pause = min(SELDOM_NS, 2 * pause)
                 due = monotonic_ns() + pause
             sleep(LOOK_SECONDS)
@@ -268,7 +268,7 @@ class Profilers:
         began = self.began()
         if began is not None:
             # By itself, should the agent's thread not have its turn in time.
-            self._visits.ask(self._come_by, began.monotonic_ns + self._length_ns)
+            self._main_call.request(self._come_by, began.monotonic_ns + self._length_ns)
 
 
 def _is_ours(error: BaseException) -> bool:

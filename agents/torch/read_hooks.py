@@ -13,8 +13,8 @@ from itertools import count, repeat
 from time import monotonic_ns
 from types import MethodType
 
+from ..downsampling import BURST, ROUND, Downsampler
 from ..modules import loaded
-from ..thinning import ROUND, SOME, Thinning
 from .patch import hide, look_alike
 from .steps import inside
 
@@ -86,7 +86,7 @@ def timed(original: Callable[..., Any], notes: Notes) -> Callable[..., Any]:
 
 
 def explicit(
-    original: Any, read: Callable[..., Any], passed: Callable[[], int], thinning: Thinning
+    original: Any, read: Callable[..., Any], passed: Callable[[], int], downsampler: Downsampler
 ) -> Any:
     """Return what lies in the place of a method that is called by its name."""
     names = loaded("torch._C") or {}
@@ -99,10 +99,12 @@ def explicit(
     hide(either)
     # A build without CUDA never warns.
     must_pass = traced if warns is bool else either
-    return _seen_by_instances(original, partial(MethodType, read), must_pass, passed, thinning)
+    return _seen_by_instances(original, partial(MethodType, read), must_pass, passed, downsampler)
 
 
-def implicit(original: Any, notes: Notes, passed: Callable[[], int], thinning: Thinning) -> Any:
+def implicit(
+    original: Any, notes: Notes, passed: Callable[[], int], downsampler: Downsampler
+) -> Any:
     """Return what lies in the place of a method that Python calls by itself."""
     clock, took, number = monotonic_ns, notes.took, notes.number
     one_in, sample = notes.one_in, notes.sample
@@ -120,7 +122,7 @@ def implicit(original: Any, notes: Notes, passed: Callable[[], int], thinning: T
         return map(note, times, map(original, repeat(tensor))).__next__
 
     hide(note, chain)
-    return _seen_by_instances(original, chain, bool, passed, thinning)
+    return _seen_by_instances(original, chain, bool, passed, downsampler)
 
 
 def _seen_by_instances(
@@ -128,10 +130,10 @@ def _seen_by_instances(
     ours: Callable[[Any], Callable[..., Any]],
     must_pass: Callable[[], Any],
     passed: Callable[[], int],
-    thinning: Thinning,
+    downsampler: Downsampler,
 ) -> Any:
     bind, begun, ident = original.__get__, inside, get_ident
-    number, thinned = thinning.number, thinning.thinned
+    number, active = downsampler.number, downsampler.active
 
     class Read:
         """What an instance calls is timed; what the class shows is the original."""
@@ -144,7 +146,7 @@ def _seen_by_instances(
             if begun and ident() in begun:
                 passed()
                 return bind(tensor)
-            if thinned and number() % ROUND >= SOME:
+            if active and number() % ROUND >= BURST:
                 return bind(tensor)
             return bind(tensor) if must_pass() else ours(tensor)
 

@@ -20,11 +20,11 @@ from collections import deque
 from itertools import count
 from time import monotonic_ns
 
-from ..duties import SECOND
+from ..downsampling import Downsampler
 from ..framework import Part
 from ..modules import Missing, need
-from ..takings import take
-from ..thinning import Thinning
+from ..ring import drain
+from ..timers import SECOND
 from ..wire import LONGEST_FILE, LONGEST_NAME, SYNC_NS, SYNCS
 from .patch import replace
 from .read_hooks import IMPLICIT, LONG_NS, MANY, ONE_IN, Notes, explicit, implicit, timed
@@ -72,12 +72,12 @@ class Reads(Part):
 
     name = "reads"
 
-    def __init__(self, room: Any) -> None:
-        super().__init__(room)
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
         self._took: deque[int] = deque(maxlen=CAPACITY)
         # Waits for the device alone, each of which is timed.
         self._waited: deque[int] = deque(maxlen=CAPACITY)
-        self._thinning = Thinning(monotonic_ns(), VERY_MANY)
+        self._downsampler = Downsampler(monotonic_ns(), VERY_MANY)
         # By turns what was read, how long that took, how many it stands for, and where: file,
         # line, function. No tuples, which the job's garbage collector would count.
         self._sampled: deque[Any] = deque(maxlen=6 * 1024)
@@ -117,9 +117,9 @@ class Reads(Part):
         number, waits = len(self._took), len(self._waited)
         if CAPACITY in {number, waits}:
             self._missed += 1
-        times = take(self._took, number)
-        weight = self._thinning.second(now, number, may=self._are_even(times))
-        self._ns += round(weight * sum(times)) + sum(take(self._waited, waits))
+        times = drain(self._took, number)
+        weight = self._downsampler.second(now, number, may=self._are_even(times))
+        self._ns += round(weight * sum(times)) + sum(drain(self._waited, waits))
         self._total += round(weight * number) + waits
         self._weigh(now, number + waits)
         pop = self._sampled.popleft
@@ -134,7 +134,7 @@ class Reads(Part):
 
     def facts(self) -> dict[str, Any]:
         """Say whether only some of the reads are timed."""
-        return self._thinning.facts("reads")
+        return self._downsampler.facts("reads")
 
     def lost(self) -> int:
         """Return how often it was too much."""
@@ -148,8 +148,8 @@ class Reads(Part):
     def _of_tensors(self, original: Any, kind: str) -> Any:
         passed, notes = self._passed.__next__, self._notes(kind, self._took)
         if original.__name__ in IMPLICIT:
-            return implicit(original, notes, passed, self._thinning)
-        return explicit(original, timed(original, notes), passed, self._thinning)
+            return implicit(original, notes, passed, self._downsampler)
+        return explicit(original, timed(original, notes), passed, self._downsampler)
 
     def _notes(self, kind: str, took: deque[int]) -> Notes:
         return Notes(kind, took, self._sampled, self._one_in)
@@ -162,8 +162,8 @@ class Reads(Part):
         span = max(1, now - self._last)
         self._last = now
         self._one_in[0] = ONE_IN if number * SECOND > MANY * span else 1
-        if self._thinning.is_on:
-            inside_now += max(0, self._thinning.came - number)
+        if self._downsampler.is_on:
+            inside_now += max(0, self._downsampler.came - number)
         cost = number * COST_NS + inside_now * INSIDE_COST_NS
         self._over = self._over + 1 if cost > SHARE * span else 0
         if self._over >= MOST_OVER:
@@ -184,7 +184,7 @@ class Reads(Part):
             rows = [
                 [round(number), round(ns), list(frame)] for frame, (number, ns) in places.items()
             ]
-            self.room.put(["reads", now, kind, rows])
+            self.context.put(["reads", now, kind, rows])
         self._places = {}
 
 

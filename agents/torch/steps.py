@@ -17,17 +17,17 @@ from itertools import compress, count
 from time import monotonic_ns
 from types import FunctionType
 
+from ..downsampling import BURST, ROUND, Downsampler
 from ..framework import Part
+from ..main_thread import MainThreadCall
 from ..modules import Missing, loaded, need
+from ..ring import drain
 from ..steps import APART, FEW
-from ..takings import take
-from ..thinning import ROUND, SOME, Thinning
-from ..visits import Visits
 from ..wire import OPTIMIZER_NS, OPTIMIZER_STEPS
-from .compiled import step_is_compiled
-from .known import Known, known, meeting
-from .live import add, remove
+from .compiled_steps import step_is_compiled
+from .live_dict import add, remove
 from .patch import hide
+from .stepped_optimizers import SteppedOptimizers, remembering, stepped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ class OptimizerSteps(Part):
 
     name = "optimizer steps"
 
-    def __init__(self, room: Any) -> None:
-        super().__init__(room)
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
         self._steps = self._ns = self._missed = self._silent = 0
         # By turns the optimizer, when its step began, 0 for unknown, and when it ended.
         self._took: deque[int] = deque(maxlen=4 * 3 * CAPACITY)
-        self._thinning = Thinning(monotonic_ns(), MANY)
-        self._was_thinned = False
+        self._downsampler = Downsampler(monotonic_ns(), MANY)
+        self._was_downsampled = False
         self._feed: Callable[[Iterable[int], float], None] | None = None
         # The hooks that are not there yet.
         self._to_come: list[tuple[str, Any]] = []
@@ -74,16 +74,16 @@ class OptimizerSteps(Part):
     def begin(self) -> None:
         """Hang in both hooks."""
         self._names = need(MODULE)
-        visits = self.room.steps.visits
-        ours = _hooks(self._took.extend, inside, known, visits, self._thinning)
+        main_call = self.context.steps.main_call
+        ours = _hooks(self._took.extend, inside, stepped, main_call, self._downsampler)
         hide(*ours)
         # One that begins a step needs the other: so it comes later, and goes first.
         kept = [(name, hook, self._kept(name, hook)) for name, hook in zip(PLACES, ours)][::-1]
         if any(there is None for _, _, there in kept):
             _refuse_compiled()
         inside.clear()
-        known.begin_anew()
-        self._feed, stop = self.room.steps.feed("optimizer")
+        stepped.reset()
+        self._feed, stop = self.context.steps.feed("optimizer")
         self.hooks.add(stop)
         # They number them upwards, and nobody's number changes.
         self._key = next(key for key in count(-1, -1) if not self._is_taken(key))
@@ -106,21 +106,21 @@ class OptimizerSteps(Part):
             self._missed += 1
             self._took.clear()
             number = 0
-        took = take(self._took, 3 * number)
+        took = drain(self._took, 3 * number)
         keys, began, ended = took[::3], took[1::3], took[2::3]
         optimizers = {*keys} - {0}
         if optimizers:
-            known.seen(optimizers)
+            stepped.seen(optimizers)
         # One of so many that a round has each of them once would never be seen twice in a row.
-        weight = self._thinning.second(now, noted, may=len(optimizers) <= FEW)
-        came = self._thinning.came if weight > 1 else 0
+        weight = self._downsampler.second(now, noted, may=len(optimizers) <= FEW)
+        came = self._downsampler.came if weight > 1 else 0
         if not came:
             keys, began, ended = _whole(keys, began, ended)
         self._tick(keys, ended, came)
         self._count(began, ended, came)
         self._silent = 0 if number else self._silent + 1
         if self._silent == SILENT_SECONDS and not self._steps and step_is_compiled():
-            self.room.tell("steps of an optimizer that torch.compile has compiled are not seen")
+            self.context.tell("steps of an optimizer that torch.compile has compiled are not seen")
         return {OPTIMIZER_STEPS: self._steps, OPTIMIZER_NS: self._ns}
 
     def _tick(self, keys: list[int], ended: list[int], came: int) -> None:
@@ -129,10 +129,10 @@ class OptimizerSteps(Part):
         noted = len(keys) - keys.count(0)
         ticks = [0] * (2 * len(keys))
         ticks[::2], ticks[1::2] = ended, keys
-        if self._was_thinned and not came:
+        if self._was_downsampled and not came:
             # Between the last that was noted and the first of these there were others.
             ticks[:0] = APART, 0
-        self._was_thinned = came > 0
+        self._was_downsampled = came > 0
         self._feed(ticks, came / noted if came and noted else 1.0)
 
     def _count(self, began: list[int], ended: list[int], came: int) -> None:
@@ -144,7 +144,7 @@ class OptimizerSteps(Part):
 
     def facts(self) -> dict[str, Any]:
         """Say whether only some of the steps are noted."""
-        return self._thinning.facts("optimizer_steps")
+        return self._downsampler.facts("optimizer_steps")
 
     def lost(self) -> int:
         """Return how often it was too much."""
@@ -199,11 +199,11 @@ def _has(hooks: dict[int, Any], hook: Any) -> bool:
 def _hooks(
     note: Callable[[tuple[int, int, int]], Any],
     begun: dict[int, int],
-    met: Known,
-    visits: Visits,
-    thinning: Thinning,
+    optimizers: SteppedOptimizers,
+    main_call: MainThreadCall,
+    downsampler: Downsampler,
 ) -> tuple[Callable[..., None], Callable[..., None]]:
-    return _beginning(begun, thinning), _ending(note, begun, met, visits, thinning)
+    return _beginning(begun, downsampler), _ending(note, begun, optimizers, main_call, downsampler)
 
 
 def _compiling() -> Callable[[], bool]:
@@ -215,14 +215,14 @@ def _compiling() -> Callable[[], bool]:
     return found
 
 
-def _beginning(begun: dict[int, int], thinning: Thinning) -> Callable[..., None]:
+def _beginning(begun: dict[int, int], downsampler: Downsampler) -> Callable[..., None]:
     compiling, clock, ident = _compiling(), monotonic_ns, get_ident
-    place, thinned = thinning.place, thinning.thinned
+    position, active = downsampler.position, downsampler.active
 
     def began(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if compiling():
             return
-        begun[ident()] = PASSES if thinned and place[0] >= SOME else clock()
+        begun[ident()] = PASSES if active and position[0] >= BURST else clock()
 
     return began
 
@@ -230,33 +230,34 @@ def _beginning(begun: dict[int, int], thinning: Thinning) -> Callable[..., None]
 def _ending(
     note: Callable[[tuple[int, int, int]], Any],
     begun: dict[int, int],
-    met: Known,
-    visits: Visits,
-    thinning: Thinning,
+    optimizers: SteppedOptimizers,
+    main_call: MainThreadCall,
+    downsampler: Downsampler,
 ) -> Callable[..., None]:
     compiling, clock, ident = _compiling(), monotonic_ns, get_ident
-    wanted, come, meet = visits.wanted, visits.come, meeting(met)
-    place, thinned, number = thinning.place, thinning.thinned, thinning.number
-    strange = met.strange
+    pending, run_pending = main_call.pending, main_call.run_pending
+    position, number = downsampler.position, downsampler.number
+    active, remember = downsampler.active, remembering(optimizers)
+    unknown = optimizers.unknown
 
     def ended(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if compiling():
             return
         since = begun.pop(ident(), 0)
         if since == PASSES:
-            place[1] = 1
+            position[1] = 1
         else:
-            if thinned and place[1]:
-                place[1] = 0
+            if active and position[1]:
+                position[1] = 0
                 note(BETWEEN)
             key = id(optimizer)
             note((key, since, clock()))
-            if strange and key not in met:
-                meet(optimizer)
-        if thinned:
-            place[0] = number() % ROUND
-        if wanted:
-            come()
+            if unknown and key not in optimizers:
+                remember(optimizer)
+        if active:
+            position[0] = number() % ROUND
+        if pending:
+            run_pending()
 
     return ended
 
@@ -269,11 +270,11 @@ def _become(hook: Any, other: Any) -> None:
 
 def _at_rest(hook: Any) -> Any:
     """Return one of the same code that keeps nothing."""
-    pair = _hooks(id, _Full(), _Full(), Visits(None), Thinning(0, 0))
+    pair = _hooks(id, _Full(), _Full(), MainThreadCall(None), Downsampler(0, 0))
     return next(each for each in pair if each.__code__ == hook.__code__)
 
 
-class _Full(Known):
+class _Full(SteppedOptimizers):
     """Takes nothing in."""
 
     def __setitem__(self, _key: Any, _value: Any) -> None:

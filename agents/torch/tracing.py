@@ -13,21 +13,21 @@ import time
 from _thread import get_ident
 from functools import partial
 
-from ..gil import NO_GIL, has_gil
+from ..facts import NO_GIL, has_gil
 from ..hooks import Hooks
 from ..modules import Missing, loaded, need
-from ..tracer import Refused, Taken, Tracer
-from ..window import Window
-from .blocks import open_block
+from ..trace_window import TraceWindow
+from ..tracer import Refused, TakenWindow, Tracer
 from .kineto import Kineto
 from .profilers import HOME, USED, Profilers
+from .unfinished_blocks import unfinished_block
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from ..main_thread import MainThreadCall
     from ..trace_files import TraceFile
-    from ..visits import Visits
 
 FIRST_NS = 5_000_000
 # For so long the job may stand still at the end of a window.
@@ -47,11 +47,11 @@ class TorchTracer(Tracer):
 
     framework = "torch"
 
-    def __init__(self, visits: Visits) -> None:
-        super().__init__(Window(FIRST_NS, HELD_NS))
-        self._visits = visits
+    def __init__(self, main_call: MainThreadCall) -> None:
+        super().__init__(TraceWindow(FIRST_NS, HELD_NS))
+        self._main_call = main_call
         self._hooks = Hooks()
-        self._profilers = Profilers(visits)
+        self._profilers = Profilers(main_call)
         self._kineto: Kineto | None = None
         self._missing: str | None = None
         self._asked_ns = 0
@@ -80,7 +80,7 @@ class TorchTracer(Tracer):
             raise Refused(NO_GIL)
         if DAEMON in os.environ:
             raise Refused(f"Kineto's daemon takes its traces: {DAEMON} is in its environment")
-        if self._visits.main is None:
+        if self._main_call.main is None:
             raise Refused("which of its threads is the main one is not known")
         if loaded("torch.autograd.profiler") is None:
             raise Refused("torch is still being imported")
@@ -88,7 +88,7 @@ class TorchTracer(Tracer):
         if self._missing is not None:
             raise Missing(self._missing)
         need("torch._C", "_current_graph_task_id")
-        self._kineto = self._kineto or Kineto(self._visits.main)
+        self._kineto = self._kineto or Kineto(self._main_call.main)
         self._look_at_others(self._kineto)
         return self._kineto, _config(), _activities()
 
@@ -113,7 +113,7 @@ class TorchTracer(Tracer):
         if self._profilers.began() is not None:
             return True
         if time.monotonic_ns() - self._asked_ns > WITHOUT_STEPS_NS:
-            self._visits.widen()
+            self._main_call.accept_batches()
         return False
 
     def finish(self) -> None:
@@ -127,9 +127,9 @@ class TorchTracer(Tracer):
     def hurry(self) -> None:
         """End it inside of a step: what it has seen costs more with every moment."""
         self._profilers.finish()
-        self._visits.hurry()
+        self._main_call.interrupt()
 
-    def save(self, file: TraceFile) -> Taken:
+    def save(self, file: TraceFile) -> TakenWindow:
         """Have Kineto write the file."""
         began, ended, kineto = self._profilers.began(), self._profilers.take(), self._kineto
         self._speak()
@@ -145,14 +145,14 @@ class TorchTracer(Tracer):
         # What it holds is much: to let it go takes its time as well.
         del ended
         cost = took_ns + time.monotonic_ns() - before
-        block = open_block(file.path)
+        block = unfinished_block(file.path)
         last = None
         if block is not None:
             last = f"a block of the job's, {block!r}, was open at the end of the last one"
         held = began.took_ns + cost
         # Blocks of the job's that came more than once are over by then, whatever is open.
         rest = 2 * (ended_ns - began.monotonic_ns)
-        return Taken(began.monotonic_ns, ended_ns, began.realtime_ns, held, cost, last, rest)
+        return TakenWindow(began.monotonic_ns, ended_ns, began.realtime_ns, held, cost, last, rest)
 
     def abort(self) -> None:
         """End it without a file: here on the main thread, else when that comes by."""
@@ -164,7 +164,7 @@ class TorchTracer(Tracer):
 
     def before_fork(self) -> None:
         """End it: a child would go on recording, and nobody would end it."""
-        if self._profilers.is_open() and self._visits.is_here():
+        if self._profilers.is_open() and self._main_call.is_here():
             self._profilers.end_here()
 
     def forget(self) -> None:
@@ -173,9 +173,9 @@ class TorchTracer(Tracer):
         self._speak()
 
     def _end_somehow(self) -> None:
-        if self._visits.is_here():
+        if self._main_call.is_here():
             self._profilers.end_here()
-        if get_ident() == self._visits.main:
+        if get_ident() == self._main_call.main:
             return
         until = time.monotonic() + PARTING_SECONDS
         while self._profilers.is_open() and time.monotonic() < until:
@@ -184,7 +184,7 @@ class TorchTracer(Tracer):
             self.rest(partial(time.sleep, _LOOK_SECONDS))
         if self._profilers.is_open():
             self.hurry()
-            self._visits.part()
+            self._main_call.keep_interrupting()
 
     def _speak(self) -> None:
         level = self._profilers.take_level()

@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from whyidle.agents import wire
-from whyidle.agents.duties import EARLY, LATE, SECOND, Duties, Duty
+from whyidle.agents.ring import AT_ONCE, drain
 from whyidle.agents.steps import FEW, Steps, _Source
-from whyidle.agents.takings import AT_ONCE, take
+from whyidle.agents.timers import EARLY, LATE, SECOND, Timer, Timers
 
 MS = SECOND // 1000
 
@@ -20,30 +20,30 @@ MS = SECOND // 1000
 def test_what_is_taken_is_the_oldest_in_order_and_out() -> None:
     number = 3 * AT_ONCE + 7
     items = deque(range(number + 5))
-    assert take(items, number) == list(range(number))
+    assert drain(items, number) == list(range(number))
     assert list(items) == list(range(number, number + 5))
-    assert take(items, 0) == []
+    assert drain(items, 0) == []
 
 
-def run(duties: Duties, seconds: int, late: Callable[[], int] = int) -> list[int]:
+def run(timers: Timers, seconds: int, late: Callable[[], int] = int) -> list[int]:
     """Return the moments in which the thread was awake, on a clock of the test's own."""
     now, awake = 0, []
     while now < seconds * SECOND:
-        now += duties.wait_ns(now) + late()
+        now += timers.wait_ns(now) + late()
         awake.append(now)
-        duties.run(now)
+        timers.run(now)
         # It takes a little while to wake up and to work.
         now += 300_000
     return awake
 
 
 def test_what_may_come_early_wakes_nobody_up_of_its_own() -> None:
-    duties = Duties()
+    timers = Timers()
     samples: list[int] = []
     seconds: list[int] = []
-    duties.add(Duty(SECOND, seconds.append, SECOND // 10), 0)
-    duties.add(Duty(SECOND // 5, samples.append), 0)
-    awake = run(duties, 60)
+    timers.add(Timer(SECOND, seconds.append, SECOND // 10), 0)
+    timers.add(Timer(SECOND // 5, samples.append), 0)
+    awake = run(timers, 60)
     assert len(awake) <= len(samples) + 1
     assert 58 <= len(seconds) <= 62
     gaps = [after - before for before, after in itertools.pairwise(seconds)]
@@ -55,14 +55,14 @@ def test_what_may_come_early_wakes_nobody_up_of_its_own() -> None:
 def test_a_thread_that_comes_late_wakes_up_no_more_often(late_ns: int) -> None:
     """A job that never waits gives Python's lock away 5 ms after it was asked for it."""
     chance = random.Random(1)
-    duties = Duties()
+    timers = Timers()
     samples: list[int] = []
     pauses: list[int] = []
     seconds: list[int] = []
-    duties.add(Duty(SECOND, seconds.append, EARLY, LATE), 0)
-    duties.add(Duty(2 * SECOND // 5, pauses.append, EARLY, LATE), 0)
-    duties.add(Duty(SECOND // 5, samples.append), 0)
-    awake = run(duties, 60, lambda: chance.randrange(late_ns) if late_ns else 0)
+    timers.add(Timer(SECOND, seconds.append, EARLY, LATE), 0)
+    timers.add(Timer(2 * SECOND // 5, pauses.append, EARLY, LATE), 0)
+    timers.add(Timer(SECOND // 5, samples.append), 0)
+    awake = run(timers, 60, lambda: chance.randrange(late_ns) if late_ns else 0)
     assert len(awake) == len(samples)
     assert 299 <= len(samples) <= 301
     assert 59 <= len(seconds) <= 61
@@ -73,29 +73,29 @@ def test_a_thread_that_comes_late_wakes_up_no_more_often(late_ns: int) -> None:
 
 
 def test_one_that_was_kept_for_long_is_done_once_and_goes_on() -> None:
-    duties = Duties()
+    timers = Timers()
     found: list[int] = []
-    duties.add(Duty(SECOND, found.append), 0)
+    timers.add(Timer(SECOND, found.append), 0)
     for now in (SECOND, 9 * SECOND, 9 * SECOND + MS, 10 * SECOND, 10 * SECOND + MS):
-        duties.run(now)
+        timers.run(now)
     assert found == [SECOND, 9 * SECOND, 10 * SECOND]
 
 
 def test_one_that_may_come_late_comes_by_itself_then() -> None:
-    duties = Duties()
+    timers = Timers()
     found: list[int] = []
-    duties.add(Duty(SECOND, found.append, EARLY, LATE), 0)
-    assert run(duties, 3)[0] == SECOND + LATE
+    timers.add(Timer(SECOND, found.append, EARLY, LATE), 0)
+    assert run(timers, 3)[0] == SECOND + LATE
     assert found[0] == SECOND + LATE
 
 
 def test_a_duty_that_may_not_be_early_is_not() -> None:
-    duties = Duties()
+    timers = Timers()
     found: list[int] = []
-    duties.add(Duty(SECOND, found.append), 0)
-    duties.run(SECOND - 1)
+    timers.add(Timer(SECOND, found.append), 0)
+    timers.run(SECOND - 1)
     assert not found
-    duties.run(SECOND)
+    timers.run(SECOND)
     assert found == [SECOND]
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from whyidle.agents import framework
-from whyidle.agents.duties import SECOND, Duties
+from whyidle.agents.context import ProbeContext
 from whyidle.agents.framework import FrameworkProbe, Part
-from whyidle.agents.room import Room
+from whyidle.agents.timers import SECOND, Timers
 
 NAME = "a_framework_of_this_test"
 
@@ -36,7 +36,7 @@ class Probe(FrameworkProbe):
 
 def test_facts_are_told_at_once_at_first_and_seldom_later(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[list[Any]] = []
-    probe = Probe(Room(Duties(), told.append, lambda _: None, get_ident()))
+    probe = Probe(ProbeContext(Timers(), told.append, lambda _: None, get_ident()))
     probe.begin()
     # The job waits long before it imports the framework.
     for second in range(40):
@@ -50,48 +50,48 @@ def test_facts_are_told_at_once_at_first_and_seldom_later(monkeypatch: pytest.Mo
     assert at == [*range(2, early), *range(early, 30, framework.STATE_SECONDS)]
 
 
-def clocked(duties: Duties, seconds: float, since: int = 0) -> list[int]:
+def clocked(timers: Timers, seconds: float, since: int = 0) -> list[int]:
     """Let time pass; returns when the thread was awake."""
     now, awake = since, []
     while now < since + seconds * SECOND:
-        now += max(duties.wait_ns(now), 1)
+        now += max(timers.wait_ns(now), 1)
         awake.append(now)
-        duties.run(now)
+        timers.run(now)
     return awake
 
 
-def waiting(monkeypatch: pytest.MonkeyPatch) -> tuple[Probe, Duties]:
+def waiting(monkeypatch: pytest.MonkeyPatch) -> tuple[Probe, Timers]:
     """Return a probe that waits for its framework, on a clock of the test's own."""
-    duties = Duties()
-    monkeypatch.setattr("whyidle.agents.room.time.monotonic_ns", lambda: 0)
-    probe = Probe(Room(duties, lambda _: None, lambda _: None, get_ident()))
+    timers = Timers()
+    monkeypatch.setattr("whyidle.agents.context.time.monotonic_ns", lambda: 0)
+    probe = Probe(ProbeContext(timers, lambda _: None, lambda _: None, get_ident()))
     probe.begin()
-    return probe, duties
+    return probe, timers
 
 
 def test_what_is_being_imported_is_met_as_soon_as_it_is_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    probe, duties = waiting(monkeypatch)
-    assert len(clocked(duties, 1)) <= 6
+    probe, timers = waiting(monkeypatch)
+    assert len(clocked(timers, 1)) <= 6
     coming = ModuleType(NAME)
     coming.__spec__ = ModuleSpec(NAME, None)
     coming.__spec__._initializing = True  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, NAME, coming)
-    clocked(duties, 1, SECOND)
+    clocked(timers, 1, SECOND)
     coming.__spec__._initializing = False  # type: ignore[attr-defined]
     assert not probe._begun
-    clocked(duties, 2 * framework.COMING_NS / SECOND, 2 * SECOND)
+    clocked(timers, 2 * framework.COMING_NS / SECOND, 2 * SECOND)
     assert probe._begun
-    assert not duties._duties
+    assert not timers._timers
 
 
 def test_nobody_is_woken_up_for_long_by_what_does_not_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    probe, duties = waiting(monkeypatch)
-    clocked(duties, 61)
-    assert not duties._duties
+    probe, timers = waiting(monkeypatch)
+    clocked(timers, 61)
+    assert not timers._timers
     monkeypatch.setitem(sys.modules, NAME, ModuleType(NAME))
     probe.gauges(62 * SECOND)
     assert probe._begun
@@ -115,18 +115,18 @@ def _stub(spec: object) -> ModuleType:
 def test_what_only_stands_for_a_framework_wakes_nobody_up_for_ever(
     monkeypatch: pytest.MonkeyPatch, stands: object
 ) -> None:
-    probe, duties = waiting(monkeypatch)
+    probe, timers = waiting(monkeypatch)
     monkeypatch.setitem(sys.modules, NAME, stands)
-    assert len(clocked(duties, 10)) <= 51
-    clocked(duties, 60, 10 * SECOND)
-    assert not duties._duties
+    assert len(clocked(timers, 10)) <= 51
+    clocked(timers, 60, 10 * SECOND)
+    assert not timers._timers
     del probe
 
 
 def test_an_import_that_never_ends_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    _, duties = waiting(monkeypatch)
+    _, timers = waiting(monkeypatch)
     monkeypatch.setitem(sys.modules, NAME, _stub(SimpleNamespace(_initializing=True)))
-    clocked(duties, (framework.WAITS_NS + framework.IMPORT_NS) / SECOND + 1)
-    assert not duties._duties
+    clocked(timers, (framework.WAITS_NS + framework.IMPORT_NS) / SECOND + 1)
+    assert not timers._timers

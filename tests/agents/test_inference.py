@@ -15,7 +15,7 @@ BEGIN = """
 start(); until(reachable)
 sys.modules["_whyidle_agent.tracing"].LEAST_PAUSE_NS = 1
 sys.modules["_whyidle_agent.torch.tracing"].WITHOUT_STEPS_NS = 100_000_000
-sys.modules["_whyidle_agent.window"].Window.late = lambda *a: None
+sys.modules["_whyidle_agent.trace_window"].TraceWindow.late = lambda *a: None
 items = torch.utils.data.TensorDataset(torch.randn(4096, 8))
 def infer(workers=0):
     for batch, in torch.utils.data.DataLoader(items, batch_size=8, num_workers=workers):

@@ -9,12 +9,11 @@ import time
 
 import pytest
 
-from whyidle.agents import meter
+from whyidle.agents import python
 from whyidle.agents.code_owner import MOST_KNOWN, CodeOwner
-from whyidle.agents.duties import Duties
-from whyidle.agents.meter import BUDGET_SHARE, WINDOW_NS, Meter
-from whyidle.agents.python import PythonProbe
-from whyidle.agents.room import Room
+from whyidle.agents.context import ProbeContext
+from whyidle.agents.python import BUDGET_SHARE, WINDOW_NS, OverheadMeter, PythonProbe
+from whyidle.agents.timers import Timers
 
 OVER = int(BUDGET_SHARE * WINDOW_NS) + 1
 
@@ -65,12 +64,12 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0
-        monkeypatch.setattr(meter.time, "thread_time_ns", lambda: self.now)
+        monkeypatch.setattr(python.time, "thread_time_ns", lambda: self.now)
 
 
 def test_one_window_over_the_budget_is_let_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    found = Meter()
+    found = OverheadMeter()
     said = []
     for used in (OVER, 0, OVER, OVER, OVER, 0):
         clock.now += used
@@ -81,7 +80,7 @@ def test_one_window_over_the_budget_is_let_pass(monkeypatch: pytest.MonkeyPatch)
 def test_a_new_thread_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     clock.now = 100 * OVER
-    found = Meter()
+    found = OverheadMeter()
     for now in (OVER, 2 * OVER):
         clock.now = now
         last = found.is_over()
@@ -91,15 +90,15 @@ def test_a_new_thread_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 def test_sampling_slows_down_and_ends_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     said: list[str] = []
-    room = Room(Duties(), lambda _: None, said.append, 1)
-    probe = PythonProbe(room)
+    context = ProbeContext(Timers(), lambda _: None, said.append, 1)
+    probe = PythonProbe(context)
     assert probe.begin() is None
     try:
         for _ in range(12):
             clock.now += OVER
-            probe._weigh(time.monotonic_ns())
+            probe._check_overhead(time.monotonic_ns())
     finally:
-        room.hooks.undo()
+        context.hooks.undo()
     assert [line.split(":")[0] for line in said] == [
         "2.5 stack samples a second",
         "no stack samples",

@@ -13,7 +13,7 @@ import pytest
 
 from tests.agents.pythons import Client
 from tests.agents.traced import JAX, TORCH, UNTIL_TOLD, Job, Tracing, job
-from whyidle.agents.window import GROWTH, Window
+from whyidle.agents.trace_window import GROWTH, TraceWindow
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -194,7 +194,7 @@ def test_there_is_one_at_a_time_and_then_a_pause(torch_job: tuple[Job, Tracing])
 LATE = """
 start(); until(reachable)
 sys.modules["_whyidle_agent.tracing"].PATIENCE_NS = 2_000_000_000
-window = sys.modules["_whyidle_agent.window"].Window
+window = sys.modules["_whyidle_agent.trace_window"].TraceWindow
 note, moments = window.late, MOMENTS
 def late(self, late_ns):
     global moments
@@ -229,7 +229,7 @@ def test_a_moment_in_which_others_have_the_lock_is_awaited(
 
 
 def test_the_window_is_short_where_its_end_costs_much() -> None:
-    window = Window(5_000_000, 50_000_000)
+    window = TraceWindow(5_000_000, 50_000_000)
     assert window.next_ns(10**9) <= 5_000_000
     # A busy job: what takes 5 ms costs 20.
     window.learn(5_000_000, 5_000_000, 20_000_000)
@@ -248,7 +248,7 @@ def test_the_window_is_short_where_its_end_costs_much() -> None:
 
 
 def test_the_window_grows_by_steps_where_its_end_costs_little() -> None:
-    window = Window(5_000_000, 50_000_000)
+    window = TraceWindow(5_000_000, 50_000_000)
     lengths = []
     while True:
         length = window.next_ns(250_000_000)
@@ -261,7 +261,7 @@ def test_the_window_grows_by_steps_where_its_end_costs_little() -> None:
 
 
 def test_what_was_too_dear_once_is_tried_again() -> None:
-    window = Window(5_000_000, 50_000_000)
+    window = TraceWindow(5_000_000, 50_000_000)
     window.learn(5_000_000, 5_000_000, 250_000_000)
     tries = 0
     while window.next_ns(10**9) < 1_000_000:
@@ -271,14 +271,14 @@ def test_what_was_too_dear_once_is_tried_again() -> None:
 
 
 def test_windows_that_are_cut_short_are_no_dear_ones() -> None:
-    window = Window(5_000_000, 50_000_000)
+    window = TraceWindow(5_000_000, 50_000_000)
     for _ in range(8):
         window.learn(5_000_000, 100_000, 5_000_000)
     assert window.next_ns(10**9) >= 5_000_000
 
 
 def test_a_window_waits_for_a_step_as_far_as_it_can_be_paid() -> None:
-    window = Window(5_000_000, 50_000_000)
+    window = TraceWindow(5_000_000, 50_000_000)
     assert window.spare_ns(5_000_000) > 10**9
     window.learn(5_000_000, 5_000_000, 10_000_000)
     assert window.spare_ns(15_000_000) == 10_000_000
@@ -286,7 +286,7 @@ def test_a_window_waits_for_a_step_as_far_as_it_can_be_paid() -> None:
 
 
 def test_the_dearest_window_is_remembered_for_long() -> None:
-    window = Window(5_000_000, 50_000_000)
+    window = TraceWindow(5_000_000, 50_000_000)
     window.learn(5_000_000, 5_000_000, 5_000_000)
     for _ in range(4):
         window.learn(40_000_000, 40_000_000, 4_000_000)

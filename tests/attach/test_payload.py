@@ -46,7 +46,7 @@ def agent(folder: Path, **changed: str) -> Path:
         path = folder / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    for name in ("loader.py", "arrival.py", "forks.py"):
+    for name in ("loader.py", "load_guard.py", "forks.py"):
         shutil.copy(FOLDER / name, folder)
     return folder
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from whyidle.agents import wire
-from whyidle.agents.duties import Duties
+from whyidle.agents.context import ProbeContext
 from whyidle.agents.jax import devices, executables, operations
+from whyidle.agents.jax.compiles import Phases
 from whyidle.agents.jax.devices import Devices
 from whyidle.agents.jax.executables import Executables
 from whyidle.agents.jax.operations import Operations
-from whyidle.agents.jax.phases import Phases
-from whyidle.agents.jax.tracings import ANEW, ITS_OWN, OTHER, Tracings
+from whyidle.agents.jax.retraces import ANEW, ITS_OWN, OTHER, Retraces
 from whyidle.agents.modules import Missing
-from whyidle.agents.room import Room
+from whyidle.agents.timers import Timers
 
 FOREVER = 1 << 62
 
@@ -70,14 +70,14 @@ class Program:
         return [{"flops": 12.0}]
 
 
-def room(said: list[str] | None = None) -> Room:
-    return Room(Duties(), lambda _: None, [].append if said is None else said.append, None)
+def context(said: list[str] | None = None) -> ProbeContext:
+    return ProbeContext(Timers(), lambda _: None, [].append if said is None else said.append, None)
 
 
 def looked_at(monkeypatch: pytest.MonkeyPatch, *programs: Program) -> dict[str, Any]:
     client = SimpleNamespace(live_executables=lambda: list(programs))
     monkeypatch.setattr(executables, "clients", lambda: {"gpu": client})
-    part = Executables(room())
+    part = Executables(context())
     part.begin()
     for second in range(50):
         assert part.second(second * 10**12) == {wire.EXECUTABLES: len(programs)}
@@ -164,7 +164,7 @@ def gpu(**stats: int) -> Any:
 def figures(monkeypatch: pytest.MonkeyPatch, *of: Any) -> dict[str, int | None]:
     client = SimpleNamespace(local_devices=lambda: of)
     monkeypatch.setattr(devices, "clients", lambda: {"gpu": client})
-    part = Devices(room())
+    part = Devices(context())
     part._has_figures = True
     return part.second(0)
 
@@ -194,7 +194,7 @@ def test_a_device_that_refuses_its_figures_is_asked_once(monkeypatch: pytest.Mon
 
     client = SimpleNamespace(local_devices=lambda: [SimpleNamespace(memory_stats=refuse)])
     monkeypatch.setattr(devices, "clients", lambda: {"gpu": client})
-    part = Devices(room(said))
+    part = Devices(context(said))
     part._has_figures = True
     assert part.second(0) == part.second(1) == {}
     assert len(asked) == 1
@@ -206,7 +206,7 @@ def aval(*shape: int, dtype: str = "float32", weak: bool = False) -> Any:
 
 
 def test_an_operation_of_jax_itself_is_not_made_anew_by_the_user() -> None:
-    tracings = Tracings("/site-packages/jax/")
+    tracings = Retraces("/site-packages/jax/")
     place = "broadcast_in_dim at /site-packages/jax/_src/dispatch.py:101"
     assert tracings.reason((place, object(), (), [aval()])) is None
     assert tracings.reason((place, object(), (), [aval()])) == ITS_OWN
@@ -216,7 +216,7 @@ def test_an_operation_of_jax_itself_is_not_made_anew_by_the_user() -> None:
 
 
 def test_a_reason_names_what_differs_from_the_nearest_time_before() -> None:
-    tracings, function = Tracings(), object()
+    tracings, function = Retraces(), object()
 
     def reason(*avals: Any, names: Any = ("x", "p['w']"), by: Any = function) -> str | None:
         return tracings.reason(("train at train.py:1", by, names, avals))
@@ -244,10 +244,10 @@ def test_a_phase_within_another_counts_once() -> None:
     phases = Phases()
     assert phases.add(0, 10) == 10
     assert phases.add(20, 30) == 10
-    assert phases.tell() == 20
+    assert phases.take() == 20
     assert phases.add(15, 40) == 15
-    assert phases.tell() == 25
-    assert phases.tell() == 0
+    assert phases.take() == 25
+    assert phases.take() == 0
 
 
 def test_of_a_job_that_ends_the_programs_are_told_that_there_were(
@@ -256,7 +256,7 @@ def test_of_a_job_that_ends_the_programs_are_told_that_there_were(
     client = SimpleNamespace(live_executables=lambda: [Program(Module(Operation(Code.kDot)))])
     there = {"gpu": client}
     monkeypatch.setattr(executables, "clients", lambda: there)
-    part = Executables(room())
+    part = Executables(context())
     part.begin()
     assert part.second(0) == {wire.EXECUTABLES: 1}
     told = part.facts()
@@ -277,7 +277,7 @@ def test_of_a_job_that_ends_the_devices_are_told_that_there_were(
     there: dict[str, Any] = {}
     monkeypatch.setattr(devices, "clients", lambda: there)
     monkeypatch.setattr(devices, "need", lambda *_: there.get("cpu"))
-    part = Devices(room())
+    part = Devices(context())
     part.begin()
     assert "backend" not in part.facts()
     there["cpu"] = client

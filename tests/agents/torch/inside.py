@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.agents.pythons import AGENTS, PRELUDE, Client, ends_well
 from tests.forked import Forked, Imported
-from whyidle.agents.duties import SECOND, Duties
-from whyidle.agents.room import Room
+from whyidle.agents.context import ProbeContext
+from whyidle.agents.timers import SECOND, Timers
 from whyidle.agents.torch.probe import TorchProbe
 
 # An optimizer that is made imports the compiler.
@@ -54,9 +54,9 @@ class Told:
     def __init__(self, main: int | None = None) -> None:
         self.records: list[list[Any]] = []
         self.said: list[str] = []
-        self.duties = Duties()
-        self.room = Room(self.duties, self.records.append, self.said.append, main)
-        self.probe = TorchProbe(self.room)
+        self.timers = Timers()
+        self.context = ProbeContext(self.timers, self.records.append, self.said.append, main)
+        self.probe = TorchProbe(self.context)
         self.now = time.monotonic_ns()
         # The record of the steps of the last second.
         self.steps: list[Any] | None = None
@@ -67,7 +67,7 @@ class Told:
     def second(self) -> dict[str, int | None]:
         self.now += SECOND
         found = self.probe.gauges(self.now)
-        self.steps, figures = self.room.steps.second(self.now)
+        self.steps, figures = self.context.steps.second(self.now)
         found.update(figures)
         return found
 
@@ -85,7 +85,7 @@ def probe(main: int | None = None) -> Iterator[Told]:
         told.begin()
         yield told
     finally:
-        told.room.hooks.undo()
+        told.context.hooks.undo()
 
 
 class Watched:

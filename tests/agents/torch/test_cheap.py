@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from tests.agents.torch.inside import probe
-from whyidle.agents import thinning, wire
-from whyidle.agents.duties import Duties
-from whyidle.agents.room import Room
+from whyidle.agents import downsampling, wire
+from whyidle.agents.context import ProbeContext
+from whyidle.agents.timers import Timers
 from whyidle.agents.torch import reads as reads_module
 from whyidle.agents.torch import steps as steps_module
-from whyidle.agents.torch.known import MOST_OPTIMIZERS, Known, known
 from whyidle.agents.torch.loaders import FIRST, LoaderWaits
 from whyidle.agents.torch.loaders import LONG_NS as LONG_WAIT_NS
 from whyidle.agents.torch.loaders import MANY as MANY_BATCHES
 from whyidle.agents.torch.read_hooks import LONG_NS, MANY, ONE_IN
 from whyidle.agents.torch.reads import VERY_MANY, Reads
+from whyidle.agents.torch.stepped_optimizers import MOST_OPTIMIZERS, SteppedOptimizers, stepped
 
 torch = pytest.importorskip("torch")
 
@@ -52,16 +52,16 @@ def test_an_optimizer_that_comes_later_is_met_too() -> None:
     first, later = optimizer(), optimizer()
     with probe() as told:
         first.step()
-        assert known.keys() == {id(first)}
+        assert stepped.keys() == {id(first)}
         told.second()
         # Nobody looks now; that one has come is known by its steps.
         later.step()
-        assert known.keys() == {id(first)}
+        assert stepped.keys() == {id(first)}
         told.second()
         later.step()
-        assert known.keys() == {id(first), id(later)}
+        assert stepped.keys() == {id(first), id(later)}
         told.second()
-        assert not known.strange
+        assert not stepped.unknown
 
 
 def test_an_optimizer_that_steps_seldom_is_met_between_those_that_step_often() -> None:
@@ -73,14 +73,14 @@ def test_an_optimizer_that_steps_seldom_is_met_between_those_that_step_often() -
             told.second()
             seldom.step()
             told.second()
-        assert known.keys() == {id(often), id(seldom)}
+        assert stepped.keys() == {id(often), id(seldom)}
 
 
 def test_optimizers_that_went_before_they_were_met_are_forgotten() -> None:
-    found = Known()
+    found = SteppedOptimizers()
     for key in range(10 * MOST_OPTIMIZERS):
         found.seen({key})
-        assert found.strange
+        assert found.unknown
     assert len(found._missing) <= MOST_OPTIMIZERS
 
 
@@ -99,7 +99,7 @@ def test_many_reads_tell_less_often_where_before_anybody_looks() -> None:
 
 def test_waits_of_other_threads_count_until_the_main_one_waits() -> None:
     main, other = get_ident(), -5
-    part = LoaderWaits(Room(Duties(), lambda _: None, lambda _: None, main))
+    part = LoaderWaits(ProbeContext(Timers(), lambda _: None, lambda _: None, main))
     part._taken.extend((other, 1, 100, 4, other, 2, 10, -1))
     assert part.second(0) == {
         wire.LOADER_BATCHES: 1, wire.LOADER_WAIT_NS: 110, wire.SAMPLES: 4
@@ -136,7 +136,7 @@ def test_of_very_many_reads_some_are_looked_at_and_stand_for_all(
             told.second()
         counted = sum(row[0] for record in told_of for row in record[3])
         assert counted == pytest.approx(2 * number, rel=0.1)
-        assert told.state()["timed_reads"] == round(thinning.SOME / thinning.ROUND, 3)
+        assert told.state()["timed_reads"] == round(downsampling.BURST / downsampling.ROUND, 3)
         assert all(type(each) is int for record in told_of for row in record[3] for each in row[:2])
 
 
@@ -153,14 +153,14 @@ def test_to_ask_for_a_read_without_reading_is_no_read() -> None:
 
 
 def test_reads_of_which_few_are_long_are_all_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = Reads(Room(Duties(), lambda _: None, lambda _: None, None))
+    part = Reads(ProbeContext(Timers(), lambda _: None, lambda _: None, None))
     monkeypatch.setattr(part, "_weigh", lambda *_: None)
     quick, long = 1_000, 50 * LONG_NS
 
     def second(*times: int) -> None:
-        if part._thinning.is_on:
+        if part._downsampler.is_on:
             for _ in times:
-                part._thinning.number()
+                part._downsampler.number()
         part._took.extend(times)
         second.now += 1_000_000_000  # type: ignore[attr-defined]
         part.second(second.now)  # type: ignore[attr-defined]
@@ -168,14 +168,14 @@ def test_reads_of_which_few_are_long_are_all_looked_at(monkeypatch: pytest.Monke
     second.now = time.monotonic_ns()  # type: ignore[attr-defined]
     second(*[quick] * 2 * VERY_MANY)
     second(*[quick] * 2 * VERY_MANY)
-    assert part._thinning.is_on
+    assert part._downsampler.is_on
     second(*[quick] * 2 * VERY_MANY, long)
-    assert not part._thinning.is_on
+    assert not part._downsampler.is_on
 
 
 @pytest.mark.parametrize(("span", "one_in"), [(0.1, ONE_IN), (1.0, ONE_IN), (10.0, 1)])
 def test_how_many_reads_tell_where_goes_by_their_pace(span: float, one_in: int) -> None:
-    part = Reads(Room(Duties(), lambda _: None, lambda _: None, None))
+    part = Reads(ProbeContext(Timers(), lambda _: None, lambda _: None, None))
     now = part._last
     for _ in range(2):
         now += int(span * 1e9)
@@ -186,7 +186,7 @@ def test_how_many_reads_tell_where_goes_by_their_pace(span: float, one_in: int) 
 
 
 def test_batches_that_come_fast_are_counted_by_some_of_them() -> None:
-    length = 10 * thinning.ROUND
+    length = 10 * downsampling.ROUND
     loader = torch.utils.data.DataLoader(range(length), batch_size=None)
     with probe(get_ident()) as told:
         assert len(list(loader)) == length
@@ -222,18 +222,18 @@ def test_long_waits_among_fast_batches_are_all_told() -> None:
 
 
 def test_a_first_batch_stands_for_itself_and_so_does_a_long_wait() -> None:
-    part = LoaderWaits(Room(Duties(), lambda _: None, lambda _: None, get_ident()))
+    part = LoaderWaits(ProbeContext(Timers(), lambda _: None, lambda _: None, get_ident()))
     main, now = get_ident(), time.monotonic_ns()
     for number in range(2 * MANY_BATCHES):
         part._taken.extend((main, 10 * number, 10, 4))
     found = part.second(now + 1_000_000_000)
-    assert part._thinning.is_on
-    weight = thinning.ROUND / thinning.SOME
+    assert part._downsampler.is_on
+    weight = downsampling.ROUND / downsampling.BURST
     part._taken.extend((main, 1_000_000, 7_000, FIRST - 4))
     part._taken.extend((main, 2_000_000, LONG_WAIT_NS + 1, 4))
     part._taken.extend((main, 3_000_000, 100, 4))
     for _ in range(12):
-        part._thinning.number()
+        part._downsampler.number()
     before, found = found, part.second(now + 2_000_000_000)
     added = {name: (found[name] or 0) - (before[name] or 0) for name in found}
     assert added == {
@@ -245,7 +245,7 @@ def test_a_first_batch_stands_for_itself_and_so_does_a_long_wait() -> None:
 
 
 def test_a_loader_that_feeds_another_has_its_wait_told_once() -> None:
-    part = LoaderWaits(Room(Duties(), lambda _: None, lambda _: None, get_ident()))
+    part = LoaderWaits(ProbeContext(Timers(), lambda _: None, lambda _: None, get_ident()))
     main, other = get_ident(), -5
     # Two inside of the first, of which one was told a second ago; another thread is no matter.
     part._taken.extend((main, 1_000, 100, 4))
@@ -262,7 +262,7 @@ def test_a_loader_that_feeds_another_has_its_wait_told_once() -> None:
     for at in range(3_000, 3_000 + 2 * MANY_BATCHES):
         part._taken.extend((main, at, 0, 4))
     part.second(time.monotonic_ns() + 10_000_000_000)
-    assert not part._thinning.is_on
+    assert not part._downsampler.is_on
 
 
 def test_a_live_loader_over_a_loader_waits_once() -> None:

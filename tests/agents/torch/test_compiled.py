@@ -10,7 +10,7 @@ import pytest
 from tests.agents.torch.inside import TRAINING, probe, run
 from whyidle.agents import wire
 from whyidle.agents.torch import steps as steps_module
-from whyidle.agents.torch.known import known
+from whyidle.agents.torch.stepped_optimizers import stepped
 
 torch = pytest.importorskip("torch")
 
@@ -158,10 +158,10 @@ def test_hooks_that_must_stay_rest_and_work_again(monkeypatch: pytest.MonkeyPatc
         (ours,) = after.values()
     try:
         assert list(after.values()) == [ours]
-        known.clear()
+        stepped.clear()
         optimizer.step()
         assert not steps_module.inside
-        assert not known
+        assert not stepped
         with probe() as told:
             optimizer.step()
             assert told.second()[wire.OPTIMIZER_STEPS] == 1

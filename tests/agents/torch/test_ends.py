@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from whyidle.agents.torch.entered import Entered
+from whyidle.agents.torch.entered_blocks import EnteredBlocks
 
 torch = pytest.importorskip("torch")
 
@@ -27,7 +27,7 @@ from agents.torch.tracing import TorchTracer
 
 steps = Steps(_thread.get_ident())
 tick, stop = steps.listen("optimizer")
-tracer, x, blocks = TorchTracer(steps.visits), torch.ones(4), 0
+tracer, x, blocks = TorchTracer(steps.main_call), torch.ones(4), 0
 with record_function("warm"): x + 1
 for _ in range(40):
     tracer.start(10**9)
@@ -66,7 +66,7 @@ class _Fleeting(list):  # type: ignore[type-arg]
 
 
 def test_a_block_that_goes_while_it_is_looked_at_raises_nothing() -> None:
-    entered = Entered({"end": None})  # type: ignore[dict-item]
+    entered = EnteredBlocks({"end": None})  # type: ignore[dict-item]
     entered.watch(get_ident())
     try:
         blocks = [torch.autograd.profiler.record_function("block") for _ in range(2)]

@@ -10,11 +10,11 @@ import pytest
 
 from tests.agents.torch.inside import Told, probe
 from whyidle.agents import wire
-from whyidle.agents.duties import SECOND
-from whyidle.agents.thinning import ROUND, SOME, Thinning
+from whyidle.agents.downsampling import BURST, ROUND, Downsampler
+from whyidle.agents.main_thread import MainThreadCall
+from whyidle.agents.timers import SECOND
 from whyidle.agents.torch import steps as steps_module
-from whyidle.agents.torch.known import Known
-from whyidle.agents.visits import Visits
+from whyidle.agents.torch.stepped_optimizers import SteppedOptimizers
 
 torch = pytest.importorskip("torch")
 
@@ -73,7 +73,7 @@ def test_all_are_counted_and_the_times_of_some_stand_for_all(
     with probe() as told:
         first = job.train(told, FAST)
         assert (first[wire.OPTIMIZER_STEPS], first[wire.STEPS]) == (FAST, FAST - 1)
-        assert noted(told) == round(SOME / ROUND, 3)
+        assert noted(told) == round(BURST / ROUND, 3)
         for number in range(2, 5):
             found = job.train(told, FAST)
             assert found[wire.OPTIMIZER_STEPS] == number * FAST
@@ -90,14 +90,16 @@ def test_a_round_whose_first_number_was_not_a_steps_is_told_apart_too(
 ) -> None:
     """The agent's own look takes a number, and that may be any."""
     job = Job(monkeypatch, 0)
-    thinning = Thinning(0, 1)
+    downsampler = Downsampler(0, 1)
     notes: list[tuple[int, int, int]] = []
-    began, ended = steps_module._hooks(notes.append, {}, Known(), Visits(None), thinning)
-    thinning.thinned.append(True)
+    began, ended = steps_module._hooks(
+        notes.append, {}, SteppedOptimizers(), MainThreadCall(None), downsampler
+    )
+    downsampler.active.append(True)
     for _ in range(20 * ROUND):
         job.now += 1
-        if thinning.place[0] == ROUND - 1:
-            thinning.number()
+        if downsampler.position[0] == ROUND - 1:
+            downsampler.number()
         began(job, (), {})
         ended(job, (), {})
     ends = [0 if note == steps_module.BETWEEN else note[2] for note in notes]
@@ -111,17 +113,19 @@ def test_a_step_that_begins_in_one_round_and_ends_in_the_next(
 ) -> None:
     """Two threads step side by side: one's last number of a round comes before the other's end."""
     job = Job(monkeypatch)
-    thinning = Thinning(0, 1)
+    downsampler = Downsampler(0, 1)
     notes: list[tuple[int, int, int]] = []
-    began, ended = steps_module._hooks(notes.append, {}, Known(), Visits(None), thinning)
-    thinning.thinned.append(True)
+    began, ended = steps_module._hooks(
+        notes.append, {}, SteppedOptimizers(), MainThreadCall(None), downsampler
+    )
+    downsampler.active.append(True)
     for _ in range(3):
-        thinning.place[0] = ROUND - 1
+        downsampler.position[0] = ROUND - 1
         began(job, (), {})
         # The other thread's step ends meanwhile, with the number 0.
-        thinning.place[0] = 0
+        downsampler.position[0] = 0
         ended(job, (), {})
-        thinning.place[0] = 1
+        downsampler.position[0] = 1
         began(job, (), {})
         ended(job, (), {})
     assert [note == steps_module.BETWEEN for note in notes] == [True, False] * 3
@@ -140,7 +144,7 @@ def test_when_they_become_slow_all_are_noted_again(monkeypatch: pytest.MonkeyPat
             assert grown[wire.OPTIMIZER_STEPS] == SLOW
             assert grown[wire.OPTIMIZER_NS] == SLOW * INSIDE_NS
             # In the first second some were still passed by.
-            assert grown[wire.STEPS] == pytest.approx(SLOW, abs=1 if number else SOME)
+            assert grown[wire.STEPS] == pytest.approx(SLOW, abs=1 if number else BURST)
             assert set(durations(told)) == {SLOW_NS}
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.agents.torch.inside import TRAINING, training
-from whyidle.agents.duties import Duties
-from whyidle.agents.room import Room
+from whyidle.agents.context import ProbeContext
+from whyidle.agents.timers import Timers
 from whyidle.agents.torch import parallel
 from whyidle.agents.torch.model import Model
 
@@ -65,7 +65,7 @@ def test_a_rank_tells_what_is_around_its_model(
 
 @pytest.fixture
 def part() -> Model:
-    return Model(Room(Duties(), lambda _: None, lambda _: None, get_ident()))
+    return Model(ProbeContext(Timers(), lambda _: None, lambda _: None, get_ident()))
 
 
 def run_in(file: str, source: str, part: Model) -> None:

@@ -14,8 +14,8 @@ import pytest
 from tests.agents.torch.inside import Told, probe, run
 from whyidle.agents import wire
 from whyidle.agents.framework import Part
-from whyidle.agents.torch import compiled
-from whyidle.agents.torch.looking import attributes, class_name
+from whyidle.agents.torch import compiled_steps
+from whyidle.agents.torch.introspect import attributes, class_name
 from whyidle.agents.torch.model import Model
 from whyidle.agents.torch.probe import TorchProbe
 
@@ -171,9 +171,9 @@ def test_a_module_of_the_jobs_own_kind_is_not_asked(monkeypatch: pytest.MonkeyPa
             raise AskedError(name)
 
     monkeypatch.setitem(sys.modules, "lazy_of_the_job", Lazy("lazy_of_the_job"))
-    monkeypatch.setattr(compiled, "COMPILER", "torch")
-    monkeypatch.setattr(compiled, "_around", lambda: False)
-    assert compiled.step_is_compiled() is False
+    monkeypatch.setattr(compiled_steps, "COMPILER", "torch")
+    monkeypatch.setattr(compiled_steps, "_around", lambda: False)
+    assert compiled_steps.step_is_compiled() is False
 
 
 FUNCTION = """
@@ -232,23 +232,23 @@ def test_a_look_at_the_model_that_fails_ends_only_itself(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Model, "_look", fails)
     told = Told()
-    told.room.main = _thread.get_ident()
+    told.context.main = _thread.get_ident()
     told.begin()
     try:
-        told.duties.run(1 << 62)
+        told.timers.run(1 << 62)
         assert wire.OPTIMIZER_STEPS in told.second()
         assert told.said == ["no model: it failed: AskedError"]
-        told.duties.run(1 << 62)
+        told.timers.run(1 << 62)
     finally:
-        told.room.hooks.undo()
+        told.context.hooks.undo()
 
 
 def test_a_part_that_cannot_be_made_ends_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broken(Part):
         name = "broken part"
 
-        def __init__(self, room: Any) -> None:
-            raise AskedError(room)
+        def __init__(self, context: Any) -> None:
+            raise AskedError(context)
 
     monkeypatch.setattr(TorchProbe, "parts", (Broken, *TorchProbe.parts))
     with probe() as told:

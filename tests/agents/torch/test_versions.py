@@ -62,7 +62,7 @@ def test_what_is_missing_turns_its_part_off(
             told.begin()
             told.second()
         finally:
-            told.room.hooks.undo()
+            told.context.hooks.undo()
         assert told.said == [f"no {each}: no {module}.{path}" for each in part.split(", ")]
 
 
@@ -83,7 +83,7 @@ def test_where_the_compiler_cannot_be_told_nothing_is_put_in_its_way(
             told.second()
             assert {kind.name for kind in TorchProbe.parts} - parts_on(told) == PATCHING
         finally:
-            told.room.hooks.undo()
+            told.context.hooks.undo()
         assert set(told.said) == {
             f"no {part}: no torch._C._dynamo.eval_frame.{path}" for part in PATCHING
         }

@@ -1,4 +1,4 @@
-"""Where a process's agent can be reached: its folder, spool and socket, opened together or not."""
+"""Where a process's agent can be reached: its folder, spool and socket, opened all or none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .wire import TRACE_FILE_SECONDS, socket_name, spool_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .fds import Wake
+    from .fds import WakePipe
     from .folder import Folder
 
 # An agent that is just beginning has a file before it answers.
@@ -20,12 +20,12 @@ STALE_SECONDS = 60.0
 _ENDINGS = (".spool", ".sock")
 
 
-class Place:
+class Endpoint:
     """An open folder with our spool and our socket in it."""
 
     __slots__ = ("control", "folder", "spool", "spool_path")
 
-    def __init__(self, folder: Folder, wake: Wake) -> None:
+    def __init__(self, folder: Folder, wake: WakePipe) -> None:
         pid = os.getpid()
         name = socket_name(pid)
         if answers(f"{folder.path}/{name}"):
@@ -70,14 +70,14 @@ class Place:
         self.folder.close()
 
 
-def open_place(wake: Wake) -> Place | None:
-    """Return a place in the first folder that works."""
-    return next((place for place in (_try(folder, wake) for folder in folders()) if place), None)
+def open_endpoint(wake: WakePipe) -> Endpoint | None:
+    """Return an endpoint in the first folder that works."""
+    return next((found for found in (_try(folder, wake) for folder in folders()) if found), None)
 
 
-def _try(folder: Folder, wake: Wake) -> Place | None:
+def _try(folder: Folder, wake: WakePipe) -> Endpoint | None:
     try:
-        return Place(folder, wake)
+        return Endpoint(folder, wake)
     except OSError:
         folder.close()
         return None

@@ -12,16 +12,16 @@ from types import ModuleType
 
 import pytest
 
-from whyidle.agents import rousing
+from whyidle.agents import main_thread
+from whyidle.agents.main_thread import MainThreadCall
 from whyidle.agents.steps import Steps
-from whyidle.agents.visits import Visits
 
 HOUR = 3600 * 10**9
 
 
 @pytest.fixture
-def visits() -> Visits:
-    return Visits(threading.get_ident())
+def main_call() -> MainThreadCall:
+    return MainThreadCall(threading.get_ident())
 
 
 @pytest.fixture
@@ -41,39 +41,39 @@ def until(done: Callable[[], object]) -> None:
         assert time.monotonic() < end, "it never came"
 
 
-def test_what_is_wanted_is_done_once(visits: Visits, came: list[str]) -> None:
-    visits.ask(lambda: came.append("one"))
+def test_what_is_wanted_is_done_once(main_call: MainThreadCall, came: list[str]) -> None:
+    main_call.request(lambda: came.append("one"))
     for _ in range(3):
-        visits.come()
+        main_call.run_pending()
     assert came == ["one"]
 
 
 def test_the_last_word_counts_and_what_is_forgotten_is_not_done(
-    visits: Visits, came: list[str]
+    main_call: MainThreadCall, came: list[str]
 ) -> None:
-    visits.ask(lambda: came.append("one"))
-    visits.ask(lambda: came.append("two"))
-    visits.come()
-    visits.ask(lambda: came.append("three"))
-    visits.forget()
-    visits.come()
+    main_call.request(lambda: came.append("one"))
+    main_call.request(lambda: came.append("two"))
+    main_call.run_pending()
+    main_call.request(lambda: came.append("three"))
+    main_call.cancel()
+    main_call.run_pending()
     assert came == ["two"]
 
 
-def test_another_thread_is_not_the_place(visits: Visits, came: list[str]) -> None:
-    visits.ask(lambda: came.append("one"))
-    elsewhere(visits.come)
+def test_another_thread_is_not_the_place(main_call: MainThreadCall, came: list[str]) -> None:
+    main_call.request(lambda: came.append("one"))
+    elsewhere(main_call.run_pending)
     assert not came
-    visits.come()
+    main_call.run_pending()
     assert came == ["one"]
 
 
-def test_it_is_not_done_before_it_is_due(visits: Visits, came: list[str]) -> None:
-    visits.ask(lambda: came.append("one"), time.monotonic_ns() + HOUR)
-    visits.come()
+def test_it_is_not_done_before_it_is_due(main_call: MainThreadCall, came: list[str]) -> None:
+    main_call.request(lambda: came.append("one"), time.monotonic_ns() + HOUR)
+    main_call.run_pending()
     assert not came
-    visits.ask(lambda: came.append("two"), time.monotonic_ns())
-    visits.come()
+    main_call.request(lambda: came.append("two"), time.monotonic_ns())
+    main_call.run_pending()
     assert came == ["two"]
 
 
@@ -81,34 +81,34 @@ def test_a_tick_is_a_moment(came: list[str]) -> None:
     steps = Steps(threading.get_ident())
     tick, _ = steps.listen("optimizer")
     tick(0)
-    steps.visits.ask(lambda: came.append("one"))
+    steps.main_call.request(lambda: came.append("one"))
     elsewhere(lambda: tick(0))
     assert not came
     tick(0)
     assert came == ["one"]
 
 
-def test_an_exception_of_the_jobs_own_goes_on_its_way(visits: Visits) -> None:
+def test_an_exception_of_the_jobs_own_goes_on_its_way(main_call: MainThreadCall) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    visits.ask(interrupted)
+    main_call.request(interrupted)
     with pytest.raises(KeyboardInterrupt):
-        visits.come()
-    visits.come()
+        main_call.run_pending()
+    main_call.run_pending()
 
 
-def test_who_takes_no_steps_comes_by_in_a_hurry(visits: Visits, came: list[str]) -> None:
-    visits.ask(lambda: came.append("one"))
-    elsewhere(visits.hurry)
+def test_who_takes_no_steps_comes_by_in_a_hurry(main_call: MainThreadCall, came: list[str]) -> None:
+    main_call.request(lambda: came.append("one"))
+    elsewhere(main_call.interrupt)
     until(lambda: came)
     assert came == ["one"]
-    assert not visits.wanted
+    assert not main_call.pending
 
 
-def test_nobody_is_hurried_for_nothing(visits: Visits, came: list[str]) -> None:
-    visits.hurry()
-    visits.ask(lambda: came.append("one"))
+def test_nobody_is_hurried_for_nothing(main_call: MainThreadCall, came: list[str]) -> None:
+    main_call.interrupt()
+    main_call.request(lambda: came.append("one"))
     for _ in range(1000):
         pass
     assert not came
@@ -131,24 +131,24 @@ class Graph:
 
 
 def test_it_waits_while_gradients_are_computed(
-    visits: Visits, came: list[str], monkeypatch: pytest.MonkeyPatch
+    main_call: MainThreadCall, came: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = Graph(monkeypatch)
-    visits.ask(lambda: came.append("one"))
-    visits.come()
+    main_call.request(lambda: came.append("one"))
+    main_call.run_pending()
     assert not came
-    assert not visits.is_here()
+    assert not main_call.is_here()
     graph.task = -1
-    visits.come()
+    main_call.run_pending()
     assert came == ["one"]
 
 
 def test_python_asks_again_by_itself_when_nobody_else_will(
-    visits: Visits, came: list[str], monkeypatch: pytest.MonkeyPatch
+    main_call: MainThreadCall, came: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = Graph(monkeypatch)
-    visits.ask(lambda: came.append("one"))
-    elsewhere(lambda: (visits.hurry(), visits.part()))
+    main_call.request(lambda: came.append("one"))
+    elsewhere(lambda: (main_call.interrupt(), main_call.keep_interrupting()))
     until(lambda: graph.asked > 2)
     assert not came
     graph.task = -1
@@ -158,29 +158,29 @@ def test_python_asks_again_by_itself_when_nobody_else_will(
 
 def test_the_true_graph_of_torch_is_known(came: list[str]) -> None:
     torch = pytest.importorskip("torch")
-    visits = Visits(threading.get_ident())
+    main_call = MainThreadCall(threading.get_ident())
 
     def grown(gradient: object) -> object:
-        visits.come()
+        main_call.run_pending()
         came.append("inside")
         return gradient
 
     numbers = torch.ones(3, requires_grad=True)
     numbers.register_hook(grown)
-    visits.ask(lambda: came.append("visit"))
+    main_call.request(lambda: came.append("visit"))
     (numbers * 2).sum().backward()
-    visits.come()
+    main_call.run_pending()
     assert came == ["inside", "visit"]
 
 
 def test_a_main_thread_that_waits_for_another_is_woken_and_waits_on(
-    visits: Visits, came: list[str]
+    main_call: MainThreadCall, came: list[str]
 ) -> None:
     def other() -> None:
-        visits.ask(lambda: came.append("visit"))
+        main_call.request(lambda: came.append("visit"))
         while not came:
-            visits.hurry()
-            assert rousing.rouse(threading.main_thread().ident or 0)
+            main_call.interrupt()
+            assert main_thread.wake(threading.main_thread().ident or 0)
             time.sleep(0.001)
         came.append("other")
 
@@ -195,10 +195,10 @@ def test_no_signal_that_somebody_has_a_use_for_is_taken() -> None:
     with_handler = signal.SIGRTMAX - 1
     before = signal.signal(with_handler, lambda *_: None)
     try:
-        found = rousing._number(vars(ctypes))
+        found = main_thread._unused_signal(vars(ctypes))
         assert found is not None
         assert found != with_handler
         # The same one again, and not one more.
-        assert rousing._number(vars(ctypes)) == found
+        assert main_thread._unused_signal(vars(ctypes)) == found
     finally:
         signal.signal(with_handler, before or signal.SIG_DFL)

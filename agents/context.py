@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .duties import Duties, Duty
+    from .timers import Timer, Timers
 
 
-class Room:
+class ProbeContext:
     """The place of one probe: where its records go, and what is undone when it ends."""
 
-    __slots__ = ("duties", "hooks", "main", "put", "steps", "tell")
+    __slots__ = ("hooks", "main", "put", "steps", "tell", "timers")
 
     def __init__(
         self,
-        duties: Duties,
+        timers: Timers,
         put: Callable[[list[Any]], None],
         tell: Callable[[str], None],
         main: int | None,
         steps: Steps | None = None,
     ) -> None:
         self.hooks = Hooks()
-        self.duties = duties
+        self.timers = timers
         # Takes a record, from any thread.
         self.put = put
         # Says why the probe does less than it could.
@@ -39,7 +39,7 @@ class Room:
         # Where its ticks go; made here for a probe that stands alone.
         self.steps = steps if steps is not None else Steps()
 
-    def every(self, duty: Duty) -> None:
+    def every(self, timer: Timer) -> None:
         """Do something again and again, until the probe ends."""
-        self.hooks.add(lambda: self.duties.remove(duty))
-        self.duties.add(duty, time.monotonic_ns())
+        self.hooks.add(lambda: self.timers.remove(timer))
+        self.timers.add(timer, time.monotonic_ns())

@@ -15,7 +15,7 @@ from weakref import ref
 
 from ..hooks import Hooks
 from ..modules import Missing, loaded, names_of, need
-from .looking import attributes
+from .introspect import attributes
 from .patch import hide, look_alike, replace
 
 TYPE_CHECKING = False
@@ -30,7 +30,7 @@ _UNSEEN = ("DisableTorchFunction", "_DisableTorchDispatch")
 _call = partial.__call__
 
 
-class Entered:
+class EnteredBlocks:
     """Those that the job's main thread has entered while a trace of ours is on."""
 
     def __init__(self, on: dict[str, Any]) -> None:

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from .endpoint import Endpoint
     from .lease import Leases
-    from .place import Place
     from .probes import Probes
     from .tracing import Traces
 
@@ -19,7 +19,7 @@ def _no(why: str) -> dict[str, Any]:
     return {"ok": False, "why": why}
 
 
-class Talk:
+class RequestHandler:
     """Answers one message at a time."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Talk:
         leases: Leases,
         probes: Probes,
         traces: Traces,
-        place: Place,
+        endpoint: Endpoint,
         hello: Callable[[], list[list[Any]]],
     ) -> None:
         # The last client has asked for the end.
@@ -35,7 +35,7 @@ class Talk:
         self._leases = leases
         self._probes = probes
         self._traces = traces
-        self._place = place
+        self._endpoint = endpoint
         # The records that a spool begins with.
         self._hello = hello
 
@@ -43,7 +43,7 @@ class Talk:
         """Return the answer to a message that may be anything."""
         do = message.get("do") if isinstance(message, dict) else None
         if do == "hello":
-            return {**self._hello()[0][2], **self._state(), "spool": self._place.spool_path}
+            return {**self._hello()[0][2], **self._state(), "spool": self._endpoint.spool_path}
         if do == "lease":
             return self._lease(client, message.get("read"))
         if do == "probe":
@@ -55,13 +55,13 @@ class Talk:
         return _no("a message is an object whose do is hello, lease, probe, trace, drop or leave")
 
     def _state(self) -> dict[str, Any]:
-        spool = self._place.spool
+        spool = self._endpoint.spool
         return {"ok": True, "size": spool.size, "epoch": spool.epoch}
 
     def _lease(self, client: int, read: Any) -> dict[str, Any]:
         if type(read) is not int or read < 0:
             return _no("read is the number of bytes that were read")
-        spool = self._place.spool
+        spool = self._endpoint.spool
         self._leases.renew(client, read, spool.epoch, time.monotonic_ns())
         if spool.is_worth_emptying() and self._leases.have_all_read(spool.size, spool.epoch):
             spool.empty(self._hello())

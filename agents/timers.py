@@ -1,6 +1,6 @@
-"""What the agent's thread does when nobody asks: each duty at its own pace, late ones only once.
+"""What the agent's thread does when nobody asks: each timer at its own pace, late ones only once.
 
-To wake up is what costs, most of all where the job never waits. So a duty may say how much too
+To wake up is what costs, most of all where the job never waits. So a timer may say how much too
 early it may be done, and how much too late: it is, when the thread is awake for another.
 """
 
@@ -18,7 +18,7 @@ EARLY = LATE = SECOND // 10 + SECOND // 50
 LONGEST = 2 * SECOND
 
 
-class Duty:
+class Timer:
     """Something to do again and again."""
 
     __slots__ = ("_act", "due", "early", "late", "period")
@@ -41,32 +41,32 @@ class Duty:
         self._act(now)
 
 
-class Duties:
+class Timers:
     """All of them; used by one thread at a time."""
 
-    __slots__ = ("_duties",)
+    __slots__ = ("_timers",)
 
     def __init__(self) -> None:
-        self._duties: list[Duty] = []
+        self._timers: list[Timer] = []
 
-    def add(self, duty: Duty, now: int) -> None:
-        """Begin a duty, one period from now."""
-        duty.due = now + duty.period
-        self._duties.append(duty)
+    def add(self, timer: Timer, now: int) -> None:
+        """Begin a timer, one period from now."""
+        timer.due = now + timer.period
+        self._timers.append(timer)
 
-    def remove(self, duty: Duty) -> None:
-        """End a duty."""
-        self._duties.remove(duty)
+    def remove(self, timer: Timer) -> None:
+        """End a timer."""
+        self._timers.remove(timer)
 
     def run(self, now: int) -> None:
         """Do what is due, and what may be done with it."""
-        for duty in list(self._duties):
-            if duty.due - duty.early <= now:
-                duty.run(now)
+        for timer in list(self._timers):
+            if timer.due - timer.early <= now:
+                timer.run(now)
 
     def wait_ns(self, now: int) -> int:
         """Return the time until one cannot wait any longer."""
         first = now + LONGEST
-        for duty in self._duties:
-            first = min(first, duty.due + duty.late)
+        for timer in self._timers:
+            first = min(first, timer.due + timer.late)
         return max(0, first - now)

@@ -28,7 +28,7 @@ _PIECE = 1 << 20
 _SHOWN = 60
 
 
-def open_block(path: str) -> str | None:
+def unfinished_block(path: str) -> str | None:
     """Return the name of a block in the file that may last longer than a step; ``None`` for none.
 
     One that has ended before in the same trace comes again and again: it is as short as a step.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 
+from whyidle.agents.gc_pauses import GcPauses
 from whyidle.agents.hooks import Hooks
-from whyidle.agents.pauses import Pauses
 
 INFO = {"generation": 0, "collected": 0, "uncollectable": 0}
 
 
 def test_to_come_in_the_middle_of_a_collection_loses_nothing() -> None:
-    pauses, hooks = Pauses(), Hooks()
+    pauses, hooks = GcPauses(), Hooks()
     before = len(gc.callbacks)
     pauses.install(hooks)
     ours = gc.callbacks[before:]

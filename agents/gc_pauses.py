@@ -46,7 +46,7 @@ class _Infos(deque):  # type: ignore[type-arg]
     stop = property(None, deque.append)
 
 
-class Pauses:
+class GcPauses:
     """Totals, and the long ones as records."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ FORGET = 0.1
 FORGET_LATE = 0.5
 
 
-class Window:
+class TraceWindow:
     """The length of the next window of one tracer, in nanoseconds."""
 
     __slots__ = ("_cost", "_first", "_last", "bound_ns", "late_ns")

@@ -12,7 +12,7 @@ import pytest
 from tests.agents.torch.inside import TRAINING, probe, run
 from whyidle.agents import wire
 from whyidle.agents.torch import steps as steps_module
-from whyidle.agents.torch.live import add, remove
+from whyidle.agents.torch.live_dict import add, remove
 
 torch = pytest.importorskip("torch")
 optimizers = sys.modules["torch.optim.optimizer"]

@@ -41,7 +41,7 @@ def traced_code() -> CodeType:
     return code
 
 
-class Tracings:
+class Retraces:
     """Remembers the types of the arguments of each function, as words."""
 
     def __init__(self, folder: str = "\0") -> None:

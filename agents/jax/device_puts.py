@@ -8,7 +8,7 @@ from itertools import count
 from ..framework import Part
 from ..modules import need
 from ..wire import DEVICE_PUTS
-from .places import replace_in_module
+from .internals import replace_in_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ MODULE = "jax._src.dispatch"
 NAME = "_batched_device_put_impl"
 
 
-class Puts(Part):
+class DevicePuts(Part):
     """Counts calls."""
 
     name = "count of device_put"

@@ -21,7 +21,7 @@ start(); until(reachable)
 sys.modules["_whyidle_agent.tracing"].LEAST_PAUSE_NS = 1
 sys.modules["_whyidle_agent.tracing"].BREATH_NS = 1_000_000
 # However late others let it come.
-sys.modules["_whyidle_agent.window"].Window.late = lambda *a: None
+sys.modules["_whyidle_agent.trace_window"].TraceWindow.late = lambda *a: None
 number = 0
 ready()
 """

@@ -24,7 +24,7 @@ FORK_SECONDS = 2.0
 EXIT_SECONDS = 1.0
 
 
-class Arrival:
+class LoadGuard:
     """Stands where the agent will stand, as far as forks know; a context for each piece."""
 
     def __init__(self, package: str) -> None:
@@ -49,13 +49,13 @@ class Arrival:
     ) -> None:
         self._busy.release()
 
-    def make_room(self) -> None:
+    def step_aside(self) -> None:
         """Let the agent itself stand here."""
         forks.leave(self)
 
     def end(self) -> None:
         """Let the job end; the last thing of all."""
-        self.make_room()
+        self.step_aside()
         if not self._exiting:
             atexit.unregister(self.at_exit)
         self._ended.release()
@@ -86,6 +86,6 @@ class Arrival:
 
     def let_go(self) -> None:
         """Forget what has come so far; no thread of this process brings the rest."""
-        self.make_room()
+        self.step_aside()
         atexit.unregister(self.at_exit)
         sys.modules.pop(self._package, None)

@@ -6,7 +6,7 @@ from functools import wraps
 
 from ..framework import Part
 from ..modules import need
-from .places import own, replace_in_class
+from .internals import own, replace_in_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SOURCE = "StepTraceAnnotation"
 
 
-class Markers(Part):
+class StepAnnotations(Part):
     """Ticks when a mark is made."""
 
     name = "steps by StepTraceAnnotation"
@@ -25,7 +25,7 @@ class Markers(Part):
         """Take the place of what makes a mark."""
         kind = need("jax.profiler", SOURCE)
         original = own(kind, "__init__")
-        tick, stop = self.room.steps.listen(SOURCE)
+        tick, stop = self.context.steps.listen(SOURCE)
         self.hooks.add(stop)
         ticks = [tick]
         self.hooks.add(ticks.clear)

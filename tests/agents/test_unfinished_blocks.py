@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.agents.torch import blocks
-from whyidle.agents.torch.blocks import open_block
+from whyidle.agents.torch import unfinished_blocks
+from whyidle.agents.torch.unfinished_blocks import unfinished_block
 
 pytest.importorskip("torch")
 
@@ -88,11 +88,11 @@ def test_what_is_open_for_long_is_found(
     name: str, piece: int, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Also where a piece of the file ends in the middle of an event.
-    monkeypatch.setattr(blocks, "_PIECE", piece)
-    assert open_block(str(files / name)) == FOUND[name]
+    monkeypatch.setattr(unfinished_blocks, "_PIECE", piece)
+    assert unfinished_block(str(files / name)) == FOUND[name]
 
 
 def test_a_name_with_quotes_and_backslashes_is_found(files: Path) -> None:
-    found = open_block(str(files / "quoted"))
+    found = unfinished_block(str(files / "quoted"))
     assert found is not None
     assert found.startswith('the "first" ')
