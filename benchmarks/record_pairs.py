@@ -37,7 +37,7 @@ Printed = dict[str, float | None]
 _PROGRAM = """
 import json, sys
 from pathlib import Path
-from whyidle.monitor import diagnose
+from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.signals import opening, portable
 window = opening.of_run(Path(sys.argv[1]) / "whyidle.db", "last")
 found = diagnose.as_json(diagnose.diagnose(window))
