@@ -5,14 +5,20 @@ from __future__ import annotations
 import signal
 import sys
 
+import click
+
 from whyidle.monitor.app import live_dashboard, record
 from whyidle.monitor.app.background import announcer, start
-from whyidle.monitor.app.pick import pick
+from whyidle.monitor.app.jobs import find_jobs
+from whyidle.monitor.app.ps import job_table
+from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
-from whyidle.monitor.processes.process import find_target
+from whyidle.monitor.processes.process import ProcessKey, find_target
 from whyidle.monitor.recording.recorder import Wanted
 from whyidle.monitor.recording.session import Session
 from whyidle.monitor.render.console import mute
+
+_NEXT = "Start one with: monitor run -- python train.py    or name any process: monitor attach PID"
 
 
 def run(
@@ -33,9 +39,9 @@ def run(
     ready_fd: int | None,
     as_json: bool,
 ) -> None:
-    """Carry out the command."""
+    """Record the job until it ends, or in the background."""
     share = record.share_of(trace_share, no_trace=no_trace)
-    target = find_target(pid) if pid is not None else pick()
+    target = find_target(pid) if pid is not None else _pick()
     if background:
         if dashboard:
             raise live_dashboard.nowhere_to_say()
@@ -63,3 +69,22 @@ def run(
             opened.stay(told.run.id, may_wait=sys.stdout.isatty() and not as_json)
     if session.stopped_by in {signal.SIGINT, signal.SIGHUP}:
         sys.exit(128 + session.stopped_by)
+
+
+def _pick() -> ProcessKey:
+    """Let a person choose a job from a list; without a terminal nobody can."""
+    found = find_jobs()
+    jobs = [j for j in found.jobs if j.refused is None]
+    if not jobs:
+        raise TargetGone("No JAX, PyTorch, TensorFlow or Julia job of yours runs here.", _NEXT)
+    if not sys.stdin.isatty():
+        pids = ", ".join(str(j.identity.key.pid) for j in jobs)
+        raise UsageProblem("Without a terminal attach needs a PID.", f"Jobs that run here: {pids}")
+    click.echo(job_table(jobs, numbered=True), err=True)
+    number: int = click.prompt(
+        "Watch which one", type=click.IntRange(1, len(jobs)), default=1, err=True
+    )
+    key = jobs[number - 1].identity.key
+    if find_target(str(key.pid)) != key:
+        raise TargetGone(f"Process {key.pid} has ended meanwhile.", "Choose again: monitor attach")
+    return key

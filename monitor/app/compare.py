@@ -21,7 +21,7 @@ from whyidle.monitor.traces.opening import identify
 
 
 def run(*, a: str, b: str, fail_slower: float | None, as_json: bool) -> None:
-    """Carry out the command."""
+    """Print the comparison; end as --fail-slower asks for."""
     _refuse_too_little(fail_slower)
     _refuse_the_same(a, b)
     found = compare.compare(_side(a, "A"), _side(b, "B"))

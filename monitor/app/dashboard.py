@@ -24,7 +24,7 @@ def run(
     no_browser: bool,
     sample: bool,
 ) -> None:
-    """Carry out the command."""
+    """Serve the pages until Ctrl-C."""
     check_installed()
     _check_reach(address, no_token)
     chosen = ["--address", address, "--base-path", base_path]

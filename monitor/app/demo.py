@@ -42,7 +42,7 @@ def run(
     no_dashboard: bool,
     as_json: bool,
 ) -> None:
-    """Carry out the command."""
+    """Run the pairs that are meant, or list them."""
     if fault is not None and everything:
         raise UsageProblem("A FAULT names one pair, and --all means all.", "Give one of them.")
     if only_list:

@@ -25,7 +25,7 @@ from whyidle.monitor.store import Reader, UnknownRun
 
 
 def run(*, target: str, fail_on: str | None, seconds: float | None, as_json: bool) -> None:
-    """Carry out the command."""
+    """Print the findings; end as --fail-on asks for."""
     found = diagnose.diagnose(_window(target, seconds))
     if as_json:
         click.echo(line(diagnose.as_json(found)))

@@ -47,7 +47,7 @@ class Check:
 
 
 def run(*, pid: str | None, require_gpu: bool, damaged: str | None, as_json: bool) -> None:
-    """Carry out the command."""
+    """Check this machine, and one process if asked for; salvage a store."""
     if damaged is not None:
         _salvage(damaged, as_json=as_json)
         return

@@ -25,7 +25,7 @@ def run(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Carry out the command."""
+    """Show what the limits leave out, and delete it once that is confirmed."""
     limits = pruning.Limits(runs, older_than, keep, max_size)
     if limits == pruning.Limits():
         raise UsageProblem(

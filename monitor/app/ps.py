@@ -15,7 +15,7 @@ from whyidle.monitor.render.tables import table
 
 
 def run(*, as_json: bool) -> None:
-    """Carry out the command."""
+    """List the jobs."""
     found = find_jobs()
     if as_json:
         rows = [_row(job) for job in found.jobs]

@@ -15,7 +15,7 @@ from whyidle.monitor.rules import Rule
 
 
 def run(*, rule: str | None, as_json: bool) -> None:
-    """Carry out the command."""
+    """List the rules, or show the page of one."""
     known, broken = rules.loaded()
     for name, why in broken.items():
         say(f"The rule '{name}' cannot be loaded, a defect of whyidle: {why}.")

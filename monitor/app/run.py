@@ -33,7 +33,7 @@ def run(
     as_json: bool,
     observe: bool,
 ) -> None:
-    """Carry out the command."""
+    """Start the job, record it, and end with its exit code."""
     share = share_of(trace_share, no_trace=no_trace)
     boot = None if observe else _boot()
     launch = Launch(list(cmd), output_to_stderr=as_json, boot=boot)

@@ -20,7 +20,7 @@ _NOTHING = "Nothing is recorded yet. Begin with: monitor attach PID"
 
 
 def run(*, run: str | None, label: str | None, as_json: bool) -> None:
-    """Carry out the command."""
+    """List the recordings, show one, or label it."""
     path = database()
     if label is not None:
         _name(run, label, as_json=as_json)

@@ -34,7 +34,7 @@ def run(  # the options, by name
     server: int | None,
     as_json: bool,
 ) -> None:
-    """Carry out the command."""
+    """Account for a trace file, or for a trace that is taken now; keep it where asked for."""
     # Said before a long file is read, not after.
     number = None if run is None else _number_of(run)
     shot = None

@@ -20,7 +20,7 @@ from whyidle.monitor.traces.opening import identify
 
 
 def run(*, file: str, out: Path | None, force: bool, port: int | None, no_browser: bool) -> None:
-    """Carry out the command."""
+    """Write the trace for Perfetto, or open it in XProf."""
     path = _kept(file) or file
     if out is None:
         _in_xprof(path, port=port, browser=not no_browser)

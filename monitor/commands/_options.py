@@ -1,7 +1,9 @@
-"""Options that several commands share."""
+"""What commands share: options, and the way to the module that does the work."""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import math
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -67,3 +69,19 @@ quiet = click.option("-q", "--quiet", is_flag=True, help="Show nothing until the
 def traces(function: Function) -> Function:
     """Add the options that say how much of a job's time goes into traces."""
     return _trace_share(_no_trace(function))
+
+
+def implemented_by(name: str) -> Callable[[Callable[[], None]], Callable[..., None]]:
+    """Hand the options of a command by name to ``run`` of a module in ``app/``.
+
+    It is imported when the command runs and not before, so that --help is quick.
+    """
+
+    def declare(command: Callable[[], None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def call(**options: object) -> None:
+            importlib.import_module(f"whyidle.monitor.app.{name}").run(**options)
+
+        return call
+
+    return declare

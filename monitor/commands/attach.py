@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
 
 
 @click.command()
@@ -24,7 +23,7 @@ from whyidle.monitor.commands._carry import carried_out
 @click.option("--background", is_flag=True, help="Record on in the background; see `monitor stop`.")
 @click.option("--ready-fd", type=int, hidden=True)
 @options.as_json
-@carried_out("attach")
+@options.implemented_by("attach")
 def command() -> None:
     """Watch a running job.
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
-
-if TYPE_CHECKING:
-    pass
 
 _EPILOG = """\b
 Two recordings:           monitor compare 3 last
@@ -26,7 +20,7 @@ In a test of your own:    monitor compare baseline last --fail-slower 5"""
               " brackets, and only beyond noise. With 7 where nobody can tell. At least 3: less is"
               " never called a difference.")  # fmt: skip
 @options.as_json
-@carried_out("compare")
+@options.implemented_by("compare")
 def command() -> None:
     """Compare B with A: what got faster or slower, by how much beyond noise, and why.
 

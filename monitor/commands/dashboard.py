@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
 
 _LOOPBACK = "127.0.0.1"
 
@@ -23,7 +22,7 @@ _LOOPBACK = "127.0.0.1"
               help="Another address of this machine to listen on.")  # fmt: skip
 @click.option("--no-browser", is_flag=True, help="Only print the link.")
 @click.option("--sample", is_flag=True, help="Show the runs that come with the program.")
-@carried_out("dashboard")
+@options.implemented_by("dashboard")
 def command() -> None:
     """Show recordings as a web page: is the GPU busy, where does the time go, what to change.
 

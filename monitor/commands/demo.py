@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
-
-if TYPE_CHECKING:
-    pass
 
 FRAMEWORKS = ("jax", "torch")
 
@@ -38,7 +32,7 @@ All there are:                      monitor demo --list"""
               help="Run both sides so often, in turns: how sure the speed-up is.")  # fmt: skip
 @click.option("--no-dashboard", is_flag=True, help="Say nothing of the dashboard at the end.")
 @options.as_json
-@carried_out("demo")
+@options.implemented_by("demo")
 def command() -> None:
     """Run a small training job with a fault, then with the fix, and compare.
 

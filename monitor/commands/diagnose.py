@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
 from whyidle.monitor.core.defaults import WATCH_SECONDS
-
-if TYPE_CHECKING:
-    pass
 
 LEVELS = ("high", "medium", "low", "info")
 
@@ -31,7 +25,7 @@ In a test of your own:   monitor run -- python train.py && monitor diagnose last
               help="Of a process that nobody records: watch it so long first"
               f" (default: {WATCH_SECONDS:g}).")  # fmt: skip
 @options.as_json
-@carried_out("diagnose")
+@options.implemented_by("diagnose")
 def command() -> None:
     """Say what costs a job its time, and what gives it back.
 

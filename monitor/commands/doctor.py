@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
 
 
 @click.command()
@@ -19,7 +18,7 @@ from whyidle.monitor.commands._carry import carried_out
     help="Copy what is readable of a damaged store into the present one.",
 )
 @options.as_json
-@carried_out("doctor")
+@options.implemented_by("doctor")
 def command() -> None:
     """Check what works here.
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
-
-if TYPE_CHECKING:
-    pass
 
 _AGES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -55,7 +50,7 @@ class Size(click.ParamType[int]):
 @click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.as_json
-@carried_out("prune")
+@options.implemented_by("prune")
 def command() -> None:
     """Delete recordings.
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()
 @options.as_json
-@carried_out("ps")
+@options.implemented_by("ps")
 def command() -> None:
     """List the jobs of this machine.
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -25,7 +19,7 @@ if TYPE_CHECKING:
 @options.as_json
 @click.option("--observe", is_flag=True, help="Start it as it is: put nothing into the job.")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
-@carried_out("run")
+@options.implemented_by("run")
 def command() -> None:
     """Start a job and watch it.
 

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()
@@ -19,7 +13,7 @@ if TYPE_CHECKING:
     "--label", metavar="TEXT", callback=options.text, help="Name this recording; '' for no name."
 )
 @options.as_json
-@carried_out("runs")
+@options.implemented_by("runs")
 def command() -> None:
     """List the recordings, or tell of one.
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
 
 
 @click.command()
 @click.argument("run", required=False)
 @click.option("--all", "everything", is_flag=True, help="End every recording of this machine.")
 @options.as_json
-@carried_out("stop")
+@options.implemented_by("stop")
 def command() -> None:
     """End a recording in the background.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.commands._carry import carried_out
-from whyidle.monitor.commands._view import command as view
 from whyidle.monitor.core.defaults import (
     MOST_SERVER_SECONDS,
     MOST_TRACE_SECONDS,
@@ -16,6 +15,23 @@ from whyidle.monitor.core.defaults import (
 )
 
 TOP = 5
+
+
+@click.command()
+@click.argument("file", metavar="FILE|RUN")
+@click.option("--perfetto", "out", type=click.Path(path_type=Path), metavar="OUT",
+              help="Write OUT (.json or .json.gz), which ui.perfetto.dev opens.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite OUT.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N",
+              help="Where XProf listens on 127.0.0.1 (default: any free port).")  # fmt: skip
+@click.option("--no-browser", is_flag=True, help="Only print the link.")
+@options.implemented_by("trace_view")
+def view() -> None:
+    """Look at a trace in XProf (TensorBoard), or in Perfetto: a file, or the last one of a run.
+
+    XProf opens XPlane files (JAX, TensorFlow); it runs until Ctrl-C, on this machine only. Perfetto
+    opens what --perfetto writes from any trace: each device with a lane that says why it was idle.
+    """
 
 
 class FileFirst(click.Command):
@@ -53,7 +69,7 @@ A file named view:      monitor trace ./view"""
               help="Of a process: ask its own jax.profiler.start_server(PORT), for"
               f" {MOST_SERVER_SECONDS:g} s at most.")  # fmt: skip
 @options.as_json
-@carried_out("trace")
+@options.implemented_by("trace")
 def command() -> None:
     """Account for the time in a profiler's file, or of a running process.
 

@@ -34,7 +34,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.looking import looks
-from whyidle.monitor.signals.looping import over_samples
+from whyidle.monitor.signals.loops import over_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 

@@ -36,8 +36,8 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.belonging import own
+from whyidle.monitor.signals.loops import loops_in
 from whyidle.monitor.signals.source import readable
-from whyidle.monitor.signals.unrolled import loops_in
 from whyidle.monitor.signals.window import Window
 
 # A step of some layers has a few hundred operations, one pass of a cell with its gradient tens.

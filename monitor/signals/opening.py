@@ -6,9 +6,13 @@ import time
 from pathlib import Path
 from typing import Final
 
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.trace import TraceJson
-from whyidle.monitor.signals.estimated import estimated
+from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.core.reading import Reading
+from whyidle.monitor.runs.estimate import BACKENDS, Running, running
 from whyidle.monitor.signals.reading import Span, recorded
+from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.store import Reader
@@ -36,3 +40,15 @@ def of_run(store: Path, ref: str, seconds: float | None = None) -> Window:
         if (answer := each["answer"]) is not None
     )
     return Window(f"run {run.id}", "run", traces, job, estimated(job), not run.is_recording)
+
+
+def estimated(job: Recorded) -> Running:
+    """Return where the time of a recording went by its counters alone, on average."""
+    means = {metric: mean for metric, mean in job.means.items() if metric.scope is Scope.JOB}
+    reading = Reading(means, {k: why for k, why in job.unknown.items() if k.scope is Scope.JOB})
+    gpus = [Reading(dict(gpu.means)) for gpu in job.gpus if gpu.owned]
+    backend = job.fact("backend")
+    device = BACKENDS.get(backend) if isinstance(backend, str) else None
+    if device is None and any(m.GPU_UTILISATION in gpu.values for gpu in gpus):
+        device = "gpu"
+    return running(reading, gpus, device)

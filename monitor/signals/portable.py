@@ -12,7 +12,7 @@ from whyidle.monitor.core.contracts.trace import JsonObject, TraceJson
 from whyidle.monitor.core.metrics import METRICS, Metric
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
-from whyidle.monitor.signals.estimated import estimated
+from whyidle.monitor.signals.opening import estimated
 from whyidle.monitor.signals.recorded import Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window

@@ -16,7 +16,7 @@ from whyidle.monitor.compare.result import Pair, Steps
 from whyidle.monitor.compare.sides import Level, Pace, Side
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.signals.estimated import estimated
+from whyidle.monitor.signals.opening import estimated
 
 IDLE_THEN_NOT = (
     answer({Slice.COMPUTE: 300, Slice.IDLE_INPUT: 100}, steps=2),

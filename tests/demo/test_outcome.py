@@ -22,7 +22,7 @@ from whyidle.monitor.demo.pairs import Pair, named
 from whyidle.monitor.demo.watched import Watched
 from whyidle.monitor.render import demo
 from whyidle.monitor.render.numbers import DASH
-from whyidle.monitor.signals.estimated import estimated
+from whyidle.monitor.signals.opening import estimated
 from whyidle.monitor.signals.portable import load
 from whyidle.monitor.signals.recorded import Recorded, SeenGpu
 from whyidle.monitor.signals.window import Window

@@ -18,7 +18,7 @@ from tests.rules.windows import (
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.signals.looping import over_samples
+from whyidle.monitor.signals.loops import over_samples
 
 NAME = "python_loop_over_batch"
 FIXES = {

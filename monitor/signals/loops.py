@@ -1,7 +1,8 @@
-"""Loops of Python over the samples of a batch, by the user's own source: each pass is on its own.
+"""Loops of Python in the user's own source: over the samples of a batch, or in a compiled function.
 
-A loop whose passes build on one another (over time, over layers, over steps of training) has to be
-a loop, and is none of these; a sum that grows, or a list, does not make it one.
+A loop whose passes build on one another (over time, over layers, over steps of training) is not
+over samples; a sum or a list that grows does not make the passes build on one another. Such loops
+in a compiled function are unrolled there.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.signals.source import calls, dotted, tree_of, written
+from whyidle.monitor.signals.source import calls, dotted, functions, tree_of, written
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp
@@ -37,6 +38,9 @@ _BATCHES: Final = re.compile(r".*(loader|batches|epochs?|dataset|steps|layers|bl
 _FOLLOWS: Final = re.compile(
     r"(.*\.)?(backward|grad|block_until_ready|item|float|asarray|device_get)"
 )
+
+# Functions of the same file that a compiled one calls, and those that they call.
+DEEPEST: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +165,37 @@ def _carried(loop: Loop) -> set[str]:
             if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
         }
     return carried
+
+
+# In a compiled function ---------------------------------------------------------------------------
+def loops_in(file: str, name: str) -> Iterator[Place]:
+    """Yield the lines of the loops in a function, and in those of the file that it names."""
+    done, names = set[str](), {name}
+    for _ in range(DEEPEST):
+        named = set[str]()
+        for each in names:
+            for function in functions(file, each):
+                for node in ast.walk(function):
+                    if isinstance(node, ast.For) and _builds_on_itself(node):
+                        yield Place(file, node.lineno, each)
+                    if isinstance(node, ast.Call):
+                        # Also functions that are handed on, as to ``jax.grad``.
+                        named |= {dotted(node.func), *(dotted(a) for a in node.args)}
+        done |= names
+        names = named - done - {""}
+
+
+def _builds_on_itself(loop: ast.For) -> bool:
+    """Tell whether a call in it takes a name that the same statement gives a new value to."""
+    for statement in ast.walk(loop):
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call | ast.BinOp):
+            new = {
+                one.id
+                for target in statement.targets
+                for one in ast.walk(target)
+                if isinstance(one, ast.Name)
+            }
+            read = {one.id for one in ast.walk(statement.value) if isinstance(one, ast.Name)}
+            if new & read:
+                return True
+    return False
