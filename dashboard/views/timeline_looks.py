@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.runs.summary import STACKS, looks
+from whyidle.monitor.runs.summary import STACKS, add_up
 from whyidle.monitor.store import Event, Reader
 from whyidle.monitor.store.stored_traces import KeptTrace
 
@@ -32,7 +32,7 @@ def looks_at(reader: Reader, trace: KeptTrace, at: int) -> Looks | None:
         for event in kept:
             if _holds(event, ts_ms):
                 data = event.data or {}
-                found = looks([data], "lines")
+                found = add_up([data], "lines")
                 return Looks(data["samples"], data["seconds"], found) if found else None
     return None
 

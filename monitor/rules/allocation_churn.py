@@ -35,10 +35,10 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import of_slice, seen
-from whyidle.monitor.signals.looking import looks
+from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.source import called
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.user_lines import of_slice, seen
 from whyidle.monitor.signals.window import Window
 
 # Below this nobody need care; "low" in the contract.
@@ -126,7 +126,7 @@ def _on_cpu(window: Window) -> Verdict:
 
 def _making(window: Window) -> float:
     """Return the most that the lines take that make tensors: pages are new at these."""
-    made = looks(window.job)
+    made = step_samples(window.job)
     share = sum(line.share for line in made.lines if _allocates(line))
     # What is made in the code of others, or in the backward pass, has no such line.
     return min(1.0, share + made.error(share)) if share else 1.0

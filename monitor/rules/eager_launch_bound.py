@@ -32,9 +32,9 @@ from typing import Final
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.operators import overhead
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
 # "Medium" in the contract: every eager job has a little of it.

@@ -45,8 +45,8 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
 # Catalogue: NCCL time that no computing covers, over 10% of the step.

@@ -32,8 +32,8 @@ from typing import Any, Final
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
 # A gradient is two to three times its forward pass: less where the first layer has none, more where

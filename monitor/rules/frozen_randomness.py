@@ -27,9 +27,9 @@ from __future__ import annotations
 
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.belonging import own
-from whyidle.monitor.signals.drawn import frozen, lambdas
+from whyidle.monitor.signals.frozen_random import frozen, lambdas
 from whyidle.monitor.signals.source import line_of, readable
+from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
 

@@ -37,8 +37,8 @@ from whyidle.monitor.core.contracts.trace import KernelJson
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
 # Less of the kernels' time is not worth a change of the arithmetic.

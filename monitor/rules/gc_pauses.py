@@ -37,7 +37,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals import source
-from whyidle.monitor.signals.belonging import of_slice, seen
+from whyidle.monitor.signals.user_lines import of_slice, seen
 from whyidle.monitor.signals.window import Window
 
 # Below this the collector is not worth a person's time; "low" in the contract.

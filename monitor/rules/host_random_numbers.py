@@ -29,8 +29,8 @@ from typing import Final
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.doing import Doing, drawing, one_by_one
-from whyidle.monitor.signals.looking import looks
+from whyidle.monitor.signals.activity import Activity, drawing, one_by_one
+from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
 
@@ -64,7 +64,7 @@ def detect(window: Window) -> Verdict:
         gain = Gain.between(BACK_LEAST_OF_GPU * min(share, idle), min(share, idle))
     else:
         least, most = _back(window, doing)
-        error = looks(window.job).error(share)
+        error = step_samples(window.job).error(share)
         # A look or two at such a line may be chance.
         if share <= error:
             return None
@@ -85,7 +85,7 @@ def _slice(window: Window) -> Slice:
     return Slice.IDLE_DISPATCH if window.uses("pytorch") else Slice.IDLE_UNKNOWN
 
 
-def _back(window: Window, doing: Doing) -> tuple[float, float]:
+def _back(window: Window, doing: Activity) -> tuple[float, float]:
     """Return what part of the drawing comes back where the device draws with the same cores."""
     if one_by_one(doing):
         return ONE_BY_ONE_LEAST, ONE_BY_ONE_MOST

@@ -34,8 +34,8 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdi
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import at, of_slice
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.user_lines import at, of_slice
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
 

@@ -36,8 +36,8 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.traces.causes import MEANING, Cause
 

@@ -38,10 +38,10 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import fetches, of_slice, own, seen
-from whyidle.monitor.signals.doing import Doing, preparing, reading
-from whyidle.monitor.signals.looking import looks
+from whyidle.monitor.signals.activity import Activity, preparing, reading
+from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.user_lines import fetches, of_slice, own, seen
 from whyidle.monitor.signals.window import Window
 
 # Below this the loader is not worth a person's time; "low" in the contract.
@@ -148,7 +148,7 @@ def _workers(window: Window) -> Measure | None:
     return None
 
 
-def _of_main_thread(window: Window, doing: Doing) -> Verdict:
+def _of_main_thread(window: Window, doing: Activity) -> Verdict:
     # A host that reads records nothing: a trace of it is mostly unknown, and counts all the same.
     trace = next((each for each in window.traces if each.steps >= LEAST_STEPS), None)
     cores = window.cores
@@ -160,7 +160,7 @@ def _of_main_thread(window: Window, doing: Doing) -> Verdict:
     waits = min(read, idle)
     if waits < LEAST_OF_LOOKS:
         return None
-    error = looks(window.job).error(read)
+    error = step_samples(window.job).error(read)
     # Threads divide the reading; then the device, or the rest of the main thread, is the slowest.
     high = min(read + error, idle, 1 - (read - error) / cores.value)
     # Where reading takes a core, the work of a CPU backend and of the main thread take others.

@@ -33,9 +33,9 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import ReadBack
-from whyidle.monitor.signals.belonging import own
-from whyidle.monitor.signals.looking import looks
+from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.waiting import ARRAYS, busy, idle_slice, share_of_lines
 from whyidle.monitor.signals.window import Window
 
@@ -100,7 +100,7 @@ def _of_tensors(window: Window) -> Verdict:
         return window.lacks(Need.INSIDE)
     if reads.value < LEAST_READS or share.value < LEAST_SHARE:
         return None
-    error = looks(window.job).error(share.value)
+    error = step_samples(window.job).error(share.value)
     evidence = (
         Evidence.of("reads a step", reads),
         Evidence.of("main thread on lines that take whole tensors", share),
@@ -127,7 +127,7 @@ def _of_arrays(window: Window) -> Verdict:
     work, rest = busy(trace), 1.0 - share.value
     if 1.0 - max(work, rest) < LEAST_SHARE:
         return None
-    error = looks(window.job).error(share.value)
+    error = step_samples(window.job).error(share.value)
     high = 1.0 - max(work, rest - error)
     return _found(
         window,
@@ -157,7 +157,7 @@ def _handled(window: Window) -> Measure | None:
         return found
     # JAX waits in its own code; the line is the whole of it.
     wanted = set(places)
-    share = sum(x.share for x in looks(window.job).lines if (x.file, x.line) in wanted)
+    share = sum(x.share for x in step_samples(window.job).lines if (x.file, x.line) in wanted)
     return window.job.measure(min(1.0, share), "ratio")
 
 

@@ -31,8 +31,8 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, V
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.belonging import kept
 from whyidle.monitor.signals.recorded import Trend
+from whyidle.monitor.signals.user_lines import kept
 from whyidle.monitor.signals.window import Window
 
 # Slower than 1 MB/s takes a day for 86 GB.

@@ -33,8 +33,8 @@ from typing import Final
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import of_slice
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.user_lines import of_slice
 from whyidle.monitor.signals.window import Window
 
 # Devices with the same work differ by a few percent; 13 of 100 samples on 8 devices, by 4%.

@@ -32,9 +32,9 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdi
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import own
-from whyidle.monitor.signals.looking import looks
+from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.waiting import idle_slice, overlapped, share_of_lines
 from whyidle.monitor.signals.window import Window
 
@@ -93,7 +93,7 @@ def _of_lines(window: Window, reads: Measure) -> Verdict:
     share = share_of_lines(window.job, places)
     if share is None:
         return window.lacks(Need.INSIDE)
-    error = looks(window.job).error(share.value)
+    error = step_samples(window.job).error(share.value)
     if share.value - error < LEAST_SHARE:
         return None
     return _found(

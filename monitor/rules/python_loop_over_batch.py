@@ -32,10 +32,10 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdi
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import own
-from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.loops import over_samples
+from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
 # The catalogue's mark for a motif that repeats within a step.
@@ -64,7 +64,7 @@ def detect(window: Window) -> Verdict:
     what, times = repeated
     if not window.job.lines:
         return window.lacks(Need.INSIDE)
-    seen = looks(window.job)
+    seen = step_samples(window.job)
     loop = over_samples(seen.lines)
     if loop is None:
         return window.lacks(Need.SOURCE)

@@ -49,8 +49,8 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import Compiled
-from whyidle.monitor.signals.again import Again, compiled_again
-from whyidle.monitor.signals.belonging import own
+from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
+from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
 # Less is what a program now and then costs: "low" in the contract begins at half of it.
@@ -120,7 +120,7 @@ def _gain(lost: float, first: float, grown: float) -> Gain:
     return Gain.between(least, 1 - left)
 
 
-def _evidence(window: Window, again: list[Again]) -> list[Evidence]:
+def _evidence(window: Window, again: list[Recompiled]) -> list[Evidence]:
     worst = again[0]
     found = [
         Evidence.of("time spent compiling", worst.share),

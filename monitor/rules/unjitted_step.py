@@ -31,10 +31,10 @@ from typing import Final
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import at
-from whyidle.monitor.signals.doing import drawing
+from whyidle.monitor.signals.activity import drawing
 from whyidle.monitor.signals.eager import OWN, Eager, eager
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.user_lines import at
 from whyidle.monitor.signals.window import Window
 
 # A step of one compiled program has a handful of calls around it.

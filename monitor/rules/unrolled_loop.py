@@ -35,9 +35,9 @@ from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Place, Seve
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.belonging import own
 from whyidle.monitor.signals.loops import loops_in
 from whyidle.monitor.signals.source import readable
+from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
 # A step of some layers has a few hundred operations, one pass of a cell with its gradient tens.

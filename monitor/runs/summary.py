@@ -21,7 +21,7 @@ from whyidle.monitor.runs.training import METRICS, Counted, Trained, trained
 from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
 
 # A job may have had thousands of processes; the page tells of the whole.
-TOLD = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)
+SCOPES = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)
 # The kind of event that says, every few seconds, where a main thread was.
 STACKS = "stacks"
 # And where values were read back, and what was compiled, as sums.
@@ -138,10 +138,10 @@ def summarise(path: Path, ref: str, trouble: str | None = None) -> RunSummary:
     """Return the summary of the recording that ``ref`` names."""
     with Reader.open(path) as reader:
         run = reader.find(ref)
-        metrics = reader.summary(run.id, TOLD)
+        metrics = reader.summary(run.id, SCOPES)
         own = [s.n for k, s in metrics.items() if k.scope is Scope.MONITOR]
         end = run.ended_ms or max(
-            (v.ts_ms for v in reader.latest(run.id, TOLD).values()), default=0
+            (v.ts_ms for v in reader.latest(run.id, SCOPES).values()), default=0
         )
         events = reader.events(run.id, without=ROLLING, most=MOST_EVENTS)
         where_of, where = _where(reader, run)
@@ -152,13 +152,13 @@ def summarise(path: Path, ref: str, trouble: str | None = None) -> RunSummary:
             gpus=reader.gpus(run.id),
             owned=frozenset((run.info or {}).get("gpus", ())),
             metrics=metrics,
-            unknown=reader.unknown(run.id, TOLD),
+            unknown=reader.unknown(run.id, SCOPES),
             events=events,
             more_events=reader.count_events(run.id, without=ROLLING) - len(events),
             where=where,
             where_of=where_of,
-            compiled=compiled(told(reader, run, (COMPILED, COMPILES), where_of)),
-            reads=reads(told(reader, run, (READS,), where_of)),
+            compiled=compiled(event_data(reader, run, (COMPILED, COMPILES), where_of)),
+            reads=reads(event_data(reader, run, (READS,), where_of)),
             trace=_trace(reader.last_trace(run.id)),
             trouble=trouble,
         )
@@ -212,7 +212,7 @@ def _where(reader: Reader, run: Run) -> tuple[Watched | None, tuple[SourceLine, 
     return None, ()
 
 
-def told(  # noqa: PLR0913  which events, and of whom
+def event_data(  # noqa: PLR0913  which events, and of whom
     reader: Reader,
     run: Run,
     kinds: tuple[str, ...],
@@ -244,10 +244,10 @@ def subjects(reader: Reader, run: Run, watched: Watched) -> list[int]:
 
 def lines(reader: Reader, run: Run, watched: Watched, since_ms: int = 0) -> tuple[SourceLine, ...]:
     """Return where the main thread of a process was, the user's own lines, most first."""
-    return looks(told(reader, run, (STACKS,), watched, since_ms), "lines")
+    return add_up(event_data(reader, run, (STACKS,), watched, since_ms), "lines")
 
 
-def looks(stacks: Iterable[Mapping[str, Any]], what: str) -> tuple[SourceLine, ...]:
+def add_up(stacks: Iterable[Mapping[str, Any]], what: str) -> tuple[SourceLine, ...]:
     """Add up looks at a thread: its "lines" or its "leaves"."""
     counts: Counter[tuple[str, int, str]] = Counter()
     samples = 0

@@ -11,7 +11,7 @@ from whyidle.monitor.core.contracts.trace import TraceJson
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.runs.estimate import BACKENDS, Running, running
-from whyidle.monitor.signals.reading import Span, recorded
+from whyidle.monitor.signals.from_store import Span, recorded
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window

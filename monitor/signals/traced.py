@@ -52,7 +52,7 @@ class Traced:
         return sum(self.account["slices"].values())
 
     @property
-    def is_telling(self) -> bool:
+    def is_meaningful(self) -> bool:
         """Whether its shares mean something: some work, and not less than a step."""
         if not self.total_ns or is_too_short(self.answer.get("window")):
             return False

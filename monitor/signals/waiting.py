@@ -8,8 +8,8 @@ from typing import Final
 
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.signals.looking import looks
 from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 
@@ -69,7 +69,7 @@ def share_of_lines(
     """
     if not job.lines:
         return None
-    seen, wanted = looks(job), set(places)
+    seen, wanted = step_samples(job), set(places)
     own = sum(line.share for line in seen.lines if (line.file, line.line) in wanted)
     at = seen.at_leaves(
         lambda leaf: (leaf.file, leaf.line) in wanted or bool(helpers.fullmatch(leaf.file))

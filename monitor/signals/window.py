@@ -55,7 +55,7 @@ class Window:
     @cached_property
     def trace(self) -> Traced | None:
         """The newest trace that says something."""
-        return next((t for t in self.traces if t.is_telling and self._has_a_step(t)), None)
+        return next((t for t in self.traces if t.is_meaningful and self._has_a_step(t)), None)
 
     def _has_a_step(self, trace: Traced) -> bool:
         """Tell whether it is as long as one of the job's steps, where the job counts them."""

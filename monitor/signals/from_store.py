@@ -18,10 +18,10 @@ from whyidle.monitor.runs.summary import (
     ROLLING,
     STACKS,
     Watched,
+    add_up,
+    event_data,
     in_order,
-    looks,
     subjects,
-    told,
 )
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.signals.recorded import Facts, Recorded, SeenGpu, Trend
@@ -107,9 +107,9 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
     found.read(Scope.PROCESS, () if who is None else subjects(reader, run, who))
     # Such events come every ten seconds: of a short span no more are read.
     most = min(MOST_STACKS, 20 + int(span.seconds / 5))
-    compiles = told(reader, run, (COMPILED, COMPILES), who, span.start_ms, most=most)
-    stacks = told(reader, run, (STACKS,), who, steady.start_ms + HALF_OF_LOOKS_MS, most=most)
-    stacks = stacks or told(reader, run, (STACKS,), who, span.start_ms, most=most)
+    compiles = event_data(reader, run, (COMPILED, COMPILES), who, span.start_ms, most=most)
+    stacks = event_data(reader, run, (STACKS,), who, steady.start_ms + HALF_OF_LOOKS_MS, most=most)
+    stacks = stacks or event_data(reader, run, (STACKS,), who, span.start_ms, most=most)
     unknown = reader.unknown(run.id, (Scope.JOB, Scope.HOST, Scope.PROCESS))
     return Recorded(
         seconds=steady.seconds,
@@ -123,9 +123,9 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         facts=_facts(reader, run, who),
         steps=_steps(who),
         compiled=compiled(compiles),
-        reads=reads(told(reader, run, (READS,), who, span.start_ms, most=most)),
-        lines=looks(stacks, "lines"),
-        leaves=looks(stacks, "leaves"),
+        reads=reads(event_data(reader, run, (READS,), who, span.start_ms, most=most)),
+        lines=add_up(stacks, "lines"),
+        leaves=add_up(stacks, "leaves"),
         looks=sum(data.get("samples", 0) for data in stacks) or None,
         events=_events(reader, run, span),
         inside=who is not None and who.inside,
@@ -142,7 +142,7 @@ def _principal(reader: Reader, run: Run) -> Watched | None:
     """Return the process that stands for the job: one that told where it was, if any did."""
     order = in_order(run)
     return next(
-        (w for w in order if told(reader, run, (STACKS,), w, most=1)), next(iter(order), None)
+        (w for w in order if event_data(reader, run, (STACKS,), w, most=1)), next(iter(order), None)
     )
 
 
@@ -272,7 +272,7 @@ def _facts(reader: Reader, run: Run, who: Watched | None) -> dict[str, Facts]:
     if who is None:
         return {}
     found: dict[str, Facts] = dict(who.frameworks)
-    for data in told(reader, run, (FRAMEWORK,), who, most=MOST_FACTS):
+    for data in event_data(reader, run, (FRAMEWORK,), who, most=MOST_FACTS):
         facts: Any = data.get("facts")
         if isinstance(facts, dict):
             # A job that ends takes things away one by one, and says less with each.
@@ -289,9 +289,9 @@ def _events(reader: Reader, run: Run, span: Span) -> dict[str, tuple[Facts, ...]
     without = {*ROLLING, FRAMEWORK, COMPILED}
     found: dict[str, list[Facts]] = {}
     for event in reader.events(run.id, span.start_ms, without, MOST_EVENTS):
-        found.setdefault(event.kind, []).append(_told(event))
+        found.setdefault(event.kind, []).append(_facts_of(event))
     return {kind: tuple(some) for kind, some in found.items()}
 
 
-def _told(event: Event) -> Facts:
+def _facts_of(event: Event) -> Facts:
     return {**(event.data or {}), "text": event.text, "severity": event.severity}

@@ -11,8 +11,8 @@ from typing import Final
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.signals.looking import Looks, looks
 from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.signals.sampling import StepSamples, step_samples
 from whyidle.monitor.signals.source import called, calls, dotted, functions, text_of, tree_of
 
 # What a program calls to get at its data.
@@ -60,27 +60,27 @@ _FRAMEWORKS: Final = frozenset({"torch", "jax", "jaxlib", "flax", "tensorflow", 
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class Activity:
     """A share of the main thread's time, and the lines that it is spent on."""
 
     share: Measure
     where: tuple[Place, ...]
 
 
-def reading(job: Recorded) -> Doing | None:
+def reading(job: Recorded) -> Activity | None:
     """Return the time in which it reads or decodes data itself; ``None``: nobody looked."""
-    seen = looks(job)
+    seen = step_samples(job)
     return _most(job, seen, _told(seen.lines, _reads), seen.at_leaves(_is_of_reader))
 
 
-def preparing(job: Recorded) -> Doing | None:
+def preparing(job: Recorded) -> Activity | None:
     """Return the time in which it prepares batches, in no framework's code; ``None``: no looks.
 
     A look counts where the line itself was found at work, or a library of the host was.
     """
     if not job.lines:
         return None
-    seen = looks(job)
+    seen = step_samples(job)
     lines = _told(seen.lines, _prepares)
     mine = {(line.file, line.line) for line in lines}
     working = seen.at_leaves(
@@ -88,33 +88,33 @@ def preparing(job: Recorded) -> Doing | None:
     )
     share = min(_sum(lines), working)
     places = tuple(Place.at(one) for one in lines[:3])
-    return Doing(job.measure(share, "ratio"), places)
+    return Activity(job.measure(share, "ratio"), places)
 
 
-def drawing(job: Recorded) -> Doing | None:
+def drawing(job: Recorded) -> Activity | None:
     """Return the time on lines that draw random numbers on the host; ``None``: nobody looked."""
     # Where PyTorch computes on the CPU, its own numbers are where they are needed.
     torch = job.fact("backend") not in {None, "cpu"}
-    seen = looks(job)
+    seen = step_samples(job)
     return _most(job, seen, _told(seen.lines, lambda line: _draws(line, torch=torch)))
 
 
-def one_by_one(drawn: Doing) -> bool:
+def one_by_one(drawn: Activity) -> bool:
     """Tell whether a function of Python's makes each number by itself, on all of these lines."""
     names = [called(place.file, place.line) for place in drawn.where]
     return bool(names) and all(any(_ONE_BY_ONE.fullmatch(n) for n in some) for some in names)
 
 
 def _most(
-    job: Recorded, seen: Looks, lines: tuple[SourceLine, ...], in_libraries: float = 0.0
-) -> Doing | None:
+    job: Recorded, seen: StepSamples, lines: tuple[SourceLine, ...], in_libraries: float = 0.0
+) -> Activity | None:
     if not job.lines:
         return None
     places = lines
     if in_libraries > _sum(lines):
         # A library was found reading: who called it is known only where the code says so.
         places = _told(seen.lines, lambda line: _reads(line) or _fetches(line))
-    return Doing(
+    return Activity(
         job.measure(max(in_libraries, _sum(lines)), "ratio"),
         tuple(Place.at(one) for one in places[:3]),
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.signals.looking import looks, start_up
 from whyidle.monitor.signals.recorded import Recorded
+from whyidle.monitor.signals.sampling import start_up, step_samples
 
 SCRIPT = """\
 import torch
@@ -77,7 +77,7 @@ def test_only_what_stands_before_the_last_loop_is_start_up(tmp_path: Path) -> No
 
 def test_where_the_steps_are_known_by_time_only_imports_are_left_out(tmp_path: Path) -> None:
     lines = seen(tmp_path, SCRIPT, {IMPORT: 0.1, BUILT: 0.1, STEP: 0.8})
-    told = looks(Recorded(lines=lines, warm_s=5.0))
+    told = step_samples(Recorded(lines=lines, warm_s=5.0))
     assert {each.line for each in told.lines} == {BUILT, STEP}
 
 
@@ -87,7 +87,7 @@ def test_what_start_up_did_in_libraries_is_no_part_of_a_step(tmp_path: Path) -> 
         SourceLine("/lib/h5py/files.py", 1, "", 0.45),
         SourceLine("/lib/torch/nn.py", 1, "", 0.55),
     )
-    told = looks(Recorded(lines=lines, leaves=leaves))
+    told = step_samples(Recorded(lines=lines, leaves=leaves))
     assert told.at_leaves(lambda leaf: "h5py" in leaf.file) == pytest.approx(0.0)
     # Nobody knows which of the looks were start-up: what is more than that is none.
     assert told.at_leaves(anywhere) == pytest.approx(1.0)
@@ -96,7 +96,7 @@ def test_what_start_up_did_in_libraries_is_no_part_of_a_step(tmp_path: Path) -> 
 def test_a_look_at_the_users_own_line_is_no_start_up(tmp_path: Path) -> None:
     lines = seen(tmp_path, SCRIPT, {BUILT: 0.4, STEP: 0.6})
     own = SourceLine(lines[1].file, STEP, "train", 0.3)
-    told = looks(Recorded(lines=lines, leaves=(own,)))
+    told = step_samples(Recorded(lines=lines, leaves=(own,)))
     assert told.at_leaves(anywhere) == pytest.approx(0.5)
 
 
@@ -132,7 +132,7 @@ def test_a_function_that_may_run_often_is_no_start_up(tmp_path: Path, call: str)
 
 def test_shares_are_told_of_the_steps(tmp_path: Path) -> None:
     lines = seen(tmp_path, SCRIPT, {IMPORT: 0.15, BUILT: 0.05, MADE: 0.2, STEP: 0.6})
-    told = looks(Recorded(lines=lines, leaves=lines[2:], looks=100))
+    told = step_samples(Recorded(lines=lines, leaves=lines[2:], looks=100))
     assert {each.line: each.share for each in told.lines} == pytest.approx({MADE: 0.25, STEP: 0.75})
     assert [each.share for each in told.leaves] == pytest.approx([0.25, 0.75])
     assert told.one == pytest.approx(1 / 80)
@@ -143,16 +143,16 @@ def test_without_the_source_all_looks_count() -> None:
         SourceLine("/gone/train.py", 1, "<module>", 0.5),
         SourceLine("/gone/train.py", 9, "train", 0.5),
     )
-    assert looks(Recorded(lines=lines)).lines == lines
+    assert step_samples(Recorded(lines=lines)).lines == lines
 
 
 def test_few_looks_are_less_sure_than_many() -> None:
-    few, many = (looks(Recorded(looks=number)).error(0.5) for number in (50, 5000))
+    few, many = (step_samples(Recorded(looks=number)).error(0.5) for number in (50, 5000))
     assert few == pytest.approx(10 * many)
     assert few == pytest.approx(2 * (0.25 / 50) ** 0.5)
-    assert looks(Recorded(looks=50)).error(1.0) == 0.0
+    assert step_samples(Recorded(looks=50)).error(1.0) == 0.0
 
 
 def test_the_rarest_line_is_at_least_one_look() -> None:
     lines = (SourceLine("/a.py", 1, "", 0.99), SourceLine("/a.py", 2, "", 0.01))
-    assert looks(Recorded(lines=lines)).one == 0.01
+    assert step_samples(Recorded(lines=lines)).one == 0.01

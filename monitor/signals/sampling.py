@@ -28,7 +28,7 @@ _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class StepSamples:
     """Where the main thread was found in the steps, by its own lines and by anybody's."""
 
     lines: tuple[SourceLine, ...]
@@ -57,7 +57,7 @@ class Looks:
         return min(1.0, own + max(0.0, others - self.hidden))
 
 
-def looks(job: Recorded) -> Looks:
+def step_samples(job: Recorded) -> StepSamples:
     """Return the looks at the steps; all of them where no start-up was seen."""
     out = start_up(job.lines, by_time=bool(job.warm_s))
     taken = sum(line.share for line in out)
@@ -66,12 +66,12 @@ def looks(job: Recorded) -> Looks:
     if job.looks:
         one = 1 / job.looks
     if not out or left <= 0:
-        return Looks(tuple(job.lines), tuple(job.leaves), one)
+        return StepSamples(tuple(job.lines), tuple(job.leaves), one)
     places = {(line.file, line.line) for line in out}
     lines = tuple(_of(line, left) for line in job.lines if line not in out)
     leaves = tuple(_of(x, left) for x in job.leaves if (x.file, x.line) not in places)
     known = sum(leaf.share for leaf in job.leaves if (leaf.file, leaf.line) in places)
-    return Looks(lines, leaves, min(1.0, one / left), max(0.0, taken - known) / left)
+    return StepSamples(lines, leaves, min(1.0, one / left), max(0.0, taken - known) / left)
 
 
 def _of(line: SourceLine, left: float) -> SourceLine:

@@ -20,7 +20,7 @@ LEAST_TIMES_OF: Final = {"torch": 5}
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Recompiled:
     """One function that is compiled again and again."""
 
     function: Compiled
@@ -28,7 +28,7 @@ class Again:
     share: Measure
 
 
-def compiled_again(job: Recorded) -> list[Again]:
+def compiled_again(job: Recorded) -> list[Recompiled]:
     """Return them, the most costly first; none where compiling is over."""
     share = job.mean(m.JOB_COMPILE)
     whole = sum(one.ns for one in job.compiled)
@@ -37,7 +37,7 @@ def compiled_again(job: Recorded) -> list[Again]:
     storms = {(e.get("function"), e.get("file"), e.get("line")) for e in job.events.get(STORM, ())}
     again = [one for one in job.compiled if _is_again(one, storms)]
     # The time of the whole recording tells who compiles, that of its steady part how much.
-    return [Again(one, share.times(one.ns / whole)) for one in again]
+    return [Recompiled(one, share.times(one.ns / whole)) for one in again]
 
 
 def _is_again(one: Compiled, storms: set[tuple[object, object, object]]) -> bool:
