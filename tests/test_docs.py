@@ -112,3 +112,17 @@ def test_what_the_map_and_the_recipes_name_is_there(page: str) -> None:
     assert len(named) > 5
     for path in named:
         assert (ROOT / path).exists() or (ROOT / "monitor" / path).exists(), path
+
+
+def test_names_that_the_recipes_use_are_in_the_code() -> None:
+    rooms = ("monitor", "agents", "tests", "benchmarks", "demo_workloads")
+    code = {
+        word
+        for room in rooms
+        for path in (ROOT / room).rglob("*.py")
+        for word in re.findall(r"\w+", path.read_text())
+    }
+    recipes = (ROOT / "CONTRIBUTING.md").read_text().partition("# Recipes")[2]
+    named = re.findall(r"`([A-Za-z_][\w.]*\w)(?:\([^`]*\))?`", recipes)
+    assert len(named) > 10
+    assert not [name for name in named if not set(name.split(".")) <= code | {"md", "toml"}]
