@@ -11,7 +11,7 @@ import numpy as np
 from whyidle.monitor.store.stored_traces import Timeline
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ints, Spans
-from whyidle.monitor.traces.where.frames import NONE, nest, portions
+from whyidle.monitor.traces.where.nesting import NONE, nest, portions
 
 _DID_MOST: Final = 8
 _STACK_MOST: Final = 30

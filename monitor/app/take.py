@@ -26,7 +26,7 @@ from whyidle.monitor.link.records import Steps
 from whyidle.monitor.processes.process import ProcessKey, find_target
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.store import Reader
-from whyidle.monitor.traces.window import Window
+from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.by_agent import ByAgent
 from whyidle.monitor.tracing.profiler_server import ByServer
 from whyidle.monitor.tracing.scheduler import TOO_EARLY
@@ -54,10 +54,10 @@ class Shot:
     step_ns: int | None = None
 
     @property
-    def window(self) -> Window:
+    def window(self) -> TraceWindow:
         """Return what is known of its window."""
         length_ns = self.taken.ended_ns - self.taken.began_ns
-        return Window(length_ns, round(self.seconds * 1e9), self.step_ns)
+        return TraceWindow(length_ns, round(self.seconds * 1e9), self.step_ns)
 
     def facts(self) -> TakenJson:
         """Return how it was taken, as the store keeps it."""

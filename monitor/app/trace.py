@@ -21,7 +21,7 @@ from whyidle.monitor.store.stored_traces import Kept, keep
 from whyidle.monitor.store.traces import forget
 from whyidle.monitor.traces.analysis import Analysis, analyse
 from whyidle.monitor.traces.answer import contract
-from whyidle.monitor.traces.window import Window
+from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.space import MOST_FILES, Space
 
 
@@ -63,7 +63,7 @@ def _is_ours(path: Path) -> bool:
     return Space(database()).holds(path)
 
 
-def _window_of(path: Path) -> Window | None:
+def _window_of(path: Path) -> TraceWindow | None:
     """Return what is known of the window of a trace that we took once."""
     if not database().exists():
         return None
@@ -73,7 +73,7 @@ def _window_of(path: Path) -> Window | None:
     except StorageProblem:
         # The account is worth telling without.
         return None
-    return next((window for taken in takes if (window := Window.of(taken))), None)
+    return next((window for taken in takes if (window := TraceWindow.from_taken(taken))), None)
 
 
 def _show(answer: TraceJson, name: str, top: int, *, as_json: bool) -> None:

@@ -19,13 +19,13 @@ from whyidle.monitor.traces.kernels.tallies import Named
 
 # Names in a list; what is left out is shorter than all of them.
 LONGEST_LIST: Final = 100
-_NO_NAME_TELLS: Final = "no kernel's name tells whether it uses tensor cores"
+_NO_NAME_SAYS: Final = "no kernel's name says whether it uses tensor cores"
 
 Ns = Callable[[int], int]
 
 
 def activity(found: Kernels) -> ActivityJson:
-    """Return the parts of the answer that tell what ran, not where the time went."""
+    """Return the parts of the answer about what ran, not about where the time went."""
 
     def ns(ticks: int) -> int:
         return to_ns(ticks, found.ticks_per_ns)
@@ -106,7 +106,7 @@ def _kernels(found: Kernels, ns: Ns) -> KernelsJson:
         "tensor_core_share": None if cores is None else list(cores),
         "dtypes_ns": {name: ns(ticks) for name, ticks in found.dtypes().items()},
         "families_ns": {name: ns(ticks) for name, ticks in found.families().items()},
-        "unknown": {} if cores else {"tensor_core_share": _NO_NAME_TELLS},
+        "unknown": {} if cores else {"tensor_core_share": _NO_NAME_SAYS},
     }
 
 

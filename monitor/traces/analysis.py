@@ -1,4 +1,4 @@
-"""Everything there is to say of a trace, computed once; answer and screens derive from it."""
+"""A trace, analysed once; answer and screens derive from it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 from whyidle.monitor.traces import launches, steps
 from whyidle.monitor.traces.budgets.account import account
 from whyidle.monitor.traces.budgets.budget import Budget
-from whyidle.monitor.traces.budgets.hosts import Hosts
+from whyidle.monitor.traces.budgets.hosts import HostTimelines
 from whyidle.monitor.traces.budgets.totals import Totals, totals
-from whyidle.monitor.traces.calls import Called, calls
+from whyidle.monitor.traces.calls import CallTotal, calls
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.kernels.summary import Kernels, summarise
 from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Device, Trace
 from whyidle.monitor.traces.opening import Progress
-from whyidle.monitor.traces.where.places import Place, places
+from whyidle.monitor.traces.where.hotspots import Hotspot, hotspots
 
 # Sorting and counting of large columns does without Python's lock; more threads gain little.
 WORKERS: Final = 2
@@ -44,7 +44,7 @@ class Breakdown:
     """Where the time of a trace went."""
 
     trace: Trace
-    steps: steps.Steps
+    steps: steps.TraceSteps
     devices: list[DeviceReport]
 
 
@@ -54,23 +54,23 @@ class Analysis(Breakdown):
 
     path: Path
     kernels: Kernels
-    places: list[Place]
-    calls: list[Called]
+    hotspots: list[Hotspot]
+    calls: list[CallTotal]
 
 
 def analyse(path: Path, progress: Progress | None = None, step_ns: int | None = None) -> Analysis:
     """Read and understand a trace file; ``step_ns``: how long a step takes, by the job's count."""
-    return understand(path, load(path, progress), step_ns)
+    return analyse_trace(path, load(path, progress), step_ns)
 
 
-def understand(path: Path, trace: Trace, step_ns: int | None = None) -> Analysis:
-    """Account for every instant of a trace, and tell what ran and who asked for it."""
+def analyse_trace(path: Path, trace: Trace, step_ns: int | None = None) -> Analysis:
+    """Account for every instant of a trace, and find what ran and which code asked for it."""
     found = breakdown(trace, step_ns)
     launched = [report.launches for report in found.devices]
     budgets = [report.budget for report in found.devices]
     with ThreadPoolExecutor(WORKERS) as pool:
         ran = pool.submit(summarise, trace, launched, found.steps)
-        told = places(trace, budgets, launched)
+        found_spots = hotspots(trace, budgets, launched)
         called = calls(trace, found.steps)
     return Analysis(
         trace=trace,
@@ -78,7 +78,7 @@ def understand(path: Path, trace: Trace, step_ns: int | None = None) -> Analysis
         devices=found.devices,
         path=path,
         kernels=ran.result(),
-        places=told,
+        hotspots=found_spots,
         calls=called,
     )
 
@@ -86,7 +86,7 @@ def understand(path: Path, trace: Trace, step_ns: int | None = None) -> Analysis
 def breakdown(trace: Trace, step_ns: int | None = None) -> Breakdown:
     """Account for every instant of each device."""
     found = steps.agreeing(steps.as_run(trace, steps.find(trace)), step_ns, trace.ticks_per_ns)
-    hosts, index = Hosts(trace), launches.Index(trace)
+    hosts, index = HostTimelines(trace), launches.Index(trace)
     with ThreadPoolExecutor(WORKERS) as pool:
         matched = pool.map(lambda d: launches.match(trace, d.ops, index), trace.devices)
         reports = pool.map(
@@ -98,7 +98,7 @@ def breakdown(trace: Trace, step_ns: int | None = None) -> Breakdown:
 
 
 def _report(
-    trace: Trace, device: Device, launched: Launches, hosts: Hosts, found: steps.Steps
+    trace: Trace, device: Device, launched: Launches, hosts: HostTimelines, found: steps.TraceSteps
 ) -> DeviceReport:
     first, last = int(device.ops.start[0]), int(device.ops.end.max())
     # The host begins a step before its device does; the account covers both.
@@ -114,8 +114,8 @@ def _report(
     )
 
 
-def _of_steps(budget: Budget, found: steps.Steps) -> dict[Cause, int] | None:
-    """Steps are told by the host's clock, the budget by the device's."""
+def _of_steps(budget: Budget, found: steps.TraceSteps) -> dict[Cause, int] | None:
+    """Steps are on the host's clock, the budget on the device's."""
     if not len(found.start):
         return None
     return budget.sums(found.start - budget.skew, found.end - budget.skew)

@@ -15,32 +15,34 @@ from whyidle.monitor.traces.budgets.budget import by_slice, rounded, to_ns
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Device, Trace
 from whyidle.monitor.traces.opening import show
-from whyidle.monitor.traces.warnings import doubts
-from whyidle.monitor.traces.where.places import Place, why_none
-from whyidle.monitor.traces.window import Window, warnings
+from whyidle.monitor.traces.warnings import trace_warnings
+from whyidle.monitor.traces.where.hotspots import Hotspot, why_none
+from whyidle.monitor.traces.window import TraceWindow, window_warnings
 
 SCHEMA = 1
 
 
-def contract(analysis: Analysis, *, ours: bool = False, window: Window | None = None) -> TraceJson:
-    """Return everything there is to say of a trace; ``ours``: we took it ourselves.
+def contract(
+    analysis: Analysis, *, ours: bool = False, window: TraceWindow | None = None
+) -> TraceJson:
+    """Return the whole answer; ``ours``: we took the trace ourselves.
 
-    ``window`` is known of those, where they were taken in a way that tells.
+    Then ``window`` says how long was recorded, unless the way it was taken does not.
     """
     trace, steps = analysis.trace, analysis.steps
     devices = [_device(analysis, report) for report in analysis.devices]
     median = None if steps.median is None else to_ns(steps.median, trace.ticks_per_ns)
     budget = _sum([device["budget"] for device in devices], len(steps.start))
     spans = [device["budget"]["total_ns"] for device in devices]
-    covers = None if window is None else window.told(spans)
-    said = [] if covers is None else warnings(covers, budget["total_ns"])
+    covers = None if window is None else window.to_json(spans)
+    said = [] if covers is None else window_warnings(covers, budget["total_ns"])
     return {
         "schema": SCHEMA,
         "file": show(analysis.path),
         "format": trace.format,
         "events": trace.events,
         "window": covers,
-        "warnings": [*said, *trace.warnings, *doubts(analysis, ours=ours)],
+        "warnings": [*said, *trace.warnings, *trace_warnings(analysis, ours=ours)],
         "devices": devices,
         "steps": {
             "count": len(steps.start),
@@ -62,7 +64,7 @@ def contract(analysis: Analysis, *, ours: bool = False, window: Window | None = 
             }
             for call in analysis.calls
         ],
-        "where": [_place(place, trace.ticks_per_ns) for place in analysis.places],
+        "where": [_place(hotspot, trace.ticks_per_ns) for hotspot in analysis.hotspots],
         "unknown": _unknown(analysis, ours=ours),
     }
 
@@ -76,23 +78,23 @@ def _unknown(analysis: Analysis, *, ours: bool) -> Unknown:
         reasons["kernels"] = "no kernel of a GPU or TPU is in the file"
     if not ran.launching.operations:
         reasons["launching"] = "no operation of a GPU or TPU is in it"
-    if not analysis.places:
+    if not analysis.hotspots:
         reasons["where"] = why_none(analysis.trace, ours=ours)
     return reasons
 
 
-def _place(place: Place, ticks_per_ns: int) -> OwnerJson:
+def _place(hotspot: Hotspot, ticks_per_ns: int) -> OwnerJson:
     return {
-        "slice": place.slice,
-        "file": place.site.file,
-        "line": place.site.line,
-        "function": place.site.function,
-        "ns": to_ns(place.ticks, ticks_per_ns),
-        "share": place.share,
-        "source": place.source,
-        "exact_line": place.exact_line,
+        "slice": hotspot.slice,
+        "file": hotspot.site.file,
+        "line": hotspot.site.line,
+        "function": hotspot.site.function,
+        "ns": to_ns(hotspot.ticks, ticks_per_ns),
+        "share": hotspot.share,
+        "source": hotspot.source,
+        "exact_line": hotspot.exact_line,
         "calls": [
-            {"name": call.name, "ns": to_ns(call.ticks, ticks_per_ns)} for call in place.calls
+            {"name": call.name, "ns": to_ns(call.ticks, ticks_per_ns)} for call in hotspot.calls
         ],
     }
 

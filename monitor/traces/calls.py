@@ -1,6 +1,6 @@
 """How often the host made each call: of the framework, of the driver; per step where it is known.
 
-JAX tells of one call twice, one span within the other of the same name: that counts once.
+JAX records one call as two spans of the same name, one within the other: that counts once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Flags, Ints, Spans, Trace
-from whyidle.monitor.traces.steps import Steps
+from whyidle.monitor.traces.steps import TraceSteps
 
 # Names in the list: those that were called most often, and those that took longest.
 LONGEST_LIST: Final = 60
@@ -22,7 +22,7 @@ _TWICE: Final = "PjitFunction("
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallTotal:
     """All calls of one name. Times are ticks."""
 
     name: str
@@ -32,7 +32,7 @@ class Called:
     per_step: float | None
 
 
-def calls(trace: Trace, steps: Steps) -> list[Called]:
+def calls(trace: Trace, steps: TraceSteps) -> list[CallTotal]:
     """Return the most frequent calls and the longest ones, the most frequent first."""
     host = trace.host
     rows = np.flatnonzero(~np.isin(host.kind, _LEFT_OUT) & (host.name >= 0))
@@ -51,7 +51,7 @@ def calls(trace: Trace, steps: Steps) -> list[Called]:
         if trace.names[name].startswith(_TWICE):
             one = _outermost(host, rows[host.name[rows] == name], steps)
         per_step = one.in_steps / len(steps) if len(steps) else None
-        found.append(Called(trace.names[name], one.count, one.total, per_step))
+        found.append(CallTotal(trace.names[name], one.count, one.total, per_step))
     return sorted(found, key=lambda called: -called.count)
 
 
@@ -67,14 +67,14 @@ def _totals(host: Spans, rows: Ints, names: int) -> Ints:
     return np.bincount(host.name[rows], took, names).astype(np.int64)
 
 
-def _inside(start: Ints, steps: Steps) -> Flags:
+def _inside(start: Ints, steps: TraceSteps) -> Flags:
     if not len(steps):
         return np.zeros(len(start), bool)
     found: Flags = (start >= steps.start[0]) & (start < steps.end[-1])
     return found
 
 
-def _outermost(host: Spans, rows: Ints, steps: Steps) -> _Sum:
+def _outermost(host: Spans, rows: Ints, steps: TraceSteps) -> _Sum:
     """Leave out the spans that lie within the one before them on their thread."""
     rows = rows[np.argsort(host.thread[rows], kind="stable")]
     start, end, thread = host.start[rows], host.end[rows], host.thread[rows]

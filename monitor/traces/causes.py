@@ -27,7 +27,7 @@ class Cause(IntEnum):
     D2D = 9
     COPY = 10
     MEMSET = 11
-    # What a host thread does: the telling cause before the frame around it.
+    # What a host thread does: the specific cause before the frame around it.
     GC = 12
     CAPTURE = 13
     COMPILE = 14
@@ -46,7 +46,7 @@ class Cause(IntEnum):
     # No host event at all: for a moment, or for long.
     HOLE = 27
     SILENT = 28
-    # What the launches tell.
+    # What the launches show.
     REFILL = 29
     LAUNCH_LATENCY = 30
     QUEUED = 31

@@ -17,7 +17,7 @@ class Track(NamedTuple):
     line: int
 
 
-class Chrome:
+class ChromeEvents:
     """Writes times as the format wants them: microseconds, whose decimals keep every tick."""
 
     def __init__(self, ticks_per_ns: int) -> None:
@@ -29,11 +29,11 @@ class Chrome:
         sign, ticks = ("-", -ticks) if ticks < 0 else ("", ticks)
         return f"{sign}{ticks // self._per_us}.{ticks % self._per_us:0{self._digits}d}"
 
-    def span(self, track: Track, start: int, end: int, told: str) -> str:
-        """Return something that lasted; ``told`` are the rest of its fields."""
+    def span(self, track: Track, start: int, end: int, fields: str) -> str:
+        """Return something that lasted; ``fields`` is the rest of its JSON."""
         return (
             f'{{"ph":"X","pid":{track.group},"tid":{track.line},"ts":{self._time(start)},'
-            f'"dur":{self._time(end - start)},{told}}}'
+            f'"dur":{self._time(end - start)},{fields}}}'
         )
 
     def arrow(self, name: str, begin: tuple[Track, int], end: tuple[Track, int]) -> Iterator[str]:
@@ -57,5 +57,5 @@ def named_track(track: Track, name: str) -> Iterator[str]:
 
 
 def _meta(what: str, track: Track, args: JsonObject) -> str:
-    told = {"ph": "M", "name": what, "pid": track.group, "tid": track.line, "args": args}
-    return json.dumps(told, separators=(",", ":"))
+    event = {"ph": "M", "name": what, "pid": track.group, "tid": track.line, "args": args}
+    return json.dumps(event, separators=(",", ":"))

@@ -33,7 +33,7 @@ def length(start: Ints, end: Ints) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Timeline:
     """A label for every instant: ``label[i]`` holds from ``time[i]`` to ``time[i + 1]``.
 
     Before the first time, and where nothing holds, the label is ``none``; the last one holds on.
@@ -50,22 +50,22 @@ class Line:
         i = np.searchsorted(self.time, times, "right") - 1
         return np.where(i >= 0, self.label[np.maximum(i, 0)], np.int8(self.none))
 
-    def within(self, start: int, end: int) -> Line:
+    def within(self, start: int, end: int) -> Timeline:
         """Return the part that holds between two times, with where its first and last begin."""
         a = max(int(np.searchsorted(self.time, start, "right")) - 1, 0)
         b = int(np.searchsorted(self.time, end, "left")) + 1
-        return Line(self.time[a:b], self.label[a:b], self.none)
+        return Timeline(self.time[a:b], self.label[a:b], self.none)
 
-    def since(self, start: int) -> Line:
+    def since(self, start: int) -> Timeline:
         """Return what holds from this time on; there is an entry for the time itself."""
         i = int(np.searchsorted(self.time, start, "right"))
         held = self.label[i - 1] if i else np.int8(self.none)
-        return Line(np.append(start, self.time[i:]), np.append(held, self.label[i:]), self.none)
+        return Timeline(np.append(start, self.time[i:]), np.append(held, self.label[i:]), self.none)
 
-    def joined(self) -> Line:
+    def joined(self) -> Timeline:
         """Join neighbours of one label."""
         keep = changes(self.label)
-        return Line(self.time[keep], self.label[keep], self.none)
+        return Timeline(self.time[keep], self.label[keep], self.none)
 
 
 def changes(label: NDArray[Any]) -> Flags:
@@ -90,15 +90,15 @@ def aligned(*runs: Ints) -> tuple[Ints, list[Ints]]:
     return times[last], [count[last] - 1 for count in counts]
 
 
-def overlaid(first: Line, second: Line) -> Line:
+def overlaid(first: Timeline, second: Timeline) -> Timeline:
     """Let the second line hold where the first one has no label."""
     time, (i, j) = aligned(first.time, second.time)
     label = np.append(first.label, np.int8(first.none))[i]
     below = np.append(second.label, np.int8(second.none))[j]
-    return Line(time, np.where(label == first.none, below, label), second.none).joined()
+    return Timeline(time, np.where(label == first.none, below, label), second.none).joined()
 
 
-def sweep(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
+def sweep(start: Ints, end: Ints, label: Kinds, none: int) -> Timeline:
     """Give every instant the lowest label that is open then; starts come sorted.
 
     What overlaps nothing is its own label; the rest is reduced to a union of each label first:
@@ -108,7 +108,7 @@ def sweep(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
     if not real.all():
         start, end, label = start[real], end[real], label[real]
     if not len(start):
-        return Line(np.zeros(0, np.int64), np.zeros(0, np.int8), none)
+        return Timeline(np.zeros(0, np.int64), np.zeros(0, np.int8), none)
     begins = np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1])
     alone = begins & np.append(begins[1:], True)
     line = _of_disjoint(start[alone], end[alone], label[alone], none)
@@ -118,8 +118,8 @@ def sweep(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
     return overlaid(line, _of_crowd(start[crowd], end[crowd], label[crowd], none))
 
 
-def _of_crowd(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
-    line = Line(np.zeros(0, np.int64), np.zeros(0, np.int8), none)
+def _of_crowd(start: Ints, end: Ints, label: Kinds, none: int) -> Timeline:
+    line = Timeline(np.zeros(0, np.int64), np.zeros(0, np.int8), none)
     for value in present(label):
         of = label == value
         a, b = union(start[of], end[of])
@@ -127,9 +127,9 @@ def _of_crowd(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
     return line
 
 
-def _of_disjoint(start: Ints, end: Ints, label: Kinds, none: int) -> Line:
+def _of_disjoint(start: Ints, end: Ints, label: Kinds, none: int) -> Timeline:
     """Each label in its interval; one interval may begin where the one before it ends."""
     time = np.stack([start, end], axis=1).ravel()
     labels = np.stack([label, np.full(len(label), none, np.int8)], axis=1).ravel()
     last = np.append(time[1:] != time[:-1], True)[: len(time)]
-    return Line(time[last], labels[last], none).joined()
+    return Timeline(time[last], labels[last], none).joined()

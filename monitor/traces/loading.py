@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from whyidle.monitor.traces.corrections import correct
 from whyidle.monitor.traces.model import Trace
 from whyidle.monitor.traces.opening import Progress, identify
-from whyidle.monitor.traces.settle import settle
 
 
 def load(path: Path, progress: Progress | None = None) -> Trace:
@@ -20,5 +20,5 @@ def load(path: Path, progress: Progress | None = None) -> Trace:
         from whyidle.monitor.traces import kineto  # noqa: PLC0415
 
         trace = kineto.read(source, progress)
-    settle(trace)
+    correct(trace)
     return trace

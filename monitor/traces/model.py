@@ -152,7 +152,7 @@ class Trace:
     format: Format
     ticks_per_ns: int
     events: int = 0  # records in the file, read or skipped
-    origin_ns: int | None = None  # unix time of tick 0, where the file tells
+    origin_ns: int | None = None  # unix time of tick 0, where the file says
     names: list[str] = field(default_factory=list)
     devices: list[Device] = field(default_factory=list)
     threads: list[Thread] = field(default_factory=list)

@@ -51,7 +51,7 @@ _COMPILE = re.compile(
     r"|cache_miss.*lower|lower_(sharding|jaxpr)_|ptxas",
     re.IGNORECASE,
 )
-# Running what was compiled, and looking it up, is no compilation.
+# To run compiled code, or to look it up, is not compilation.
 _NOT_COMPILE = re.compile(
     r"compile_fx\.py\(\d+\): (forward|__call__|run|wrapper)|output_code|CompiledFxGraph"
     r"|runtime_wrappers\.py|subclass_codegen|eval_frame\.py\(\d+\): compile_wrapper"
@@ -115,7 +115,7 @@ _ELSE: Final[dict[Category, Cause]] = {
 
 
 def host_cause(category: Category, name: str) -> Cause:
-    """Tell what a host thread does while a span of this name is open."""
+    """Return what a host thread does while a span of this name is open."""
     name = _as_torch_writes(name[:LONGEST_READ])
     if category == "driver":
         return _first(_CALLS, name) or Cause.DRIVER_CALL
@@ -142,7 +142,7 @@ def _first(table: tuple[tuple[re.Pattern[str], Cause], ...], name: str) -> Cause
 
 
 def kernel_cause(name: str) -> Cause:
-    """Tell a kernel that computes from one that communicates or copies."""
+    """Return whether a kernel computes, communicates or copies."""
     if COMMUNICATION.search(name) or XLA_COLLECTIVE.search(name):
         return Cause.COMM
     return Cause.COPY_KERNEL if COPY_KERNEL.search(name) else Cause.KERNEL
@@ -158,7 +158,7 @@ _PAGEABLE = {Cause.H2D: Cause.H2D_PAGEABLE, Cause.D2H: Cause.D2H_PAGEABLE}
 
 
 def copy_cause(name: str) -> Cause:
-    """Tell the direction of a copy and whether its host memory is pageable."""
+    """Return the direction of a copy, and whether its host memory is pageable."""
     low = name.lower()
     if "memset" in low or "fillbuffer" in low:
         return Cause.MEMSET

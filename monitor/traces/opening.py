@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.monitor.core.errors import NotPermitted, Problem, UsageProblem
-from whyidle.monitor.traces import looks
+from whyidle.monitor.traces import file_types
 from whyidle.monitor.traces.model import Format
 from whyidle.monitor.traces.stream import GZIP, GzipStream, NotAFile, Stream, open_file
 
 __all__ = ["Progress", "Source", "Stream", "identify"]
 
-# Told now and then while a file is read: bytes of the file on disk used so far, and its size.
+# Called now and then while a file is read: bytes of the file on disk used so far, and its size.
 Progress = Callable[[int, int], None]
 
 _HEAD: Final = 64 << 10
@@ -45,7 +45,7 @@ class Source:
 
 
 def identify(path: Path) -> Source:
-    """Tell what a file is, or raise ``UsageProblem`` and say what it looks like."""
+    """Return what a file is, or raise ``UsageProblem`` and say what it looks like."""
     name = show(path)
     try:
         file, size = open_file(path)
@@ -60,9 +60,9 @@ def identify(path: Path) -> Source:
     compressed = head.startswith(GZIP)
     if compressed:
         head, damage = _inside(path)
-    known = looks.format_of(head, whole=len(head) < _HEAD and not damage)
+    known = file_types.format_of(head, whole=len(head) < _HEAD and not damage)
     if known is None:
-        what, step = looks.appearance(head, _suffix(path))
+        what, step = file_types.describe(head, _suffix(path))
         inside = "gzip, and inside " if compressed else ""
         raise UsageProblem(f"{name} is no trace that we read: it is {inside}{what}.", step)
     return Source(path, known, compressed, size)

@@ -12,16 +12,16 @@ from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.traces.analysis import Analysis, DeviceReport
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.chrome import Chrome, Track, named_group, named_track
+from whyidle.monitor.traces.chrome import ChromeEvents, Track, named_group, named_track
 from whyidle.monitor.traces.model import Ints, Ops, Spans, Thread
 
-# Rows that are Python objects at once: the file may be longer than the memory.
+# Rows that are Python objects at once: the file may be larger than memory.
 ROWS: Final = 20_000
 STEPS, FIRST_DEVICE = 1, 2
 WHY: Final = 1
 # Lines that a stream or a thread keeps free for what would cross on its first one.
 APART: Final = 100
-# Nobody looks at more; what does not fit lies on the last one.
+# Nobody looks at more; what does not fit goes to the last one.
 MOST_LANES: Final = 50
 # The colours that the format knows, for viewers that follow it.
 _COLOURS: Final = {
@@ -61,7 +61,7 @@ class _Writer:
         self._analysis = analysis
         self._names = [json.dumps(name) for name in analysis.trace.names]
         self._threads = analysis.trace.threads
-        self._chrome = Chrome(analysis.trace.ticks_per_ns)
+        self._chrome = ChromeEvents(analysis.trace.ticks_per_ns)
         first_host = FIRST_DEVICE + len(analysis.devices)
         pids = list(dict.fromkeys(thread.pid for thread in self._threads))
         self._hosts = {pid: first_host + i for i, pid in enumerate(pids)}
@@ -108,13 +108,13 @@ class _Writer:
             cause = Cause(code)
             if cause.slice is Slice.COMPUTE:
                 continue
-            told = {
+            event = {
                 "name": f"{LOOKS[cause.slice].words}: {cause.words}",
                 "cat": cause.slice,
                 "cname": _COLOURS[cause.slice],
                 "args": {"waits for": self._threads[thread].label} if thread >= 0 else {},
             }
-            yield self._chrome.span(track, start, end, json.dumps(told)[1:-1])
+            yield self._chrome.span(track, start, end, json.dumps(event)[1:-1])
 
     def _host(self) -> Iterator[str]:
         host = self._analysis.trace.host
@@ -137,8 +137,8 @@ class _Writer:
         for line, start, end, name, kind in _rows(*columns):
             label = self._names[name] if name >= 0 else '"?"'
             cause = Cause(kind).name.lower() if kind >= 0 else "host"
-            told = f'"name":{label},"cat":"{cause}"'
-            yield self._chrome.span(Track(group, line), start, end, told)
+            fields = f'"name":{label},"cat":"{cause}"'
+            yield self._chrome.span(Track(group, line), start, end, fields)
 
     def _arrows(self, group: int, lines: Ints, report: DeviceReport) -> Iterator[str]:
         """Yield an arrow from each call that launched work to the work."""

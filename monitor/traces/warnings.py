@@ -1,4 +1,4 @@
-"""What makes the account of a trace less certain than it looks, told in sentences."""
+"""What makes the account of a trace less certain than it looks, in sentences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whyidle.monitor.traces.analysis import Analysis
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.launches import UNKNOWN
 
-# Shares of the devices' time, or of their operations, from which a reader must be told.
+# Shares of the devices' time, or of their operations, from which the reader is warned.
 FEW_LAUNCHES: Final = 0.5
 MUCH: Final = 0.1
 MOSTLY: Final = 0.5
@@ -33,7 +33,7 @@ STACKS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class AllDevices:
     """All devices together."""
 
     total: int
@@ -51,8 +51,8 @@ class Seen:
         return sum(self.share(part) for part in Slice if part.idle)
 
 
-def doubts(analysis: Analysis, *, ours: bool = False) -> list[str]:
-    """Return what a careful reader would ask; how ``ours`` are recorded is nobody's choice."""
+def trace_warnings(analysis: Analysis, *, ours: bool = False) -> list[str]:
+    """Return what a careful reader would question; nobody chooses how ``ours`` are recorded."""
     kind = analysis.trace.format
     more, stacks = ("", "") if ours else (MORE[kind], STACKS[kind])
     if not analysis.trace.events and not analysis.devices:
@@ -64,15 +64,15 @@ def doubts(analysis: Analysis, *, ours: bool = False) -> list[str]:
     return [*_of_causes(analysis, _seen(analysis), stacks), *_of_clocks(analysis)]
 
 
-def _seen(analysis: Analysis) -> Seen:
+def _seen(analysis: Analysis) -> AllDevices:
     time = _added(report.whole for report in analysis.devices)
     launches = [report.launches.how for report in analysis.devices if report.device.kind != "cpu"]
     unmatched = sum(int((how == UNKNOWN).sum()) for how in launches)
     operations = sum(len(how) for how in launches)
-    return Seen(sum(time.values()), time, unmatched / operations if operations else 0.0)
+    return AllDevices(sum(time.values()), time, unmatched / operations if operations else 0.0)
 
 
-def _of_causes(analysis: Analysis, seen: Seen, stacks: str) -> Iterator[str]:
+def _of_causes(analysis: Analysis, seen: AllDevices, stacks: str) -> Iterator[str]:
     trace = analysis.trace
     # That Python waits is known; only for what is not.
     unknown = seen.share(Slice.IDLE_UNKNOWN) - seen.share(Cause.BLOCKED)
@@ -106,7 +106,7 @@ def _has_frames(analysis: Analysis) -> bool:
     return bool((analysis.trace.host.kind == Cause.PYTHON).any())
 
 
-def _dispatched_ahead(analysis: Analysis, seen: Seen) -> bool:
+def _dispatched_ahead(analysis: Analysis, seen: AllDevices) -> bool:
     """Whether little of the work lies within the steps."""
     within = _added(report.of_steps or {} for report in analysis.devices)
     return bool(within) and _work(within) < FEW_OF_THE_WORK * _work(seen.time)

@@ -1,8 +1,8 @@
-"""The window of a trace that we took ourselves, and what its account cannot tell because of it.
+"""The window of a trace that we took ourselves, and what its account leaves out because of it.
 
-The account of a trace begins with the first operation of a device and ends with its last. Of a
-trace that somebody else wrote there is nothing else to know; of ours it is known how long was
-recorded, and often how long a step of the job takes.
+The account of a trace begins with the first operation of a device and ends with its last. Of
+anybody else's trace nothing more is known; of ours we know how long was recorded, and often how
+long a step of the job takes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 from whyidle.monitor.core.contracts.trace import TakenJson, WindowFactsJson, WindowJson
 
 NOT_RECORDED: Final = "nothing recorded: Python, compiling, or waiting"
-# Of what was asked for; a shorter window is told where nobody knows how long a step takes.
+# Of what was asked for: below this the reader is warned, where the length of a step is unknown.
 SHORT: Final = 0.5
 # A trace may begin and end between two steps, and not every step takes as long as the middle one.
 LEAST_OF_A_STEP: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TraceWindow:
     """How long was recorded, how long was asked for, and how long the job's steps take."""
 
     ns: int
@@ -30,17 +30,17 @@ class Window:
     step_ns: int | None = None
 
     @classmethod
-    def of(cls, taken: TakenJson | None) -> Window | None:
-        """Return that of a trace, by how it was taken."""
+    def from_taken(cls, taken: TakenJson | None) -> TraceWindow | None:
+        """Return the window of a trace, from how it was taken."""
         found = None if taken is None else taken.get("window")
         return cls(**found) if found else None
 
     def facts(self) -> WindowFactsJson:
-        """Return it as ``of`` understands it."""
+        """Return what ``from_taken`` reads."""
         return {"ns": self.ns, "asked_ns": self.asked_ns, "step_ns": self.step_ns}
 
-    def told(self, spans: Sequence[int]) -> WindowJson:
-        """Return it as the answer has it; ``spans``: of each device, from first to last operation.
+    def to_json(self, spans: Sequence[int]) -> WindowJson:
+        """Return its part of the answer; ``spans``: from first to last operation, of each device.
 
         ``outside_ns`` adds up, over the devices, what lies before the first and after the last.
         """
@@ -69,7 +69,7 @@ def is_mostly_outside(window: WindowJson | None, total_ns: int) -> bool:
     return window is not None and 0 < total_ns < window["outside_ns"]
 
 
-def warnings(window: WindowJson, total_ns: int) -> Iterator[str]:
+def window_warnings(window: WindowJson, total_ns: int) -> Iterator[str]:
     """Yield what a reader must know of the window."""
     ns, asked, step = window["ns"], window["asked_ns"], window["step_ns"]
     of = "" if asked is None or asked <= ns else f" of the {_seconds(asked)} asked for"

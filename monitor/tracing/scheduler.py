@@ -15,7 +15,7 @@ from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.traces.window import Window
+from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.parser import Parser, Understood
 from whyidle.monitor.tracing.policy import MOST_KNOWN, Policy, plain, window
 from whyidle.monitor.tracing.space import Space, remove
@@ -271,9 +271,9 @@ def in_words(told: TraceSummary) -> str:
     return f"A trace of {told.seconds:.2g} s by {told.how}{stood}: {where or 'no device worked'}."
 
 
-def _window(turn: _Turn, taken: Taken) -> Window:
+def _window(turn: _Turn, taken: Taken) -> TraceWindow:
     step = turn.who.step_seconds if turn.who.is_counted else None
-    return Window(
+    return TraceWindow(
         taken.ended_ns - taken.began_ns,
         round(turn.seconds * 1e9),
         None if step is None else round(step * 1e9),

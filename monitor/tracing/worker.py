@@ -113,9 +113,9 @@ def _analysed(order: Order) -> tuple[TraceJson, NewTrace]:
     from whyidle.monitor.store.timeline_rows import whole  # noqa: PLC0415
     from whyidle.monitor.traces.analysis import analyse  # noqa: PLC0415
     from whyidle.monitor.traces.answer import contract  # noqa: PLC0415
-    from whyidle.monitor.traces.window import Window  # noqa: PLC0415
+    from whyidle.monitor.traces.window import TraceWindow  # noqa: PLC0415
 
-    window = Window.of(order["taken"])
+    window = TraceWindow.from_taken(order["taken"])
     step_ns = None if window is None else window.step_ns
     analysis = analyse(Path(order["file"]), step_ns=step_ns)
     answer = contract(analysis, ours=True, window=window)

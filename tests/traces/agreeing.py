@@ -5,7 +5,7 @@ from __future__ import annotations
 from whyidle.monitor.traces import steps
 
 
-def agree(found: steps.Steps, marked: steps.Steps) -> None:
+def agree(found: steps.TraceSteps, marked: steps.TraceSteps) -> None:
     """As the brief of the step finder has it: the count exactly, the median within 2%."""
     assert len(found) == len(marked)
     assert found.median
@@ -13,7 +13,7 @@ def agree(found: steps.Steps, marked: steps.Steps) -> None:
     assert abs(found.median / marked.median - 1) <= 0.02
 
 
-def well_formed(found: steps.Steps) -> None:
+def well_formed(found: steps.TraceSteps) -> None:
     assert (found.end > found.start).all()
     assert (found.start[1:] >= found.end[:-1]).all()
     assert (found.source == "none") == (len(found) == 0)

@@ -8,12 +8,12 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces import launches
 from whyidle.monitor.traces.budgets.account import account
 from whyidle.monitor.traces.budgets.budget import Budget, Segments
-from whyidle.monitor.traces.budgets.hosts import Hosts
+from whyidle.monitor.traces.budgets.hosts import HostTimelines
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Device, Links, Ops, Spans, Thread, Trace
 from whyidle.monitor.traces.names import host_cause
-from whyidle.monitor.traces.where.places import Place, places
-from whyidle.monitor.traces.where.usercode import is_frame
+from whyidle.monitor.traces.where.frame_names import is_frame
+from whyidle.monitor.traces.where.hotspots import Hotspot, hotspots
 
 MAIN, AUTOGRAD = 0, 1
 LOADER = "torch/utils/data/dataloader.py(720): __next__"
@@ -73,16 +73,16 @@ class Job:
         self.trace.stacks = Links.of(row=rows, id=list(ids))
         return self
 
-    def places(self, *segments: tuple[int, int, Cause, int], skew: int = 0) -> list[Place]:
+    def hotspots(self, *segments: tuple[int, int, Cause, int], skew: int = 0) -> list[Hotspot]:
         columns = {c: [s[i] for s in segments] for i, c in enumerate(Segments.columns())}
-        return places(self.trace, [Budget(Segments.of(**columns), skew)])
+        return hotspots(self.trace, [Budget(Segments.of(**columns), skew)])
 
 
-def told(found: list[Place]) -> dict[tuple[str, str, int], int]:
+def told(found: list[Hotspot]) -> dict[tuple[str, str, int], int]:
     return {(p.slice.value, p.site.file, p.site.line): p.ticks for p in found}
 
 
-def budget_of(trace: Trace, device: Device, hosts: Hosts) -> Budget:
+def budget_of(trace: Trace, device: Device, hosts: HostTimelines) -> Budget:
     launched = launches.match(trace, device.ops)
     window = (int(device.ops.start[0]), int(device.ops.end.max()))
     return account(trace, device, launched, hosts, window)

@@ -10,22 +10,22 @@ from tests.longer import examples
 from tests.traces.building import Op, Span, a_trace
 from whyidle.monitor.traces.budgets.account import account
 from whyidle.monitor.traces.budgets.budget import Budget, Segments
-from whyidle.monitor.traces.budgets.hosts import Hosts
+from whyidle.monitor.traces.budgets.hosts import HostTimelines
 from whyidle.monitor.traces.budgets.totals import totals
 from whyidle.monitor.traces.causes import COPIES, DEVICE_CAUSES, HOST_CAUSES, Cause
+from whyidle.monitor.traces.corrections import correct
 from whyidle.monitor.traces.launches import match
 from whyidle.monitor.traces.model import Trace
-from whyidle.monitor.traces.settle import settle
 
 MS = 1_000_000
 
 
 def budget_of(trace: Trace, window: tuple[int, int] | None = None) -> Budget:
-    settle(trace)
+    correct(trace)
     device = trace.devices[0]
     ops = device.ops
     window = window or (int(ops.start[0]), int(ops.end.max()))
-    return account(trace, device, match(trace, ops), Hosts(trace), window)
+    return account(trace, device, match(trace, ops), HostTimelines(trace), window)
 
 
 def told(budget: Budget) -> dict[str, int]:
@@ -298,7 +298,7 @@ def test_a_job_without_a_gpu_computes_where_operators_run() -> None:
 
 def test_a_gpu_is_never_mixed_with_the_cpu() -> None:
     trace = a_trace([(0, 10, Cause.KERNEL, None)], [(0, 50, Cause.OP, 0, None)])
-    settle(trace)
+    correct(trace)
     assert [device.kind for device in trace.devices] == ["gpu"]
 
 

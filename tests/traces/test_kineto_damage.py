@@ -17,7 +17,7 @@ from tests.traces.kineto_text import document, event, kernel, load, plain
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.traces import kineto
 from whyidle.monitor.traces.kineto import document as documents
-from whyidle.monitor.traces.kineto import tables
+from whyidle.monitor.traces.kineto import interning
 from whyidle.monitor.traces.model import Trace
 
 EVENTS = [
@@ -179,17 +179,17 @@ def test_an_event_that_is_too_long_is_left_out(path: Path, monkeypatch: pytest.M
 
 
 def test_too_many_names_share_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables.Names, "left", 412)
+    monkeypatch.setattr(interning.Names, "left", 412)
     trace = load(path, WHOLE)
     assert names(trace) == {
         *("op0", "op2", "op4", "op6", "k1", "k3", "k5", "k7"),
-        tables.OTHERS,
+        interning.OTHERS,
     }
     assert "too many different names" in trace.warnings[0]
 
 
 def test_a_name_without_end_is_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "LONGEST_NAME", 10)
+    monkeypatch.setattr(interning, "LONGEST_NAME", 10)
     trace = load(path, document([kernel("k" * n, n) for n in (9, 10, 11, 500)]))
     assert names(trace) == {"k" * 9, "k" * 10}
 

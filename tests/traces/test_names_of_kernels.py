@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whyidle.monitor.traces.kernels.collectives import collectives
-from whyidle.monitor.traces.kernels.precision import Facts, facts
+from whyidle.monitor.traces.kernels.precision import KernelFacts, facts
 from whyidle.monitor.traces.kernels.tallies import Named
 
 KERNELS = {
@@ -128,7 +128,7 @@ COLLECTIVES = {
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_name_of_a_kernel(name: str) -> None:
-    assert facts(name) == Facts(*KERNELS[name])  # type: ignore[arg-type]
+    assert facts(name) == KernelFacts(*KERNELS[name])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.longer import examples
 from whyidle.monitor.core import errors
 from whyidle.monitor.store.schema import APPLICATION_ID
-from whyidle.monitor.traces import looks, opening
+from whyidle.monitor.traces import file_types, opening
 from whyidle.monitor.traces.opening import identify
 
 KINETO = b'\n{\n  "schemaVersion": 1,\n  "traceEvents": []}'
@@ -207,8 +207,8 @@ def test_a_folder_is_looked_through_with_bounds(
 @examples(300)
 def test_no_head_confuses(head: bytes) -> None:
     for begin in (b"", b"\x0a", b"{", b"SQLite format 3\0"):
-        if looks.format_of(begin + head, whole=True) is None:
-            assert all(looks.appearance(begin + head, ".json"))
+        if file_types.format_of(begin + head, whole=True) is None:
+            assert all(file_types.describe(begin + head, ".json"))
 
 
 def test_a_gzip_without_content(put: Put) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.traces.building import Op, Span, a_trace
 from whyidle.monitor.core.slices import LOOKS, Slice
-from whyidle.monitor.traces.analysis import Analysis, understand
+from whyidle.monitor.traces.analysis import Analysis, analyse_trace
 from whyidle.monitor.traces.budgets.budget import rounded
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.perfetto import WHY, lanes, write
@@ -37,7 +37,7 @@ SPANS: list[Span] = [
 
 
 def analysis(ops: list[Op] = OPS, spans: list[Span] = SPANS) -> Analysis:
-    return understand(Path("trace.json"), a_trace(ops, spans))
+    return analyse_trace(Path("trace.json"), a_trace(ops, spans))
 
 
 def written(found: Analysis) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def test_every_operation_and_span_is_there_to_the_tick() -> None:
 def test_picoseconds_are_kept() -> None:
     trace = a_trace([(1_000_001, 1_000_003, Cause.KERNEL, None)], [])
     trace.ticks_per_ns = 1000
-    told = events(written(understand(Path("trace.json"), trace)))
+    told = events(written(analyse_trace(Path("trace.json"), trace)))
     assert [(e["ts"], e["dur"]) for e in told] == [(Decimal("1.000001"), Decimal("0.000002"))]
 
 
@@ -137,7 +137,7 @@ def test_many_that_cross_do_not_take_for_ever() -> None:
 def test_names_from_the_file_are_data() -> None:
     trace = a_trace(OPS, SPANS)
     trace.names = [f'{name}"}},\ud800\n\x1b' for name in trace.names]
-    assert len(events(written(understand(Path("trace.json"), trace)))) >= len(OPS) + len(SPANS)
+    assert len(events(written(analyse_trace(Path("trace.json"), trace)))) >= len(OPS) + len(SPANS)
 
 
 def test_an_empty_trace_is_an_empty_file() -> None:

@@ -184,7 +184,7 @@ def test_optimizers_that_take_turns() -> None:
         job.launch(range(20))
         job.call("Optimizer.step#SGD.step", Cause.OPTIMIZER)
 
-    found = recurring.Job(a_job(6, adversaries).trace()).optimizer_steps()
+    found = recurring.BusiestProcess(a_job(6, adversaries).trace()).optimizer_steps()
     assert found
     assert len(found[0]) in (5, 6)
 

@@ -11,28 +11,28 @@ import pytest
 from tests.traces.placing import budget_of, of_slices
 from tests.traces.real import path_of
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.traces.budgets.hosts import Hosts
+from whyidle.monitor.traces.budgets.hosts import HostTimelines
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Site, Trace
-from whyidle.monitor.traces.where.places import Place, places, why_none
+from whyidle.monitor.traces.where.hotspots import Hotspot, hotspots, why_none
 
 RECORDED = Path(__file__).parent.parent / "data" / "traces" / "kineto"
 
 
-def read(path: Path) -> tuple[Trace, list[Place]]:
+def read(path: Path) -> tuple[Trace, list[Hotspot]]:
     trace = load(path)
-    hosts = Hosts(trace)
+    hosts = HostTimelines(trace)
     budgets = [budget_of(trace, device, hosts) for device in trace.devices]
-    found = places(trace, budgets)
+    found = hotspots(trace, budgets)
     total = sum((of_slices(budget) for budget in budgets), Counter[Slice]())
     owned: Counter[Slice] = Counter()
-    for place in found:
-        owned[place.slice] += place.ticks
+    for hotspot in found:
+        owned[hotspot.slice] += hotspot.ticks
     assert owned <= total
     return trace, found
 
 
-def top(found: list[Place], which: Slice) -> Place:
+def top(found: list[Hotspot], which: Slice) -> Hotspot:
     return next(p for p in found if p.slice == which)
 
 
@@ -70,10 +70,10 @@ class TestRecorded:
 class TestReal:
     def test_a_script_in_one_function_is_told_apart_by_its_calls(self) -> None:
         _, found = read(path_of("mi300_ddp_resnet18"))
-        place = top(found, Slice.IDLE_ALLOC)
-        assert place.site == Site("train_single_gpu.py", 41, "main")
-        assert place.share > 0.99
-        assert [call.name.split(": ")[-1] for call in place.calls[:2]] == ["backward", "ResNet_0"]
+        hotspot = top(found, Slice.IDLE_ALLOC)
+        assert hotspot.site == Site("train_single_gpu.py", 41, "main")
+        assert hotspot.share > 0.99
+        assert [call.name.split(": ")[-1] for call in hotspot.calls[:2]] == ["backward", "ResNet_0"]
 
     def test_a_package_of_the_users_is_found_below_its_frameworks(self) -> None:
         _, found = read(path_of("h100_owlv2"))

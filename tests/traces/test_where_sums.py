@@ -12,9 +12,9 @@ from tests.traces.placing import AUTOGRAD, ITEM, MAIN, Job, Op, Span, budget_of,
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces import launches
 from whyidle.monitor.traces.budgets.budget import Budget
-from whyidle.monitor.traces.budgets.hosts import Hosts
+from whyidle.monitor.traces.budgets.hosts import HostTimelines
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.where.places import places
+from whyidle.monitor.traces.where.hotspots import hotspots
 
 USERS = ("train.py(1): main", "model.py(2): f")
 
@@ -48,15 +48,15 @@ def jobs(draw: st.DrawFn) -> Job:
 
 @given(jobs())
 def test_places_and_what_has_none_add_up_to_each_slice(job: Job) -> None:
-    budget = budget_of(job.trace, job.device, Hosts(job.trace))
+    budget = budget_of(job.trace, job.device, HostTimelines(job.trace))
     total = of_slices(budget)
-    found = places(job.trace, [budget])
+    found = hotspots(job.trace, [budget])
     owned: Counter[Slice] = Counter()
-    for place in found:
-        owned[place.slice] += place.ticks
-        assert place.ticks > 0
-        assert sum(call.ticks for call in place.calls) <= place.ticks
-        assert place.share == place.ticks / total[place.slice]
+    for hotspot in found:
+        owned[hotspot.slice] += hotspot.ticks
+        assert hotspot.ticks > 0
+        assert sum(call.ticks for call in hotspot.calls) <= hotspot.ticks
+        assert hotspot.share == hotspot.ticks / total[hotspot.slice]
     assert owned <= total
     assert idle_by_hand(job, budget) == {
         key: n for key, n in told(found).items() if "idle" in key[0]

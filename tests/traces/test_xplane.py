@@ -263,8 +263,8 @@ def test_hosts_that_were_joined_are_kept_apart(tmp_path: Path) -> None:
     assert [thread.label for thread in trace.threads] == ["main 0", "main 1"]
     assert np.bincount(trace.host.thread).tolist() == [2, 2]
     hosts, devices = trace.warnings
-    assert hosts.startswith("The file is of 2 hosts, and does not tell which plane")
-    assert devices == "The file holds 2 devices GPU 0: nothing tells which is which."
+    assert hosts.startswith("The file is of 2 hosts, and does not say which plane")
+    assert devices == "The file holds 2 devices GPU 0: nothing says which is which."
 
 
 @pytest.mark.parametrize("other", [0, EPOCH // 2, EPOCH * 3])

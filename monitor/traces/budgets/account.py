@@ -13,8 +13,15 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.traces.budgets.budget import Budget, Segments
-from whyidle.monitor.traces.budgets.gaps import IDLE, Gaps, clock_skew, device_line, owned, set_back
-from whyidle.monitor.traces.budgets.hosts import HOLE_NS, OTHERS, Hosts, threads_of
+from whyidle.monitor.traces.budgets.gaps import (
+    IDLE,
+    Gaps,
+    clock_skew,
+    device_line,
+    gaps_of,
+    set_back,
+)
+from whyidle.monitor.traces.budgets.hosts import HOLE_NS, OTHERS, HostTimelines, threads_of
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.intervals import aligned
@@ -24,12 +31,12 @@ from whyidle.monitor.traces.model import Device, Ids, Ints, Kinds, Trace
 BLOCK: Final = 1 << 14
 # The work that a thread has to do again because the device ran dry while it waited.
 _REFILLS: Final = (Cause.DRIVER_CALL, Cause.OP, Cause.AROUND, Cause.PYTHON, Cause.HOLE)
-# After the last operation these still tell why nothing follows.
-_TELLING: Final = tuple(range(Cause.GC, Cause.OPTIMIZER))
+# After the last operation these still explain why nothing follows.
+_EXPLAINS: Final = tuple(range(Cause.GC, Cause.OPTIMIZER))
 
 
 def account(
-    trace: Trace, device: Device, launches: Launches, hosts: Hosts, window: tuple[int, int]
+    trace: Trace, device: Device, launches: Launches, hosts: HostTimelines, window: tuple[int, int]
 ) -> Budget:
     """Divide a window that holds all of the device's operations."""
     line, until = device_line(device.ops, *window)
@@ -38,7 +45,7 @@ def account(
     skew = clock_skew(device.ops, launches)
     launchers = threads_of(launches.thread)
     main = _busiest(launches.thread) if launchers else hosts.main
-    gaps = owned(line.time[idle], until[idle], device.ops, set_back(launches, skew), main)
+    gaps = gaps_of(line.time[idle], until[idle], device.ops, set_back(launches, skew), main)
     provable = bool(launchers) or device.kind == "cpu"
     parts = [
         _segments(line.time[busy], until[busy], line.label[busy], -1),
@@ -86,17 +93,17 @@ def _blocks(gaps: Gaps) -> Iterator[Gaps]:
 
 
 def _host_part(
-    gaps: Gaps, hosts: Hosts, launchers: frozenset[int], skew: int, provable: bool
+    gaps: Gaps, hosts: HostTimelines, launchers: frozenset[int], skew: int, provable: bool
 ) -> Segments:
     """The part of each gap before its launch, by what the launching thread did meanwhile."""
     thread = int(gaps.thread[0])
     start, end = gaps.start + skew, gaps.returned + skew
-    line = hosts.told(thread, launchers, int(start[0]), int(end[-1]))
-    cut, (gap, ended, told) = aligned(start, end, line.time)
+    line = hosts.between(thread, launchers, int(start[0]), int(end[-1]))
+    cut, (gap, ended, row) = aligned(start, end, line.time)
     inside = gap > ended
     until = np.append(cut[1:], cut[-1])[inside]
     begin, gap = cut[inside], gap[inside]
-    label = np.append(line.label, np.int8(line.none))[told[inside]]
+    label = np.append(line.label, np.int8(line.none))[row[inside]]
     dry = hosts.own(thread).at(start) == Cause.SYNC
     cause = _named(label, gaps.take(gap), dry[gap], provable)
     return _segments(begin - skew, until - skew, cause, thread)
@@ -108,4 +115,4 @@ def _named(label: Kinds, gaps: Gaps, dry: Kinds, provable: bool) -> Kinds:
         return np.full(len(label), Cause.NO_LAUNCH, np.int8)
     # Only the thread that waited refills; what others show keeps its name.
     cause = np.where(dry & np.isin(label, _REFILLS), np.int8(Cause.REFILL), label % OTHERS)
-    return np.where(gaps.tail & ~np.isin(cause, _TELLING), np.int8(Cause.TAIL), cause)
+    return np.where(gaps.tail & ~np.isin(cause, _EXPLAINS), np.int8(Cause.TAIL), cause)

@@ -1,4 +1,4 @@
-"""The stretches in which a device does nothing, and the launch that each one waited for."""
+"""When a device does nothing, and the launch that each gap waited for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from whyidle.monitor.traces.causes import DEVICE_CAUSES
-from whyidle.monitor.traces.intervals import Line, sweep
+from whyidle.monitor.traces.intervals import Timeline, sweep
 from whyidle.monitor.traces.launches import BY_CORRELATION, UNKNOWN, Launches
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Ops, Table
 
@@ -25,16 +25,16 @@ class Gaps(Table):
     start: Ints
     end: Ints
     returned: Ints  # when the call that launched the next operation returned, within the gap
-    thread: Ids  # who launched it; where nobody is known, the thread that launches most
+    thread: Ids  # which launched it; where none is known, the thread that launches most
     early: Flags  # it was launched before the trace began
     tail: Flags  # nothing follows
 
 
-def device_line(ops: Ops, start: int, end: int) -> tuple[Line, Ints]:
-    """Return what the device does at every instant of a window, and where each stretch ends."""
+def device_line(ops: Ops, start: int, end: int) -> tuple[Timeline, Ints]:
+    """Return what the device does at every instant of a window, and where each entry ends."""
     line = sweep(ops.start, ops.end, ops.kind, IDLE)
     if not len(line.time) or line.time[0] > start:
-        line = Line(np.r_[start, line.time], np.r_[np.int8(IDLE), line.label], IDLE)
+        line = Timeline(np.r_[start, line.time], np.r_[np.int8(IDLE), line.label], IDLE)
     return line, np.r_[line.time[1:], end]
 
 
@@ -48,8 +48,8 @@ def clock_skew(ops: Ops, launches: Launches) -> int:
     return max(0, -int(np.partition(lag, early)[early]))
 
 
-def owned(start: Ints, end: Ints, ops: Ops, launches: Launches, main: int) -> Gaps:
-    """Tell which launch each gap waited for: that of the first operation after it."""
+def gaps_of(start: Ints, end: Ints, ops: Ops, launches: Launches, main: int) -> Gaps:
+    """Return the gaps, each with the launch it waited for: that of the first operation after it."""
     following = np.minimum(np.searchsorted(ops.start, end), len(ops) - 1)
     tail = ops.start[following] != end
     known = launches.how != UNKNOWN

@@ -9,7 +9,7 @@ import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
-from whyidle.monitor.traces.intervals import Line, aligned, sweep
+from whyidle.monitor.traces.intervals import Timeline, aligned, sweep
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Thread, Trace
 
 # A longer stretch without any host event is no dispatch: nobody recorded what happened.
@@ -20,19 +20,19 @@ FEW: Final = 4
 OTHERS: Final = np.int8(64)
 _HELD_UP: Final = (Cause.DRIVER_CALL, Cause.SLOW_CALL)
 _HOLDS_UP: Final = (Cause.PROFILER, Cause.COMPILE)
-# What a thread that never launches tells by these is about itself, not about the device.
+# On a thread that never launches these are about itself, not about the device.
 _BYSTANDS: Final = np.isin(np.arange(len(Cause)), (Cause.PYTHON, Cause.DRIVER_CALL))
 
 
-class Hosts:
+class HostTimelines:
     """The threads of a trace, each as a line of causes; made when first asked for."""
 
     def __init__(self, trace: Trace) -> None:
         self._host = trace.host
         self._rows = _by_thread(trace)
         self._hole = HOLE_NS * trace.ticks_per_ns
-        self._own: dict[int, Line] = {}
-        self._others: dict[tuple[int, frozenset[int]], Line] = {}
+        self._own: dict[int, Timeline] = {}
+        self._others: dict[tuple[int, frozenset[int]], Timeline] = {}
         self._pythons = _python_lines(trace)
         self.main = self._most_telling(trace.threads)
 
@@ -45,7 +45,7 @@ class Hosts:
         mains = [len(rows) > 0 and t.main for rows, t in zip(self._rows, threads, strict=True)]
         return int(np.lexsort((operators, rest, mains))[-1])
 
-    def own(self, thread: int) -> Line:
+    def own(self, thread: int) -> Timeline:
         """What this thread did."""
         if thread not in self._own:
             rows = self._rows[thread] if thread >= 0 else np.zeros(0, np.int64)
@@ -53,14 +53,14 @@ class Hosts:
             self._own[thread] = sweep(s.start, s.end, s.kind, Cause.HOLE)
         return self._own[thread]
 
-    def others(self, thread: int, launchers: frozenset[int]) -> Line:
+    def others(self, thread: int, launchers: frozenset[int]) -> Timeline:
         """What any other thread did that can explain why a launcher shows nothing.
 
         A thread that never launches and waits for the device is an effect, no cause.
         """
         launchers |= self._pythons
-        # With its own doing in it the line says the same where the thread is silent, and more
-        # threads share it.
+        # Including its own activity changes nothing where the thread is silent, and lets
+        # threads share the line.
         thread = thread if len(launchers) <= FEW else -1
         if (thread, launchers) not in self._others:
             s = self._host
@@ -72,8 +72,8 @@ class Hosts:
             self._others[thread, launchers] = line
         return self._others[thread, launchers]
 
-    def told(self, thread: int, launchers: frozenset[int], start: int, end: int) -> Line:
-        """What kept a launching thread between two times: its own doing, else that of others.
+    def between(self, thread: int, launchers: frozenset[int], start: int, end: int) -> Timeline:
+        """What a launching thread did between two times; where it shows nothing, what others did.
 
         Labels of others are ``OTHERS`` more than their cause.
         """
@@ -82,10 +82,10 @@ class Hosts:
         line = _blended(own, others).since(_both_begun(own, others, start))
         until = np.append(line.time[1:], max(end, int(line.time[-1])))
         long = (line.label == Cause.HOLE) & (until - line.time > self._hole)
-        return Line(line.time, np.where(long, np.int8(Cause.SILENT), line.label), Cause.HOLE)
+        return Timeline(line.time, np.where(long, np.int8(Cause.SILENT), line.label), Cause.HOLE)
 
 
-def _blended(own: Line, others: Line) -> Line:
+def _blended(own: Timeline, others: Timeline) -> Timeline:
     """What a thread does, and where it does nothing, what others do.
 
     Kineto writes what the profiler and the loading of kernels cost apart from the thread that
@@ -96,10 +96,10 @@ def _blended(own: Line, others: Line) -> Line:
     theirs = np.append(others.label, np.int8(Cause.HOLE))[j]
     held_up = np.isin(mine, _HELD_UP) & np.isin(theirs, _HOLDS_UP)
     silent = (mine == Cause.HOLE) & (theirs != Cause.HOLE)
-    return Line(time, np.where(held_up | silent, theirs + OTHERS, mine), Cause.HOLE).joined()
+    return Timeline(time, np.where(held_up | silent, theirs + OTHERS, mine), Cause.HOLE).joined()
 
 
-def _both_begun(own: Line, others: Line, start: int) -> int:
+def _both_begun(own: Timeline, others: Timeline, start: int) -> int:
     """When the later of two lines said what still holds at the start."""
     begun = [int(line.time[0]) for line in (own, others) if len(line.time)]
     return max((time for time in begun if time <= start), default=start)

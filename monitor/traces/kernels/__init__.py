@@ -1,1 +1,1 @@
-"""What the devices ran, and what the names of kernels tell."""
+"""What the devices ran, and what the names of kernels say."""

@@ -54,7 +54,7 @@ class Collective:
     """One kind of communication; None is what its kernels' names do not say.
 
     NCCL enters through one kernel and may branch into another algorithm or protocol: these two
-    are those of the entry.
+    belong to the entry.
     """
 
     kind: str
@@ -83,7 +83,7 @@ def collectives(kernels: Iterable[Named]) -> list[Collective]:
 
 
 def _read(name: str) -> tuple[str, str | None, str | None, str | None]:
-    """Kind, type, algorithm and protocol that a kernel's name tells."""
+    """Read kind, type, algorithm and protocol from a kernel's name."""
     name = name.split("(", 1)[0]
     kind = next((kind for kind, pattern in _KIND if pattern.search(name)), "unknown")
     dtype = None if kind in _UNTYPED else _TYPE.search(name)

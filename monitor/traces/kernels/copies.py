@@ -32,7 +32,7 @@ _MEMORIES: Final[tuple[Memory, ...]] = ("pageable", "pinned", "managed", "device
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Copies of one direction and memory; ``bytes`` is None where the file does not tell all."""
+    """Copies of one direction and memory; ``bytes`` is None where the file does not give all."""
 
     direction: str
     memory: Memory
@@ -79,8 +79,8 @@ def _sum(direction: str, memory: Memory, parts: list[Ops]) -> Copies:
 def _memories(moved: Ops, names: list[str]) -> Ids:
     """For each copy which host memory it touches, as an index into ``_MEMORIES``."""
     ids, of = numbered(moved.name.astype(np.int64))
-    told = [_memory(names[name]) if name >= 0 else "unknown" for name in ids.tolist()]
-    by_name = np.array([_MEMORIES.index(one) for one in told], np.int32)
+    memories = [_memory(names[name]) if name >= 0 else "unknown" for name in ids.tolist()]
+    by_name = np.array([_MEMORIES.index(one) for one in memories], np.int32)
     memory = by_name[of] if len(ids) else np.zeros(0, np.int32)
     # The memory of the host counts, and every copy names the device's as well.
     crossing = np.isin(moved.kind, _CROSSING) & (memory == _MEMORIES.index("device"))

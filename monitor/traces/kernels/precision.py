@@ -92,7 +92,7 @@ _DTYPES: Final[tuple[tuple[DType, re.Pattern[str]], ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class KernelFacts:
     """What a name says; None is what it does not."""
 
     family: Family
@@ -100,14 +100,14 @@ class Facts:
     dtype: DType | None
 
 
-def facts(name: str) -> Facts:
+def facts(name: str) -> KernelFacts:
     """Read a kernel's name."""
     name = name[:_READ].lower()
     family = _first_family(name)
     dtype = next((dtype for dtype, pattern in _DTYPES if pattern.search(name)), None)
     if family in ("other", "copy"):
-        return Facts(family, None, None if dtype in ("int8", "tf32") else dtype)
-    return Facts(family, _tensor_cores(name), dtype)
+        return KernelFacts(family, None, None if dtype in ("int8", "tf32") else dtype)
+    return KernelFacts(family, _tensor_cores(name), dtype)
 
 
 def _first_family(name: str) -> Family:

@@ -12,11 +12,11 @@ from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.kernels.collectives import Collective, collectives
 from whyidle.monitor.traces.kernels.copies import Copies, copies
 from whyidle.monitor.traces.kernels.launching import Launching, launching
-from whyidle.monitor.traces.kernels.precision import TENSOR_WORK, Facts, facts
+from whyidle.monitor.traces.kernels.precision import TENSOR_WORK, KernelFacts, facts
 from whyidle.monitor.traces.kernels.tallies import Named, Tally, named, tally
 from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.model import Device, Flags, Ints, Ops, Spans, Trace
-from whyidle.monitor.traces.steps.finding import Steps
+from whyidle.monitor.traces.steps.finding import TraceSteps
 
 # TraceLens (AMD) calls kernels below this short: the launch costs as much as the work.
 SHORT_NS: Final = 10_000
@@ -26,10 +26,10 @@ _KERNELS: Final = (Cause.KERNEL, Cause.COMM, Cause.COPY_KERNEL)
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """All runs of the kernels of one name, and what the name tells."""
+    """All runs of the kernels of one name, and what the name says."""
 
     runs: Named
-    facts: Facts
+    facts: KernelFacts
     communicates: bool
 
 
@@ -83,7 +83,7 @@ class Kernels:
         return (kernel for kernel in self.kernels if not kernel.communicates)
 
 
-def summarise(trace: Trace, launches: list[Launches], steps: Steps | None = None) -> Kernels:
+def summarise(trace: Trace, launches: list[Launches], steps: TraceSteps | None = None) -> Kernels:
     """Sum up what the devices of a trace ran; ``launches`` has one entry a device."""
     pairs = [(d.ops, la) for d, la in zip(trace.devices, launches, strict=True) if d.kind != "cpu"]
     devices = [ops for ops, _ in pairs]

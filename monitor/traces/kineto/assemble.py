@@ -29,7 +29,7 @@ _YEAR_2001: Final = 10**18
 _MARK: Final = -1
 _UNKNOWN: Final = {
     "host": "a Kineto file does not name its machine",
-    "pid": "no host event tells which process launched the work",
+    "pid": "no host event says which process launched the work",
     "rank": "the file has no distributedInfo",
     "model": "the file does not describe this device in deviceProperties",
 }

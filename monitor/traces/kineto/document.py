@@ -38,7 +38,7 @@ class NoEventsError(Exception):
 
 
 class DamageError(Exception):
-    """There are so many damaged places that reading on is of no use."""
+    """There are so many damaged places that reading on is pointless."""
 
 
 class Document:
@@ -50,7 +50,7 @@ class Document:
     def __init__(self, take: Callable[[Piece], None]) -> None:
         self._take = take
         self._rest = b""
-        self._patience = 0  # how much text has to be there before it is worth a look
+        self._patience = 0  # how much text must be there before it is looked at again
         self._begun = self._bare = self._ended = False
         self._tail = b""
         self.header = Header()
@@ -220,7 +220,7 @@ class Document:
     # ------------------------------------------------------------------ after the events
 
     def _read_tail(self) -> None:
-        """Read the keys that follow the events: newer files tell their base time there."""
+        """Read the keys that follow the events: newer files have their base time there."""
         tail = self._tail.strip(_BLANK + b",")
         if not self._ended or (self._bare and not tail):
             return

@@ -12,14 +12,14 @@ _INT64: Final = 1 << 63
 
 
 class Header(msgspec.Struct):
-    """The keys of the outermost object that are of use."""
+    """The useful keys of the outermost object."""
 
     devices: Any = msgspec.field(default=None, name="deviceProperties")
     distributed: Any = msgspec.field(default=None, name="distributedInfo")
     base: Any = msgspec.field(default=None, name="baseTimeNanoseconds")
 
     def update(self, later: Header) -> None:
-        """Take over what another part of the file tells."""
+        """Take over what another part of the file says."""
         for field in self.__struct_fields__:
             if getattr(later, field) is not None:
                 setattr(self, field, getattr(later, field))
@@ -50,19 +50,19 @@ def whole(value: Any) -> int | None:
 
 
 def base_ns(header: Header, ticks: int) -> int | None:
-    """Return the unix time of a moment that is told from the file's base time on."""
+    """Return the unix time of a moment counted from the file's base time."""
     base = whole(header.base)
     return None if base is None else base + ticks
 
 
 def rank_of(header: Header) -> int | None:
     """Return the rank of the process within its job."""
-    told = header.distributed
-    return whole(told.get("rank")) if isinstance(told, dict) else None
+    info = header.distributed
+    return whole(info.get("rank")) if isinstance(info, dict) else None
 
 
 def model_of(header: Header, index: str) -> str | None:
-    """Return what the device of this index is called by its maker."""
+    """Return the maker's name for the device of this index."""
     for device in header.devices if isinstance(header.devices, list) else ():
         if isinstance(device, dict) and str(device.get("id")) == index:
             name = device.get("name")

@@ -25,7 +25,7 @@ class InexactError(Exception):
 
 
 def nanoseconds(values: list[Any]) -> tuple[Ints, Flags | None]:
-    """Turn microseconds into nanoseconds; the flags tell which are no times, None that all are."""
+    """Turn microseconds into nanoseconds; the flags mark what is no time; None: all are times."""
     try:
         whole = np.frombuffer(array("q", values), np.int64)
     except (TypeError, OverflowError):

@@ -1,7 +1,7 @@
 """Which process drives each device: a file may hold those of several, each counting its own calls.
 
 Correlation ids are numbers of one process. Where files of several ranks were joined, one id is
-carried by calls of several processes, and only time tells which of them an operation is of.
+carried by calls of several processes, and only timing shows to which of them an operation belongs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 from whyidle.monitor.traces.launches import Index
 from whyidle.monitor.traces.model import Device, Ops, Trace
 
-# So much less of the work explained is not just noise of the clocks.
+# Explaining less of the work than this is more than noise of the clocks.
 _AS_GOOD: Final = 0.98
-# So many times the wait from call to work is not that of the process that made the call.
+# A wait from call to work that is so many times longer points to another process.
 _FARTHER: Final = 2
 
 

@@ -53,7 +53,7 @@ class _Reader:
 
 
 def read(source: Source, progress: Progress | None = None, *, chunk: int = CHUNK) -> Trace:
-    """Read a file; what cannot be read is left out and told as a warning."""
+    """Read a file; what cannot be read is left out, with a warning."""
     reader = _Reader()
     try:
         with source.open() as stream:
@@ -69,7 +69,7 @@ def read(source: Source, progress: Progress | None = None, *, chunk: int = CHUNK
 
 
 def _warnings(trace: Trace, rows: Rows, document: Document, ended: str) -> list[str]:
-    """Return one sentence for each kind of thing that is wrong."""
+    """Return a sentence for each kind of problem."""
     return [*_left_out(rows, document, ended), *_odd(rows), *_missing(trace)]
 
 
@@ -99,7 +99,7 @@ def _odd(rows: Rows) -> Iterator[str]:
         yield "The file holds too many different names: the last ones are shown as others."
     for keys, what in ((rows.threads, "threads"), (rows.devices, "devices")):
         if keys.full:
-            yield f"The file tells of more than {len(keys):,} {what}: the others count as the last."
+            yield f"The file names more than {len(keys):,} {what}: the others count as the last."
 
 
 def _missing(trace: Trace) -> Iterator[str]:

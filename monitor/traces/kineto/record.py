@@ -14,7 +14,7 @@ Text = bytes | bytearray | memoryview
 Scalar = int | float | str | bool | None
 Id = int | str | None
 Time = int | float | str | None
-# Text as long may hold a million values of no use, and each becomes an object of its own.
+# Longer text may hold a million useless values, and each becomes an object.
 _MOST_EACH: Final = 2 << 20
 
 
@@ -66,7 +66,7 @@ class ExactEvent(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
 
 
 class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
-    """The name of a process or a thread, told as an event."""
+    """The name of a process or a thread, written as an event."""
 
     name: str = ""
     pid: Id = None
@@ -74,7 +74,7 @@ class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
     args: Args | None = NO_ARGS
 
 
-# Flows, instants, counters and the like: told apart by their phase, they cost next to nothing.
+# Flows, instants, counters and the like: recognised by their phase, they cost next to nothing.
 _PHASES: Final = "BEiICbneSTpFstfPNODVvRc()"
 _OTHERS: Final = [
     msgspec.defstruct(f"Phase{ord(phase)}", [], tag_field="ph", tag=phase, gc=False)
@@ -88,7 +88,7 @@ class _Phase(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The records of one piece of text that are of use, and how many others there were."""
+    """The useful records of one piece of text, and the count of all."""
 
     events: list[Event | ExactEvent]
     metadata: list[Metadata]
@@ -97,7 +97,7 @@ class Batch:
 
 
 class _Decoder:
-    """Decodes lists of events, and where one is of a wrong type each by itself."""
+    """Decodes lists of events; where one has a wrong type, each event by itself."""
 
     def __init__(self, kind: type[Event | ExactEvent], **options: Any) -> None:
         record: Any = reduce(operator.or_, [kind, Metadata, *_OTHERS])
@@ -145,7 +145,7 @@ def decode(text: Text, *, exact: bool) -> Batch:
 
 
 def _of_no_interest(raw: msgspec.Raw) -> bool:
-    """Whether this is an event of a phase that nobody has heard of, or of none."""
+    """Whether this event has an unknown phase, or none."""
     try:
         return _PHASE.decode(raw).ph not in {"X", "M"}
     except msgspec.ValidationError:

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from whyidle.monitor.traces.kineto.numbers import integers, nanoseconds
-from whyidle.monitor.traces.kineto.record import NO_ARGS, Args, Batch, Event, ExactEvent, Metadata
-from whyidle.monitor.traces.kineto.tables import (
+from whyidle.monitor.traces.kineto.interning import (
     LONGEST_NAME,
     MOST_DEVICES,
     MOST_THREADS,
     Keys,
     Names,
 )
+from whyidle.monitor.traces.kineto.numbers import integers, nanoseconds
+from whyidle.monitor.traces.kineto.record import NO_ARGS, Args, Batch, Event, ExactEvent, Metadata
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Table
 from whyidle.monitor.traces.names import Category
 

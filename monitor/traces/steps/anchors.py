@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from whyidle.monitor.traces.model import Flags, Ids, Ints
 from whyidle.monitor.traces.steps.repetition import TOLERANCE, Hashes, Period, contexts
 
-# So many names before and after tell the uses of a name apart.
+# So many names before and after distinguish the uses of a name.
 _WIDTH: Final = 8
 # A record of exactly so many periods, each so long, begins where a period does: profilers begin
 # between steps, and a record cut anywhere else would be so by chance once in a hundred.
@@ -41,7 +41,7 @@ def anchors(names: Ids, found: Period, pause: Ints) -> Ints:
 
 
 def _surroundings(names: Ids, width: int) -> Hashes:
-    """Hash each name with those before and after it: what follows tells nothing within a loop."""
+    """Hash each name with those before and after it: within a loop those after are the same."""
     after, before = contexts(names, width), contexts(names[::-1], width)[::-1]
     return after * np.uint16(31) + np.roll(before, 1)
 

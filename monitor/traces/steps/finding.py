@@ -14,7 +14,7 @@ import numpy as np
 
 from whyidle.monitor.traces.model import Flags, Ints, Trace
 from whyidle.monitor.traces.steps.markers import marked
-from whyidle.monitor.traces.steps.recurring import Found, Job
+from whyidle.monitor.traces.steps.recurring import BusiestProcess, FoundSteps
 
 # Two ways to count steps that differ by more than this do not count the same thing.
 _SAME: Final = 1.5
@@ -28,7 +28,7 @@ UNEVEN: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class TraceSteps:
     """Whole steps, in order, without overlap."""
 
     source: Literal["markers", "repetition", "none"]
@@ -54,28 +54,28 @@ def _uncut(took: Ints) -> Ints:
     return took[whole]
 
 
-def find(trace: Trace) -> Steps:
+def find(trace: Trace) -> TraceSteps:
     """Find the steps of a trace and say how."""
     if by_marker := marked(trace):
-        return Steps("markers", *by_marker)
+        return TraceSteps("markers", *by_marker)
     return repeated(trace)
 
 
-def repeated(trace: Trace) -> Steps:
+def repeated(trace: Trace) -> TraceSteps:
     """Find the steps by what repeats, whatever markers there are."""
-    job = Job(trace)
+    job = BusiestProcess(trace)
     found = _in_xplane(job) if trace.format == "xplane" else _in_torch(job)
     if found is None:
         none = np.zeros(0, np.int64)
-        return Steps("none", none, none, "no markers, and nothing repeats")
-    return Steps("repetition", *found)
+        return TraceSteps("none", none, none, "no markers, and nothing repeats")
+    return TraceSteps("repetition", *found)
 
 
-def _in_xplane(job: Job) -> Found | None:
+def _in_xplane(job: BusiestProcess) -> FoundSteps | None:
     return job.jitted_calls() or job.kernels() or job.fetches() or job.calls()
 
 
-def _in_torch(job: Job) -> Found | None:
+def _in_torch(job: BusiestProcess) -> FoundSteps | None:
     if fetches := job.fetches():
         return fetches
     kernels, optimizer = job.kernels(), job.optimizer_steps()
@@ -86,7 +86,7 @@ def _in_torch(job: Job) -> Found | None:
     return kernels or optimizer or job.calls()
 
 
-def agreeing(found: Steps, step_ns: int | None, ticks_per_ns: int) -> Steps:
+def agreeing(found: TraceSteps, step_ns: int | None, ticks_per_ns: int) -> TraceSteps:
     """Return the steps of a trace where a marker or the job's own count speaks for them."""
     took = found.median
     if step_ns is None or took is None or found.source != "repetition":
@@ -95,10 +95,10 @@ def agreeing(found: Steps, step_ns: int | None, ticks_per_ns: int) -> Steps:
     if abs(took_ns - step_ns) <= AGREES * step_ns:
         return found
     none = np.zeros(0, np.int64)
-    return Steps("none", none, none, NO_STEP.format(took=took_ns / 1e6))
+    return TraceSteps("none", none, none, NO_STEP.format(took=took_ns / 1e6))
 
 
-def as_run(trace: Trace, found: Steps) -> Steps:
+def as_run(trace: Trace, found: TraceSteps) -> TraceSteps:
     """Cut the steps by the device's work where the host's do not hold it."""
     if len(found.start) < 2 or not trace.devices:
         return found

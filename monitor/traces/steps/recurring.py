@@ -31,10 +31,10 @@ _IRREGULAR: Final = 0.5
 _CALLS: Final = (Cause.OP, Cause.AROUND, Cause.OPTIMIZER, Cause.INPUT, Cause.DRIVER_CALL)
 
 # Start and end of the steps, and how they were found.
-Found = tuple[Ints, Ints, str]
+FoundSteps = tuple[Ints, Ints, str]
 
 
-class Job:
+class BusiestProcess:
     """What a trace says of its busiest process."""
 
     def __init__(self, trace: Trace) -> None:
@@ -47,12 +47,12 @@ class Job:
             for ends in (self._host.end, self._work.done)
         )
 
-    def fetches(self) -> Found | None:
+    def fetches(self) -> FoundSteps | None:
         """Each fetch of a data loader that work follows."""
         fetches = outermost(self._named(_FETCH, Cause.INPUT))
         return self._cut(fetches.start, self._work.start, "every DataLoader fetch")
 
-    def optimizer_steps(self) -> Found | None:
+    def optimizer_steps(self) -> FoundSteps | None:
         """Each optimizer step ends a step; several optimizers may take turns."""
         calls = outermost(self._named(_OPTIMIZER_STEP, Cause.OPTIMIZER))
         first, turn = _turns(calls, _CALL_BITS, constant=True)
@@ -60,7 +60,7 @@ class Job:
         cuts = calls.end[last[last < len(calls)]]
         return self._cut(cuts, self._work.start, "every Optimizer.step")
 
-    def kernels(self) -> Found | None:
+    def kernels(self) -> FoundSteps | None:
         """A sequence of operations that comes again and again."""
         work = self._work
         found = period(work.name, _KERNEL_BITS) if (work.begun >= 0).any() else None
@@ -73,7 +73,7 @@ class Job:
         how = f"a sequence of {found.length} kernels that repeats"
         return self._cut(work.start[at], work.start, how)
 
-    def jitted_calls(self) -> Found | None:
+    def jitted_calls(self) -> FoundSteps | None:
         """Calls of compiled functions, those of one step together."""
         calls = outermost(self._named(_JITTED, *_CALLS))
         first, turn = _turns(calls, _CALL_BITS, constant=True)
@@ -83,7 +83,7 @@ class Job:
         how = f"{name} calls" if turn == 1 else f"a sequence of {turn} PjitFunction calls"
         return self._as_run(self._cut(calls.start[first], calls.start, how))
 
-    def calls(self) -> Found | None:
+    def calls(self) -> FoundSteps | None:
         """A sequence of calls of the framework, whatever they are."""
         host = self._host.take(np.isin(self._host.kind, _CALLS))
         around = (host.end - host.start) > _AROUND * (self._last - self._first)
@@ -102,11 +102,11 @@ class Job:
             wanted[name] = bool(pattern.search(self._names[name]))
         return host.take(wanted[host.name] if len(wanted) else slice(0))
 
-    def _cut(self, cuts: Ints, work: Ints, how: str) -> Found | None:
+    def _cut(self, cuts: Ints, work: Ints, how: str) -> FoundSteps | None:
         start, end = between(cuts, work, self._first, self._last)
         return (start, end, how) if len(start) >= 2 else None
 
-    def _as_run(self, found: Found | None) -> Found | None:
+    def _as_run(self, found: FoundSteps | None) -> FoundSteps | None:
         """Steps as the device ran them, where the host ran more than a step ahead of it."""
         work = self._work
         if found is None or not (work.begun >= 0).any():

@@ -20,7 +20,7 @@ MOSTLY: Final = 0.5
 # Matches, and lengths of periods, may differ by so much: an operation more or less.
 TOLERANCE: Final = 0.02
 
-# How many following names tell two uses of a name apart, and how many distances each may propose:
+# How many following names distinguish two uses of a name, and how many distances each may propose:
 # the search stays linear in the length of the sequence.
 _WIDTHS: Final = (1, 8, 64)
 _PROPOSALS: Final = 24
@@ -105,7 +105,7 @@ def contexts(names: Ids, width: int) -> Hashes:
 
 
 def _believable(p: Period, length: int, chance: float, bits: float) -> bool:
-    """Tell a repetition from what the frequencies of the names alone would give."""
+    """Whether this is more repetition than the frequencies of the names alone would give."""
     if 2 * p.length > length or p.match < LEAST_MATCH or chance >= 1:
         return False
     if (p.match - chance) / (1 - chance) < LEAST_MATCH:

@@ -9,8 +9,8 @@ from whyidle.monitor.traces.grouping import numbered, present
 from whyidle.monitor.traces.intervals import changes
 from whyidle.monitor.traces.launches import UNKNOWN, Launches
 from whyidle.monitor.traces.model import Device, Ids, Ints, Ops, Site, Trace
-from whyidle.monitor.traces.where.frames import NONE, Labels, disjoint
-from whyidle.monitor.traces.where.sights import UserCode
+from whyidle.monitor.traces.where.nesting import NONE, Labels, disjoint
+from whyidle.monitor.traces.where.user_code import UserCode
 
 
 def asked_by(trace: Trace, device: Device, launches: Launches, code: UserCode) -> Ints:

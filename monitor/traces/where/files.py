@@ -25,7 +25,7 @@ _NOTEBOOK: Final = "<ipython-input"
 
 
 def is_users(path: str) -> bool:
-    """Tell whether this file, whole or cut by Kineto, is the user's."""
+    """Whether this file is the user's; its path may be whole, or cut by Kineto."""
     if path.startswith(_NOTEBOOK):
         return True
     if not path.endswith(".py"):  # generated code, and what pip puts into bin/
@@ -43,5 +43,5 @@ def is_users(path: str) -> bool:
 
 
 def _is_checkout(folders: list[str]) -> bool:
-    """Tell a framework's own repository: the package lies in a folder of its name."""
+    """Whether this is a framework's own repository: the package lies in a folder of its name."""
     return any(b in FRAMEWORKS and a in (b, f"py{b}") for a, b in pairwise(folders))

@@ -23,7 +23,7 @@ _HEADER: Final = 8 << 10
 
 
 @dataclass(slots=True)
-class Found:
+class FoundEvents:
     """The events of a buffer, and what else was between them."""
 
     starts: Ints
@@ -32,7 +32,7 @@ class Found:
     damaged: int = 0  # bytes left out
 
 
-def find(buffer: Buffer, pieces: list[Piece]) -> Found:
+def find(buffer: Buffer, pieces: list[Piece]) -> FoundEvents:
     """Find every event of these pieces."""
     walks = begin(buffer, pieces)
     starts = walk(buffer, walks)
@@ -48,11 +48,11 @@ class _Stitch:
         self.data, self.pieces = buffer.data, pieces
         self.begin, self.piece = walks.begin.tolist(), walks.piece.tolist()
         self.stop, self.finish = walks.stop.tolist(), walks.finish.tolist()
-        self.found = Found(np.zeros(0, np.int64), pieces[-1].end)
+        self.found = FoundEvents(np.zeros(0, np.int64), pieces[-1].end)
         self.added: list[int] = []
         self.wrong: list[int] = []  # walks that began inside an event
 
-    def run(self, starts: Ints, loose: list[int]) -> Found:
+    def run(self, starts: Ints, loose: list[int]) -> FoundEvents:
         """Prove every walk; ``loose`` are those whose end is not the begin of the next one."""
         proven = 0
         for i in loose:

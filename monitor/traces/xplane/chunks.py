@@ -11,7 +11,7 @@ import numpy as np
 from whyidle.monitor.traces.model import Flags, Ids, Ints
 from whyidle.monitor.traces.stream import Stream
 from whyidle.monitor.traces.xplane import chain
-from whyidle.monitor.traces.xplane.chain import Found
+from whyidle.monitor.traces.xplane.chain import FoundEvents
 from whyidle.monitor.traces.xplane.planes import Plane
 from whyidle.monitor.traces.xplane.vector import Buffer
 from whyidle.monitor.traces.xplane.walks import Piece
@@ -20,7 +20,7 @@ from whyidle.monitor.traces.xplane.wire import varint
 CHUNK: Final = 2 << 20
 # Less room than this in a buffer is not worth another line.
 _ROOM: Final = 4 << 10
-# What is taken in of what one field says of a line.
+# What is read of one field of a line.
 _SAID: Final = 4 << 10
 
 
@@ -49,9 +49,9 @@ class Chunk:
 class Chunks:
     """Reads planes in the order of the file."""
 
-    def __init__(self, stream: Stream, told: Callable[[int], None]) -> None:
+    def __init__(self, stream: Stream, progress: Callable[[int], None]) -> None:
         self._stream = stream
-        self._told = told
+        self._progress = progress
         self.buffer = Buffer(CHUNK)
         self.events = 0
         self.damaged = 0  # bytes
@@ -65,15 +65,15 @@ class Chunks:
             begins = np.array([piece.begin for piece in pieces], np.int64)
             lines = np.array([piece.line for piece in pieces], np.int32)
             yield Chunk(found.starts, begins, lines)
-            self._told(self._stream.consumed)
+            self._progress(self._stream.consumed)
 
-    def _learn(self, plane: Plane, found: Found) -> None:
+    def _learn(self, plane: Plane, found: FoundEvents) -> None:
         """Take in what lines say behind their events."""
         for line, number, wire, value, after in found.others:
             said = bytes(self.buffer.view[value : min(after, value + _SAID)]) if wire else b""
             plane.lines[line].learn(number, wire, value, said)
 
-    def _filled(self, plane: Plane) -> Iterator[tuple[list[Piece], Found]]:
+    def _filled(self, plane: Plane) -> Iterator[tuple[list[Piece], FoundEvents]]:
         """Fill the buffer with as many lines as it holds, and with what was left of the last."""
         pieces: list[Piece] = []
         at = 0

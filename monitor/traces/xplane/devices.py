@@ -10,8 +10,8 @@ import numpy as np
 from whyidle.monitor.traces.model import Flags, Ids, Kinds, Marks, Ops
 from whyidle.monitor.traces.names import copy_cause, kernel_cause
 from whyidle.monitor.traces.xplane.columns import Columns, arranged, by_time, column
-from whyidle.monitor.traces.xplane.gather import DEVICE_STATS, Wish
-from whyidle.monitor.traces.xplane.interning import Answers, Interner
+from whyidle.monitor.traces.xplane.interning import Interner, PerName
+from whyidle.monitor.traces.xplane.plane_reader import DEVICE_STATS, PlaneRequest
 from whyidle.monitor.traces.xplane.planes import Line, Plane
 
 # What CUPTI notes on a stream without the device doing anything.
@@ -24,7 +24,7 @@ _PROGRAM: Final = re.compile(r"\(\d+\)$")
 
 
 def works(line: Line) -> bool:
-    """Tell, before it is read, whether a line of a device seems to hold operations."""
+    """Whether a line of a device seems to hold operations, before it is read."""
     return line.end > line.begin and line.name.startswith((_STREAM, _OPS))
 
 
@@ -36,11 +36,11 @@ class Gpu:
         streams = (intern(line.name) if self._counts(line) else -1 for line in plane.lines)
         self._streams = np.fromiter(streams, np.int32)
         self._parts: list[Ops] = []
-        self._works = Answers(intern, lambda name: name not in _NO_WORK)
-        self._kernel = Answers(intern, kernel_cause)
-        self._copies = Answers(intern, lambda name: name.startswith(_COPY))
-        self._size = Answers(intern, _size)
-        self.wish = Wish(self._counts, DEVICE_STATS, self._take)
+        self._works = PerName(intern, lambda name: name not in _NO_WORK)
+        self._kernel = PerName(intern, kernel_cause)
+        self._copies = PerName(intern, lambda name: name.startswith(_COPY))
+        self._size = PerName(intern, _size)
+        self.request = PlaneRequest(self._counts, DEVICE_STATS, self._take)
 
     def _counts(self, line: Line) -> bool:
         return line.name.startswith(_STREAM)
@@ -67,7 +67,7 @@ class Gpu:
     def _kinds(self, columns: Columns) -> Kinds:
         kinds = self._kernel(columns.name).astype(np.int8)
         rows = np.flatnonzero(self._copies(columns.name) == 1)
-        # The name tells the direction, the details the kind of memory: few pairs of them.
+        # The name has the direction, the details the kind of memory: there are few pairs.
         pairs = (columns.name[rows].astype(np.int64) << 32) | (columns.details[rows] + 1)
         unique, where = np.unique(pairs, return_inverse=True)
         kinds[rows] = np.array([self._copy(pair) for pair in unique.tolist()], np.int8)[where]
@@ -94,7 +94,7 @@ class Tpu(Gpu):
     def __init__(self, plane: Plane, intern: Interner) -> None:
         super().__init__(plane, intern)
         self._lines = plane.lines
-        self._program = Answers(intern, lambda name: intern(_PROGRAM.sub("", name)))
+        self._program = PerName(intern, lambda name: intern(_PROGRAM.sub("", name)))
         self._modules = [Marks.of()]
         self._steps = [Marks.of()]
 

@@ -22,7 +22,7 @@ _DURATION: Final = 0x18
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedStats:
     """The stats to read, by metadata_id, and how to keep one that is a text."""
 
     numbers: tuple[int, ...]
@@ -56,7 +56,7 @@ class Events:
 class Decoder:
     """Decodes the events of one plane."""
 
-    def __init__(self, buffer: Buffer, wanted: Wanted) -> None:
+    def __init__(self, buffer: Buffer, wanted: WantedStats) -> None:
         self._buffer = buffer
         self._wanted = wanted
         self._layouts = Layouts(wanted.ids)
@@ -115,7 +115,7 @@ def _optional(buffer: Buffer, at: Ints, tag: int, odd: Flags) -> tuple[Ints, Int
 
 
 def _mend(
-    buffer: Buffer, events: Events, spans: tuple[Ints, Ints], rows: Ints, wanted: Wanted
+    buffer: Buffer, events: Events, spans: tuple[Ints, Ints], rows: Ints, wanted: WantedStats
 ) -> tuple[Events, int]:
     """Read the odd events one by one, and leave out what is none."""
     keep = np.ones(len(events.begin), np.bool_)
@@ -132,7 +132,7 @@ def _mend(
     return events.take(keep), damaged
 
 
-def _put(events: Events, row: int, event: OddEvent, wanted: Wanted) -> None:
+def _put(events: Events, row: int, event: OddEvent, wanted: WantedStats) -> None:
     events.name[row], events.start[row] = event.name, event.start
     events.duration[row] = event.duration
     for key in wanted.numbers:

@@ -7,7 +7,7 @@ from collections import Counter
 from whyidle.monitor.traces.model import Trace
 from whyidle.monitor.traces.xplane.planes import Outline, Plane
 
-# Sentences about devices that are alike: a file may hold thousands of them.
+# Sentences about devices that are alike: a file may hold thousands.
 _MOST = 10
 _MODELS = ("gpu_device_name", "device_type_string")
 
@@ -22,7 +22,7 @@ def pid(outline: Outline) -> int | None:
 
 
 def model(plane: Plane) -> str | None:
-    """Return what a device is, as exactly as its plane tells."""
+    """Return what a device is, as exactly as its plane says."""
     for name in _MODELS:
         if found := plane.fact(name):
             return str(found)
@@ -33,16 +33,16 @@ def model(plane: Plane) -> str | None:
 
 
 def joined(trace: Trace, outline: Outline) -> list[str]:
-    """Return what cannot be told apart in a file that was put together of several hosts'."""
+    """Return what is ambiguous in a file put together from those of several hosts."""
     found = []
     if len(set(outline.hosts)) > 1:
         found.append(
-            f"The file is of {len(set(outline.hosts))} hosts, and does not tell which plane is of"
-            " which: what launched an operation may be looked for on the wrong one."
+            f"The file is of {len(set(outline.hosts))} hosts, and does not say which plane"
+            " belongs to which: what launched an operation may be looked for on the wrong one."
         )
     devices = Counter((device.kind, device.index) for device in trace.devices)
     found += [
-        f"The file holds {count} devices {kind.upper()} {index}: nothing tells which is which."
+        f"The file holds {count} devices {kind.upper()} {index}: nothing says which is which."
         for (kind, index), count in devices.items()
         if count > 1
     ]
@@ -51,11 +51,11 @@ def joined(trace: Trace, outline: Outline) -> list[str]:
 
 def unknown(trace: Trace, outline: Outline, process: int | None) -> dict[str, str]:
     """Return why fields of the devices are unknown."""
-    reasons = {"rank": "an XPlane file does not tell ranks"}
+    reasons = {"rank": "an XPlane file has no ranks"}
     if process is None:
-        reasons["pid"] = "the file does not tell the process: only newer versions of jax write it"
+        reasons["pid"] = "the file does not name the process: only newer versions of jax write it"
     if len(outline.hosts) != 1:
         reasons["host"] = f"the file names {len(outline.hosts) or 'no'} hosts for its devices"
     if any(device.model is None for device in trace.devices):
-        reasons["model"] = "the file does not tell the device's model"
+        reasons["model"] = "the file does not name the device's model"
     return reasons

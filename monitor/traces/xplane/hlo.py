@@ -25,7 +25,7 @@ from whyidle.monitor.traces.xplane.wire import BYTES, VARINT, Damaged, fields, t
 BUDGET: Final = 48 << 20
 LARGEST: Final = 16 << 20
 _DEEPEST: Final = 64  # frames of a call stack
-# More programs at once than this are told apart by sorting.
+# More programs at once than this are separated by sorting.
 _FEW: Final = 16
 
 _PROGRAM: Final = re.compile(r"\(\d+\)$")

@@ -13,14 +13,14 @@ import numpy as np
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Marks, Spans, Thread
 from whyidle.monitor.traces.names import Category, host_cause
 from whyidle.monitor.traces.xplane.columns import Columns, arranged, by_time, column
-from whyidle.monitor.traces.xplane.gather import CALL_STATS, HOST_STATS, Wish
-from whyidle.monitor.traces.xplane.interning import Answers, Interner
+from whyidle.monitor.traces.xplane.interning import Interner, PerName
+from whyidle.monitor.traces.xplane.plane_reader import CALL_STATS, HOST_STATS, PlaneRequest
 from whyidle.monitor.traces.xplane.planes import METADATA, Line, Plane
 
 _NOT_THREADS: Final = (METADATA, "/host:tfstreamz", "/host:__ScopeRangeCallStack__")
 # XLA notes the end of what it runs as an event of its own.
 _TWIN: Final = "end: "
-# Driver calls are told by where they are noted, or by their names.
+# Driver calls are recognised by where they are noted, or by their names.
 _DRIVER_PLANES: Final = ("/host:CUPTI", "/host:ROCTRACER")
 _DRIVER_LINE: Final = "Host Threads/"
 # Planes in which a line's id is that of the thread.
@@ -39,7 +39,7 @@ _CATEGORIES: Final[tuple[Category, ...]] = ("annotation", "operator", "python", 
 
 
 def is_host(plane: Plane) -> bool:
-    """Tell whether the lines of a plane are threads of the host."""
+    """Whether the lines of a plane are threads of the host."""
     return plane.name.startswith("/host:") and plane.name not in _NOT_THREADS
 
 
@@ -53,7 +53,7 @@ class _Lines:
     drivers: Flags
 
 
-class Hosts:
+class HostPlanes:
     """The host planes of a file, joined: a thread may have lines in several of them."""
 
     def __init__(self, intern: Interner, pid: int | None, *, runs_ops: bool) -> None:
@@ -63,8 +63,8 @@ class Hosts:
         self._thread_of: dict[tuple[str, int, int], int] = {}
         self._planes: Counter[str] = Counter()  # so far, by name
         self._lines: list[Line] = []  # of each thread, the one that names it best
-        self._category = Answers(intern, _category)
-        self._causes = [Answers(intern, partial(host_cause, c)) for c in _CATEGORIES]
+        self._category = PerName(intern, _category)
+        self._causes = [PerName(intern, partial(host_cause, c)) for c in _CATEGORIES]
         self._spans = [Spans.of()]
         self._ids: list[Ints] = [np.zeros(0, np.int64)]  # correlation ids of the spans
         self._marks = [Marks.of()]
@@ -76,15 +76,15 @@ class Hosts:
             Thread(line.label, self._pid, str(line.id) if line.id else None) for line in self._lines
         ]
 
-    def wish(self, plane: Plane) -> Wish:
-        """Tell what to read of a host plane."""
+    def request(self, plane: Plane) -> PlaneRequest:
+        """Return what to read of a host plane."""
         self._planes[plane.name] += 1
         # A host has one plane of a name: another of that name is of another host.
         space = "" if plane.name in _OF_THREADS else plane.name, self._planes[plane.name]
         threads = np.full(len(plane.lines), -1, np.int32)
         drivers = np.array([_calls_driver(plane, line) for line in plane.lines], np.bool_)
         mine = _Lines(plane.lines, space, threads, drivers)
-        return Wish(lambda _: True, self._stats, lambda columns: self._take(columns, mine))
+        return PlaneRequest(lambda _: True, self._stats, lambda columns: self._take(columns, mine))
 
     def _take(self, columns: Columns, lines: _Lines) -> None:
         category = self._category(columns.name)
@@ -124,7 +124,7 @@ class Hosts:
             threads[i] = known
 
     def _kinds(self, columns: Columns, category: Ints, drivers: Flags) -> Kinds:
-        """Return what each event is the sign of."""
+        """Return the cause that each event stands for."""
         plain = category == _ANNOTATION
         category[plain & drivers[columns.line]] = _DRIVER
         # XLA names the operation that it runs, TensorFlow the operator.

@@ -64,7 +64,7 @@ class Lookup:
         return self._intern(NAMELESS if name is None else text(name))
 
 
-class Answers:
+class PerName:
     """The answers to one question about names: asked once for each name that is used."""
 
     def __init__(self, intern: Interner, question: Callable[[str], int], none: int = -1) -> None:

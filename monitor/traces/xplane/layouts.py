@@ -58,7 +58,7 @@ class _Layout:
         return cls(bytes(buffer.data[at : at + size]), bytes(proof), wanted)
 
     def unlike(self, buffer: Buffer, at: Ints) -> Flags:
-        """Tell which of the events at these places lie otherwise."""
+        """Mark the events at these places that are laid out otherwise."""
         self._grow(min(len(at), _BLOCK))
         unlike = np.zeros(len(at), np.bool_)
         runs = buffer.runs(self.width)

@@ -24,9 +24,9 @@ _CUT: Final = "The file is cut off: what is missing is left out."
 class Outliner:
     """Walks through a file once."""
 
-    def __init__(self, stream: Stream, told: Callable[[int], None]) -> None:
+    def __init__(self, stream: Stream, progress: Callable[[int], None]) -> None:
         self._stream = stream
-        self._told = told
+        self._progress = progress
         self._cursor = Cursor(stream)
         self._tables = Tables(self._cursor)
         self._lines = 0
@@ -120,7 +120,7 @@ class Outliner:
             cursor.skip_to(stop)
         line.begin = cursor.position
         cursor.skip_to(end)
-        self._told(self._stream.consumed)
+        self._progress(self._stream.consumed)
 
     def _module(self, plane: Plane, end: int) -> None:
         """Note where the proto of a module lies: it is read if the module ran."""

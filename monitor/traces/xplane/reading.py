@@ -14,11 +14,11 @@ from whyidle.monitor.traces.xplane.chunks import Chunks
 from whyidle.monitor.traces.xplane.clock import PS, Clock
 from whyidle.monitor.traces.xplane.columns import Columns
 from whyidle.monitor.traces.xplane.devices import Gpu, Tpu, works
-from whyidle.monitor.traces.xplane.gather import NOTHING, Gatherer, Wish
 from whyidle.monitor.traces.xplane.hlo import Programs
-from whyidle.monitor.traces.xplane.hosts import Hosts, is_host
+from whyidle.monitor.traces.xplane.hosts import HostPlanes, is_host
 from whyidle.monitor.traces.xplane.interning import Interner
 from whyidle.monitor.traces.xplane.outline import Outliner
+from whyidle.monitor.traces.xplane.plane_reader import NOTHING, PlaneReader, PlaneRequest
 from whyidle.monitor.traces.xplane.planes import Outline, Plane
 
 _DEVICE: Final = re.compile(r"/device:(GPU|TPU):(\d+)$")
@@ -27,16 +27,16 @@ _DEVICE: Final = re.compile(r"/device:(GPU|TPU):(\d+)$")
 def read(source: Source, progress: Progress | None = None) -> Trace:
     """Read a file whole, or what can be read of it, with warnings."""
 
-    def told(walk: int, consumed: int) -> None:
+    def report(walk: int, consumed: int) -> None:
         if progress is not None:
             # A compressed file is decompressed by both walks, any other is read by the second.
             part = (consumed + walk * source.size) // 2 if source.compressed else walk * consumed
             progress(part, source.size)
 
     with source.open() as stream:
-        outline = Outliner(stream, partial(told, 0)).run()
+        outline = Outliner(stream, partial(report, 0)).run()
         damage = stream.damage
-    reading = _walked(source, outline, partial(told, 1), works=_seems_to_work(outline))
+    reading = _walked(source, outline, partial(report, 1), works=_seems_to_work(outline))
     if bool(reading.trace.devices) != reading.works:
         # The host's part was read for the wrong case: rare, so the file is read once more.
         reading = _walked(source, outline, lambda _: None, works=not reading.works)
@@ -45,22 +45,22 @@ def read(source: Source, progress: Progress | None = None) -> Trace:
 
 
 def _seems_to_work(outline: Outline) -> bool:
-    """Tell whether a device ran operations, as far as its lines tell without being read."""
+    """Whether a device ran operations, as far as its unread lines show."""
     devices = (plane for plane in outline.planes if _DEVICE.match(plane.name))
     return any(works(line) for plane in devices for line in plane.lines)
 
 
 def _walked(
-    source: Source, outline: Outline, told: Callable[[int], None], *, works: bool
+    source: Source, outline: Outline, progress: Callable[[int], None], *, works: bool
 ) -> _Reading:
     with source.open() as stream:
-        reading = _Reading(outline, Chunks(stream, told), works=works)
+        reading = _Reading(outline, Chunks(stream, progress), works=works)
         reading.run()
     return reading
 
 
 class _Reading:
-    """One file on its way to a trace; ``works`` tells whether a device runs the operations."""
+    """One file on its way to a trace; ``works``: whether a device runs the operations."""
 
     def __init__(self, outline: Outline, chunks: Chunks, *, works: bool) -> None:
         self.works = works
@@ -68,9 +68,9 @@ class _Reading:
         self._chunks = chunks
         self._intern = Interner()
         self._clock = Clock([line for plane in outline.planes for line in plane.lines])
-        self._gatherer = Gatherer(chunks, self._intern, self._clock)
+        self._gatherer = PlaneReader(chunks, self._intern, self._clock)
         self._pid = facts.pid(outline)
-        self._hosts = Hosts(self._intern, self._pid, runs_ops=not works)
+        self._hosts = HostPlanes(self._intern, self._pid, runs_ops=not works)
         self._programs = Programs()
         self._steps: Marks | None = None
         self.trace = Trace("xplane", PS, names=self._intern.names)
@@ -82,19 +82,19 @@ class _Reading:
             if device is not None:
                 self._device(plane, "gpu" if device[1] == "GPU" else "tpu", device[2])
             else:
-                self._read(plane, self._hosts.wish(plane) if is_host(plane) else NOTHING)
+                self._read(plane, self._hosts.request(plane) if is_host(plane) else NOTHING)
 
-    def _read(self, plane: Plane, wish: Wish) -> None:
+    def _read(self, plane: Plane, request: PlaneRequest) -> None:
         def take(columns: Columns) -> None:
             self._programs.note(columns.hlo_module, columns.hlo_op)
-            wish.take(columns)
+            request.take(columns)
 
         if plane.lines:
-            self._gatherer.read(plane, Wish(wish.line, wish.stats, take))
+            self._gatherer.read(plane, PlaneRequest(request.line, request.stats, take))
 
     def _device(self, plane: Plane, kind: DeviceKind, index: str) -> None:
         device = Gpu(plane, self._intern) if kind == "gpu" else Tpu(plane, self._intern)
-        self._read(plane, device.wish)
+        self._read(plane, device.request)
         ops = device.ops()
         if not len(ops):
             return

@@ -17,7 +17,7 @@ _WORD: Final = 1 << 64
 Field = tuple[int, int, int, int]
 
 
-class Damaged(Exception):  # noqa: N818  a fact about the bytes, told as a warning
+class Damaged(Exception):  # noqa: N818  a fact about the bytes, reported as a warning
     """The bytes at this place are no message."""
 
 

@@ -13,22 +13,22 @@ from whyidle.monitor.traces.grouping import numbered, present
 from whyidle.monitor.traces.intervals import union
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Site, Trace
 from whyidle.monitor.traces.where.files import is_users
-from whyidle.monitor.traces.where.frames import NONE, Labels, nest, never
-from whyidle.monitor.traces.where.usercode import is_frame, site_in, site_of
+from whyidle.monitor.traces.where.frame_names import is_frame, site_in, site_of
+from whyidle.monitor.traces.where.nesting import NONE, Labels, nest, never
 
 Source = Literal["frames", "call stack", "hlo"]
 
 # <built-in method item of Tensor object at 0x7f02> -> Tensor.item
 _METHOD: Final = re.compile(r"^<built-in (?:function|method) (\S+?)(?: of (\S+) object at .*)?>$")
-# torch.relu is a method of a type, a pybind11 function one of a capsule: that tells nobody much.
+# torch.relu is a method of a type, a pybind11 function one of a capsule: those names help nobody.
 _NAMELESS: Final = ("type", "PyCapsule", "pybind11")
 
-# JAX cuts the folders off: whose the modules are that an import runs, nobody can tell.
+# JAX cuts the folders off, so the owner of the modules that an import runs is unknown.
 _IMPORT: Final = "$<frozen importlib"
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class CodePoint:
     """A place in the user's code, and the call out of it that was running ("" for none)."""
 
     site: Site
@@ -38,12 +38,12 @@ class Sight:
 
 
 class UserCode:
-    """The user's code in a trace: ``sights`` by number, and the number at any time; -1 is none."""
+    """The user's code in a trace: ``points`` by number, and the number at any time; -1 is none."""
 
     def __init__(self, trace: Trace) -> None:
-        self.sights: list[Sight] = []
+        self.points: list[CodePoint] = []
         self._trace = trace
-        self._numbers: dict[Sight, int] = {}
+        self._numbers: dict[CodePoint, int] = {}
         self._frames = _Frames(trace)
         self._own: dict[int, Labels] = {}
         self._held: dict[int, Labels] = {}
@@ -53,16 +53,16 @@ class UserCode:
             self._add_stacks(thread)
         self._told: dict[int, Labels] = {}
 
-    def number(self, sight: Sight) -> int:
-        """Return the number of a sight; a new one gets the next."""
-        number = self._numbers.setdefault(sight, len(self.sights))
-        if number == len(self.sights):
-            self.sights.append(sight)
+    def number(self, point: CodePoint) -> int:
+        """Return the number of a code point; a new one gets the next."""
+        number = self._numbers.setdefault(point, len(self.points))
+        if number == len(self.points):
+            self.points.append(point)
         return number
 
     @property
     def has_frames(self) -> bool:
-        """Whether the trace has Python frames, of whomever."""
+        """Whether the trace has any Python frames."""
         return bool(self._frames.any.any())
 
     @property
@@ -71,10 +71,10 @@ class UserCode:
         return list(self._own)
 
     def of_site(self, site: Site | None) -> int:
-        """Return the number of a line that HLO names, if it is the user's."""
+        """Return the number of a line named by HLO, if it is the user's."""
         if site is None or not is_users(site.file):
             return NONE
-        return self.number(Sight(site, "hlo", exact_line=True))
+        return self.number(CodePoint(site, "hlo", exact_line=True))
 
     def on(self, thread: int) -> Labels:
         """What a thread is in; where it runs no user's code, what its job's main thread is in."""
@@ -92,7 +92,7 @@ class UserCode:
         return found
 
     def _of_frames(self, thread: int) -> Labels:
-        """The innermost frame of the user's, told apart by what it calls directly."""
+        """The innermost frame of the user's, distinguished by what it calls directly."""
         host, frames = self._trace.host, self._frames
         rows = np.flatnonzero(frames.any & (host.thread == thread) & (host.end > host.start))
         start, end = host.start[rows], host.end[rows]
@@ -115,15 +115,15 @@ class UserCode:
         for pair in pairs.tolist():
             mine, called = pair // width - 1, pair % width - 1
             name = "" if called == NONE else _short(names[called])
-            sight = Sight(self._frames.site[mine], "frames", exact_line=False, call=name)
-            numbers.append(self.number(sight))
+            point = CodePoint(self._frames.site[mine], "frames", exact_line=False, call=name)
+            numbers.append(self.number(point))
         return np.array(numbers, np.int64)[inverse]
 
     def _add_stacks(self, thread: int) -> None:
-        """What operators with a call stack tell, where no frame does.
+        """Use the call stacks of operators where there is no frame.
 
-        They tell nothing of the time between two of them, unless both are of one line. For other
-        threads the last line counts until the next: autograd's work while ``backward`` lasts.
+        The time between two of them stays unknown, unless both are on one line. For other threads
+        the last line counts until the next: autograd's work while ``backward`` lasts.
         """
         trace = self._trace
         links = trace.stacks.take(trace.host.thread[trace.stacks.row] == thread)
@@ -140,7 +140,7 @@ class UserCode:
         """The number of a call stack. Where there are frames too, it is made of their lines."""
         site = site_in(self._trace.names[name])
         exact = not self.has_frames
-        return NONE if site is None else self.number(Sight(site, "call stack", exact))
+        return NONE if site is None else self.number(CodePoint(site, "call stack", exact))
 
     def _main_of(self, thread: int) -> int:
         """The thread of the same process that runs the user's code."""
@@ -165,7 +165,7 @@ def _within(times: Ints, start: Ints, end: Ints) -> Flags:
 
 
 class _Frames:
-    """Which host spans are Python frames, and which of them the user's."""
+    """Which host spans are Python frames, and which of those are the user's."""
 
     def __init__(self, trace: Trace) -> None:
         self.site: dict[int, Site] = {}

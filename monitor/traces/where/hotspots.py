@@ -20,8 +20,8 @@ from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.launches import Launches, match
 from whyidle.monitor.traces.model import Device, Ints, Ops, Site, Trace
 from whyidle.monitor.traces.where.callers import asked_by, following, running
-from whyidle.monitor.traces.where.frames import NONE, Labels, portions
-from whyidle.monitor.traces.where.sights import Sight, Source, UserCode
+from whyidle.monitor.traces.where.nesting import NONE, Labels, portions
+from whyidle.monitor.traces.where.user_code import CodePoint, Source, UserCode
 
 _SLICES: Final = list(Slice)
 _SLICE_OF: Final = np.array([_SLICES.index(cause.slice) for cause in Cause])
@@ -36,7 +36,7 @@ _RECORD: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Callee:
     """What a line of the user's code was calling, and for how long."""
 
     name: str
@@ -44,14 +44,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in the user's code, and how much of one slice is its own, over all devices.
+class Hotspot:
+    """A place in the user's code, and its part of one slice, over all devices.
 
-    ``exact_line`` tells whether ``site.line`` is the line that was running. It is for call stacks
+    ``exact_line``: whether ``site.line`` is the line that was running. It is for call stacks
     and HLO. A profiler's Python frames know the function only: the line is the first one of its
     definition, decorators included. (Kineto gives to a function that was running already when the
     recording began the line it was in then, and to a generator the ``yield`` it went on from.)
-    What tells the lines of such a function apart are its ``calls``, most time first.
+    The lines of such a function are distinguished by their ``calls``, most time first.
     """
 
     slice: Slice
@@ -60,18 +60,18 @@ class Place:
     share: float  # of the slice
     source: Source
     exact_line: bool
-    calls: tuple[Call, ...] = ()
+    calls: tuple[Callee, ...] = ()
 
 
-def places(
+def hotspots(
     trace: Trace, budgets: list[Budget], launches: list[Launches] | None = None
-) -> list[Place]:
+) -> list[Hotspot]:
     """Find the user's code that owns each slice, all devices together.
 
     ``budgets[i]`` and, if they are known already, ``launches[i]`` belong to ``trace.devices[i]``.
     """
     code = UserCode(trace)
-    if not code.sights and not trace.sources:
+    if not code.points and not trace.sources:
         return []
     launches = launches or [match(trace, device.ops) for device in trace.devices]
     total = np.zeros(len(_SLICES), np.int64)
@@ -80,7 +80,7 @@ def places(
         segments = _within(budget.segments, device.ops)
         np.add.at(total, _SLICE_OF[segments.cause], segments.end - segments.start)
         parts += _owned(trace, device, launched, Budget(segments, budget.skew), code)
-    found = list(_summed(_added(parts, len(code.sights)), code.sights, total.tolist()))
+    found = list(_summed(_added(parts, len(code.points)), code.points, total.tolist()))
     return sorted(found, key=lambda p: (-p.ticks, p.slice, p.site.file, p.site.line))
 
 
@@ -102,11 +102,11 @@ def _within(segments: Segments, ops: Ops) -> Segments:
 def why_none(trace: Trace, *, ours: bool = False) -> str:
     """Say why a trace names no place in the user's code, and how to record one that does."""
     code = UserCode(trace)
-    if code.sights or any(code.of_site(site) != NONE for site in trace.sources.values()):
+    if code.points or any(code.of_site(site) != NONE for site in trace.sources.values()):
         return "no time of a device falls to the user's code that the trace names"
     if code.has_frames or len(trace.stacks) or trace.sources:
         return "the trace names code of frameworks and of Python only, none of the user's"
-    # Nobody chooses how those are recorded that we take ourselves.
+    # Nobody chooses how our own traces are recorded.
     record = "" if ours else _RECORD.get(trace.format, "")
     return f"the trace has no Python frames and no call sites{record}"
 
@@ -114,7 +114,7 @@ def why_none(trace: Trace, *, ours: bool = False) -> str:
 def _owned(
     trace: Trace, device: Device, launches: Launches, budget: Budget, code: UserCode
 ) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Yield slices, numbers of sights and lengths of all portions of a device's time."""
+    """Yield slices, numbers of code points and lengths of all portions of a device's time."""
     segments = budget.segments
     of = _SLICE_OF[segments.cause]
     asked = asked_by(trace, device, launches, code)
@@ -136,31 +136,31 @@ def _portions(segments: Segments, of: Ints, line: Labels, skew: int = 0) -> tupl
     return of[row], number, length
 
 
-def _added(parts: list[tuple[Ints, Ints, Ints]], sights: int) -> dict[tuple[int, int], int]:
-    """Add up the ticks of each slice and sight."""
-    ticks = np.zeros((len(_SLICES), sights), np.int64)
+def _added(parts: list[tuple[Ints, Ints, Ints]], points: int) -> dict[tuple[int, int], int]:
+    """Add up the ticks of each slice and code point."""
+    ticks = np.zeros((len(_SLICES), points), np.int64)
     for slices, numbers, lengths in parts:
         known = numbers != NONE
         np.add.at(ticks, (slices[known], numbers[known]), lengths[known])
     rows, columns = np.nonzero(ticks)
     return {
-        (slice_, sight): int(ticks[slice_, sight])
-        for slice_, sight in zip(rows.tolist(), columns.tolist(), strict=True)
+        (slice_, point): int(ticks[slice_, point])
+        for slice_, point in zip(rows.tolist(), columns.tolist(), strict=True)
     }
 
 
 def _summed(
-    ticks: dict[tuple[int, int], int], sights: list[Sight], total: list[int]
-) -> Iterator[Place]:
+    ticks: dict[tuple[int, int], int], points: list[CodePoint], total: list[int]
+) -> Iterator[Hotspot]:
     """Yield one place a slice and site."""
-    calls: dict[tuple[int, Site, Source, bool], list[Call]] = {}
+    calls: dict[tuple[int, Site, Source, bool], list[Callee]] = {}
     for (which, number), length in ticks.items():
-        sight = sights[number]
-        key = (which, sight.site, sight.source, sight.exact_line)
-        calls.setdefault(key, []).append(Call(sight.call, length))
+        point = points[number]
+        key = (which, point.site, point.source, point.exact_line)
+        calls.setdefault(key, []).append(Callee(point.call, length))
     for (which, site, source, exact), parts in calls.items():
         length = sum(part.ticks for part in parts)
-        yield Place(
+        yield Hotspot(
             slice=_SLICES[which],
             site=site,
             ticks=length,
@@ -171,6 +171,6 @@ def _summed(
         )
 
 
-def _most(parts: list[Call]) -> tuple[Call, ...]:
+def _most(parts: list[Callee]) -> tuple[Callee, ...]:
     called = sorted((part for part in parts if part.name), key=lambda c: (-c.ticks, c.name))
     return tuple(called[:_MOST_CALLS])

@@ -3,8 +3,8 @@
 Kineto names a frame ``train.py(45): main`` and cuts off the folder of ``sys.path`` that the file
 is in, so a package reads ``torch/nn/functional.py``, as does a package of the user's. JAX keeps
 the last part of a path only, ``$train.py:12 main``: there a file is the user's unless a framework
-has a file of that name: a line too few is better than a wrong one, and what is left out shows up
-as time of the user's frame around it.
+has a file of that name: a missing line is better than a wrong one, and what is left out counts
+for the user's frame around it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WRAPPER = re.compile(
 
 
 def is_frame(name: str) -> bool:
-    """Tell whether a host span is a Python frame that tells something, or a call from Python."""
+    """Whether a host span is a Python frame worth showing, or a call from Python."""
     if _WRAPPER.match(name):
         return False
     return name.startswith(_NO_FILE) or _KINETO.match(name) is not None
@@ -52,7 +52,7 @@ def site_in(stack: str) -> Site | None:
 
 
 def _is_users_file(file: str) -> bool:
-    """Tell whether a file of this name, its folder unknown, can only be the user's."""
+    """Whether a file of this name, its folder unknown, can only be the user's."""
     stem = file.removesuffix(".py")
     if stem.startswith(("_", "<")) or not file.endswith(".py"):
         return False

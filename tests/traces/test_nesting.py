@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whyidle.monitor.traces.model import Ints
-from whyidle.monitor.traces.where.frames import NONE, Labels, disjoint, nest, never, portions
+from whyidle.monitor.traces.where.nesting import NONE, Labels, disjoint, nest, never, portions
 
 HORIZON = 40
 intervals = st.lists(

@@ -12,7 +12,7 @@ from whyidle.monitor.traces.model import Ids, Ints
 from whyidle.monitor.traces.xplane.chunks import Chunks
 from whyidle.monitor.traces.xplane.clock import Clock
 from whyidle.monitor.traces.xplane.columns import Columns
-from whyidle.monitor.traces.xplane.events import Decoder, Events, Wanted
+from whyidle.monitor.traces.xplane.events import Decoder, Events, WantedStats
 from whyidle.monitor.traces.xplane.interning import Interner, Lookup
 from whyidle.monitor.traces.xplane.planes import Line, Plane
 from whyidle.monitor.traces.xplane.wire import text
@@ -34,7 +34,7 @@ DEVICE_STATS: Final = ("correlation_id", *(name for name in _TEXTS if name != "t
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlaneRequest:
     """What is to be read of a plane, and who takes it."""
 
     line: Callable[[Line], bool]
@@ -42,10 +42,10 @@ class Wish:
     take: Callable[[Columns], None]
 
 
-NOTHING: Final = Wish(lambda _: False, (), lambda _: None)
+NOTHING: Final = PlaneRequest(lambda _: False, (), lambda _: None)
 
 
-class Gatherer:
+class PlaneReader:
     """Reads one plane after the other, in the order of the file."""
 
     def __init__(self, chunks: Chunks, intern: Interner, clock: Clock) -> None:
@@ -54,12 +54,12 @@ class Gatherer:
         self._clock = clock
         self.damaged = 0  # events
 
-    def read(self, plane: Plane, wish: Wish) -> None:
+    def read(self, plane: Plane, request: PlaneRequest) -> None:
         """Hand over the events of the lines that are wanted, and count those of the others."""
-        keys = {k: name for k, data in plane.stats.items() if (name := text(data)) in wish.stats}
+        keys = {k: name for k, data in plane.stats.items() if (name := text(data)) in request.stats}
         decoder = Decoder(self._chunks.buffer, self._wanted(plane, keys))
         names = Lookup(plane.events | plane.shown, self._intern)
-        lines = np.array([wish.line(line) for line in plane.lines], np.bool_)
+        lines = np.array([request.line(line) for line in plane.lines], np.bool_)
         begins = self._clock.begins(plane.lines)
         for chunk in self._chunks.of(plane):
             mine = chunk.only(lines)
@@ -70,10 +70,10 @@ class Gatherer:
             line = chunk.lines_of(events.begin)
             columns = self._columns(events, line, names(events.name), begins, keys)
             if len(columns):
-                wish.take(columns)
+                request.take(columns)
 
-    def _wanted(self, plane: Plane, keys: dict[int, str]) -> Wanted:
-        return Wanted(
+    def _wanted(self, plane: Plane, keys: dict[int, str]) -> WantedStats:
+        return WantedStats(
             numbers=tuple(key for key, name in keys.items() if name in _NUMBERS),
             texts=tuple(key for key, name in keys.items() if name in _TEXTS),
             refer=Lookup(plane.stats, self._intern),

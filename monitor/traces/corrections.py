@@ -1,4 +1,4 @@
-"""What only the whole trace can tell: calls that block, and the device of a job without a GPU."""
+"""What only the whole trace can show: calls that block, and the device of a job without a GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAGEABLE: Final = (Cause.H2D_PAGEABLE, Cause.D2H_PAGEABLE)
 _NO_WORK: Final = tuple(range(Cause.GC, Cause.OPTIMIZER))
 
 
-def settle(trace: Trace) -> None:
+def correct(trace: Trace) -> None:
     """Correct the kinds of host calls, and give a trace without device work its CPU."""
     tables: list[Spans | Ops] = [trace.host, *(device.ops for device in trace.devices)]
     shortened = sum(_shorten(table) for table in tables)
@@ -35,7 +35,7 @@ def settle(trace: Trace) -> None:
 
 
 def _shorten(table: Spans | Ops) -> int:
-    """Take their length from the longest events where sums could not be written any more."""
+    """Set the longest events to no length where sums would no longer fit 64 bits."""
     took = (table.end - table.start).astype(np.float64)
     if took.sum() <= LARGEST_SUM:
         return 0
@@ -83,7 +83,7 @@ def _flagged(flags: Flags, names: Ids) -> Flags:
 
 
 def _cpu(trace: Trace) -> Device | None:
-    """Take the operators of all threads, outside loader, sync and GC spans, for a device's work."""
+    """Treat the operators of all threads, outside loader, sync and GC spans, as a device's work."""
     ops = Ops.joined(_work_of(trace, thread) for thread in present(trace.host.thread))
     if not len(ops):
         return None

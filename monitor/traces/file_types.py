@@ -1,4 +1,4 @@
-"""What a file looks like, told by its first bytes: a trace that we read, or a sentence about it."""
+"""What a file is, by its first bytes: a trace that we read, or a sentence about it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PACKET: Final[dict[int, type]] = {3: int, 6: bytes, 8: int, 10: int, 58: int, 7
 
 
 def format_of(head: bytes, *, whole: bool) -> Format | None:
-    """Tell which of our readers may try; ``whole`` when the file has no more than this."""
+    """Return which of our readers may try; ``whole``: the file has no more bytes than these."""
     # First, since the length of a plane may look like a bracket after an empty line.
     if _xplane(head):
         return "xplane"
@@ -53,8 +53,8 @@ def format_of(head: bytes, *, whole: bool) -> Format | None:
     return None
 
 
-def appearance(head: bytes, suffix: str) -> tuple[str, str]:
-    """Say what a file is that none of our readers takes, and what to do."""
+def describe(head: bytes, suffix: str) -> tuple[str, str]:
+    """Say what a file is that we do not read, and what to do."""
     for begin, what, step in _MAGIC:
         if head.startswith(begin):
             return what, step

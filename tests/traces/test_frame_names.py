@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from whyidle.monitor.traces.model import Site
-from whyidle.monitor.traces.where.usercode import is_frame, site_in, site_of
+from whyidle.monitor.traces.where.frame_names import is_frame, site_in, site_of
 
 USERS = {
     "train.py(45): main": Site("train.py", 45, "main"),
