@@ -30,10 +30,10 @@ from benchmarks.results import Result, print_results  # noqa: E402  found by the
 from tests.attach import victims  # noqa: E402
 from tests.attach.victims import Victim, running  # noqa: E402
 from whyidle.monitor.attach import ladder  # noqa: E402
-from whyidle.monitor.attach.target import Target  # noqa: E402
 from whyidle.monitor.link.link import Link  # noqa: E402
 from whyidle.monitor.processes.process import ProcessKey  # noqa: E402
 from whyidle.monitor.processes.procfs import ProcFs  # noqa: E402
+from whyidle.monitor.processes.target import Target  # noqa: E402
 
 BAR_MEDIAN_MS, BAR_P99_MS = 2.0, 5.0
 CYCLES = {

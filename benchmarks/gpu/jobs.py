@@ -26,8 +26,8 @@ from benchmarks.gpu.runner import FRAMEWORKS, Check, Failed, LeftOut, Part, moni
 from tests.attach import victims
 from whyidle.monitor.attach import ladder
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, PTRACE, REMOTE_EXEC, RUN
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.target import Target
 
 PROGRAMS = Path(__file__).with_name("programs.py")
 CYCLES, QUICK_CYCLES = 100, 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import Scope
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.runs.summary import STACKS, add_up
 from whyidle.monitor.store import Event, Reader
 from whyidle.monitor.store.stored_traces import KeptTrace

@@ -13,8 +13,8 @@ from whyidle.monitor.app.jobs import find_jobs
 from whyidle.monitor.app.ps import job_table
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
-from whyidle.monitor.processes.process import ProcessKey, find_target
-from whyidle.monitor.recording.recorder import Wanted
+from whyidle.monitor.processes.target import Target
+from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.session import Session
 from whyidle.monitor.render.console import mute
 
@@ -41,7 +41,7 @@ def run(
 ) -> None:
     """Record the job until it ends, or in the background."""
     share = record.share_of(trace_share, no_trace=no_trace)
-    target = find_target(pid) if pid is not None else _pick()
+    target = Target.named(pid) if pid is not None else _pick()
     if background:
         if dashboard:
             raise live_dashboard.nowhere_to_say()
@@ -71,7 +71,7 @@ def run(
         sys.exit(128 + session.stopped_by)
 
 
-def _pick() -> ProcessKey:
+def _pick() -> Target:
     """Let a person choose a job from a list; without a terminal nobody can."""
     found = find_jobs()
     jobs = [j for j in found.jobs if j.refused is None]
@@ -85,6 +85,7 @@ def _pick() -> ProcessKey:
         "Watch which one", type=click.IntRange(1, len(jobs)), default=1, err=True
     )
     key = jobs[number - 1].identity.key
-    if find_target(str(key.pid)) != key:
+    target = Target.named(str(key.pid))
+    if target.key != key:
         raise TargetGone(f"Process {key.pid} has ended meanwhile.", "Choose again: monitor attach")
-    return key
+    return target

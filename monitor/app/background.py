@@ -12,7 +12,7 @@ import click
 
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.paths import database, state_dir
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.render import jsonl
 from whyidle.monitor.render.console import say
 from whyidle.monitor.store import Writer, check_label
@@ -22,7 +22,7 @@ LONGEST_LOG = 1 << 20
 
 
 def start(
-    target: ProcessKey,
+    target: Target,
     *,
     seconds: float | None,
     hz: float,

@@ -12,8 +12,8 @@ from whyidle.monitor.core.errors import Exit, UsageProblem
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.diagnosis import diagnose
-from whyidle.monitor.processes.process import find_target
-from whyidle.monitor.recording.recorder import Wanted
+from whyidle.monitor.processes.target import Target
+from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.session import Session
 from whyidle.monitor.render.console import say
 from whyidle.monitor.render.findings import screen
@@ -93,7 +93,7 @@ def _named(reader: Reader, target: str) -> str:
 
 def _watched(pid: str, seconds: float) -> str:
     """Watch a process for a while, and return the run that this has made."""
-    target = find_target(pid)
+    target = Target.named(pid)
     say(f"Nobody records process {pid}: watching it for {seconds:g} s.", "Ctrl-C ends that early.")
     session = Session(database(), Quiet())
     session.open_gpus()

@@ -14,15 +14,15 @@ import click
 
 from whyidle.monitor.attach import ladder, outside
 from whyidle.monitor.attach.answers import OUTSIDE
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.core import paths
 from whyidle.monitor.core.defects import LOG, logged
 from whyidle.monitor.core.errors import Exit, NoGpu, Problem, StorageProblem
 from whyidle.monitor.core.metrics import Scope, metrics_of
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.core.reading import by_reason
-from whyidle.monitor.processes.process import Identity, ProcessKey, find_target
+from whyidle.monitor.processes.process import Identity
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.render import jsonl
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import size
@@ -51,7 +51,7 @@ def run(*, pid: str | None, require_gpu: bool, damaged: str | None, as_json: boo
     if damaged is not None:
         _salvage(damaged, as_json=as_json)
         return
-    target = find_target(pid) if pid is not None else None
+    target = Target.named(pid) if pid is not None else None
     checks = []
     for check in examine(target):
         checks.append(check)
@@ -78,7 +78,7 @@ def _salvage(damaged: str, *, as_json: bool) -> None:
     click.echo("  Look at them with: monitor runs")
 
 
-def examine(target: ProcessKey | None, fs: ProcFs | None = None) -> Iterator[Check]:
+def examine(target: Target | None, fs: ProcFs | None = None) -> Iterator[Check]:
     """Look at everything, one after the other."""
     fs = fs or ProcFs()
     yield Check("python", "ok", f"{sys.version.split()[0]} at {sys.executable}")
@@ -89,7 +89,7 @@ def examine(target: ProcessKey | None, fs: ProcFs | None = None) -> Iterator[Che
     yield from _driver(probe)
     yield from _gpus(probe)
     if target is not None:
-        yield from _job(target, probe, fs)
+        yield from _job(target, probe)
     probe.close()
 
 
@@ -184,9 +184,8 @@ def _gpus(probe: GpuProbe) -> Iterator[Check]:
         yield Check(f"gpu {gpu.facts.index}", judged, f"{detail}{f'; {told}' if told else ''}")
 
 
-def _job(key: ProcessKey, probe: GpuProbe, fs: ProcFs) -> Iterator[Check]:
-    target = Target(key, fs)
-    who = target.identity
+def _job(target: Target, probe: GpuProbe) -> Iterator[Check]:
+    fs, who = target.fs, target.identity
     if who is None:
         yield Check("job", "fail", f"process {target.pid} has ended meanwhile")
         return

@@ -9,13 +9,13 @@ from pathlib import PurePath
 
 from whyidle.monitor.attach import ladder
 from whyidle.monitor.attach.answers import OUTSIDE
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.errors import NoGpu
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.namespace import pids_match
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs, Stat
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.sources.gpu import innermost
 from whyidle.monitor.sources.gpus import GpuProbe
 

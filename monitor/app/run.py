@@ -102,12 +102,13 @@ def _watch(
     first_trace: float | None,
 ) -> RunSummary | None:
     try:
-        from whyidle.monitor.recording.recorder import Wanted
+        from whyidle.monitor.processes.target import Target
+        from whyidle.monitor.recording.requests import Wanted
         from whyidle.monitor.tracing.policy import SETTLED_SECONDS
 
         session.open_gpus()
         wanted = Wanted(
-            launch.key,
+            Target(launch.key),
             hz,
             label,
             observe=observe,

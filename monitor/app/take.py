@@ -16,15 +16,14 @@ from whyidle.monitor.app.choose import worker_of
 from whyidle.monitor.app.xprof import ended_by_signals
 from whyidle.monitor.attach import ladder, precheck
 from whyidle.monitor.attach.answers import Refusal
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.core.contracts.trace import TakenJson
 from whyidle.monitor.core.defaults import MOST_SERVER_SECONDS
 from whyidle.monitor.core.errors import NotPermitted, Problem, TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.link.link import Link, LinkLost
 from whyidle.monitor.link.records import Steps
-from whyidle.monitor.processes.process import ProcessKey, find_target
-from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.store import Reader
 from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.by_agent import ByAgent
@@ -78,7 +77,7 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
 
     Without a run it belongs to the one that watches the process, if one does.
     """
-    named = find_target(pid)
+    named = Target.named(pid)
     space = Space(database())
     if not space.has_room():
         raise Problem(
@@ -86,13 +85,14 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
             "Make some: monitor prune --older-than 7d",
         )
     with ended_by_signals():
-        key = named if server is not None else worker_of(named, ProcFs())
+        target = named if server is not None else _worker_of(named)
+        key = target.key
         run = _run_of(key) if run is None else run
         owner = of_pid(key.pid) if run is None else of_run(run)
         if server is not None:
             seconds = min(seconds, MOST_SERVER_SECONDS)
             return Shot(key, _from_server(key, space, owner, server, seconds), run, seconds)
-        with _entered(key) as link:
+        with _entered(target) as link:
             told = _Listener(link)
             taken = _from_agent(told, space, owner, seconds)
             return Shot(key, taken, run, seconds, told.step_ns(taken, seconds))
@@ -119,10 +119,15 @@ def _run_of(key: ProcessKey) -> int | None:
     return None
 
 
+def _worker_of(named: Target) -> Target:
+    key = worker_of(named.key, named.fs)
+    return named if key == named.key else Target(key, named.fs)
+
+
 @contextlib.contextmanager
-def _entered(key: ProcessKey) -> Iterator[Link]:
+def _entered(target: Target) -> Iterator[Link]:
     """Bring the agent into a process, for as long as it is needed."""
-    target = Target(key, ProcFs())
+    key = target.key
     nothing = precheck.without_framework(target)
     if nothing is not None:
         raise UsageProblem(nothing.what, "See which processes have: monitor ps")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from whyidle.monitor.attach.ptrace import elf, maps
 from whyidle.monitor.attach.ptrace.interpreter import LIBRARY
 from whyidle.monitor.attach.ptrace.memory import Memory
-from whyidle.monitor.attach.target import Target
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.processes.tree import is_alive
 
 COOKIE = b"xdebugpy"

@@ -6,9 +6,9 @@ import os
 
 from whyidle.agents import wire
 from whyidle.monitor.attach.answers import Refusal
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link, LinkRefused
+from whyidle.monitor.processes.target import Target
 
 NOT_THERE = Refusal("No agent is in it yet.")
 NOT_ASKED = Refusal("Whether an agent is in it was not asked: others have kept us waiting.")

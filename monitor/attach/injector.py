@@ -16,7 +16,7 @@ from whyidle.monitor.attach.ptrace.interpreter import find
 from whyidle.monitor.attach.ptrace.memory import Memory
 from whyidle.monitor.attach.ptrace.refused import Refused, again
 from whyidle.monitor.attach.ptrace.region import borrowed
-from whyidle.monitor.attach.target import Target
+from whyidle.monitor.processes.target import Target
 
 MACHINE = "x86_64"
 _STRICT_SECCOMP = "1"

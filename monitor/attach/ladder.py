@@ -27,8 +27,8 @@ from whyidle.monitor.attach.answers import (
 )
 from whyidle.monitor.attach.payload import payload
 from whyidle.monitor.attach.ptrace.refused import again
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.link.link import Link, LinkRefused
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.processes.tree import is_alive
 
 # How long an agent may take to answer: one that is there, and one that has just come in. A new

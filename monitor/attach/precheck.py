@@ -11,9 +11,9 @@ from pathlib import Path
 from whyidle.agents import wire
 from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.attach.payload import OLDEST_PYTHON
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.process import PYPY
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.target import Target
 
 # The agent measures nothing in a process without one of these.
 FRAMEWORKS = frozenset({"jax", "torch"})

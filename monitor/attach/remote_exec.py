@@ -16,7 +16,7 @@ from whyidle.monitor.attach import precheck
 from whyidle.monitor.attach.answers import NotEntered, Refusal
 from whyidle.monitor.attach.debug_offsets import Runtime, Unfit, runtime_of
 from whyidle.monitor.attach.staged_script import StagedScript
-from whyidle.monitor.attach.target import Target
+from whyidle.monitor.processes.target import Target
 
 PYTHON = (3, 14)
 # Most jobs check their flags by themselves before long; the others are prompted.

@@ -9,8 +9,8 @@ import stat
 from collections.abc import Callable, Iterator
 
 from whyidle.agents import wire
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.link.channel import Address
+from whyidle.monitor.processes.target import Target
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, Self
 
+from whyidle.monitor.core.contracts.diagnosis import PlaceJson
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.core.source_lines import SourceLine
 
 Framework = Literal["jax", "pytorch", "tensorflow", "flux"]
 FRAMEWORKS: Final[dict[Framework, str]] = {
@@ -117,6 +117,25 @@ class Evidence:
         return cls(
             name, measure.value, measure.unit, measure.source, measure.age_s, measure.window_s
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of code and the share of samples that found the main thread there."""
+
+    file: str
+    line: int
+    function: str
+    share: float
+
+    def as_json(self) -> PlaceJson:
+        """Return it as the answers have it."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "function": self.function,
+            "share": round(self.share, 4),
+        }
 
 
 @dataclass(frozen=True, slots=True)

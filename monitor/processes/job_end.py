@@ -6,8 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.target import Target
 
 ENDED = "job ended"
 OUT_OF_MEMORY = "killed by the kernel: out of memory"
@@ -22,14 +21,14 @@ _STATE, _START, _STACK, _EXIT_CODE = 0, 19, 25, 49
 class JobEnd:
     """Follows one process to its end."""
 
-    def __init__(self, key: ProcessKey, fs: ProcFs, oom_kills: Callable[[], int | None]) -> None:
+    def __init__(self, target: Target, oom_kills: Callable[[], int | None]) -> None:
         # As subprocess has it: negative for a signal.
         self.code: int | None = None
-        self._key = key
-        self._fs = fs
+        self._key = target.key
+        self._fs = target.fs
         self._oom_kills = oom_kills
         self._oom_before = oom_kills()
-        self._owner = fs.owner(key.pid)
+        self._owner = target.owner
         self._stack: bytes | None = None
 
     def look(self) -> bool:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import pwd
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from whyidle.monitor.core.errors import NotPermitted, TargetGone, UsageProblem
-from whyidle.monitor.processes.procfs import ProcFs, Stat
+from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank, rank_of
 from whyidle.monitor.processes.secrets import mask
 
@@ -45,9 +44,6 @@ _CONTAINERS = (
     ("slurm job", re.compile(r"slurm.*/job_(\d+)")),
     ("lxc", re.compile(r"/lxc(?:\.payload\.|/)([^/]+)")),
 )
-
-# The parent of every kernel thread.
-KERNEL_THREADS = 2
 
 
 class ProcessKey(NamedTuple):
@@ -83,6 +79,21 @@ class Identity:
         return ", ".join(f"{n} {v}" if v else n for n, v in self.frameworks.items())
 
 
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """Something that happened in a process of a job, or that we did to it."""
+
+    kind: str
+    key: ProcessKey
+    text: str
+    severity: str = "info"
+    # On our monotonic clock, in seconds; ``None``: now.
+    at: float | None = None
+    data: Mapping[str, Any] | None = None
+    # What comes all the time is stored, but is no news.
+    is_news: bool = True
+
+
 def describe(pid: int, fs: ProcFs | None = None, files: set[str] | None = None) -> Identity | None:
     """Return who this is, ``None`` when it is gone; ``files`` are mapped into it, where known."""
     fs = fs or ProcFs()
@@ -98,7 +109,7 @@ def describe(pid: int, fs: ProcFs | None = None, files: set[str] | None = None) 
         name=stat.name,
         command=shlex.join(arguments) or f"[{stat.name}]",
         script=script_of(arguments) or stat.name,
-        user=_user(fs, pid),
+        user=user_of(fs, pid),
         python=python_of(fs.link(f"{pid}/exe"), files),
         frameworks=None if files is None else frameworks_of(files, f"{fs.root}/{pid}/root"),
         container=_container(fs, pid),
@@ -218,7 +229,8 @@ def _container(fs: ProcFs, pid: int) -> str | None:
     return "another pid namespace" if ours and theirs and ours != theirs else None
 
 
-def _user(fs: ProcFs, pid: int) -> str:
+def user_of(fs: ProcFs, pid: int) -> str:
+    """Return the name of the user that a process belongs to; "?" when it is gone."""
     uid = fs.owner(pid)
     if uid is None:
         return "?"
@@ -226,42 +238,3 @@ def _user(fs: ProcFs, pid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def find_target(text: str, fs: ProcFs | None = None) -> ProcessKey:
-    """Return the process that the user named, or say plainly why it cannot be watched."""
-    fs = fs or ProcFs()
-    if not text.isdecimal() or int(text) == 0:
-        raise UsageProblem(
-            f"'{text}' is no process id.",
-            "List the jobs with `monitor ps`, then: monitor attach PID",
-        )
-    pid = int(text)
-    stat = fs.stat(pid)
-    if stat is None:
-        raise TargetGone(f"There is no process {pid}.", "See what runs with: monitor ps")
-    _check_watchable(fs, pid, stat)
-    return ProcessKey(pid, stat.start_ticks)
-
-
-def _check_watchable(fs: ProcFs, pid: int, stat: Stat) -> None:
-    leader = fs.fields(f"{pid}/status").get("Tgid", str(pid))
-    if leader != str(pid):
-        raise UsageProblem(
-            f"{pid} is a thread of process {leader}.", f"Watch the process: monitor attach {leader}"
-        )
-    if stat.has_ended:
-        raise TargetGone(
-            f"Process {pid} ({stat.name}) has ended; parent {stat.parent} keeps it as a zombie.",
-            "See what runs with: monitor ps",
-        )
-    if KERNEL_THREADS in {stat.parent, pid}:
-        raise UsageProblem(
-            f"{pid} ({stat.name}) is a thread of the kernel, no job.",
-            "See what runs with: monitor ps",
-        )
-    if os.geteuid() not in {0, fs.owner(pid)}:
-        raise NotPermitted(
-            f"Process {pid} ({stat.name}) belongs to {_user(fs, pid)}, not to you.",
-            f'Watch it as that user or as root: sudo "$(command -v monitor)" attach {pid}',
-        )

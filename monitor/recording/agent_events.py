@@ -12,11 +12,10 @@ from dataclasses import replace
 
 from whyidle.monitor.attach import precheck
 from whyidle.monitor.attach.answers import AGENT, RUN, Refusal
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.link.link import Link
-from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.naming import SETTLED_SECONDS
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.snapshot import stood_still
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 

@@ -14,14 +14,13 @@ from typing import Any
 
 from whyidle.monitor.attach import ladder
 from whyidle.monitor.attach.answers import Outcome, Refusal
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link, LinkLost
-from whyidle.monitor.processes.events import JobEvent
 from whyidle.monitor.processes.naming import SETTLED_SECONDS
-from whyidle.monitor.processes.process import Identity, ProcessKey
-from whyidle.monitor.processes.procfs import ProcFs, Stat
+from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
+from whyidle.monitor.processes.procfs import Stat
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import agent_events
 from whyidle.monitor.recording.agent_events import EventBuffer
 from whyidle.monitor.recording.attach_queue import Arrival, AttachQueue, outside
@@ -50,8 +49,7 @@ class AgentManager:
 
     def __init__(  # noqa: PLR0913  what the user wants, by name
         self,
-        root: ProcessKey,
-        fs: ProcFs,
+        target: Target,
         *,
         observe: bool = False,
         any_user: bool = False,
@@ -60,15 +58,15 @@ class AgentManager:
         guard: Guard,
     ) -> None:
         self._guard = guard
-        self._root = root
-        self._fs = fs
+        self._target = target
+        self._root, self._fs = target.key, target.fs
         self._observe = observe
         self._patience = BROUGHT_SECONDS if brought else 0.0
-        self._uid = None if any_user else fs.owner(root.pid)
+        self._uid = None if any_user else target.owner
         self._processes: dict[ProcessKey, TrackedProcess] = {}
-        self._queue = AttachQueue(fs, enter)
-        self._external = ExternalSampler(fs)
-        self._events = EventBuffer(root)
+        self._queue = AttachQueue(target.fs, enter)
+        self._external = ExternalSampler(target.fs)
+        self._events = EventBuffer(target.key)
         self._began_ns = time.monotonic_ns()
         self._now = self._began_ns / 1e9
         self._readings: dict[ProcessKey, Reading] = {}
@@ -242,7 +240,7 @@ class AgentManager:
             self.not_entered = None
         elif not self._was_judged and self._root in stats and not (who and has_framework(who)):
             self._was_judged = True
-            self.not_entered = agent_events.why_not(Target(self._root, self._fs))
+            self.not_entered = agent_events.why_not(self._target.anew())
             if self._observe:
                 self.not_entered = OBSERVED
 

@@ -19,8 +19,7 @@ from whyidle.monitor.link.records import (
     State,
     Steps,
 )
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.code_lines import Readbacks, Where
 from whyidle.monitor.recording.event_limits import Due
 from whyidle.monitor.recording.figures import FRAMEWORKS, MEASURED, Asked, Figures, why_no_step

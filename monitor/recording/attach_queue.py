@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, Outcome, Refusal, Rung
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.link.link import Link, LinkRefused
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.target import Target
 
 # No attempt takes so long unless something below it has stopped answering.
 HANG_SECONDS = 30.0

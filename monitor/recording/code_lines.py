@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from whyidle.monitor.core.contracts.trace import JsonObject
-from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.link.records import Frame, Look, Read, Reads, Stacks
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.event_limits import MOST_COUNTED, Due, kept
 from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.runs.summary import READS, STACKS

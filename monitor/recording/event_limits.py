@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.runs.summary import ROLLING
 
 _E = TypeVar("_E", bound=Mapping[str, object])

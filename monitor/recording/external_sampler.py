@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from whyidle.agents import wire
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.attach.outside import PySpySampler, SampledLine
-from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.processes.events import JobEvent
+from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.processes.process import JobEvent
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.recording.code_lines import LINES_KEPT, LINES_SHOWN, stacks_event
 from whyidle.monitor.recording.tracked_process import TrackedProcess

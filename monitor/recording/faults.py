@@ -16,8 +16,7 @@ from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.diagnosis.debounce import Change, Debouncer
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.store import Writer

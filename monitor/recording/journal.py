@@ -8,8 +8,7 @@ from typing import Any
 
 from whyidle.monitor.core.defects import Defects
 from whyidle.monitor.core.metrics import Scope
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import Identity, ProcessKey
+from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
 from whyidle.monitor.recording.clock import WallClock
 from whyidle.monitor.recording.event_limits import Quota
 from whyidle.monitor.recording.pipeline import Guard

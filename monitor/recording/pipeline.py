@@ -11,8 +11,7 @@ from typing import TypeVar
 from whyidle.monitor.core.defects import Defects
 from whyidle.monitor.core.metrics import Scope, metrics_of
 from whyidle.monitor.core.reading import FAILED, Reading
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import Stat
 from whyidle.monitor.recording.clock import Sampler
 from whyidle.monitor.recording.snapshot import Member

@@ -1,6 +1,7 @@
-"""What a person asks of a recording that runs: a trace, a label, and how far the trace has come.
+"""What a person asks of a recording: when it begins, and over its socket while it runs.
 
-Answered in the recorder's own thread, between two ticks. Whatever else is asked is not done.
+Requests are answered in the recorder's own thread, between two ticks: a trace, how far it has come,
+a label. Nothing else is done.
 """
 
 from __future__ import annotations
@@ -8,22 +9,45 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.control.asked import short
+from whyidle.monitor.control.server import Server
 from whyidle.monitor.core.contracts.trace import JsonObject
+from whyidle.monitor.core.defaults import MOST_TRACE_SECONDS
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.agent_manager import OBSERVED, AgentManager
 from whyidle.monitor.recording.traces import Traces
 from whyidle.monitor.store import Writer
 from whyidle.monitor.store.labels import new_label
-from whyidle.monitor.tracing.trace_request import MOST_SECONDS
+from whyidle.monitor.tracing.policy import SETTLED_SECONDS, SHARE
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user asked for."""
+
+    target: Target
+    hz: float = 1.0
+    label: str | None = None
+    # Nothing of ours goes into the job.
+    observe: bool = False
+    # Processes of other users than the target's are entered, too.
+    any_user: bool = False
+    # The agent comes with the job: it is waited for before a process is entered from outside.
+    brought: bool = False
+    # Of the job's time, at most, for traces that nobody asked for; none are taken at 0.
+    trace_share: float = SHARE
+    # So long after the agent has come a job is taken to have settled: then a trace may be taken.
+    settled: float = SETTLED_SECONDS
 
 
 class Requests:
-    """Those to one recording."""
+    """Answers what is asked of one recording."""
 
     def __init__(
         self, run: int, target: ProcessKey, writer: Writer, inside: AgentManager, traces: Traces
@@ -33,6 +57,10 @@ class Requests:
         self._writer = writer
         self._agents = inside
         self._traces = traces
+
+    def listen(self) -> Server:
+        """Return the socket on which this is asked; whatever is against it is an ``OSError``."""
+        return Server.open(self._writer.path, self._run, self.answer)
 
     def answer(self, asked: Mapping[str, Any]) -> JsonObject:
         """Do what is asked for; what cannot be done is a ``Problem``."""
@@ -98,7 +126,7 @@ def _seconds(asked: object) -> float | None:
     if asked is None:
         return None
     if isinstance(asked, (int, float)) and type(asked) is not bool and 0 < asked < math.inf:
-        return float(min(asked, MOST_SECONDS))
+        return float(min(asked, MOST_TRACE_SECONDS))
     raise UsageProblem(
         "A trace takes a number of seconds.", "Ask for one of 1 s, or leave that out."
     )

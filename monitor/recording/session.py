@@ -11,7 +11,8 @@ from typing import Protocol
 from whyidle.monitor.core.errors import NoGpu
 from whyidle.monitor.diagnosis.diagnose import concluded
 from whyidle.monitor.recording.clock import Sampler, Wake, Waker
-from whyidle.monitor.recording.recorder import Recorder, Wanted
+from whyidle.monitor.recording.recorder import Recorder
+from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.runs.summary import RunSummary, summarise
 from whyidle.monitor.sources.gpus import GpuProbe

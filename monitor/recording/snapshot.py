@@ -8,10 +8,9 @@ from typing import Any
 
 from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.reading import Reading
-from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import Identity, ProcessKey
+from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
 from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.runs.estimate import BACKENDS, Device, Running, running
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading

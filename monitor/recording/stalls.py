@@ -12,8 +12,7 @@ from typing import TypeAlias
 
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.link.records import Compile, Frame, LongGc
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.event_limits import EVENT_NS, Due, kept
 from whyidle.monitor.runs.summary import COMPILED, COMPILES
 

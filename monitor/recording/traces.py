@@ -11,8 +11,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.agent_stats import STOPPED
 from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.snapshot import Member

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, RUN, Outcome, Refusal
 from whyidle.monitor.attach.precheck import FRAMEWORKS
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.reading import Reading
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import Identity, ProcessKey
+from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, Stat
 from whyidle.monitor.recording.agent_stats import MEASURED, AgentStats
 from whyidle.monitor.recording.snapshot import Member

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, REMOTE_EXEC, RUN
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.recording.snapshot import Member, Snapshot, stood_still
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable

@@ -54,7 +54,7 @@ class LiveView:
         self._console = console or Console()
         self._live = Live(console=self._console, auto_refresh=False, screen=True)
         self._history: dict[tuple[str, Metric], deque[float | None]] = {}
-        self._events: deque[tuple[str, plain.JobEvent]] = deque(maxlen=EVENTS_SHOWN)
+        self._events: deque[tuple[str, plain.NewsLine]] = deque(maxlen=EVENTS_SHOWN)
         self._started = False
 
     def tick(self, snapshot: Snapshot) -> None:
@@ -203,7 +203,7 @@ def _head(snapshot: Snapshot) -> Group:
     return Group(first, how, *([Text(what, style="dim")] if what else []))
 
 
-def _event(clock: str, event: plain.JobEvent) -> Text:
+def _event(clock: str, event: plain.NewsLine) -> Text:
     return Text(f"{event.marked[:1]} {clock}  {event.text}", "yellow" if event.alarming else "dim")
 
 

@@ -68,7 +68,7 @@ def stopped(snapshot: Snapshot) -> str:
     return " main process STOPPED" if snapshot.main_stopped else ""
 
 
-class JobEvent(NamedTuple):
+class NewsLine(NamedTuple):
     """Something that happened, and whether it needs attention."""
 
     text: str
@@ -80,12 +80,12 @@ class JobEvent(NamedTuple):
         return f"{'!' if self.alarming else '·'} {self.text}"
 
 
-def news(snapshot: Snapshot) -> list[JobEvent]:
+def news(snapshot: Snapshot) -> list[NewsLine]:
     """Return what happened at this tick."""
     return [
-        *(JobEvent(e.text) for e in snapshot.events),
-        *(JobEvent(printable(e.text), e.severity != "info") for e in snapshot.happened),
-        *map(JobEvent, snapshot.notes),
+        *(NewsLine(e.text) for e in snapshot.events),
+        *(NewsLine(printable(e.text), e.severity != "info") for e in snapshot.happened),
+        *map(NewsLine, snapshot.notes),
     ]
 
 

@@ -30,10 +30,9 @@ import re
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, SourceLine, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.source import called

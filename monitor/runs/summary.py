@@ -13,9 +13,9 @@ import msgspec
 
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.contracts.trace import JsonObject, LastTraceJson, StoredTraceJson
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.core.reading import HARMLESS
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack, compiled, reads
 from whyidle.monitor.runs.training import METRICS, Counted, Trained, trained
 from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.core.finding import Place
+from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.measure import Measure
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.sampling import StepSamples, step_samples
 from whyidle.monitor.signals.source import called, calls, dotted, functions, text_of, tree_of

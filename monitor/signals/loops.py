@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.core.finding import Place
-from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.signals.source import calls, dotted, functions, tree_of, written
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from whyidle.monitor.core.contracts.trace import JsonObject, TraceJson
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import METRICS, Metric
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.signals.opening import estimated
 from whyidle.monitor.signals.recorded import Recorded, SeenGpu, Trend

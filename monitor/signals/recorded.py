@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 
 Facts = Mapping[str, Any]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from whyidle.monitor.core.finding import Place
-from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.signals.source import tree_of, written
 
 Assigned = ast.Assign | ast.AnnAssign

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.source import tree_of
 

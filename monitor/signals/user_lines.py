@@ -10,9 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from whyidle.monitor.core.finding import Place
+from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.source import called, dotted, functions, tree_of
 from whyidle.monitor.signals.window import Window

@@ -13,8 +13,7 @@ from typing import Final
 
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.slices import LOOKS, Slice
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.parser import Parser, Understood
 from whyidle.monitor.tracing.policy import MOST_KNOWN, Policy, plain, window

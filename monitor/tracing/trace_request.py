@@ -7,8 +7,6 @@ from typing import Final
 
 from whyidle.monitor.control.asked import Asked, State
 
-# No trace is longer, whatever is asked for.
-MOST_SECONDS: Final = 10.0
 # From the first moment on at which it could be taken: the agent gives the job a breath between two.
 PATIENCE_SECONDS: Final = 30.0
 

@@ -18,9 +18,9 @@ import pytest
 
 from tests.agents.pythons import interpreters
 from tests.conftest import ROOT
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.target import Target
 
 Job = subprocess.Popen[str]
 # Works, says so, and never ends by itself. It says so seldom: a full pipe would stop it, and who

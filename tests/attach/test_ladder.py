@@ -39,8 +39,8 @@ from whyidle.monitor.attach.answers import (
     Refusal,
     Rung,
 )
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.link.link import Link
+from whyidle.monitor.processes.target import Target
 
 CLOSED, FAILED = Refusal("closed"), Refusal("failed", "try this")
 

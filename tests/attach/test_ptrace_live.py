@@ -31,9 +31,9 @@ from whyidle.monitor.attach.ptrace import stop
 from whyidle.monitor.attach.ptrace.inject import inject
 from whyidle.monitor.attach.ptrace.refused import Refused
 from whyidle.monitor.attach.ptrace.region import SOURCE_ROOM
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.target import Target
 
 pytestmark = [
     pytest.mark.ptrace,

@@ -16,8 +16,8 @@ import pytest
 from tests.attach.targets import BUSY, Job, goes_on, mapped, running, start, target_of, tracer_of
 from whyidle.monitor.attach import ladder, precheck
 from whyidle.monitor.attach.answers import OUTSIDE, PTRACE, REMOTE_EXEC, Refusal
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.target import Target
 
 NOBODY = 65534
 TRACE = """

@@ -27,7 +27,7 @@ from whyidle.monitor.attach import remote_exec
 from whyidle.monitor.attach.answers import NotEntered
 from whyidle.monitor.attach.debug_offsets import Unfit, runtime_of
 from whyidle.monitor.attach.staged_script import StagedScript
-from whyidle.monitor.attach.target import Target
+from whyidle.monitor.processes.target import Target
 
 # It may run in the middle of a print of the job's own.
 SAY = """\

@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import start_job
 from tests.link.conftest import FS, key_of
 from whyidle.monitor.processes.job_end import JobEnd
+from whyidle.monitor.processes.target import Target
 
 QUITS = "import sys; print('ready', flush=True); sys.exit(int(sys.stdin.readline()))"
 
@@ -22,7 +23,7 @@ def no_oom() -> int | None:
 
 
 def ending(job: subprocess.Popen[str], oom: Callable[[], int | None] = no_oom) -> JobEnd:
-    found = JobEnd(key_of(job.pid), FS, oom)
+    found = JobEnd(Target(key_of(job.pid), FS), oom)
     assert not found.look()
     return found
 

@@ -9,8 +9,9 @@ import pytest
 
 from tests.conftest import start_job
 from whyidle.monitor.core.errors import Exit, NotPermitted, TargetGone, UsageProblem
-from whyidle.monitor.processes.process import describe, find_target, frameworks_of, script_of
+from whyidle.monitor.processes.process import describe, frameworks_of, script_of
 from whyidle.monitor.processes.procfs import ProcFs, parse_stat
+from whyidle.monitor.processes.target import Target
 
 # The distribution whose library is mapped.
 LIBRARY_OF = {"torch": "torch", "jax": "jaxlib"}
@@ -117,7 +118,7 @@ def test_a_real_framework_is_seen_in_a_running_job(name: str) -> None:
 @pytest.mark.parametrize("text", ["abc", "-1", "0", "1.5", "", "12x"])
 def test_no_number(text: str) -> None:
     with pytest.raises(UsageProblem) as problem:
-        find_target(text)
+        Target.named(text)
     assert problem.value.code == Exit.USAGE
     assert "no process id" in problem.value.what
 
@@ -126,7 +127,7 @@ def test_gone() -> None:
     with start_job() as job:
         job.kill()
     with pytest.raises(TargetGone, match="There is no process"):
-        find_target(str(job.pid))
+        Target.named(str(job.pid))
 
 
 def test_a_zombie_says_so() -> None:
@@ -137,7 +138,7 @@ def test_a_zombie_says_so() -> None:
         while (stat := ProcFs().stat(job.pid)) is not None and stat.state != "Z":
             pass
         with pytest.raises(TargetGone, match="zombie"):
-            find_target(str(job.pid))
+            Target.named(str(job.pid))
 
 
 def test_a_thread_names_its_process() -> None:
@@ -148,7 +149,7 @@ def test_a_thread_names_its_process() -> None:
     with start_job(source) as job:
         thread = next(t for t in Path(f"/proc/{job.pid}/task").iterdir() if t.name != str(job.pid))
         with pytest.raises(UsageProblem, match=f"thread of process {job.pid}"):
-            find_target(thread.name)
+            Target.named(thread.name)
         job.kill()
 
 
@@ -156,7 +157,7 @@ def test_a_foreign_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 12345)
     with start_job() as job:
         with pytest.raises(NotPermitted, match="belongs to") as problem:
-            find_target(str(job.pid))
+            Target.named(str(job.pid))
         job.kill()
     assert problem.value.code == Exit.PERMISSION
     assert "sudo" in problem.value.next_step
@@ -166,4 +167,4 @@ def test_a_kernel_thread_is_no_job() -> None:
     if ProcFs().stat(2) is None:
         pytest.skip("no kernel threads are visible here")
     with pytest.raises(UsageProblem, match="kernel"):
-        find_target("2")
+        Target.named("2")

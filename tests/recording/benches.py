@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.clock import Sampler, Waker
-from whyidle.monitor.recording.recorder import Recorder, Wanted
+from whyidle.monitor.recording.recorder import Recorder
+from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import Reader, Writer
@@ -16,10 +16,8 @@ from whyidle.monitor.store import Reader, Writer
 Job = subprocess.Popen[str]
 
 
-def target(job: Job) -> ProcessKey:
-    stat = ProcFs().stat(job.pid)
-    assert stat is not None
-    return ProcessKey(job.pid, stat.start_ticks)
+def target(job: Job) -> Target:
+    return Target.named(str(job.pid))
 
 
 class Bench:

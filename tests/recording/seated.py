@@ -9,10 +9,9 @@ from dataclasses import replace
 from tests.link.conftest import FS, Puppet
 from whyidle.monitor.attach.answers import OUTSIDE, PTRACE, Outcome, Refusal, Rung
 from whyidle.monitor.attach.outside import SampledLine
-from whyidle.monitor.attach.target import Target
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import Identity, ProcessKey, describe
+from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs, Stat
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.snapshot import Member
@@ -58,7 +57,7 @@ class Job:
         self.now = 100.0
         self.events: list[JobEvent] = []
         self.inside = AgentManager(
-            puppet.key, FS, enter=self._counted(way), guard=Caught(strict=True), **wanted
+            Target(puppet.key, FS), enter=self._counted(way), guard=Caught(strict=True), **wanted
         )
 
     def _counted(self, way: Way) -> Way:

@@ -11,10 +11,10 @@ import pytest
 from tests.link.conftest import FS, Puppet
 from tests.recording.seated import BUSY, Job, goes_in, is_inside, stays_out, trainer
 from whyidle.monitor.attach.answers import OUTSIDE, Outcome, Refusal
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import agent_events, attach_queue
 from whyidle.monitor.recording.tracked_process import MOST_TRIES, NO_AGENT, TrackedProcess
 

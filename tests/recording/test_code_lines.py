@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.recording.records import KEY, LEAF, LOAD, MOST, SECOND, STEP, stacks, take
-from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.link.records import Frame, Look, Read, Reads, Stacks
 from whyidle.monitor.recording import code_lines, event_limits
 from whyidle.monitor.recording.agent_stats import AgentStats

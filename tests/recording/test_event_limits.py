@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording import event_limits as module
 from whyidle.monitor.recording.event_limits import LEFT_OUT, MOST_OF_A_KIND, MOST_STACKS, Quota
 from whyidle.monitor.runs.summary import ROLLING

@@ -7,8 +7,8 @@ import pytest
 from tests.link.conftest import FS, Puppet
 from tests.recording.seated import BUSY, Job, Looks, goes_in, is_inside, stays_out, trainer
 from whyidle.monitor.attach.answers import Outcome, Refusal
-from whyidle.monitor.attach.target import Target
 from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import external_sampler
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 

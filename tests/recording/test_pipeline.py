@@ -25,7 +25,7 @@ from whyidle.monitor.recording import faults
 from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.faults import Faults
 from whyidle.monitor.recording.journal import Journal
-from whyidle.monitor.recording.overhead import Overhead
+from whyidle.monitor.recording.outside import Overhead
 from whyidle.monitor.recording.rows import Rows
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.recording.traces import Traces
@@ -297,7 +297,7 @@ def test_the_tick_that_sees_the_end_takes_the_exit_code(
     if broken:
         breaks(monkeypatch, (Tree, "refresh"), lambda _: True)
     assert bench.recorder.tick(bench.sampler) is None
-    assert bench.recorder._job_end.code == -9
+    assert bench.recorder._outside._job_end.code == -9
     bench.recorder.end(None)
     bench.waker.close()
 

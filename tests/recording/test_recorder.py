@@ -10,8 +10,8 @@ import pytest
 from tests.recording.benches import Bench, Job, target
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording import recorder as module
-from whyidle.monitor.recording.overhead import CPU_BUDGET_CORES, JUDGED_OVER_SECONDS, Overhead
-from whyidle.monitor.recording.recorder import Wanted
+from whyidle.monitor.recording.outside import CPU_BUDGET_CORES, JUDGED_OVER_SECONDS, Overhead
+from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.run_metadata import RunMetadata
 from whyidle.monitor.recording.session import Session
 from whyidle.monitor.recording.snapshot import Snapshot
@@ -42,8 +42,8 @@ def test_a_clock_that_is_set_back_does_not_fold_time(
 
 def test_a_monitor_that_stood_still_says_so_and_blames_no_clock(bench: Bench) -> None:
     bench.tick()
-    assert bench.recorder._overhead._tick_at is not None
-    bench.recorder._overhead._tick_at -= 20
+    assert bench.recorder._outside.overhead._tick_at is not None
+    bench.recorder._outside.overhead._tick_at -= 20
     assert "stood still for 19 s" in bench.tick().notes[0]
     assert bench.events(stops=True) == ["stood_still"]
     assert not bench.tick().notes

@@ -22,12 +22,12 @@ from tests.conftest import command, start_job
 from tests.recording.benches import Bench, Job
 from whyidle.monitor.control import client
 from whyidle.monitor.control.client import Asked, State
+from whyidle.monitor.core.defaults import MOST_TRACE_SECONDS
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.metrics import SELF_CPU, Scope
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import Reader, Run
 from whyidle.monitor.store.stored_traces import Kept
-from whyidle.monitor.tracing.trace_request import MOST_SECONDS
 
 T = TypeVar("T")
 # The user's own profiler is on, all the time.
@@ -64,7 +64,7 @@ def test_seconds_that_are_none_are_a_sentence(bench: Bench, seconds: object) -> 
 
 def test_no_trace_is_longer_than_it_may_be(bench: Bench) -> None:
     assert put(bench, {"do": "trace", "seconds": 3600})["ok"] is True
-    assert bench.recorder._traces.request.seconds == MOST_SECONDS
+    assert bench.recorder._traces.request.seconds == MOST_TRACE_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_trace_that_the_end_of_the_job_takes_along_is_told_in_its_run(
     pytest.importorskip("torch")
     with start_job(TORCH + LOOP) as job:
         recording = Recording(job, state)
-        client.ask_trace(recording.store, 1, MOST_SECONDS)
+        client.ask_trace(recording.store, 1, MOST_TRACE_SECONDS)
         recording.until(lambda: client.state(recording.store, 1).state is State.TAKING)
         if is_killed:
             job.kill()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.recording.records import KEY, MOST, SECOND, STEP, compiled, take
 from whyidle.monitor.link.records import Compile, Frame, LongGc
-from whyidle.monitor.processes.events import JobEvent
+from whyidle.monitor.processes.process import JobEvent
 from whyidle.monitor.recording import event_limits
 from whyidle.monitor.recording import stalls as module
 from whyidle.monitor.recording.agent_stats import AgentStats

@@ -23,10 +23,12 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.process import Identity, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import traces as module
 from whyidle.monitor.recording.agent_stats import STOPPED
 from whyidle.monitor.recording.clock import Sampler, Waker
-from whyidle.monitor.recording.recorder import Recorder, Wanted
+from whyidle.monitor.recording.recorder import Recorder
+from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.snapshot import Member, Snapshot
 from whyidle.monitor.recording.traces import Traces, in_order
 from whyidle.monitor.recording.tracked_process import TrackedProcess
@@ -207,7 +209,7 @@ class Bench:
         self.store = store
         self.target = ProcessKey(job.pid, stat.start_ticks)
         self.recorder = Recorder(
-            Wanted(self.target, **wanted), Writer.open(store), GpuProbe(), "no GPU here"
+            Wanted(Target(self.target), **wanted), Writer.open(store), GpuProbe(), "no GPU here"
         )
         self.waker = Waker(job.pid)
         self.sampler = Sampler(1.0, self.waker)

@@ -8,6 +8,7 @@ from tests.link.conftest import FS, Puppet
 from tests.recording.seated import Caught, Job, Way, goes_in, is_inside
 from whyidle.agents import wire
 from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import agent_manager as module
 from whyidle.monitor.recording.agent_manager import AgentManager
 
@@ -22,7 +23,7 @@ class Worker:
         monkeypatch.setattr(module, "lived", lambda _: self.age)
         self.job = Job(puppet, way)
         self.job.inside = AgentManager(
-            ProcessKey(1, 0), FS, enter=way, any_user=True, guard=Caught(strict=True)
+            Target(ProcessKey(1, 0), FS), enter=way, any_user=True, guard=Caught(strict=True)
         )
 
     def end(self) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from whyidle.monitor.attach.answers import OUTSIDE, PTRACE, Refusal
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.reading import Reading
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.agent_stats import MEASURED
 from whyidle.monitor.recording.snapshot import Member, Snapshot

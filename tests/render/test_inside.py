@@ -12,9 +12,8 @@ from rich.console import Console
 from tests.render.snapshots import LOAD, NO_PROBE, STOPPED, inside, outside, snapshot
 from whyidle.monitor.attach.answers import AGENT, REMOTE_EXEC, RUN, Refusal
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.source_lines import SourceLine
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.snapshot import Member, Snapshot, stood_still
 from whyidle.monitor.render import inside as words
 from whyidle.monitor.render import jsonl, plain

@@ -15,8 +15,7 @@ from tests.render.training import FACTS, PACE, WAITS, job, trace, worker
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.reading import FIRST, Reading
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import jsonl, live_budget, pace, plain
 from whyidle.monitor.render.live import LiveView

@@ -8,8 +8,8 @@ import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.signals.recorded import Trend
 
 NAME = "allocation_churn"

@@ -9,8 +9,7 @@ import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Found, Severity
-from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.core.finding import Found, Severity, SourceLine
 from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.window import Window
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import cannot_judge, found, judge, traced, window
-from whyidle.monitor.core.finding import Severity
-from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.signals.recorded import SeenGpu
 
 NAME = "cpu_fallback"

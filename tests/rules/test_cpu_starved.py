@@ -6,10 +6,9 @@ import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, judge, traced, window
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Found, Severity
+from whyidle.monitor.core.finding import Found, Severity, SourceLine
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.core.source_lines import SourceLine
 
 NAME = "cpu_starved"
 # By framework: what stands before the fix's code, and what must hold after it.

@@ -13,9 +13,8 @@ import pytest
 from tests.rules.windows import ROOT, answer, judge, pairs, recorded, traced, window
 from whyidle.monitor import rules
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Found
+from whyidle.monitor.core.finding import Found, SourceLine
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack

@@ -16,8 +16,8 @@ from tests.rules.windows import (
     traced,
     window,
 )
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.core.source_lines import SourceLine
 
 NAME = "host_random_numbers"
 FIXES = {

@@ -17,9 +17,8 @@ from tests.rules.windows import (
     window,
 )
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Found, Severity
+from whyidle.monitor.core.finding import Found, Severity, SourceLine
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.core.source_lines import SourceLine
 
 NAME = "input_starved"
 # By framework: what stands before the fix's code, and what must hold after it.

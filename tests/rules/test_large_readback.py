@@ -17,9 +17,8 @@ from tests.rules.windows import (
     window,
 )
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.signals.window import Window
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, recorded, traced, window
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Severity
-from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.signals.recorded import SeenGpu, Trend
 
 NAME = "memory_growth"

@@ -17,8 +17,8 @@ from tests.rules.windows import (
     window,
 )
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.core.source_lines import SourceLine
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.runs.aggregates import Compiled
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.monitor.core.source_lines import SourceLine
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.signals.activity import reading
 from whyidle.monitor.signals.recorded import Recorded
 

@@ -15,8 +15,7 @@ import pytest
 
 from tests.commands.tracefiles import kineto
 from tests.tracing.conftest import until
-from whyidle.monitor.processes.events import JobEvent
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.store import NewRun, Writer
 from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.tracing.parser import Parser
