@@ -22,12 +22,12 @@ from whyidle.monitor.render.console import open_what_is_closed, say
 from whyidle.monitor.store import Reader, UnknownRun
 from whyidle.monitor.store.records import LAST
 
-# A token of the user's own: readable by nobody else there, as it would be in the command line.
+# The user's own token: the environment is private, while other users can read a command line.
 VARIABLE: Final = "WHYIDLE_DASHBOARD_TOKEN"
 
 
 def main() -> NoReturn:
-    """Serve as the options say; every failure is a sentence and an exit code."""
+    """Serve as the options say; every failure becomes a message and an exit code."""
     open_what_is_closed()
     try:
         with ended_by_signals():
@@ -43,7 +43,7 @@ def main() -> NoReturn:
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
-    # A page that is still being drawn holds a thread: nobody waits for it.
+    # A page that is still being drawn holds a thread; do not wait for it.
     os._exit(code if isinstance(code, int) else Exit.OK)
 
 
@@ -64,7 +64,7 @@ def _options() -> argparse.ArgumentParser:
 def _serve(chosen: argparse.Namespace) -> None:
     own = os.environ.pop(VARIABLE, None)
     token = places.new_token() if own is None else places.check_token(own)
-    wanted = places.Place(
+    wanted = places.Endpoint(
         port=0,
         address=places.address(chosen.address),
         token=None if chosen.no_token else token,
@@ -77,11 +77,11 @@ def _serve(chosen: argparse.Namespace) -> None:
         settings.use(
             settings.Settings(store=store, run=run, base=wanted.base, is_sample=chosen.sample)
         )
-        # Streamlit is loaded once nothing stands against it.
+        # Load Streamlit only once everything else is in order.
         from whyidle.dashboard import serve  # noqa: PLC0415
 
-        place = places.at(wanted, bound)
-        by = serve.serve(place, bound, lambda: _tell(place, browser=chosen.browser))
+        endpoint = places.at(wanted, bound)
+        by = serve.serve(endpoint, bound, lambda: _announce(endpoint, browser=chosen.browser))
     if by is not None:
         signal.raise_signal(by)
 
@@ -96,7 +96,7 @@ def _store(chosen: argparse.Namespace) -> Iterator[Path]:
 
 
 def checked(store: Path, run: str | None, *, is_sample: bool = False) -> str:
-    """Return the run that is shown first; one that was named must be there."""
+    """Return the run to show first; a named one must exist."""
     if run is None:
         return LAST
     with Reader.open(store) as reader:
@@ -105,19 +105,21 @@ def checked(store: Path, run: str | None, *, is_sample: bool = False) -> str:
         except UnknownRun as problem:
             if not is_sample:
                 raise
-            # The other commands do not list these.
+            # Other commands do not list the runs of the sample.
             known = ", ".join(str(each.id) for each in reader.runs())
             what = f"{problem.what} The sample has the runs {known}."
             raise UnknownRun(what, "See all of them: monitor dashboard --sample") from None
 
 
-def _tell(place: places.Place, *, browser: bool) -> None:
-    """Print the link: now somebody answers there."""
+def _announce(endpoint: places.Endpoint, *, browser: bool) -> None:
+    """Print the link, now that the server answers."""
     with contextlib.suppress(OSError):
-        print(f"The dashboard, until Ctrl-C: {place.link}", flush=True)  # noqa: T201
+        print(f"The dashboard, until Ctrl-C: {endpoint.link}", flush=True)  # noqa: T201
     if browser:
-        # Some browsers are only done when they are closed.
-        threading.Thread(target=webbrowser.open, args=(place.link_for_once,), daemon=True).start()
+        # Some browsers return only once they are closed.
+        threading.Thread(
+            target=webbrowser.open, args=(endpoint.link_for_once,), daemon=True
+        ).start()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The page that Streamlit runs: the frame, and in it the page that was asked for."""
+"""The script that Streamlit runs: the frame, and inside it the requested page."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NAME = "whyidle"
 
 
 def main() -> None:
-    """Draw the choices that all pages share, and the page that the address names."""
-    shown: frame.Shown | None = None
+    """Draw the controls that all pages share, and the page in the address."""
+    shown: frame.PageState | None = None
 
-    def draw_it(draw: Callable[[frame.Shown], None]) -> None:
+    def draw_it(draw: Callable[[frame.PageState], None]) -> None:
         if shown is not None:
             frame.page(draw, shown)
 
@@ -28,14 +28,14 @@ def main() -> None:
     page = st.navigation(pages, position="hidden")
     st.set_page_config(page_title=f"{page.title} · {NAME}", layout="wide")
     widgets.write(markup.STYLE)
-    # Outside of the page: so the choices, and their part of the address, stay from page to page.
+    # Outside the page, so that the controls and their query parameters persist across pages.
     with st.container(horizontal=True, key="pages"):
-        ways = [st.empty() for _ in pages]
+        links = [st.empty() for _ in pages]
     shown = frame.chosen()
-    # What is bound to a choice goes along by itself.
+    # Parameters that are bound to a control are passed on automatically.
     run = None if shown is None else {run_picker.NAME: str(shown.run.id)}
-    for way, each in zip(ways, pages, strict=True):
-        way.page_link(each, query_params=run)
+    for link, each in zip(links, pages, strict=True):
+        link.page_link(each, query_params=run)
     page.run()
 
 

@@ -1,4 +1,4 @@
-"""Where the dashboard listens, under which names it answers, and the link that opens it."""
+"""Where the dashboard listens, which host names it answers to, and the link that opens it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import psutil
 from whyidle.monitor.core.errors import UsageProblem
 
 LOOPBACK: Final = "127.0.0.1"
-# Taken where it is free, so that a link stays the same from day to day.
+# Used if it is free, so that the link stays the same from day to day.
 PORT: Final = 8765
 OWN_NAMES: Final = frozenset({LOOPBACK, "localhost", "::1"})
-# A token that somebody else could guess is none.
+# A token that can be guessed protects nothing.
 SHORTEST_TOKEN: Final = 16
 _TOKEN_BYTES: Final = 32
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
@@ -26,21 +26,21 @@ _BASE = re.compile(r"[\w.~-]+(/[\w.~-]+)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where it listens, and for whom."""
+class Endpoint:
+    """Where the dashboard listens, and for whom."""
 
     port: int
     address: str = LOOPBACK
     token: str | None = None
-    # Good for one opening: what starts a browser stands in the list of processes.
+    # Valid once: the command that starts a browser is visible in the list of processes.
     ticket: str | None = None
-    # Other names by which it may be called: of a reverse proxy, say.
+    # Further host names, such as that of a reverse proxy.
     allowed: frozenset[str] = frozenset()
     base: str = ""
 
     @property
     def names(self) -> frozenset[str]:
-        """Return every name that may stand in a request: others are somebody's trick."""
+        """Return every host name that a request may use."""
         own = {self.address}
         if ipaddress.ip_address(self.address).is_unspecified:
             found = [a.address for some in psutil.net_if_addrs().values() for a in some]
@@ -49,12 +49,12 @@ class Place:
 
     @property
     def link(self) -> str:
-        """Return the link that opens it."""
+        """Return the link that opens the dashboard."""
         return self._link(self.token)
 
     @property
     def link_for_once(self) -> str:
-        """Return a link that opens it one time."""
+        """Return a link that works once."""
         return self._link(self.ticket or self.token)
 
     def _link(self, token: str | None) -> str:
@@ -66,32 +66,32 @@ class Place:
 
 
 def new_token() -> str:
-    """Return words that nobody guesses."""
+    """Return a random token."""
     return secrets.token_urlsafe(_TOKEN_BYTES)
 
 
 def check_token(token: str) -> str:
-    """Return a token that a person has chosen, if it is long enough."""
+    """Return a token chosen by the user, if it is long enough."""
     if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable():
-        what = f"The token is too easily guessed: it has fewer than {SHORTEST_TOKEN} letters."
+        what = f"The token is too easily guessed: it has fewer than {SHORTEST_TOKEN} characters."
         raise UsageProblem(what, "Leave it out: one is made at each start.")
     return token
 
 
 def address(text: str) -> str:
-    """Return an address to listen on."""
+    """Return the text as an address to listen on."""
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        what = f"{text} is no address that a program listens on."
+        what = f"{text} is not an address to listen on."
         raise UsageProblem(what, f"Give numbers: --address {LOOPBACK}") from None
 
 
 def name(text: str) -> str:
-    """Return a name by which the dashboard may be called."""
+    """Return the text as a host name."""
     plain = text.strip().lower().rstrip(".")
     if not _NAME.fullmatch(plain) and not _is_address(plain):
-        what = f"{text} is no name of a machine."
+        what = f"{text} is not a host name."
         raise UsageProblem(what, "Leave out http:// and port: --allow-host gpu1.example.org")
     return plain
 
@@ -105,21 +105,21 @@ def _is_address(text: str) -> bool:
 
 
 def base(text: str) -> str:
-    """Return the part of the path that is ours, without slashes around it."""
+    """Return the base path, without slashes around it."""
     plain = text.strip("/")
     if plain and not _BASE.fullmatch(plain):
-        what = f"{text} is no path to stand under."
+        what = f"{text} is not a valid path."
         raise UsageProblem(what, "Give plain words: --base-path /gpu1/whyidle")
     return plain
 
 
-def at(wanted: Place, bound: socket.socket) -> Place:
-    """Return a place with the port that it has got."""
+def at(wanted: Endpoint, bound: socket.socket) -> Endpoint:
+    """Return the endpoint with the port that was bound."""
     return replace(wanted, port=bound.getsockname()[1])
 
 
 def listen(where: str, wished: int | None) -> socket.socket:
-    """Return a socket that has its port; whoever comes early waits until ``serve`` answers."""
+    """Return a bound socket; early requests wait until ``serve`` answers."""
     try:
         return _bound(where, PORT if wished is None else wished)
     except OSError as error:
@@ -132,10 +132,10 @@ def _bound(where: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in where else socket.AF_INET
     bound = socket.socket(family)
     try:
-        # A port whose last owner has just ended is free.
+        # A port whose last owner has just ended counts as free.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((where, port))
-        # A port is only ours once we listen: two that start together both bind it.
+        # A port is ours only once we listen: two programs starting together may both bind it.
         bound.listen()
     except OSError:
         bound.close()

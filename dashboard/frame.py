@@ -1,4 +1,4 @@
-"""What stands around every page: which run, which stretch of it, live or not, and help."""
+"""The frame around every page: the run, the time range, live or paused, and error messages."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any, Final
 import streamlit as st
 
 from whyidle.dashboard import run_picker, settings, sidebar, store_reader, widgets
-from whyidle.dashboard.views import time_range as spans
-from whyidle.dashboard.views.time_range import Span
+from whyidle.dashboard.views import time_range
+from whyidle.dashboard.views.time_range import TimeRange
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.store import Reader, Run
 
-# Where nothing can be shown it is tried again: a recording may begin at any moment.
+# If there is nothing to show, try again: a recording may begin at any moment.
 AGAIN_SECONDS: Final = 2.0
 _DEFECT: Final = "This part of the page could not be drawn"
 
 
 @dataclass(frozen=True, slots=True)
-class Face:
-    """What of a run stands around the pages: what is drawn of it is compared with what is."""
+class RunHeader:
+    """The facts about a run around the pages; if they change, everything is redrawn."""
 
     is_recording: bool
     ended_ms: int | None
@@ -34,76 +34,76 @@ class Face:
     framework: str | None
 
     @classmethod
-    def of(cls, run: Run) -> Face:
-        """Return that of a run as of now: whether it is recorded its recorder's life says."""
+    def of(cls, run: Run) -> RunHeader:
+        """Return the current header; a run is being recorded if its recorder is alive."""
         return cls(run.is_recording, run.ended_ms, run.label, run.script, run.framework)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What the reader has chosen to see."""
+class PageState:
+    """What the user has chosen to see."""
 
     reader: Reader
     run: Run
     range: str
     everything: bool
-    # When the reader stopped it; ``None``: it moves.
+    # When the user paused it; ``None``: it is live.
     paused_ms: int | None = None
-    # The run as it stood when the page was drawn: a run that is asked again tells how it is now.
-    face: Face | None = None
+    # The header when the page was drawn; ``run`` may be newer.
+    header: RunHeader | None = None
 
     @property
     def is_paused(self) -> bool:
-        """Whether the reader stopped it."""
+        """Whether the user paused the page."""
         return self.paused_ms is not None
 
     @property
     def every(self) -> float | None:
-        """How often the page is read anew; never, where nothing moves."""
-        return None if self.is_paused else self.beat
+        """How often the page refreshes; ``None`` if nothing moves."""
+        return None if self.is_paused else self.check_every
 
     @property
-    def beat(self) -> float | None:
-        """How often it is looked whether the run still is what was drawn, also where that rests."""
-        face = self.face or Face.of(self.run)
-        return settings.current().refresh_seconds if face.is_recording else None
+    def check_every(self) -> float | None:
+        """How often to check for a changed header, also on a paused page."""
+        header = self.header or RunHeader.of(self.run)
+        return settings.current().refresh_seconds if header.is_recording else None
 
-    def span(self) -> Span:
-        """Return the stretch of time that is shown, as of now."""
+    def span(self) -> TimeRange:
+        """Return the time range to show now."""
         now_ms = self.paused_ms or time.time_ns() // 1_000_000
-        return spans.of(self.reader, self.run, self.range, now_ms)
+        return time_range.of(self.reader, self.run, self.range, now_ms)
 
-    def now(self) -> Shown:
-        """Return the same with the run as it stands now; what has changed all of it starts anew."""
+    def now(self) -> PageState:
+        """Return the same with the run as it is now; a changed header redraws everything."""
         reader = store_reader.reader()
         run = reader.run(self.run.id)
-        if reader is not self.reader or (run and self.face and Face.of(run) != self.face):
+        if reader is not self.reader or (run and self.header and RunHeader.of(run) != self.header):
             st.rerun()
         if run is None:
             raise run_picker.gone(str(self.run.id))
         return replace(self, run=run)
 
 
-def chosen() -> Shown | None:
-    """Draw the choices, and return what was chosen, or say why there is nothing to draw."""
-    shown: Shown | None = _guarded(choose)
+def chosen() -> PageState | None:
+    """Draw the controls, and return the choice, or say why there is nothing to draw."""
+    shown: PageState | None = _guarded(choose)
     if shown is None:
-        widgets.note("The page is drawn by itself as soon as there is something to show.")
+        widgets.note("The page updates by itself as soon as there is something to show.")
         st.fragment(_try_again, run_every=AGAIN_SECONDS)()
     return shown
 
 
-def page(draw: Callable[[Shown], None], shown: Shown) -> None:
-    """Draw a page of what is chosen; where that fails, a sentence stands in its place."""
+def page(draw: Callable[[PageState], None], shown: PageState) -> None:
+    """Draw a page for the choice; a failure shows as a message in its place."""
     _guarded(lambda: draw(shown))
 
 
 def live(
-    draw: Callable[[Shown], None], shown: Shown, every: float | EllipsisType | None = ...
+    draw: Callable[[PageState], None], shown: PageState, every: float | EllipsisType | None = ...
 ) -> None:
-    """Draw a part of a page that is drawn anew by itself; its failures stay its own.
+    """Draw a part of a page that refreshes by itself; a failure affects only this part.
 
-    As often as the page, if not said; never, where it is ``None``.
+    It refreshes as often as the page unless ``every`` says otherwise; never if that is ``None``.
     """
 
     def part() -> None:
@@ -113,8 +113,8 @@ def live(
     st.fragment(part, run_every=shown.every if every is ... else every)()
 
 
-def still(draw: Callable[[Shown], None], shown: Shown) -> None:
-    """Draw a part of a page that moves only when the reader moves it; its failures stay its own."""
+def still(draw: Callable[[PageState], None], shown: PageState) -> None:
+    """Draw a part of a page that changes only on user input; a failure affects only this part."""
 
     def part() -> None:
         _guarded(lambda: draw(shown.now()))
@@ -124,7 +124,7 @@ def still(draw: Callable[[Shown], None], shown: Shown) -> None:
 
 
 def _guarded(draw: Callable[[], Any]) -> Any:
-    """Draw something; where it fails, a sentence stands in its place."""
+    """Draw something; a failure shows as a message in its place."""
     try:
         return draw()
     except Problem as problem:
@@ -132,7 +132,7 @@ def _guarded(draw: Callable[[], Any]) -> Any:
     except sqlite3.Error as error:
         widgets.unknown("There is nothing to show", f"the store could not be read: {error}")
     except Exception as error:
-        # A damaged row must not cost the page; who started us reads the rest in the log.
+        # A damaged row must not cost the page; the log has the traceback.
         logging.getLogger(__name__).exception(_DEFECT)
         widgets.unknown(_DEFECT, f"{type(error).__name__}: {error}", "monitor doctor")
     return None
@@ -147,30 +147,30 @@ def _try_again() -> None:
         st.rerun()
 
 
-def choose() -> Shown:
-    """Draw the choices, and return what was chosen. A ``Problem`` says that nothing is there."""
+def choose() -> PageState:
+    """Draw the controls, and return the choice. A ``Problem`` says that there is none."""
     reader = store_reader.reader()
     with st.sidebar:
-        run = run_picker.picked(reader)
-        face = Face.of(run)
+        run = run_picker.picked_run(reader)
+        header = RunHeader.of(run)
         name = st.segmented_control(
             "Time range",
-            list(spans.RANGES),
-            default="5m" if face.is_recording else spans.ALL,
+            list(time_range.RANGES),
+            default="5m" if header.is_recording else time_range.ALL,
             key="range",
             bind="query-params",
         )
         everything = st.toggle("All GPUs of the machine", key="all", bind="query-params")
-        paused_ms = _paused() if face.is_recording else None
-    shown = Shown(reader, run, name or spans.ALL, everything, paused_ms, face)
+        paused_ms = _paused() if header.is_recording else None
+    shown = PageState(reader, run, name or time_range.ALL, everything, paused_ms, header)
     with st.sidebar:
-        live(lambda now: sidebar.run(now.reader, now.run), shown, shown.beat)
+        live(lambda now: sidebar.run(now.reader, now.run), shown, shown.check_every)
         sidebar.label(run)
     return shown
 
 
 def _paused() -> int | None:
-    """Return when the reader stopped the page; ``None``: it moves."""
+    """Return when the user paused the page; ``None``: it is live."""
     if not st.toggle("Pause", key="paused"):
         st.session_state.pop("paused_ms", None)
         return None

@@ -1,4 +1,4 @@
-"""Pieces of pages as markup. What comes from a job goes in as text: ``safe`` does that."""
+"""Pieces of pages as markup. Text from a job must go through ``safe``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ STYLE: Final = """
 <style>
 .stApp [data-testid="stMainBlockContainer"] { padding-top: 4.6rem; max-width: 1500px; }
 .stApp [data-testid="stMainBlockContainer"] [data-testid="stVerticalBlock"] { gap: 0.6rem; }
-/* A page that is drawn anew all the time needs no sign that it is, nor what fades meanwhile:
-   the browser would paint all of it with each picture of that. */
+/* A page that refreshes all the time needs no sign of it, and no fading, which would make
+   the browser repaint everything at each frame. */
 [data-testid="stStatusWidget"] { display: none; }
 .stApp [data-stale] { opacity: 1 !important; transition: none !important; }
 .w-head { font-size: 0.82rem; opacity: 0.72; margin: 0 0 2px 0; letter-spacing: 0.01em; }
@@ -71,90 +71,90 @@ STYLE: Final = """
 
 
 def safe(text: object) -> str:
-    """Return words of a job as what they are: control characters shown, markup harmless."""
+    """Return text from a job with control characters and markup escaped."""
     return html.escape(printable(str(text)), quote=True)
 
 
 def stack(*pieces: str) -> str:
-    """Return pieces below each other as one: each element of a page costs."""
-    told = "".join(f"<div>{piece}</div>" for piece in pieces if piece)
-    return f'<div class="w-stack">{told}</div>'
+    """Return pieces stacked as one element, since each element of a page costs."""
+    inner = "".join(f"<div>{piece}</div>" for piece in pieces if piece)
+    return f'<div class="w-stack">{inner}</div>'
 
 
 def title(words: str, note: str = "") -> str:
-    """Return the head of a chart."""
+    """Return the title of a chart."""
     quiet = f'<p class="w-note">{safe(note)}</p>' if note else ""
     return f'<p class="w-title">{safe(words)}</p>{quiet}'
 
 
 def heading(words: str) -> str:
-    """Return the beginning of another part of a page."""
+    """Return the heading of a section."""
     return f'<h3 class="w-part">{safe(words)}</h3>'
 
 
 def note(words: str) -> str:
-    """Return a quiet line."""
+    """Return a small, dim line."""
     return f'<p class="w-note">{safe(words)}</p>'
 
 
 def unknown(what: str, why: str, then: str = "") -> str:
-    """Return that something is not known, why, and what to do about it."""
+    """Return a box that says what is unknown, why, and what to do about it."""
     then = f'<br><span class="w-mono">{safe(then)}</span>' if then else ""
     return f'<div class="w-unknown"><b>{safe(what)}</b>: {safe(why)}{then}</div>'
 
 
 def alarm(words: str) -> str:
-    """Return what must be seen first."""
+    """Return a line that must be seen first."""
     return f'<div class="w-alarm" style="border-color:{theme.VERMILION}">{safe(words)}</div>'
 
 
 def chip(severity: str) -> str:
-    """Return what tells how much something matters."""
+    """Return a severity badge."""
     colour = theme.SEVERITIES.get(severity, theme.GREY)
     return f'<span class="w-chip" style="background:{colour}">{safe(severity)}</span>'
 
 
 def link(page: str, words: str, **query: object) -> str:
-    """Return a way to another of our pages."""
+    """Return a link to another page of the dashboard."""
     base = settings.current().base
     where = f"{f'/{base}' if base else ''}/{page}?{urlencode(query)}"
     return f'<a class="w-link" href="{safe(where)}" target="_self">{safe(words)} →</a>'
 
 
 class Tile(NamedTuple):
-    """One number; where it is not known, the note says why."""
+    """One number; if it is unknown, the note says why."""
 
     name: str
     value: str | None
     note: str = ""
 
 
-def tiles(told: Sequence[Tile]) -> str:
-    """Return numbers beside each other."""
-    return f'<div class="w-tiles">{"".join(_tile(each) for each in told)}</div>'
+def tiles(shown: Sequence[Tile]) -> str:
+    """Return tiles side by side."""
+    return f'<div class="w-tiles">{"".join(_tile(each) for each in shown)}</div>'
 
 
-def _tile(told: Tile) -> str:
-    shown = safe(told.value) if told.value is not None else numbers.DASH
+def _tile(tile: Tile) -> str:
+    shown = safe(tile.value) if tile.value is not None else numbers.DASH
     return (
-        f'<div><div class="w-head">{safe(told.name)}</div><div class="w-big">{shown}</div>'
-        f'<div class="w-sub">{safe(told.note)}</div></div>'
+        f'<div><div class="w-head">{safe(tile.name)}</div><div class="w-big">{shown}</div>'
+        f'<div class="w-sub">{safe(tile.note)}</div></div>'
     )
 
 
 def legend(colours: Mapping[str, str]) -> str:
-    """Return what colours mean, once for several charts."""
-    told = "".join(
+    """Return one legend for several charts."""
+    entries = "".join(
         f'<span class="w-key"><i style="background:{colour}"></i>{safe(words)}</span>'
         for words, colour in colours.items()
     )
-    return f"<div>{told}</div>"
+    return f"<div>{entries}</div>"
 
 
-def budget(words: str, who: str, told: AccountJson) -> str:
-    """Return an account as one bar of plain elements: they cost the browser next to nothing."""
-    total = sum(told["slices"].values())
-    shares = {part: told["slices"].get(part, 0) / total for part in Slice} if total else {}
+def budget(words: str, who: str, account: AccountJson) -> str:
+    """Return an account as a bar of plain elements, which cost the browser next to nothing."""
+    total = sum(account["slices"].values())
+    shares = {part: account["slices"].get(part, 0) / total for part in Slice} if total else {}
     shown = {part: share for part, share in shares.items() if share >= LEAST_SHARE}
     bar = "".join(
         f'<i style="flex:{share:.5f};background:{theme.CAUSES[part]}"'
@@ -171,14 +171,14 @@ def budget(words: str, who: str, told: AccountJson) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
-    """Return a table; numbers stand at the right, so that they can be compared."""
+    """Return a table; columns in ``right`` hold numbers and are aligned right."""
 
     def row(cells: Sequence[str], tag: str) -> str:
-        told = (
+        shown = (
             f"<{tag}{' class=n' if place in right else ''}>{safe(cell)}</{tag}>"
             for place, cell in enumerate(cells)
         )
-        return f"<tr>{''.join(told)}</tr>"
+        return f"<tr>{''.join(shown)}</tr>"
 
     body = "".join(row(cells, "td") for cells in rows)
     return f'<table class="w-grid">{row(head, "th")}{body}</table>'

@@ -1,4 +1,4 @@
-"""The sample that comes with the program: real runs to look at where nothing is recorded yet."""
+"""The bundled sample: real runs to look at before anything is recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STORE: Final = Path(__file__).with_name("recorded") / DATABASE
 
 @contextlib.contextmanager
 def copied() -> Iterator[Path]:
-    """Return a copy of it for as long as it is needed: to be read, SQLite writes beside it."""
+    """Yield a temporary copy: even to read, SQLite writes files beside the store."""
     if not STORE.exists():
         raise UsageProblem(
             "No sample came with this installation.", "Record a job: monitor demo input_starved"
@@ -28,6 +28,6 @@ def copied() -> Iterator[Path]:
             yield Path(shutil.copy(STORE, path))
     except OSError as error:
         raise StorageProblem(
-            f"The sample cannot be laid out: {error.strerror}.",
+            f"The sample cannot be unpacked: {error.strerror}.",
             "Choose another folder: TMPDIR=/path monitor dashboard --sample",
         ) from None

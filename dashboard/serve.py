@@ -1,4 +1,4 @@
-"""The server: Streamlit with our routes, behind ``Access``; nothing of the user's own settings."""
+"""The server: Streamlit with our routes, behind ``Access``, without the user's own settings."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from streamlit import config as streamlit_config
 from streamlit.runtime.pages_manager import PagesManager
 from streamlit.web import bootstrap
 
-from whyidle.dashboard import front, theme
+from whyidle.dashboard import index_page, theme
 from whyidle.dashboard.access import Access
-from whyidle.dashboard.endpoint import Place, listen
-from whyidle.dashboard.headers import headers
+from whyidle.dashboard.endpoint import Endpoint, listen
+from whyidle.dashboard.index_page import headers
 from whyidle.monitor.core.interrupts import handled
 
 _PLOTLY: Final = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
 _PAGE: Final = Path(__file__).with_name("app.py")
 _ENDED_BY: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# What a page sends is a click; more is an attack.
+# A page only sends clicks; anything larger is an attack.
 _LONGEST_MESSAGE: Final = 4 << 20
 
 
 def serve(
-    place: Place, bound: socket.socket | None = None, ready: Callable[[], None] | None = None
+    endpoint: Endpoint, bound: socket.socket | None = None, ready: Callable[[], None] | None = None
 ) -> int | None:
-    """Serve until a signal ends us, and return which."""
-    bound = bound or listen(place.address, place.port)
-    _alone()
-    bootstrap.load_config_options(configuration(place))
+    """Serve until a signal arrives, and return it."""
+    bound = bound or listen(endpoint.address, endpoint.port)
+    _ignore_user_settings()
+    bootstrap.load_config_options(configuration(endpoint))
     wanted = uvicorn.Config(
-        application(place),
-        # What a machine happens to have installed changes nothing in how requests are read.
+        application(endpoint),
+        # Fixed, so that requests are parsed the same whatever the machine has installed.
         http="h11",
         loop="asyncio",
         ws="websockets-sansio",
@@ -53,7 +53,7 @@ def serve(
         log_level="critical",
         server_header=False,
         access_log=False,
-        # Who ends us does not wait for a page that is still being drawn.
+        # Shutdown does not wait for a page that is still being drawn.
         timeout_graceful_shutdown=0,
     )
     server = _Server(wanted, ready)
@@ -62,7 +62,7 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Says when it answers, and ends at the first signal."""
+    """A server that reports when it is ready, and ends at the first signal."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None] | None) -> None:
         super().__init__(config)
@@ -70,14 +70,14 @@ class _Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start, and report that the server is ready."""
         await super().startup(sockets=sockets)
         if self.started and self._ready is not None:
             self._ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """End in order, whatever the signal."""
+        """Shut down cleanly, whatever the signal."""
         with handled(_ENDED_BY, self._end):
             yield
 
@@ -86,38 +86,38 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def application(place: Place) -> st.App:
-    """Return the application, with the way in that this place has."""
-    # Loaded now, and not for whoever comes first; Streamlit warns less once it has our settings.
+def application(endpoint: Endpoint) -> st.App:
+    """Return the application for this endpoint."""
+    # Loaded now rather than at the first request, and after Streamlit has our settings.
     from whyidle.dashboard.pages import PAGES  # noqa: PLC0415
 
-    prefix = f"/{place.base}" if place.base else ""
-    page = front.page(place.base)
+    prefix = f"/{endpoint.base}" if endpoint.base else ""
+    page = index_page.page(endpoint.base)
 
     async def shown(_request: Request) -> HTMLResponse:
         return HTMLResponse(page, headers={"cache-control": "no-cache"})
 
     first, *others = PAGES
     routes = [Route(f"{prefix}/{path}", shown) for path in ("", *others)]
-    routes.append(Route(f"{prefix}/{first}", _to_the_first))
-    routes.append(Route(f"{prefix}/{front.PLOTLY}", _plotly))
-    guard: Any = Middleware(Access, place=place, headers=headers(page))
+    routes.append(Route(f"{prefix}/{first}", _redirect_to_first))
+    routes.append(Route(f"{prefix}/{index_page.PLOTLY}", _plotly))
+    guard: Any = Middleware(Access, endpoint=endpoint, headers=headers(page))
     return st.App(_PAGE, routes=routes, middleware=[guard])
 
 
-def configuration(place: Place) -> dict[str, Any]:
-    """Return Streamlit's settings, closed where its own are open."""
+def configuration(endpoint: Endpoint) -> dict[str, Any]:
+    """Return Streamlit's settings, stricter than its defaults."""
     return {
-        "server.address": place.address,
-        "server.port": place.port,
-        "server.baseUrlPath": place.base,
+        "server.address": endpoint.address,
+        "server.port": endpoint.port,
+        "server.baseUrlPath": endpoint.base,
         "server.headless": True,
-        "server.allowedHosts": sorted(place.names),
+        "server.allowedHosts": sorted(endpoint.names),
         "server.fileWatcherType": "none",
         "server.enableAgentApi": False,
         "server.enableStaticServing": False,
         "browser.gatherUsageStats": False,
-        # Pages of its makers' may steer a page of Streamlit's; nobody steers this one.
+        # By default, pages of Streamlit's makers may control an app. Not this one.
         "client.allowedOrigins": [],
         "client.toolbarMode": "viewer",
         "client.showErrorDetails": "none",
@@ -125,28 +125,28 @@ def configuration(place: Place) -> dict[str, Any]:
         "logger.level": "error",
         "logger.hideWelcomeMessage": True,
         "runner.magicEnabled": False,
-        # A collection of everything after each refresh took as long as all the rest.
+        # A full garbage collection after each refresh took as long as the rest.
         "runner.postScriptGC": False,
         "secrets.files": [],
         **theme.THEME,
     }
 
 
-def _alone() -> None:
-    """Go by nothing but what we say: settings of the user are for programs of the user's own."""
+def _ignore_user_settings() -> None:
+    """Ignore the user's Streamlit settings: they are for the user's own apps."""
     for name in [name for name in os.environ if name.startswith("STREAMLIT_")]:
         del os.environ[name]
     streamlit_config.get_config_files = _none
-    # A folder of that name beside a script is taken for one of scripts: ours has functions.
+    # Streamlit would take our ``pages`` folder for scripts; it has functions.
     PagesManager.uses_pages_directory = False
 
 
-def _none(file_name: str) -> list[str]:  # noqa: ARG001  as it is called
+def _none(file_name: str) -> list[str]:  # noqa: ARG001  Streamlit calls it so
     return []
 
 
-async def _to_the_first(request: Request) -> RedirectResponse:
-    """Lead to where the first page stands: Streamlit knows it by no name."""
+async def _redirect_to_first(request: Request) -> RedirectResponse:
+    """Redirect to the first page: Streamlit has no name for it."""
     query = request.url.query
     return RedirectResponse(f"./?{query}" if query else "./", 307)
 

@@ -1,4 +1,4 @@
-"""What this dashboard shows, and how: set once, before the first page is asked for."""
+"""What this dashboard shows, and how: set once, before the first request."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 
 from whyidle.monitor.core.paths import database
 
-# A page that is looked at is read anew so often.
+# How often an open page refreshes.
 REFRESH_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The choices of who started it."""
+    """The options of the command line."""
 
     store: Path = field(default_factory=database)
-    # The run that is shown where a link names none: a number, a label, or ``last``.
+    # The run to show if the link names none: a number, a label, or ``last``.
     run: str = "last"
-    # Behind a reverse proxy: the part of the path that is ours, without slashes around it.
+    # Behind a reverse proxy: our base path, without slashes around it.
     base: str = ""
-    # The sample that comes with the program: there is nothing to be changed in it.
+    # The bundled sample, in which nothing can be changed.
     is_sample: bool = False
     refresh_seconds: float = REFRESH_SECONDS
 
@@ -30,12 +30,12 @@ class _Current:
 
 
 def use(settings: Settings) -> None:
-    """Let all pages of this process show that."""
+    """Set what all pages of this process show."""
     _Current.settings = settings
 
 
 def current() -> Settings:
-    """Return what is to be shown; where nobody said it, the store of this user."""
+    """Return the settings; by default, they show the user's own store."""
     if _Current.settings is None:
         _Current.settings = Settings()
     return _Current.settings

@@ -1,4 +1,4 @@
-"""The corner of the page that is about us: how the recording is, and what it is called."""
+"""The sidebar: the state of the recording, what it costs, and its label."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _LABELLED: Final = "labelled"
 
 
 def run(reader: Reader, run: Run) -> None:
-    """Show how the run and its recording are, as of now."""
+    """Show the current state of the run and its recording."""
     _about(run)
     health(reader, run)
 
 
 def _about(run: Run) -> None:
-    """Say what the run is in a few quiet words."""
+    """Describe the run in a few small lines."""
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_ms / 1000))
     said = [job.state(run), f"since {when}"]
     if run.is_recording or run.ended_ms is not None:
@@ -44,38 +44,38 @@ def _about(run: Run) -> None:
 
 
 def health(reader: Reader, run: Run) -> None:
-    """Show what the recording costs, who tells something, and what went wrong."""
-    told = views.health(reader, run)
-    if told.silent_s is not None:
-        write(markup.alarm(f"The recorder has been silent for {duration(told.silent_s)}."))
+    """Show what the recording costs, which sources report, and what went wrong."""
+    state_of = views.health(reader, run)
+    if state_of.silent_s is not None:
+        write(markup.alarm(f"The recorder has been silent for {duration(state_of.silent_s)}."))
     elif not run.is_recording and run.ended_ms is None:
-        write(markup.alarm(f"{job.state(run).capitalize()}. {_last_heard(reader, run)}"))
-    newest = "Newest value" if run.is_recording else "Newest value, at the end"
-    lines = [_pairs("Own cost", told.cost), _pairs(newest, told.ages)]
-    lines.append(_line(f"Agent: {told.agent}"))
-    if told.agent_why:
-        lines.append(_line(told.agent_why))
-    if told.agent_step:
-        lines.append(f'<div class="w-mono w-sub">{safe(told.agent_step)}</div>')
-    for event in told.trouble:
+        write(markup.alarm(f"{job.state(run).capitalize()}. {_last_contact(reader, run)}"))
+    newest = "Newest value" if run.is_recording else "Newest value at the end"
+    lines = [_pairs("Monitor overhead", state_of.cost), _pairs(newest, state_of.ages)]
+    lines.append(_line(f"Agent: {state_of.agent}"))
+    if state_of.agent_why:
+        lines.append(_line(state_of.agent_why))
+    if state_of.agent_step:
+        lines.append(f'<div class="w-mono w-sub">{safe(state_of.agent_step)}</div>')
+    for event in state_of.trouble:
         when = time.strftime("%H:%M:%S", time.localtime(event.ts_ms / 1000))
         lines.append(_line(f"! {when} {event.text}"))
     write(f'<details class="w-health" open><summary>Health</summary>{"".join(lines)}</details>')
-    if told.reasons:
-        reasons = "".join(_line(reason) for reason in told.reasons)
-        write(f'<details class="w-health"><summary>Not known</summary>{reasons}</details>')
+    if state_of.reasons:
+        reasons = "".join(_line(reason) for reason in state_of.reasons)
+        write(f'<details class="w-health"><summary>Unknown</summary>{reasons}</details>')
 
 
-def _last_heard(reader: Reader, run: Run) -> str:
+def _last_contact(reader: Reader, run: Run) -> str:
     values = Newest.of(reader, run).values.values()
     last = max((value.ts_ms for value in values), default=None)
     if last is None:
-        return "Nothing was heard of it."
-    return f"It was last heard of at {time.strftime('%H:%M:%S', time.localtime(last / 1000))}."
+        return "Nothing was received from it."
+    return f"It was last heard from at {time.strftime('%H:%M:%S', time.localtime(last / 1000))}."
 
 
 def label(run: Run) -> None:
-    """Let the run be called something: its recorder writes that down."""
+    """Let the user label the run; its recorder stores the label."""
     if settings.current().is_sample:
         return
     with st.expander("Label this run"):
@@ -88,9 +88,8 @@ def label(run: Run) -> None:
             if st.form_submit_button("Save"):
                 _save(run, wanted)
     if st.session_state.get(_LABELLED) == (run.id, run.label or ""):
-        widgets.note(
-            f"Saved: {f'it is called {run.label}' if run.label else 'it has no label'} now."
-        )
+        named = f"is now called {run.label}" if run.label else "has no label now"
+        widgets.note(f"Saved: the run {named}.")
 
 
 def _save(run: Run, wanted: str) -> None:
@@ -100,16 +99,16 @@ def _save(run: Run, wanted: str) -> None:
         widgets.unknown("Not saved", problem.what, problem.next_step)
     else:
         st.session_state[_LABELLED] = run.id, kept
-        # The picker shows it.
+        # The run picker shows the label.
         st.rerun()
 
 
-def _pairs(name: str, told: Mapping[str, str]) -> str:
-    return f'<div class="w-row"><b>{safe(name)}</b></div>{"".join(_rows(told))}'
+def _pairs(name: str, pairs: Mapping[str, str]) -> str:
+    return f'<div class="w-row"><b>{safe(name)}</b></div>{"".join(_rows(pairs))}'
 
 
-def _rows(told: Mapping[str, str]) -> Iterable[str]:
-    for name, value in told.items():
+def _rows(pairs: Mapping[str, str]) -> Iterable[str]:
+    for name, value in pairs.items():
         yield f'<div class="w-row"><span>{safe(name)}</span><span>{safe(value)}</span></div>'
 
 

@@ -1,4 +1,4 @@
-"""The store as the pages see it: opened once, read only; what is wrong is a page of help."""
+"""The store as pages see it: opened once, read-only; a failure becomes a page of help."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from whyidle.dashboard.views.cache import forget_others
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.store import Reader
 
-# No run has it.
+# The id of no run.
 _NOBODY: Final = -1
 
 
 def _is_whole(opened: Reader) -> bool:
-    """Tell whether what was opened still answers."""
+    """Return whether the open store still answers."""
     try:
         opened.run(_NOBODY)
     except Problem:
@@ -27,7 +27,7 @@ def _is_whole(opened: Reader) -> bool:
 
 @st.cache_resource(show_spinner=False, max_entries=2, validate=_is_whole)
 def _opened(path: str, device: int, inode: int) -> Reader:
-    # Both tell one file from the next; an argument that began with _ would not count.
+    # Both identify the file; Streamlit would ignore arguments that begin with _.
     del device, inode
     opened = Reader.open(Path(path))
     forget_others(opened)
@@ -35,10 +35,10 @@ def _opened(path: str, device: int, inode: int) -> Reader:
 
 
 def reader() -> Reader:
-    """Return the store, opened. A ``Problem`` says what to type where it cannot be read."""
+    """Return the open store. A ``Problem`` says what to type if it cannot be read."""
     path = settings.current().store
     try:
-        # A file that took the place of another has another number while we hold that one open.
+        # A replaced file has another inode, since we hold the old one open.
         found = path.stat()
     except FileNotFoundError:
         raise Problem(

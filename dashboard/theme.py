@@ -1,4 +1,4 @@
-"""How it looks: colours, type and spacing, declared once. Causes have theirs from ``slices``."""
+"""Colours, type and spacing, declared once. The colours of causes come from ``slices``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from whyidle.monitor.core.slices import LOOKS, Slice
 
-# Okabe and Ito's, as the causes: told apart by colour-blind eyes. One meaning has one colour.
+# Okabe and Ito's palette, as for causes: safe for colour-blind eyes. One meaning, one colour.
 BLUE: Final = "#0072B2"
 SKY: Final = "#56B4E9"
 GREEN: Final = "#009E73"
@@ -14,16 +14,16 @@ ORANGE: Final = "#E69F00"
 VERMILION: Final = "#D55E00"
 PURPLE: Final = "#CC79A7"
 GREY: Final = "#8A8F98"
-# Better and worse: told apart by more than red and green, and always with a sign.
+# Better and worse differ by more than red and green, and always carry a sign.
 BETTER: Final = GREEN
 WORSE: Final = VERMILION
 SEVERITIES: Final = {"high": VERMILION, "medium": ORANGE, "low": SKY, "info": GREY}
-# What is one above the other in a chart: one GPU after the other, or one process.
+# For several GPUs or processes in one chart.
 SEQUENCE: Final = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, "#44546A", "#8C6D31")
 
 CAUSES: Final[dict[Slice, str]] = {part: look.colour for part, look in LOOKS.items()}
 
-# Text and lines of charts are given in the theme's own colours by the component that draws them.
+# The chart component gives text and lines the colours of the theme.
 CHART_HEIGHT: Final = 230
 SMALL_HEIGHT: Final = 170
 BAR_HEIGHT: Final = 96

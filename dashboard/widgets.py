@@ -1,4 +1,4 @@
-"""What pages are made of, drawn one piece after the other. ``board`` draws many pieces as one."""
+"""What pages are made of, drawn one after the other. ``board`` draws many pieces as one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from whyidle.dashboard.figures.base import Figure
 from whyidle.monitor.core.contracts.trace import AccountJson
 
 
-def write(told: str) -> None:
-    """Write markup of our own; everything else in it went through ``safe``."""
-    if told:
-        st.html(told)
+def write(html: str) -> None:
+    """Write our own markup; any other text in it went through ``safe``."""
+    if html:
+        st.html(html)
 
 
 def board(key: str, blocks: Sequence[Block]) -> None:
-    """Draw many pieces as one element of the page: each element costs at each refresh."""
+    """Draw many pieces as one element, since each element costs at each refresh."""
     live_plotly.board(blocks, key, base=settings.current().base)
 
 
@@ -29,25 +29,25 @@ def chart(figure: Figure, key: str, height: int = theme.CHART_HEIGHT) -> None:
 
 
 def title(words: str, note: str = "") -> None:
-    """Write the head of a chart."""
+    """Write the title of a chart."""
     write(markup.title(words, note))
 
 
 def note(words: str) -> None:
-    """Write a quiet line."""
+    """Write a small, dim line."""
     write(markup.note(words))
 
 
 def legend(colours: Mapping[str, str]) -> None:
-    """Write what colours mean."""
+    """Write a colour legend."""
     write(markup.legend(colours))
 
 
-def budget(words: str, who: str, told: AccountJson) -> None:
-    """Write an account as one bar."""
-    write(markup.budget(words, who, told))
+def budget(words: str, who: str, account: AccountJson) -> None:
+    """Write an account as a bar."""
+    write(markup.budget(words, who, account))
 
 
 def unknown(what: str, why: str, then: str = "") -> None:
-    """Show that something is not known, why, and what to do about it."""
+    """Show what is unknown, why, and what to do about it."""
     write(markup.unknown(what, why, then))

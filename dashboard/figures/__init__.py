@@ -1,1 +1,1 @@
-"""Charts as plain Plotly JSON: what is seen, made of what ``views`` told. No Plotly is imported."""
+"""Charts as plain Plotly JSON, made from the data of ``views``. Plotly itself is not imported."""

@@ -1,4 +1,4 @@
-"""A budget as one bar, and the time of steps by cause as areas: each cause in its one colour."""
+"""A budget as one bar, and step time by cause as areas, each cause in its own colour."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from whyidle.dashboard import theme
 from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.causes import Causes
-from whyidle.dashboard.views.time_range import Span, local
+from whyidle.dashboard.views.time_range import TimeRange, local
 from whyidle.monitor.core.contracts.trace import AccountJson
 from whyidle.monitor.core.slices import LOOKS, Slice
 
-# Smaller parts of a bar are not seen, and in those below the other there is no room for words.
+# Parts below the first cannot be seen; parts below the second have no room for a label.
 LEAST_SHARE: Final = 0.0005
 LEAST_WRITTEN: Final = 0.04
 
 
 def bar(name: str, budgets: Mapping[str, AccountJson]) -> Figure:
-    """Return budgets as bars, one above the other, each part in its share of the whole."""
+    """Return budgets as stacked bars, each part by its share of the whole."""
     rows = {
         row: {part: _share(each["slices"], part) for part in Slice} for row, each in budgets.items()
     }
@@ -38,8 +38,8 @@ def bar(name: str, budgets: Mapping[str, AccountJson]) -> Figure:
     return base.figure(bars(rows, "%{customdata:.1%}"), shape)
 
 
-def bars(rows: Mapping[str, Mapping[Slice, float]], told: str) -> list[dict[str, Any]]:
-    """Return rows of stacked parts, to one scale; ``told`` is what a part says of itself."""
+def bars(rows: Mapping[str, Mapping[Slice, float]], form: str) -> list[dict[str, Any]]:
+    """Return bars of stacked parts on one scale; ``form`` is the hover format of a value."""
     wholes = {row: sum(parts.values()) or 1.0 for row, parts in rows.items()}
     longest = max(wholes.values(), default=1.0)
     lengths = {part: [parts.get(part, 0.0) for parts in rows.values()] for part in Slice}
@@ -59,7 +59,7 @@ def bars(rows: Mapping[str, Mapping[Slice, float]], told: str) -> list[dict[str,
             "textposition": "inside",
             "insidetextanchor": "middle",
             "textangle": 0,
-            "hovertemplate": f"{LOOKS[part].words}: {told}<br>{LOOKS[part].meaning}<extra></extra>",
+            "hovertemplate": f"{LOOKS[part].words}: {form}<br>{LOOKS[part].meaning}<extra></extra>",
         }
         for part, of_part in lengths.items()
         if any(x >= LEAST_SHARE * longest for x in of_part)
@@ -67,13 +67,13 @@ def bars(rows: Mapping[str, Mapping[Slice, float]], told: str) -> list[dict[str,
 
 
 def over_time(
-    name: str, causes: Causes, span: Span, marks: Sequence[Mapping[str, Any]] = ()
+    name: str, causes: Causes, span: TimeRange, marks: Sequence[Mapping[str, Any]] = ()
 ) -> Figure:
-    """Return the time of a step by cause; marks say what was compiled, collected or traced.
+    """Return step time by cause; marks show compilations, garbage collections and traces.
 
-    Areas with steps for edges: bars, one for each moment and cause, cost the browser twice as much.
+    These are areas with stepped edges: a bar per moment and cause costs the browser twice as much.
     """
-    told = "%{y:.3~s}s" if causes.is_of_steps else "%{y:.0%}"
+    hover = "%{y:.3~s}s" if causes.is_of_steps else "%{y:.0%}"
     places = _places(causes.times)
     times = [local(time) for time, _ in places]
     known = next((_at(values, places) for values in causes.parts.values()), [])
@@ -83,12 +83,12 @@ def over_time(
             "mode": "lines",
             "name": LOOKS[part].words,
             "x": times,
-            # Where nothing is known the area has no height.
+            # An unknown moment leaves a gap: the area has no height there.
             "y": [0 if value is None else round(value, 9) for value in _at(values, places)],
             "stackgroup": "causes",
             "line": {"width": 0, "shape": "hv", "color": theme.CAUSES[part]},
             "fillcolor": theme.CAUSES[part],
-            "hovertemplate": ["not known" if each is None else told for each in known],
+            "hovertemplate": ["not known" if each is None else hover for each in known],
         }
         for part, values in causes.parts.items()
     ]
@@ -101,9 +101,9 @@ def over_time(
 
 
 def _places(times: Sequence[int]) -> list[tuple[int, int | None]]:
-    """Return when an area has an edge, and which moment is told from there on, if one is.
+    """Return where an area has an edge, and which moment it shows from there on, if any.
 
-    A moment stands for as long as most do: then comes the next one, or nothing.
+    A moment lasts as long as most do; then comes the next one, or a gap.
     """
     between = sorted(later - sooner for sooner, later in pairwise(times))
     width = between[(len(between) - 1) // 2] if between else 1000
@@ -111,7 +111,7 @@ def _places(times: Sequence[int]) -> list[tuple[int, int | None]]:
     for place, time in enumerate(times):
         found.append((time, place))
         end = time + width
-        # Rows as they were read lie a little nearer and a little farther.
+        # The intervals between rows vary a little.
         if place + 1 == len(times) or times[place + 1] > end + width // 2:
             found.append((end, None))
     return found
@@ -130,7 +130,7 @@ def _rule(mark: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _labels(marks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the marks as points that tell what they are: one row of them a kind."""
+    """Return the marks as points with a hover text, one trace per kind."""
     kinds: dict[str, list[Mapping[str, Any]]] = {}
     for mark in marks:
         kinds.setdefault(mark["kind"], []).append(mark)

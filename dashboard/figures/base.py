@@ -1,4 +1,4 @@
-"""What all charts have in common: margins, axes, how a value is shown."""
+"""What all charts share: margins, axes, and number formats."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from whyidle.dashboard.views.time_range import Span, local
+from whyidle.dashboard.views.time_range import TimeRange, local
 from whyidle.monitor.core.metrics import Unit
 from whyidle.monitor.render.escape import printable
 
 Figure = dict[str, Any]
 COUNTS: Final = ",.4~r"
-# How an axis and the label under the pointer show a unit.
+# How an axis and the hover label show a unit.
 _AXES: Final[dict[Unit, dict[str, Any]]] = {
     "ratio": {"tickformat": ".0%", "range": [0, 1.02]},
     "bytes": {"tickformat": "~s", "ticksuffix": "B"},
     "bytes_per_second": {"tickformat": "~s", "ticksuffix": "B/s"},
-    # Nobody counts in thousandths: half a step a second is 0.5, and not 500 milli.
+    # Rates need no milli prefix: half a step per second is 0.5, not 500 milli.
     "per_second": {"tickformat": COUNTS, "ticksuffix": "/s"},
     "count": {"tickformat": COUNTS},
     "seconds": {"tickformat": "~s", "ticksuffix": "s"},
     "watts": {"tickformat": "~s", "ticksuffix": " W"},
     "cores": {"tickformat": ".2~f"},
 }
-# The day stands on an axis only where it changes.
+# An axis shows the day only where it changes.
 _CLOCK: Final = [
     {"dtickrange": [None, 59_999], "value": "%H:%M:%S"},
     {"dtickrange": [60_000, 86_399_999], "value": "%H:%M"},
@@ -33,18 +33,18 @@ _CLOCK: Final = [
 
 
 def plain(text: object) -> str:
-    """Return words of a job for a chart, which reads some markup: they stay what they are."""
+    """Return text from a job, escaped for a chart, which interprets some markup."""
     return html.escape(printable(str(text)), quote=True)
 
 
 def value_axis(unit: Unit, **more: Any) -> dict[str, Any]:
-    """Return the axis of values of a unit: from zero on, so that a small change looks small."""
+    """Return the value axis for a unit: it starts at zero, so that a small change looks small."""
     axis = {"rangemode": "tozero", "zeroline": False, "nticks": 5}
     return {**axis, **_AXES.get(unit, {"tickformat": "~s"}), **more}
 
 
-def time_axis(span: Span | None, **more: Any) -> dict[str, Any]:
-    """Return the axis of time; it shows the whole span until the reader zooms."""
+def time_axis(span: TimeRange | None, **more: Any) -> dict[str, Any]:
+    """Return the time axis; it shows the whole range until the user zooms."""
     axis: dict[str, Any] = {
         "type": "date", "showgrid": False, "nticks": 7,
         "tickformatstops": _CLOCK, "hoverformat": "%b %d %H:%M:%S",
@@ -55,10 +55,10 @@ def time_axis(span: Span | None, **more: Any) -> dict[str, Any]:
 
 
 def layout(name: str, **more: Any) -> dict[str, Any]:
-    """Return the layout of a chart; ``uirevision`` keeps what the reader did to it."""
+    """Return the layout of a chart; ``uirevision`` keeps the user's zoom."""
     above = 28 if more.get("showlegend", True) else 8
     return {
-        # Room for labels and legend: a chart that has to make it is laid out twice.
+        # Reserve room for labels and legend; otherwise the chart is laid out twice.
         "margin": {"l": 70, "r": 12, "t": above, "b": 28},
         "uirevision": name,
         "hovermode": "x unified",
@@ -79,5 +79,5 @@ def layout(name: str, **more: Any) -> dict[str, Any]:
 
 
 def figure(data: Sequence[Mapping[str, Any]], shape: Mapping[str, Any]) -> Figure:
-    """Return a figure as the component takes it."""
+    """Return a figure as the chart component expects it."""
     return {"data": [dict(trace) for trace in data], "layout": dict(shape)}

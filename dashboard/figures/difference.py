@@ -1,4 +1,4 @@
-"""Where the time of two runs goes: both budgets to one scale, and what each part gained or lost."""
+"""Where the time of two runs goes: both budgets on one scale, and the change of each part."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from whyidle.dashboard.views.comparison import Better, Change
 from whyidle.monitor.core.slices import Slice
 
 ROW_HEIGHT: Final = 30
-# Of the whole: the scale of changes is never smaller.
+# The scale of changes covers at least this share of the whole.
 LEAST_SCALE: Final = 0.1
 _COLOURS: Final[dict[Better, str]] = {"better": theme.BETTER, "worse": theme.WORSE}
 _WORDS: Final[dict[Better, str]] = {"better": "less: better", "worse": "more: worse"}
 
 
 def budgets(name: str, sides: Mapping[str, Mapping[Slice, float]]) -> Figure:
-    """Return the time of each side as a bar, to one scale: the shorter one is the faster."""
+    """Return the time of each side as a bar, on one scale: the shorter side is faster."""
     shape = base.layout(
         name,
         barmode="stack",
@@ -34,12 +34,12 @@ def budgets(name: str, sides: Mapping[str, Mapping[Slice, float]]) -> Figure:
     return base.figure(account.bars(sides, "%{x:.3~s}s, %{customdata:.1%}"), shape)
 
 
-def changes(name: str, told: Sequence[Change], whole: float) -> Figure:
-    """Return what each part gained or lost: to the left is less, and better.
+def changes(name: str, shown: Sequence[Change], whole: float) -> Figure:
+    """Return the change of each part: to the left is less, which is better.
 
-    Beside the whole a small change looks small.
+    The scale makes a change look as small as it is beside the whole.
     """
-    known = [each for each in told if each.seconds is not None]
+    known = [each for each in shown if each.seconds is not None]
     bars = {
         "type": "bar",
         "orientation": "h",
@@ -67,6 +67,6 @@ def changes(name: str, told: Sequence[Change], whole: float) -> Figure:
     return base.figure([bars], shape)
 
 
-def height(told: Sequence[Change]) -> int:
-    """Return how high such a chart is."""
-    return 44 + ROW_HEIGHT * max(1, sum(each.seconds is not None for each in told))
+def height(shown: Sequence[Change]) -> int:
+    """Return the height of such a chart."""
+    return 44 + ROW_HEIGHT * max(1, sum(each.seconds is not None for each in shown))

@@ -1,4 +1,4 @@
-"""How the time of a step spreads, of two runs over each other."""
+"""The distribution of step times of two runs, overlaid."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.comparison import Distribution
 
 BINS: Final = 40
-# The slowest of so many are counted in the last bin, so that they leave room for the others.
+# Steps beyond this quantile are counted in the last bin, to leave room for the others.
 _SHOWN: Final = 0.99
 COLOURS: Final = (theme.GREY, theme.SKY)
 
 
-def steps(name: str, told: Sequence[Distribution]) -> Figure:
-    """Return which share of the steps took how long; a line for the mean, a band for its bounds."""
-    edges = _edges(told)
+def steps(name: str, sides: Sequence[Distribution]) -> Figure:
+    """Return the share of steps by duration, with a line for the mean and a band for its bounds."""
+    edges = _edges(sides)
     middles = ((edges[:-1] + edges[1:]) / 2).tolist()
     width = float(edges[1] - edges[0])
     traces = []
-    for each, colour in zip(told, COLOURS, strict=False):
+    for each, colour in zip(sides, COLOURS, strict=False):
         values = np.minimum(each.values, middles[-1])
         counts, _ = np.histogram(values, edges, weights=each.weights)
         traces.append(
@@ -43,33 +43,33 @@ def steps(name: str, told: Sequence[Distribution]) -> Figure:
         name,
         barmode="overlay",
         bargap=0,
-        shapes=[mark for i, each in enumerate(told[:2]) for mark in _mean(each, COLOURS[i])],
+        shapes=[mark for i, each in enumerate(sides[:2]) for mark in _mean(each, COLOURS[i])],
         xaxis={**base.value_axis("seconds"), "rangemode": "normal", "showgrid": False},
         yaxis={"tickformat": ".0%", "nticks": 4, "rangemode": "tozero", "zeroline": False},
     )
     return base.figure(traces, shape)
 
 
-def _edges(told: Sequence[Distribution]) -> Any:
-    low = min(min(each.values) for each in told)
-    high = max(_quantile(each, _SHOWN) for each in told)
+def _edges(sides: Sequence[Distribution]) -> Any:
+    low = min(min(each.values) for each in sides)
+    high = max(_quantile(each, _SHOWN) for each in sides)
     if high - low < 0.01 * high:
-        # All alike: one bar in the middle.
+        # All steps are alike: draw one bar in the middle.
         low, high = 0.95 * low, 1.05 * high
     return np.linspace(low, high, BINS + 1)
 
 
-def _quantile(told: Distribution, share: float) -> float:
-    order = np.argsort(told.values)
-    reached = np.cumsum(np.asarray(told.weights)[order])
-    return float(np.asarray(told.values)[order][np.searchsorted(reached, share * reached[-1])])
+def _quantile(side: Distribution, share: float) -> float:
+    order = np.argsort(side.values)
+    reached = np.cumsum(np.asarray(side.weights)[order])
+    return float(np.asarray(side.values)[order][np.searchsorted(reached, share * reached[-1])])
 
 
-def _mean(told: Distribution, colour: str) -> list[dict[str, Any]]:
-    line = {"type": "line", "x0": told.mean, "x1": told.mean, "y0": 0, "y1": 1, "yref": "paper",
+def _mean(side: Distribution, colour: str) -> list[dict[str, Any]]:
+    line = {"type": "line", "x0": side.mean, "x1": side.mean, "y0": 0, "y1": 1, "yref": "paper",
             "line": {"color": colour, "width": 2}}  # fmt: skip
-    if told.low is None or told.high is None:
+    if side.low is None or side.high is None:
         return [line]
-    band = {"type": "rect", "x0": told.low, "x1": told.high, "y0": 0, "y1": 1, "yref": "paper",
+    band = {"type": "rect", "x0": side.low, "x1": side.high, "y0": 0, "y1": 1, "yref": "paper",
             "fillcolor": colour, "opacity": 0.16, "line": {"width": 0}}  # fmt: skip
     return [band, line]

@@ -1,4 +1,4 @@
-"""The lanes of a trace as bars: what each line did, and above it why the device did nothing."""
+"""The lanes of a trace as bars: what each lane did, and above it why the device was idle."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from whyidle.dashboard import theme
 from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure, plain
 from whyidle.dashboard.figures.overview import LEFT, RIGHT, unit_of
-from whyidle.dashboard.views.timeline import Part, ns
-from whyidle.dashboard.views.timeline_lanes import Line, Picture
+from whyidle.dashboard.views.timeline import TickRange, ns
+from whyidle.dashboard.views.timeline_lanes import Lane, Picture
 from whyidle.dashboard.views.timeline_merge import FINEST
 from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.render.budget import clock, share
@@ -20,27 +20,27 @@ from whyidle.monitor.traces.causes import Cause
 
 By = Literal["cause", "kind"]
 
-# Of one line, in units of a usual one; and what lies between two groups.
+# Heights of lanes in units of a usual one, and the space between two groups.
 _HEIGHTS: Final = {"step": 0.9, "idle": 1.7, "work": 1.1, "host": 0.9}
 _BETWEEN: Final = 0.7
 _PIXELS: Final = 22
 _AROUND: Final = 66
-# At least so many pixels wide is the chart on most screens; a letter takes so many.
+# The least width of the chart on most screens, and the width of a letter, in pixels.
 _WIDE: Final = 720
 _LETTER: Final = 7
 _LABEL: Final = 27
 _NAMED_FROM: Final = 0.03
 _HOVER_MOST: Final = 90
-# Host events say what the host did; only the lane above says what that cost.
+# Host events show what the host did; only the lane above shows what that cost.
 _FAINT: Final = 0.7
 _THINNEST: Final = 0.2
-# A piece that is thinner is chosen also by a click so far beside it, in parts of the window.
+# A click this far beside a thin piece still selects it, as a share of the window.
 _REACH: Final = 0.01
-# Of more pieces in a line none has much room beside it.
+# With more pieces in a lane, none has room beside it.
 _BESIDE_MOST: Final = 200
 _UNSEEN: Final = "rgba(0,0,0,0)"
 _STEPS: Final = ("#9AA1AB", "#C3C8CF")
-# Towards white or black, and how far.
+# The grey to mix in, and how much of it.
 _SHADES: Final = ((255, 0.0), (255, 0.4), (0, 0.35), (255, 0.65), (0, 0.6), (255, 0.82))
 _PLACES: Final = {part: place for place, part in enumerate(LOOKS)}
 
@@ -52,13 +52,13 @@ class _Bars:
     name: str
     colour: str
     faint: bool
-    # In the legend.
+    # Position in the legend.
     place: int
     y: list[float] = field(default_factory=list)
     base: list[float] = field(default_factory=list)
     x: list[float] = field(default_factory=list)
     width: list[float] = field(default_factory=list)
-    line: list[float] = field(default_factory=list)
+    lane: list[float] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
     hover: list[str] = field(default_factory=list)
     data: list[list[object]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class _Bars:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A bar of a line, and what it says."""
+    """A bar of a lane, with its hover text."""
 
     start: int
     end: int
@@ -76,7 +76,7 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """What the reader has clicked on, in ticks."""
+    """What the user clicked on, in ticks."""
 
     start: int
     end: int
@@ -85,7 +85,7 @@ class Selected:
 def lanes(
     name: str, picture: Picture, by: By = "cause", selected: Selected | None = None
 ) -> tuple[Figure, int]:
-    """Return the lanes of a window, and how high they are."""
+    """Return the lanes of a window, and their height."""
     drawing = _Drawing(picture, by)
     traces = drawing.traces()
     size, suffix = drawing.unit
@@ -107,7 +107,7 @@ def lanes(
 
 
 class _Drawing:
-    """Puts the lines of a picture below each other."""
+    """Lays out the lanes of a picture."""
 
     def __init__(self, picture: Picture, by: By) -> None:
         self._picture = picture
@@ -123,7 +123,7 @@ class _Drawing:
         self._place()
 
     def traces(self) -> list[Mapping[str, Any]]:
-        """Return one trace of bars a colour; each colour is in the legend once."""
+        """Return one trace of bars per colour; each name is in the legend once."""
         traces, named = [], {""}
         for bars in sorted(self._bars.values(), key=lambda bars: (bars.place, bars.name)):
             traces.append(_trace(bars, shown=bars.name not in named))
@@ -131,7 +131,7 @@ class _Drawing:
         return traces
 
     def shapes(self, selected: Selected | None) -> Iterator[dict[str, Any]]:
-        """Yield what marks the piece that was clicked on."""
+        """Yield the frame around the selected piece."""
         if selected is None:
             return
         part = self._picture.part
@@ -147,11 +147,11 @@ class _Drawing:
         if self._picture.steps:
             self._steps()
         group = ""
-        for line in self._picture.lines:
-            if line.head.group != group:
-                group = line.head.group
+        for lane in self._picture.lines:
+            if lane.header.group != group:
+                group = lane.header.group
                 self.bottom += _BETWEEN
-            self._line(line, _HEIGHTS[line.head.what])
+            self._line(lane, _HEIGHTS[lane.header.what])
         self.bottom += 0.3
 
     def _next(self, height: float, label: str) -> float:
@@ -173,41 +173,41 @@ class _Drawing:
             bars.hover.append(f"step {number}<br>{took}")
             bars.data.append(["step", number, 0, 0])
 
-    def _line(self, line: Line, height: float) -> None:
-        head = line.head
-        first = head.what == "idle" or not self.labels or head.what == "host"
-        label = f"{head.group} · {head.name}" if head.what == "idle" else head.name or (
-            head.group if first and _is_first(self._picture, line) else ""
+    def _line(self, lane: Lane, height: float) -> None:
+        header = lane.header
+        first = header.what == "idle" or not self.labels or header.what == "host"
+        label = f"{header.group} · {header.name}" if header.what == "idle" else header.name or (
+            header.group if first and _is_first(self._picture, lane) else ""
         )  # fmt: skip
         middle = self._next(height, label)
-        seen = line.seen
+        merged = lane.merged
         pieces: list[_Piece] = []
         rows = zip(
-            seen.start.tolist(), seen.end.tolist(), seen.kind.tolist(), seen.count.tolist(),
-            seen.busy.tolist(), line.names, line.starts.tolist(), line.ends.tolist(), strict=True,
+            merged.start.tolist(), merged.end.tolist(), merged.kind.tolist(), merged.count.tolist(),
+            merged.busy.tolist(), lane.names, lane.starts.tolist(), lane.ends.tolist(), strict=True,
         )  # fmt: skip
         for start, end, kind, count, busy, name, begins, ends in rows:
-            bars = self._coloured(Cause(kind), faint=head.what == "host")
+            bars = self._coloured(Cause(kind), faint=header.what == "host")
             full = 0.86 * height
             tall = full * max(_THINNEST, min(1.0, busy / max(1, end - start)))
             self._add(bars, start, end, middle + (full - tall) / 2, tall)
-            part = Part(start, end)
+            part = TickRange(start, end)
             single = count == 1
-            short = short_name(name) if head.what == "work" else name
+            short = short_name(name) if header.what == "work" else name
             bars.text.append(self._fits(part, short) if single else "")
             took = clock(ns(self._trace, ends - begins if single else end - start))
-            words = _words(head.what, Cause(kind), name)
+            words = _words(header.what, Cause(kind), name)
             bars.hover.append(
                 f"{words}<br>{took}" if single else _several(words, count, busy, end - start, took)
             )
             offset = begins - self._trace.start, ends - self._trace.start
-            bars.data.append([head.what, head.of, *(ns(self._trace, at) for at in offset)])
+            bars.data.append([header.what, header.of, *(ns(self._trace, at) for at in offset)])
             pieces.append(_Piece(start, end, bars.hover[-1], bars.data[-1]))
-        if head.what == "idle":
+        if header.what == "idle":
             self._beside(pieces, middle, 0.86 * height)
 
     def _beside(self, pieces: Sequence[_Piece], middle: float, height: float) -> None:
-        """Let a piece that is too thin to hit be chosen by a click beside it."""
+        """Let a click beside a thin piece select it."""
         part = self._picture.part
         reach = int(_REACH * part.ticks)
         if len(pieces) > _BESIDE_MOST:
@@ -217,7 +217,7 @@ class _Drawing:
                 continue
             before = pieces[i - 1].end if i else part.start
             after = pieces[i + 1].start if i + 1 < len(pieces) else part.end
-            # Half way to the next one that is the nearer.
+            # At most half way to a neighbour.
             start = max(piece.start - reach, (piece.start + before) // 2)
             end = min(piece.end + reach, (piece.end + after) // 2)
             bars = self._of(_Bars("", _UNSEEN, faint=False, place=-2))
@@ -225,7 +225,7 @@ class _Drawing:
             bars.text.append("")
             bars.hover.append(piece.hover)
             bars.data.append(piece.data)
-            bars.line[-1] = 0
+            bars.lane[-1] = 0
 
     def _add(self, bars: _Bars, start: int, end: int, middle: float, height: float) -> None:
         at, long = self._x(start - self._picture.part.start), self._x(end - start)
@@ -233,10 +233,10 @@ class _Drawing:
         bars.base.append(at)
         bars.x.append(max(long, self._narrowest))
         bars.width.append(round(height, 3))
-        bars.line.append(0.5 if long > 6 * self._narrowest else 0)
+        bars.lane.append(0.5 if long > 6 * self._narrowest else 0)
 
-    def _fits(self, part: Part, words: str) -> str:
-        """Return as much of the words as there is room for on a piece."""
+    def _fits(self, part: TickRange, words: str) -> str:
+        """Return as much of the text as fits on a piece."""
         of = part.ticks / self._picture.part.ticks
         if of < _NAMED_FROM:
             return ""
@@ -261,7 +261,7 @@ def _trace(bars: _Bars, *, shown: bool) -> Mapping[str, Any]:
     return {
         "type": "bar", "orientation": "h", "name": plain(bars.name), "legendgroup": bars.name,
         "showlegend": shown, "y": bars.y, "x": bars.x, "base": bars.base, "width": bars.width,
-        "marker": {"color": bars.colour, "line": {"width": bars.line, "color": "rgba(0,0,0,0.35)"}},
+        "marker": {"color": bars.colour, "line": {"width": bars.lane, "color": "rgba(0,0,0,0.35)"}},
         "opacity": _FAINT if bars.faint else 1.0,
         "text": bars.text, "textposition": "inside", "insidetextanchor": "start",
         "constraintext": "none", "textfont": {"size": 11},
@@ -282,19 +282,19 @@ def _several(words: str, count: int, busy: int, ticks: int, took: str) -> str:
     return f"{count:,} pieces, {share(busy, ticks)} of {took}<br>longest: {words}<br>zoom in"
 
 
-def _is_first(picture: Picture, line: Line) -> bool:
-    return line is next(x for x in picture.lines if x.head.group == line.head.group)
+def _is_first(picture: Picture, lane: Lane) -> bool:
+    return lane is next(x for x in picture.lines if x.header.group == lane.header.group)
 
 
-def _cut(selected: Selected, part: Part) -> tuple[int, int]:
+def _cut(selected: Selected, part: TickRange) -> tuple[int, int]:
     return max(selected.start, part.start), min(selected.end, part.end)
 
 
 def _kinds(picture: Picture) -> dict[Cause, str]:
-    """Give each kind a shade of its cause's colour, that with most time the colour itself."""
+    """Give each kind a shade of its cause's colour, the one with most time the colour itself."""
     time: dict[Cause, int] = {}
-    for line in picture.lines:
-        for kind, busy in zip(line.seen.kind.tolist(), line.seen.busy.tolist(), strict=True):
+    for lane in picture.lines:
+        for kind, busy in zip(lane.merged.kind.tolist(), lane.merged.busy.tolist(), strict=True):
             time[Cause(kind)] = time.get(Cause(kind), 0) + busy
     shades = {part: iter(_SHADES) for part in LOOKS}
     return {
@@ -304,7 +304,7 @@ def _kinds(picture: Picture) -> dict[Cause, str]:
 
 
 def _mixed(colour: str, other: int, share_of_other: float) -> str:
-    """Return a colour with so much of another shade of grey in it."""
+    """Return a colour mixed with grey."""
     parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     mixed = (round(part + (other - part) * share_of_other) for part in parts)
     return "#" + "".join(f"{part:02X}" for part in mixed)

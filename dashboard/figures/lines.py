@@ -1,4 +1,4 @@
-"""Lines over time, with limits as dashes and what lies between the least and the most as a band."""
+"""Lines over time, with dashed limits and a band from the least to the most."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 from whyidle.dashboard import theme
 from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
-from whyidle.dashboard.views.series import Course
-from whyidle.dashboard.views.time_range import Span, local
+from whyidle.dashboard.views.series import Series
+from whyidle.dashboard.views.time_range import TimeRange, local
 from whyidle.monitor.core.metrics import Unit
 
 _FORMATS: Final[dict[Unit, str]] = {
@@ -22,20 +22,20 @@ _BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One course and how it is drawn."""
+    """One series, and how it is drawn."""
 
-    course: Course
+    series: Series
     colour: str
     dash: str = "solid"
     width: float = 1.6
     fill: bool = False
-    # What lies between the least and the most of several.
+    # Show the range of the values behind a mean.
     band: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A height that cannot be passed."""
+    """A value that cannot be exceeded."""
 
     words: str
     value: float
@@ -45,13 +45,13 @@ def lines(
     name: str,
     drawn: Sequence[Line],
     unit: Unit,
-    span: Span,
+    span: TimeRange,
     *,
     limits: Sequence[Limit] = (),
     **more: Any,
 ) -> Figure:
-    """Return a chart of lines; what is unknown leaves a gap."""
-    known = [line for line in drawn if line.course.unknown is None]
+    """Return a line chart; unknown values leave gaps."""
+    known = [line for line in drawn if line.series.unknown is None]
     factor, suffix = _scale(known, limits) if unit == "bytes" else (1.0, "")
     traces = [
         trace
@@ -70,8 +70,8 @@ def lines(
 
 
 def _scale(drawn: Sequence[Line], limits: Sequence[Limit]) -> tuple[float, str]:
-    """Return by what bytes are divided, so that an axis has the binary units of all other words."""
-    known = [v for line in drawn for v in line.course.values if v is not None]
+    """Return the divisor and suffix for bytes: axes use binary units like all other text."""
+    known = [v for line in drawn for v in line.series.values if v is not None]
     highest = max([*known, *(limit.value for limit in limits)], default=0.0)
     step = 0
     while highest >= 1024 and step < len(_BINARY) - 1:
@@ -81,13 +81,13 @@ def _scale(drawn: Sequence[Line], limits: Sequence[Limit]) -> tuple[float, str]:
 
 
 def _trace(line: Line, unit: Unit, factor: float, suffix: str) -> dict[str, Any]:
-    course = line.course
+    series = line.series
     trace: dict[str, Any] = {
         "type": "scatter",
         "mode": "lines",
-        "name": base.plain(course.name),
-        "x": [local(time) for time in course.times],
-        "y": _heights(course.values, factor),
+        "name": base.plain(series.name),
+        "x": [local(time) for time in series.times],
+        "y": _heights(series.values, factor),
         "line": {"color": line.colour, "width": line.width, "dash": line.dash},
         "connectgaps": False,
         "hovertemplate": f"%{{y:{_FORMATS.get(unit, '.4~s')}}}{suffix}",
@@ -98,20 +98,20 @@ def _trace(line: Line, unit: Unit, factor: float, suffix: str) -> dict[str, Any]
 
 
 def _band(line: Line, factor: float) -> list[dict[str, Any]]:
-    """Return the edges of a band, filled between; they have no line and no word of their own."""
-    course = line.course
-    if not line.band or not course.least:
+    """Return the edges of a filled band, without lines and hover labels."""
+    series = line.series
+    if not line.band or not series.least:
         return []
     edge: dict[str, Any] = {
-        "type": "scatter", "mode": "lines", "x": [local(time) for time in course.times],
+        "type": "scatter", "mode": "lines", "x": [local(time) for time in series.times],
         "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False, "connectgaps": False,
     }  # fmt: skip
     fill = {"fill": "tonexty", "fillcolor": f"{line.colour}2e"}
-    low, high = (_heights(heights, factor) for heights in (course.least, course.most))
+    low, high = (_heights(heights, factor) for heights in (series.least, series.most))
     return [{**edge, "y": low}, {**edge, "y": high, **fill}]
 
 
-def _limit(limit: Limit, span: Span, factor: float) -> dict[str, Any]:
+def _limit(limit: Limit, span: TimeRange, factor: float) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines",

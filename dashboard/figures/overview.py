@@ -1,4 +1,4 @@
-"""All of a trace as areas by cause, above the lanes of a part of it."""
+"""The whole trace as areas by cause, above the lanes of the shown window."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any, Final
 from whyidle.dashboard import theme
 from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
-from whyidle.dashboard.views.timeline import Part, ns
+from whyidle.dashboard.views.timeline import TickRange, ns
 from whyidle.dashboard.views.timeline_overview import Overview
 from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.store.stored_traces import KeptTrace
 
-# Beside the chart; the lanes below it have the same, so that moments stand above each other.
+# Margins; the lanes below have the same, so that times line up.
 LEFT: Final = 176
 RIGHT: Final = 10
-# Words that stand in the place of what is not drawn, where it takes so much of the chart.
-NOTHING: Final = "nothing recorded of the device"
+# The text in a blank part of the chart, if that takes at least this share.
+NOTHING: Final = "no device work recorded"
 _ROOM: Final = 0.2
 _UNITS: Final = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
-def overview(name: str, told: Overview, trace: KeptTrace, shown: Part) -> Figure:
-    """Return all of a trace as areas by cause, with the window that is shown."""
-    size, suffix = unit_of(trace, Part(told.edges[0], told.edges[-1]))
+def overview(name: str, data: Overview, trace: KeptTrace, shown: TickRange) -> Figure:
+    """Return the whole trace as areas by cause, with the shown window highlighted."""
+    size, suffix = unit_of(trace, TickRange(data.edges[0], data.edges[-1]))
 
     def x(at: int) -> float:
         return (at - trace.start) / trace.ticks_per_ns / size
 
-    edges = [x(at) for at in told.edges]
+    edges = [x(at) for at in data.edges]
     traces = [
         {
             "type": "scatter", "mode": "lines", "stackgroup": "time", "name": LOOKS[part].words,
@@ -37,7 +37,7 @@ def overview(name: str, told: Overview, trace: KeptTrace, shown: Part) -> Figure
             "line": {"width": 0, "shape": "hv", "color": theme.CAUSES[part]},
             "fillcolor": theme.CAUSES[part], "hovertemplate": "%{y:.0%}",
         }
-        for part, values in told.parts.items()
+        for part, values in data.parts.items()
     ]  # fmt: skip
     start, end = x(shown.start), x(shown.end)
     veil = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 0},
@@ -48,24 +48,24 @@ def overview(name: str, told: Overview, trace: KeptTrace, shown: Part) -> Figure
         xaxis={"range": [edges[0], edges[-1]], "ticksuffix": f" {suffix}", "nticks": 9,
                "showgrid": False, "zeroline": False},
         yaxis={"range": [0, 1], "visible": False, "fixedrange": True},
-        annotations=list(_blanks(told, x)),
+        annotations=list(_blanks(data, x)),
         margin={"l": LEFT, "r": RIGHT, "t": 2, "b": 22},
     )  # fmt: skip
     return base.figure(traces, shape)
 
 
-def _blanks(told: Overview, x: Callable[[int], float]) -> Iterator[dict[str, Any]]:
-    """Say in the place of what is not drawn why it is not."""
-    if told.known is None:
+def _blanks(data: Overview, x: Callable[[int], float]) -> Iterator[dict[str, Any]]:
+    """Label the blank parts of the chart."""
+    if data.known is None:
         return
-    first, last = told.edges[0], told.edges[-1]
-    for start, end in ((first, told.known[0]), (told.known[1], last)):
+    first, last = data.edges[0], data.edges[-1]
+    for start, end in ((first, data.known[0]), (data.known[1], last)):
         if end - start > _ROOM * (last - first):
             yield {"text": NOTHING, "x": (x(start) + x(end)) / 2, "y": 0.5, "yref": "paper",
                    "showarrow": False, "font": {"size": 11}}  # fmt: skip
 
 
-def unit_of(trace: KeptTrace, part: Part) -> tuple[float, str]:
-    """Return in which unit a window is drawn: its size in nanoseconds, and its name."""
+def unit_of(trace: KeptTrace, part: TickRange) -> tuple[float, str]:
+    """Return the unit in which a window is drawn: nanoseconds per unit, and its name."""
     long = ns(trace, part.ticks)
     return next((size, name) for size, name in _UNITS if long >= 2 * size or size == 1)

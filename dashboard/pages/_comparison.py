@@ -1,4 +1,4 @@
-"""What is different between two runs, piece by piece, the verdict first."""
+"""What differs between two runs, piece by piece, the verdict first."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _FAULTS: Final = {
 
 
 def page(found: Compared, a: int, b: int) -> None:
-    """Draw all there is to say of two runs, A and B."""
-    # What is new above a chart must not take the place that it has on the page.
+    """Draw everything about two runs, A and B."""
+    # Containers keep each part in its place when one above it appears.
     with st.container():
         _verdict(found)
     with st.container():
@@ -40,7 +40,7 @@ def page(found: Compared, a: int, b: int) -> None:
         with st.container():
             _changes(found)
         with st.container():
-            _findings(found.told, a, b)
+            _findings(found.answer, a, b)
         with st.container():
             _figures(found)
 
@@ -50,19 +50,19 @@ def _verdict(found: Compared) -> None:
     chip = f'<span class="w-chip" style="background:{colour}">{word}</span>'
     write(f'<div class="w-verdict">{chip}<b>{safe(found.verdict)}</b></div>')
     write("".join(markup.note(each) for each in found.about))
-    for text in found.told["warnings"]:
-        widgets.unknown("Take care", text)
+    for text in found.answer["warnings"]:
+        widgets.unknown("Caution", text)
 
 
 def _promise(found: Compared) -> None:
     widgets.title("Predicted and measured", found.promise.words)
     if found.promise.ranges:
-        told = found.promise.ranges
-        widgets.chart(ranges.ranges("promise", told), "promise", ranges.height(told))
+        shown = found.promise.ranges
+        widgets.chart(ranges.ranges("promise", shown), "promise", ranges.height(shown))
 
 
 def _budgets(found: Compared) -> None:
-    widgets.title(f"Time of a {found.told['per']}")
+    widgets.title(f"Time of a {found.answer['per']}")
     known = {name: each for name, each in found.budgets.items() if not isinstance(each, str)}
     if known:
         widgets.chart(difference.budgets("budgets", known), "budgets", 150)
@@ -72,17 +72,17 @@ def _budgets(found: Compared) -> None:
 
 
 def _changes(found: Compared) -> None:
-    widgets.title(f"What changed in a {found.told['per']}", "to the left is less time, and better")
+    widgets.title(f"What changed in a {found.answer['per']}", "left of zero is less time: better")
     if any(each.seconds is not None for each in found.slices):
         figure = difference.changes("changes", found.slices, found.whole)
         widgets.chart(figure, "changes", difference.height(found.slices))
-        _tables.changes(found.slices, f"time of a {found.told['per']}")
+        _tables.changes(found.slices, f"time of a {found.answer['per']}")
     else:
-        widgets.unknown("What changed", "where the time goes is not known of both")
+        widgets.unknown("What changed", "where the time goes is not known on both sides")
 
 
 def _steps(found: Compared) -> None:
-    widgets.title(f"How long a {'sample' if found.told['per'] == 'sample' else 'step'} takes",
+    widgets.title(f"How long a {'sample' if found.answer['per'] == 'sample' else 'step'} takes",
                 "; ".join(each.of for each in found.steps))  # fmt: skip
     if found.steps:
         widgets.chart(distribution.steps("steps", found.steps), "steps")
@@ -90,20 +90,20 @@ def _steps(found: Compared) -> None:
         widgets.unknown("Steps", found.why_no_steps)
 
 
-def _findings(told: ComparisonJson, a: int, b: int) -> None:
+def _findings(comparison: ComparisonJson, a: int, b: int) -> None:
     widgets.title("Findings")
-    rows = "".join([*_faults(told, a, b), *_not_judged(told)])
+    rows = "".join([*_faults(comparison, a, b), *_not_judged(comparison)])
     if rows:
         _tables.framed(rows)
     else:
         write('<p class="w-note">Nothing is found on either side.</p>')
 
 
-def _faults(told: ComparisonJson, a: int, b: int) -> Iterator[str]:
+def _faults(comparison: ComparisonJson, a: int, b: int) -> Iterator[str]:
     found = {
-        "gone": told["findings_gone"],
-        "new": told["findings_new"],
-        "kept": told["findings_kept"],
+        "gone": comparison["findings_gone"],
+        "new": comparison["findings_new"],
+        "kept": comparison["findings_kept"],
     }
     for kind, (word, colour) in _FAULTS.items():
         run = a if kind == "gone" else b
@@ -119,8 +119,8 @@ def _faults(told: ComparisonJson, a: int, b: int) -> Iterator[str]:
             )
 
 
-def _not_judged(told: ComparisonJson) -> Iterator[str]:
-    for each in told["findings_unknown"]:
+def _not_judged(comparison: ComparisonJson) -> Iterator[str]:
+    for each in comparison["findings_unknown"]:
         where = "A" if each["a"] is None else "B"
         yield (
             f"<tr><td class=k>?</td><td>{safe(each['title'])}<div class=w-sub>{where}"
@@ -129,21 +129,21 @@ def _not_judged(told: ComparisonJson) -> Iterator[str]:
 
 
 def _kernels(found: Compared) -> None:
-    widgets.title(f"What ran, in a {found.told['per']}")
+    widgets.title(f"What ran in a {found.answer['per']}")
     if found.why_no_kernels:
         widgets.unknown("What ran", found.why_no_kernels)
     elif found.kernels:
-        _tables.changes(found.kernels, found.told["kernels_are"])
+        _tables.changes(found.kernels, found.answer["kernels_are"])
     else:
-        write('<p class="w-note">No kernel changed by more than is worth a line.</p>')
+        write('<p class="w-note">No kernel changed notably.</p>')
 
 
 def _figures(found: Compared) -> None:
-    widgets.title("What it took")
+    widgets.title("Resources")
     if found.figures:
         _tables.changes(found.figures, "")
     if found.why_no_energy:
         write(markup.note(found.why_no_energy))
-    if found.told["setup"]:
-        widgets.title("Not the same set-up")
-        _tables.table([(each["name"], each["a"], each["b"]) for each in found.told["setup"]])
+    if found.answer["setup"]:
+        widgets.title("Different set-up")
+        _tables.table([(each["name"], each["a"], each["b"]) for each in found.answer["setup"]])

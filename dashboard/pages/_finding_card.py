@@ -1,4 +1,4 @@
-"""One finding as a card: what it costs, what speaks for it, where it is, what to change."""
+"""One finding as a card: its cost, its evidence, its place in the code, and the fix."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from whyidle.dashboard import markup, theme, widgets
 from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _tables
 from whyidle.dashboard.views import findings
-from whyidle.dashboard.views.findings import Place
+from whyidle.dashboard.views.findings import CodeLocation
 from whyidle.dashboard.views.source import Code
 from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 
 
-def head(finding: FindingJson, places: Sequence[Place], run: int) -> None:
-    """Write what it is and what it costs: that is always to be seen."""
+def head(finding: FindingJson, places: Sequence[CodeLocation], run: int) -> None:
+    """Write the title and the cost, which are always visible."""
     link = f"?run={run}&amp;finding={safe(finding['rule'])}"
     write(
         f'<div class="w-verdict">{markup.chip(finding["severity"])}<b>{safe(finding["title"])}</b>'
@@ -26,13 +26,13 @@ def head(finding: FindingJson, places: Sequence[Place], run: int) -> None:
     if places:
         write(f'<div class="w-mono w-sub">at {safe(places[0].words)}</div>')
     if (gain := findings.gain(finding)) is None:
-        write('<p class="w-note">It costs no time that could be told: no gain is predicted.</p>')
+        write('<p class="w-note">It costs no measurable time, so no gain is predicted.</p>')
         return
     write(f'<p class="w-note">{safe(gain)}</p>{_cost(finding)}')
 
 
 def _cost(finding: FindingJson) -> str:
-    """Return the whole of the time as a bar: what surely comes back, what may, what stays."""
+    """Return the time as a bar: what the fix surely saves, what it may save, and the rest."""
     low, high = finding["lost_share"] or (0.0, 0.0)
     colour = theme.SEVERITIES.get(finding["severity"], theme.GREY)
     most = f", at most {high:.0%}" if f"{high:.0%}" != f"{low:.0%}" else ""
@@ -45,8 +45,8 @@ def _cost(finding: FindingJson) -> str:
     )
 
 
-def body(finding: FindingJson, places: Sequence[Place]) -> None:
-    """Write what speaks for it, the code, and what to change in it."""
+def body(finding: FindingJson, places: Sequence[CodeLocation]) -> None:
+    """Write the evidence, the code, and the fix."""
     left, right = st.columns([6, 5], gap="medium")
     with left:
         _evidence(finding)
@@ -62,10 +62,10 @@ def _evidence(finding: FindingJson) -> None:
     _tables.table(rows, numbers=(1,))
 
 
-def _places(places: Sequence[Place]) -> None:
+def _places(places: Sequence[CodeLocation]) -> None:
     widgets.title("Where in your code")
     if not places:
-        widgets.unknown("The line", "nothing that was measured names one")
+        widgets.unknown("The line", "no measurement names one")
     for place in places:
         write(f'<div class="w-mono">{safe(place.words)}</div>')
         if place.code is not None:
@@ -80,16 +80,16 @@ def _code(code: Code) -> str:
         number = code.first + i
         here = ' class="here"' if number == code.line else ""
         rows.append(f"<div{here}><b>{number:>4}</b>{safe(text.expandtabs())} </div>")
-    doubts = "".join(f'<p class="w-note">Take care: {safe(each)}.</p>' for each in code.doubts)
-    return f'<div class="w-code">{"".join(rows)}</div>{doubts}'
+    caveats = "".join(f'<p class="w-note">Caution: {safe(each)}.</p>' for each in code.caveats)
+    return f'<div class="w-code">{"".join(rows)}</div>{caveats}'
 
 
 def _remedies(finding: FindingJson) -> None:
     widgets.title("What to change")
-    told = findings.remedies(finding)
-    if not told:
+    remedies = findings.remedies(finding)
+    if not remedies:
         widgets.unknown("The fix", "none is known for the frameworks of this job")
-    for remedy in told:
+    for remedy in remedies:
         write(f"<div><b>{safe(remedy.framework)}</b>: {safe(remedy.text)}</div>")
         if remedy.code:
             st.code(remedy.code, language="python")

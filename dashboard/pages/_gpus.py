@@ -1,4 +1,4 @@
-"""Which of several GPUs a page shows; one alone needs no choice."""
+"""Which of several GPUs a page shows; a single one needs no choice."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whyidle.dashboard import theme
 from whyidle.dashboard.figures.lines import Limit, Line
 from whyidle.dashboard.views.job import Gpus
 from whyidle.dashboard.views.newest import Newest
-from whyidle.dashboard.views.series import Course, Subject
+from whyidle.dashboard.views.series import Series, Subject
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
 
@@ -21,10 +21,10 @@ MOST_IN_A_LEGEND: Final = 4
 
 
 def choice(gpus: Gpus, *, each: bool = False) -> str:
-    """Draw the choice among several GPUs: all together, one by its index, or each by itself."""
+    """Draw the choice among several GPUs: all together, one by index, or each separately."""
     if len(gpus.shown) < 2:
         return TOGETHER
-    # An index is of digits, with a colon in it for a part of a GPU.
+    # An index has digits, and a colon for a MIG part of a GPU.
     indices = [gpu.idx for gpu in gpus.rows if gpu.idx and gpu.idx.replace(":", "").isdecimal()]
     options = [TOGETHER, *([EACH] if each else []), *indices]
     chosen = st.segmented_control(
@@ -35,7 +35,7 @@ def choice(gpus: Gpus, *, each: bool = False) -> str:
 
 
 def named(gpus: Gpus) -> str:
-    """Return in a few words which GPUs are shown, and why these."""
+    """Return which GPUs are shown, and why these, in a few words."""
     if not gpus.shown:
         return ""
     names = ", ".join(sorted({gpu.name or "GPU" for gpu in gpus.rows}))
@@ -46,21 +46,21 @@ def named(gpus: Gpus) -> str:
 
 
 def is_few(gpus: Sequence[Subject]) -> bool:
-    """Tell whether each chart has room for a legend of its own."""
+    """Return whether each chart has room for its own legend."""
     return len(gpus) <= MOST_IN_A_LEGEND
 
 
 def colours(gpus: Sequence[Subject]) -> dict[str, str]:
-    """Return the colour of each of several GPUs."""
+    """Return the colour of each GPU."""
     return {gpu.name: theme.SEQUENCE[i % len(theme.SEQUENCE)] for i, gpu in enumerate(gpus)}
 
 
-def one_by_one(courses: Sequence[Course]) -> list[Line]:
-    """Return a line for each of several, in colours that are told apart."""
-    fill = len(courses) == 1
+def one_by_one(all_series: Sequence[Series]) -> list[Line]:
+    """Return a line per series, in distinct colours."""
+    fill = len(all_series) == 1
     return [
-        Line(course, theme.SEQUENCE[i % len(theme.SEQUENCE)], fill=fill)
-        for i, course in enumerate(courses)
+        Line(one, theme.SEQUENCE[i % len(theme.SEQUENCE)], fill=fill)
+        for i, one in enumerate(all_series)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The numbers at the top of the memory page: how much is held, and whether it grows."""
+"""The numbers at the top of the memory page: how much is in use, and whether it grows."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from whyidle.dashboard import markup
 from whyidle.dashboard.markup import Tile
-from whyidle.dashboard.pages._page_data import Asked
+from whyidle.dashboard.pages._page_data import PageData
 from whyidle.dashboard.views import memory
 from whyidle.dashboard.views.job import Trainer
 from whyidle.dashboard.views.memory import POOL, Growth
-from whyidle.dashboard.views.series import Course
+from whyidle.dashboard.views.series import Series
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
@@ -20,17 +20,17 @@ NO_AGENT = "no process has the agent inside"
 
 
 def tiles(
-    asked: Asked,
-    pools: Sequence[tuple[Trainer, Sequence[Course]]],
+    data: PageData,
+    pools: Sequence[tuple[Trainer, Sequence[Series]]],
     grown: Sequence[Growth],
     why: str | None,
 ) -> str:
     """Return the numbers."""
     return markup.tiles([
-        _in_use(asked),
-        _peak(asked),
-        _pool("Framework uses", m.PROCESS_POOL_USED, asked, pools),
-        _pool("Framework holds", m.PROCESS_POOL_RESERVED, asked, pools),
+        _in_use(data),
+        _peak(data),
+        _pool("Framework, in use", m.PROCESS_POOL_USED, data, pools),
+        _pool("Framework, reserved", m.PROCESS_POOL_RESERVED, data, pools),
         _grows(grown, why),
     ])  # fmt: skip
 
@@ -41,30 +41,30 @@ def _grows(grown: Sequence[Growth], why: str | None) -> Tile:
     return Tile("Growth", text, why or (full(first) if first else "in the last minutes"))
 
 
-def _in_use(asked: Asked) -> Tile:
+def _in_use(data: PageData) -> Tile:
     name = "GPU memory in use"
-    used, total = _sum(asked, m.GPU_MEMORY_USED), _sum(asked, m.GPU_MEMORY_TOTAL)
+    used, total = _sum(data, m.GPU_MEMORY_USED), _sum(data, m.GPU_MEMORY_TOTAL)
     if used is None:
-        known = [asked.newest.get(m.GPU_MEMORY_USED, gpu.id) for gpu in asked.chosen]
+        known = [data.newest.get(m.GPU_MEMORY_USED, gpu.id) for gpu in data.chosen]
         why = next((one.why for one in known if one.value is None), NO_GPU)
         return Tile(name, None, why)
     note = f"{used / total:.0%} of {numbers.size(total)}" if total else ""
-    several = f", {len(asked.chosen)} GPUs" if len(asked.chosen) > 1 else ""
+    several = f", {len(data.chosen)} GPUs" if len(data.chosen) > 1 else ""
     return Tile(name, numbers.size(used), note + several)
 
 
-def _sum(asked: Asked, metric: Metric) -> float | None:
-    values = [asked.newest.get(metric, gpu.id).value for gpu in asked.chosen]
+def _sum(data: PageData, metric: Metric) -> float | None:
+    values = [data.newest.get(metric, gpu.id).value for gpu in data.chosen]
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
 
 
-def _peak(asked: Asked) -> Tile:
-    courses = asked.told.of(m.GPU_MEMORY_USED, asked.chosen)
-    peaks = [course.peak for course in courses]
+def _peak(data: PageData) -> Tile:
+    all_series = data.series.of(m.GPU_MEMORY_USED, data.chosen)
+    peaks = [series.peak for series in all_series]
     highest = max((peak[1] for peak in peaks if peak is not None), default=None)
-    several = "of the fullest GPU, " if len(courses) > 1 else ""
-    unknown = next((course.unknown for course in courses if course.unknown), NO_GPU)
+    several = "of the fullest GPU, " if len(all_series) > 1 else ""
+    unknown = next((series.unknown for series in all_series if series.unknown), NO_GPU)
     return Tile(
         "Peak",
         None if highest is None else numbers.size(highest),
@@ -73,14 +73,14 @@ def _peak(asked: Asked) -> Tile:
 
 
 def _pool(
-    name: str, metric: Metric, asked: Asked, pools: Sequence[tuple[Trainer, Sequence[Course]]]
+    name: str, metric: Metric, data: PageData, pools: Sequence[tuple[Trainer, Sequence[Series]]]
 ) -> Tile:
-    if asked.span.is_live:
-        mine = memory.held(asked.told, metric, [who for who, _ in pools], asked.newest.now_ms)
+    if data.span.is_live:
+        mine = memory.held(data.series, metric, [who for who, _ in pools], data.newest.now_ms)
     else:
-        mine = [courses[POOL.index(metric)] for _, courses in pools]
-    values = [course.last for course in mine if course.last is not None]
-    unknown = next((course.unknown for course in mine if course.unknown), NO_AGENT)
+        mine = [all_series[POOL.index(metric)] for _, all_series in pools]
+    values = [series.last for series in mine if series.last is not None]
+    unknown = next((series.unknown for series in mine if series.unknown), NO_AGENT)
     several = f", {len(values)} processes" if len(values) > 1 else ""
     return Tile(
         name,
@@ -90,16 +90,16 @@ def _pool(
 
 
 def full(one: Growth) -> str:
-    """Return whether it goes on, and until when it can."""
+    """Return whether memory keeps growing, and when it is full."""
     if not one.grows:
-        return "does not go on growing"
+        return "no longer grows"
     if one.full_in_s is None:
-        return "goes on growing"
-    return f"goes on growing: full in about {_roughly(one.full_in_s)}"
+        return "keeps growing"
+    return f"keeps growing: full in about {_roughly(one.full_in_s)}"
 
 
 def _roughly(seconds: float) -> str:
-    """Return a time that is foreseen: nobody knows it to the second."""
+    """Return a predicted time, in round units."""
     for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {name}"

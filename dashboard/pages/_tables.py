@@ -1,4 +1,4 @@
-"""Tables, code and colours of better and worse, as the Fix and Compare pages have them."""
+"""Tables, code style, and the colours of better and worse, for the pages Fix and Compare."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from whyidle.dashboard.markup import safe
 from whyidle.dashboard.views.comparison import Better, Change
 from whyidle.dashboard.widgets import write
 
-# By what a change is for a person: never by its colour alone.
+# A change is never shown by colour alone.
 COLOURS: Final[dict[Better, str]] = {"better": theme.BETTER, "worse": theme.WORSE}
 SIGNS: Final[dict[Better, str]] = {"better": "▼ better", "worse": "▲ worse"}
-# A number with its unit is shorter.
+# A longer text in a column of numbers is set as text.
 LONGEST: Final = 20
 _LINE: Final = "1px solid color-mix(in srgb, currentColor 18%, transparent)"
 STYLE: Final = f"""
@@ -44,11 +44,11 @@ STYLE: Final = f"""
 def table(
     rows: Sequence[Sequence[str]], numbers: Sequence[int] = (), labels: Sequence[int] = ()
 ) -> None:
-    """Write rows of words; some columns are numbers, and some say what the others are."""
+    """Write rows of text; some columns hold numbers, some are labels."""
     classes = {**dict.fromkeys(numbers, " class=n"), **dict.fromkeys(labels, " class=l")}
     body = ""
     for row in rows:
-        # Words in a column of numbers are set as words.
+        # Long text in a column of numbers is aligned as text.
         kinds = [classes.get(i, "") if len(text) <= LONGEST else "" for i, text in enumerate(row)]
         cells = (f"<td{kind}>{safe(text)}</td>" for kind, text in zip(kinds, row, strict=True))
         body += f"<tr>{''.join(cells)}</tr>"
@@ -56,12 +56,12 @@ def table(
 
 
 def framed(rows: str) -> None:
-    """Write rows of a table; one that is too wide can be moved sideways."""
+    """Write the rows of a table, which scrolls sideways if it is too wide."""
     write(f'<div class="w-scroll"><table class="w-table">{rows}</table></div>')
 
 
 def changes(rows: Sequence[Change], name: str) -> None:
-    """Write figures of both sides with what the change is."""
+    """Write the figures of both sides, and the change."""
     body = "".join(
         f"<tr><td>{safe(row.name)}</td><td class=n>{safe(row.a)}</td><td class=n>{safe(row.b)}</td>"
         f"<td class=n>{_coloured(row)}</td></tr>"

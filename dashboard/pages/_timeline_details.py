@@ -1,4 +1,4 @@
-"""What the reader clicked on: a gap and what the host did in it, an operation, a host event."""
+"""Details of what the user clicked on: a gap and what the host did in it, or an event."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from whyidle.dashboard.views import (
     timeline,
     timeline_event,
     timeline_gap,
-    timeline_looks,
+    timeline_host,
 )
-from whyidle.dashboard.views.timeline_event import Event, Wanted
+from whyidle.dashboard.views.timeline_event import EventRef, TraceEvent
 from whyidle.dashboard.views.timeline_gap import Gap
-from whyidle.dashboard.views.timeline_host import Did
-from whyidle.dashboard.views.timeline_looks import Looks
+from whyidle.dashboard.views.timeline_host import HostEventTotal, StackSamples
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, PlaceJson
 from whyidle.monitor.core.contracts.trace import OwnerJson
 from whyidle.monitor.core.slices import LOOKS
@@ -35,13 +34,13 @@ from whyidle.monitor.store import Reader
 from whyidle.monitor.store.stored_traces import KeptTrace
 
 AT: Final = "at"
-# What it is, of which device or thread, from when to when in nanoseconds of the trace.
+# Its kind, its device or thread, and its start and end in nanoseconds of the trace.
 _AT: Final = re.compile(r"(idle|work|host)-(\d{1,6})-(\d{1,18})-(\d{1,18})")
 _LINES_MOST: Final = 4
 
 
 def choose(data: object) -> bool:
-    """Select what was clicked on; tells whether that changed anything."""
+    """Select what was clicked on, and return whether that changed anything."""
     if not isinstance(data, list) or len(data) != 4:
         return False
     text = "-".join(str(part) for part in data)
@@ -61,7 +60,7 @@ def _chosen(trace: KeptTrace) -> tuple[str, int, int, int] | None:
 
 
 def selected(trace: KeptTrace) -> Selected | None:
-    """Return where the piece lies that is selected: of a gap all of it."""
+    """Return the range of the selected piece; for a gap, the whole gap."""
     chosen = _chosen(trace)
     if chosen is None:
         return None
@@ -72,13 +71,13 @@ def selected(trace: KeptTrace) -> Selected | None:
 
 
 def about(trace: KeptTrace, reader: Reader) -> None:
-    """Say what there is to say of what is selected."""
+    """Show the details of the selected piece."""
     chosen = _chosen(trace)
     if chosen is None:
         widgets.write(
-            '<p class="w-note">Click on a gap in a "why idle" lane: what the host did in it stands'
-            " here. Click on a step to zoom to it, drag over the lanes to zoom in, double-click for"
-            " the whole trace.</p>"
+            '<p class="w-note">Click on a gap in a "why idle" lane to see here what the host did'
+            " in it. Click on a step to zoom to it, drag over the lanes to zoom in, and"
+            " double-click to see the whole trace.</p>"
         )
         return
     what, of, start, end = chosen
@@ -86,12 +85,12 @@ def about(trace: KeptTrace, reader: Reader) -> None:
         _about_gap(trace, _gap(trace, of, start), reader)
         return
     find = timeline_event.operation if what == "work" else timeline_event.host_event
-    _about_event(trace, find(settings.current().store, trace.id, Wanted(of, start, end)))
+    _about_event(trace, find(settings.current().store, trace.id, EventRef(of, start, end)))
 
 
-def _about_event(trace: KeptTrace, event: Event | None) -> None:
+def _about_event(trace: KeptTrace, event: TraceEvent | None) -> None:
     if event is None:
-        widgets.unknown("What was clicked on", "it is not in this trace")
+        widgets.unknown("The clicked item", "it is not in this trace")
         return
     part = LOOKS[event.cause.slice]
     widgets.write(
@@ -101,20 +100,20 @@ def _about_event(trace: KeptTrace, event: Event | None) -> None:
     )
     st.code(printable(event.name) or "without a name", language=None, wrap_lines=True)
     widgets.write(_rows(event.facts))
-    if event.doing.did:
+    if event.activity.totals:
         widgets.title("What was in it")
-        widgets.write(_did(event.doing.did, event.end - event.start, "of it"))
+        widgets.write(_totals(event.activity.totals, event.end - event.start, "of it"))
 
 
 def _gap(trace: KeptTrace, device: int, at: int) -> Gap | None:
-    return _asked(str(settings.current().store), trace.id, trace.ts_ms, (device, at), trace)
+    return _cached_gap(str(settings.current().store), trace.id, trace.ts_ms, (device, at), trace)
 
 
 @st.cache_data(show_spinner=False, max_entries=24)
-def _asked(
+def _cached_gap(
     store: str, number: int, ts_ms: int, place: tuple[int, int], _trace: KeptTrace
 ) -> Gap | None:
-    # By its number and its time a trace is told from one that had its number before.
+    # The time distinguishes a trace from an earlier one with the same number.
     del number, ts_ms
     return timeline_gap.gap_at(Path(store), _trace, *place)
 
@@ -137,12 +136,12 @@ def _about_gap(trace: KeptTrace, gap: Gap | None, reader: Reader) -> None:
         widgets.unknown("What the host did", gap.unknown)
     else:
         widgets.title(f"What {gap.thread} did meanwhile")
-        widgets.write(_did(gap.doing.did, gap.ticks, "of the gap"))
-    _stack(gap.doing.stack)
-    looks = timeline_looks.looks_at(reader, trace, gap.start)
-    if not _code(trace, gap) and looks is None:
+        widgets.write(_totals(gap.activity.totals, gap.ticks, "of the gap"))
+    _stack(gap.activity.stack)
+    samples = timeline_host.samples_at(reader, trace, gap.start)
+    if not _code(trace, gap) and samples is None:
         _found(trace, gap)
-    _looks(looks)
+    _samples(samples)
 
 
 def _causes(trace: KeptTrace, gap: Gap) -> str:
@@ -152,38 +151,38 @@ def _causes(trace: KeptTrace, gap: Gap) -> str:
 
 
 def _late(trace: KeptTrace, gap: Gap) -> str:
-    """Say which launch ended the gap, and how late it came."""
+    """Return which launch ended the gap, and how late it came."""
     if gap.then is None:
         return "Nothing of the device follows in the trace."
     name = short_name(gap.then)
     launch = gap.launch
     if trace.answer["devices"][gap.device]["kind"] == "cpu":
-        return f"Then ran {name}."
+        return f"Then {name} ran."
     if launch is None:
-        return f"Then ran {name}; the trace does not tell who launched it."
+        return f"Then {name} ran; the trace does not show what launched it."
     thread = trace.threads[launch.thread].label
     begins, returns = (
         clock(timeline.ns(trace, abs(at - gap.start))) for at in (launch.start, launch.end)
     )
     if launch.start < gap.start:
-        return f"Then ran {name}: {thread} had called {launch.name} {begins} before the gap."
+        return f"Then {name} ran: {thread} had called {launch.name} {begins} before the gap."
     late = f"{thread} called {launch.name} only {begins} into the gap"
-    back = f", and was back {returns} into it" if launch.end <= gap.end else ""
-    return f"Then ran {name}: {late}{back}."
+    back = f", and returned {returns} into it" if launch.end <= gap.end else ""
+    return f"Then {name} ran: {late}{back}."
 
 
-def _did(found: Sequence[Did], ticks: int, of: str) -> str:
-    """Return a table of what was open, that which had most of the time for itself first."""
+def _totals(found: Sequence[HostEventTotal], ticks: int, of: str) -> str:
+    """Return a table of the open events, the one with most time of its own first."""
     rows = "".join(
-        f"<tr>{tools.name_cell(did.name)}"
-        f'<td class="w-when">{markup.safe(did.cause.words)}</td><td class=n>{did.count:,}</td>'
-        f"<td class=n>{share(did.own, ticks)}</td><td class=n>{share(did.open, ticks)}</td></tr>"
-        for did in found
+        f"<tr>{tools.name_cell(one.name)}"
+        f'<td class="w-when">{markup.safe(one.cause.words)}</td><td class=n>{one.count:,}</td>'
+        f"<td class=n>{share(one.own, ticks)}</td><td class=n>{share(one.open, ticks)}</td></tr>"
+        for one in found
     )
-    rest = ticks - sum(did.own for did in found)
+    rest = ticks - sum(one.own for one in found)
     if rest > 0:
         rows += (
-            "<tr><td>nothing recorded, or less than these</td><td></td><td></td>"
+            "<tr><td>not recorded, or smaller</td><td></td><td></td>"
             f"<td class=n>{share(rest, ticks)}</td><td></td></tr>"
         )
     head = (
@@ -200,7 +199,7 @@ def _stack(stack: Sequence[str]) -> None:
 
 
 def _code(trace: KeptTrace, gap: Gap) -> bool:
-    """Show the lines of the user's code to which such time is owed in the whole trace, if any."""
+    """Show the lines of user code that cause such time in the whole trace, if any."""
     found = timeline_gap.lines_of(trace.answer, gap.slice)[:_LINES_MOST]
     words = LOOKS[gap.slice].words
     if not found:
@@ -215,16 +214,16 @@ def _code(trace: KeptTrace, gap: Gap) -> bool:
 
 
 def _found(trace: KeptTrace, gap: Gap) -> None:
-    """Show the lines that a finding of the run names for such time, where the trace has none."""
+    """Show the lines that a finding of the run names for such time, if the trace has none."""
     if trace.run is None:
         return
-    told = findings.of_slice(_diagnosed(str(settings.current().store), trace.run), gap.slice)
-    if told is None:
+    finding = findings.of_slice(_diagnosed(str(settings.current().store), trace.run), gap.slice)
+    if finding is None:
         return
-    widgets.title("Lines that the run's finding names", str(told["title"]))
-    shares = (numbers.show(place["share"], "ratio") for place in told["where"])
-    rows = [(_line(p), s) for p, s in zip(told["where"], shares, strict=True)][:_LINES_MOST]
-    fix = markup.link("fix", "How to fix it", run=trace.run, finding=told["rule"])
+    widgets.title("Lines that the run's finding names", str(finding["title"]))
+    shares = (numbers.show(place["share"], "ratio") for place in finding["where"])
+    rows = [(_line(p), s) for p, s in zip(finding["where"], shares, strict=True)][:_LINES_MOST]
+    fix = markup.link("fix", "How to fix it", run=trace.run, finding=finding["rule"])
     widgets.write(f"{_rows(rows)}<p>{fix}</p>")
 
 
@@ -234,7 +233,7 @@ def _diagnosed(store: str, run: int) -> DiagnosisJson:
 
 
 def _place(place: OwnerJson) -> str:
-    """Return a line of code; where only its function is known, also what that was calling."""
+    """Return a line of code; if only its function is known, also what that called."""
     calls = [call["name"] for call in place.get("calls") or ()]
     within = f", mostly in {calls[0]}" if calls and not place.get("exact_line", True) else ""
     return f"{_line(place)}{within}"
@@ -244,13 +243,13 @@ def _line(place: PlaceJson | OwnerJson) -> str:
     return f"{place['file']}:{place['line']} in {place['function']}"
 
 
-def _looks(found: Looks | None) -> None:
-    """Show where the main thread was, as the recording saw it; a trace has its gaps, too."""
+def _samples(found: StackSamples | None) -> None:
+    """Show where the recording saw the main thread around then: traces have blind spots, too."""
     if found is None:
         return
     widgets.title(
         "Where the main thread was around then",
-        f"{found.samples} looks in {found.seconds:.0f} s of the recording",
+        f"{found.samples} samples in {found.seconds:.0f} s of the recording",
     )
     rows = [
         (f"{line.file}:{line.line} in {line.function}", share(line.share, 1))

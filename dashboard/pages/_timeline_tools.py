@@ -1,4 +1,4 @@
-"""Beside the lanes: the kernels of the trace, and other programs that show it."""
+"""Beside the lanes: the kernels of the trace, and other programs that can show it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ STYLE: Final = """
   white-space: nowrap; }
 </style>
 """
-# What stands under the pointer: some templates are a megabyte long.
+# Length of a hover text: some template names are a megabyte long.
 _NAME_MOST: Final = 1000
 
 
 def kernels(trace: KeptTrace) -> None:
-    """List what took most time of all of the trace."""
+    """List what took the most time in the whole trace."""
     for found, title in (
         (trace.answer.get("top_kernels"), "Kernels"),
         (trace.answer.get("top_operators"), "Operators"),
@@ -50,16 +50,16 @@ def kernels(trace: KeptTrace) -> None:
 
 
 def name_cell(short: str, whole: str = "") -> str:
-    """Return a cell of a table with as much of a name as there is room for."""
+    """Return a table cell that shows as much of a name as fits."""
     title = markup.safe((whole or short)[:_NAME_MOST])
     shown = markup.safe(short[:_NAME_MOST])
     return f'<td class="w-mono w-name" title="{title}">{shown}</td>'
 
 
 def elsewhere(trace: KeptTrace) -> None:
-    """Offer what other programs can do with the trace's file."""
+    """Offer the trace file to other programs."""
     if settings.current().is_sample:
-        widgets.note("Perfetto and XProf read a trace's file: the sample has none.")
+        widgets.note("Perfetto and XProf need the trace file, which the sample lacks.")
         return
     if not trace.path.is_file():
         widgets.unknown("Perfetto and XProf", f"the trace's file {trace.path} is gone")

@@ -10,7 +10,7 @@ from typing import Final
 import streamlit as st
 
 from whyidle.dashboard import frame, settings, widgets
-from whyidle.dashboard.frame import Shown
+from whyidle.dashboard.frame import PageState
 from whyidle.dashboard.pages import _comparison, _tables
 from whyidle.dashboard.pages.fix import EVERY
 from whyidle.dashboard.views import comparison, job, runs
@@ -23,14 +23,14 @@ TITLE: Final = "Compare"
 _CHOSEN_FOR: Final = "compared-for"
 
 
-def page(shown: Shown) -> None:
+def page(shown: PageState) -> None:
     """Draw the choice of two runs, and what is different between them."""
     write(_tables.STYLE)
     chosen = _choose(shown)
     if chosen is None:
         return
 
-    def draw(now: Shown) -> None:
+    def draw(now: PageState) -> None:
         # What is still being recorded has moved on.
         found = [now.reader.run(run.id) for run in chosen]
         _beside(now.reader, found[0] or chosen[0], found[1] or chosen[1])
@@ -39,7 +39,7 @@ def page(shown: Shown) -> None:
     frame.live(draw, shown, EVERY if moves else None)
 
 
-def _choose(shown: Shown) -> tuple[Run, Run] | None:
+def _choose(shown: PageState) -> tuple[Run, Run] | None:
     """Return the two runs; none, where the reader has to choose first."""
     known = {str(run.id): run for run in shown.reader.runs()[-runs.MOST_RUNS :][::-1]}
     if len(known) < 2:
@@ -66,21 +66,21 @@ def _choose(shown: Shown) -> tuple[Run, Run] | None:
     return known[a], known[b]
 
 
-def _begin(shown: Shown, known: Mapping[str, Run]) -> None:
+def _begin(shown: PageState, known: Mapping[str, Run]) -> None:
     """Choose what the link names, else what belongs together."""
     state, chosen = st.session_state, shown.run.id
     is_another = state.get(_CHOSEN_FOR, chosen) != chosen
     first = dict(zip("ab", _pair(shown, known), strict=True))
     for which, run in first.items():
-        asked = st.query_params.get(which)
+        linked = st.query_params.get(which)
         if is_another or which not in state:
             # Another run beside the page brings its own pair.
-            is_named = asked in known and not is_another
-            state[which] = asked if is_named else None if run is None else str(run.id)
+            is_named = linked in known and not is_another
+            state[which] = linked if is_named else None if run is None else str(run.id)
     state[_CHOSEN_FOR] = chosen
 
 
-def _pair(shown: Shown, known: Mapping[str, Run]) -> tuple[Run | None, Run | None]:
+def _pair(shown: PageState, known: Mapping[str, Run]) -> tuple[Run | None, Run | None]:
     """Return what belongs beside each other, what was changed for the better after what it was."""
     a, b = runs.beside(list(known.values()), shown.run)
     if settings.current().is_sample and a is not None and b is not None:
@@ -92,8 +92,8 @@ def _pair(shown: Shown, known: Mapping[str, Run]) -> tuple[Run | None, Run | Non
     return a, b
 
 
-def _has_high(told: DiagnosisJson) -> bool:
-    return any(finding["severity"] == "high" for finding in told["findings"])
+def _has_high(answer: DiagnosisJson) -> bool:
+    return any(finding["severity"] == "high" for finding in answer["findings"])
 
 
 def _picked(which: str, words: str, known: Mapping[str, Run]) -> str | None:
@@ -113,9 +113,9 @@ def _swap() -> None:
 
 def _beside(reader: Reader, a: Run, b: Run) -> None:
     until = _until(reader, a), _until(reader, b)
-    found = _asked(str(settings.current().store), a.id, b.id, until)
+    found = _compared(str(settings.current().store), a.id, b.id, until)
     _comparison.page(found, a.id, b.id)
-    widgets.title("The same in a terminal")
+    widgets.title("In a terminal")
     st.code(f"monitor compare {a.id} {b.id}", language="bash")
 
 
@@ -126,6 +126,6 @@ def _until(reader: Reader, run: Run) -> tuple[object, ...]:
 
 
 @st.cache_data(show_spinner=False, max_entries=16)
-def _asked(store: str, a: int, b: int, until: object) -> Compared:
+def _compared(store: str, a: int, b: int, until: object) -> Compared:
     del until
     return comparison.compared(Path(store), a, b)

@@ -9,7 +9,7 @@ import streamlit as st
 
 from whyidle.dashboard import frame, markup, settings, widgets
 from whyidle.dashboard.figures import ranges
-from whyidle.dashboard.frame import Shown
+from whyidle.dashboard.frame import PageState
 from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _finding_card, _tables
 from whyidle.dashboard.views import findings, job, runs
@@ -23,18 +23,20 @@ TITLE: Final = "Fix"
 EVERY: Final = 10.0
 
 
-def page(shown: Shown) -> None:
+def page(shown: PageState) -> None:
     """Draw the page; that of a running job is drawn anew now and then."""
     write(_tables.STYLE)
     frame.live(_findings, shown, None if shown.every is None else max(EVERY, shown.every))
 
 
-def _findings(shown: Shown) -> None:
+def _findings(shown: PageState) -> None:
     run = shown.run
     tick = int(shown.span().end_ms / 1000 / EVERY)
-    told = _asked(str(settings.current().store), run.id, tick, job.standing(shown.reader, run))
+    answer = _diagnosed(
+        str(settings.current().store), run.id, tick, job.standing(shown.reader, run)
+    )
     # The code is read each time: the reader may be changing it right now.
-    found = findings.of(told, run)
+    found = findings.of(answer, run)
     write(f'<div class="w-verdict"><b>{safe(found.verdict)}</b></div>')
     with st.container():
         _account(found)
@@ -42,20 +44,20 @@ def _findings(shown: Shown) -> None:
         _overview(found)
     with st.container():
         opened = _opened(found, run)
-    for finding in found.told["findings"]:
+    for finding in found.answer["findings"]:
         rule = finding["rule"]
         with st.container(border=True, key=f"finding-{rule}"):
             _finding_card.head(finding, found.places[rule], run.id)
             with st.expander("Evidence, code and fix", expanded=rule == opened, key=f"more-{rule}"):
                 _finding_card.body(finding, found.places[rule])
-    if found.told["findings"]:
+    if found.answer["findings"]:
         _measuring(shown)
     _comparing(shown)
     _besides(found, run)
 
 
 @st.cache_data(show_spinner=False, max_entries=8)
-def _asked(store: str, number: int, tick: int, standing: object) -> DiagnosisJson:
+def _diagnosed(store: str, number: int, tick: int, standing: object) -> DiagnosisJson:
     # The tick is how old an answer may be.
     del tick, standing
     return job.diagnosis(Path(store), number)
@@ -68,9 +70,9 @@ def _opened(found: Page, run: Run) -> str | None:
     """
     linked = st.query_params.get("finding")
     if linked is not None and found.finding(linked) is None:
-        widgets.unknown(linked[:60], "this is not found in this run, or not any more")
+        widgets.unknown(linked[:60], "not found in this run, or no longer")
         linked = None
-    first = next((each["rule"] for each in found.told["findings"]), None)
+    first = next((each["rule"] for each in found.answer["findings"]), None)
     key = f"first-of-{run.id}"
     if first is not None:
         st.session_state.setdefault(key, first)
@@ -78,26 +80,26 @@ def _opened(found: Page, run: Run) -> str | None:
 
 
 def _account(found: Page) -> None:
-    budget = found.told["budget"]
+    budget = found.answer["budget"]
     if budget is None:
-        widgets.unknown("Where the time goes", str(found.told["unknown"]["budget"]))
+        widgets.unknown("Where the time goes", str(found.answer["unknown"]["budget"]))
         return
-    widgets.budget("Where the time goes", f"by {found.told['budget_source']}", budget)
+    widgets.budget("Where the time goes", f"by {found.answer['budget_source']}", budget)
 
 
 def _overview(found: Page) -> None:
-    told = findings.ranges(found.told["findings"])
-    if len(told) > 1:
+    shown = findings.ranges(found.answer["findings"])
+    if len(shown) > 1:
         widgets.title("How much faster each fix makes it", "predicted, each alone")
-        widgets.chart(ranges.ranges("gains", told), "gains", ranges.height(told))
+        widgets.chart(ranges.ranges("gains", shown), "gains", ranges.height(shown))
 
 
-def _measuring(shown: Shown) -> None:
+def _measuring(shown: PageState) -> None:
     widgets.title("Measure it", "Change the code, run it again, and see what it gave back.")
     st.code(findings.measuring(shown.run), language="bash", wrap_lines=True)
 
 
-def _comparing(shown: Shown) -> None:
+def _comparing(shown: PageState) -> None:
     """Lead to the run that belongs beside this one: whether a change has helped stands there."""
     a, b = runs.beside(shown.reader.runs(), shown.run)
     later = runs.after(shown.reader.runs(), shown.run)
@@ -111,19 +113,19 @@ def _comparing(shown: Shown) -> None:
 
 def _besides(found: Page, run: Run) -> None:
     """Say what else there is to know: of the time, of the device, and of what nobody judged."""
-    unexplained = findings.unexplained(found.told)
+    unexplained = findings.unexplained(found.answer)
     if unexplained:
         words = ", ".join(f"{name} {share:.0%}" for name, share in unexplained)
-        widgets.unknown("No work, and no fix is known to give it back", f"{words} of the time")
-    works = findings.while_it_computes(found.told)
+        widgets.unknown("Idle time without a known fix", f"{words} of the time")
+    works = findings.while_it_computes(found.answer)
     if works:
         widgets.title("While it computes")
         write("".join(markup.note(each) for each in works))
-    doubts = findings.doubts(found.told)
-    if doubts:
-        widgets.title("Take care")
-        write("".join(markup.note(each) for each in doubts))
-    not_checked = findings.not_checked(found.told, run)
+    caveats = findings.caveats(found.answer)
+    if caveats:
+        widgets.title("Caution")
+        write("".join(markup.note(each) for each in caveats))
+    not_checked = findings.not_checked(found.answer, run)
     if not_checked:
-        widgets.title("Not checked", "what these faults would need to be judged")
+        widgets.title("Not checked", "what these faults need to be checked")
         _tables.table([(", ".join(names), f"needs {need}") for need, names in not_checked.items()])

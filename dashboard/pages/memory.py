@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Final
 
 from whyidle.dashboard import frame, markup, settings, theme, widgets
-from whyidle.dashboard.blocks import Block, Columns, Html, courses
+from whyidle.dashboard.blocks import Block, Columns, Html, series_chart
 from whyidle.dashboard.figures.lines import Limit, Line, lines
-from whyidle.dashboard.frame import Shown
+from whyidle.dashboard.frame import PageState
 from whyidle.dashboard.pages import _gpus, _memory_tiles, _transfers
-from whyidle.dashboard.pages._page_data import Asked
+from whyidle.dashboard.pages._page_data import PageData
 from whyidle.dashboard.views import job, memory
 from whyidle.dashboard.views.job import Trainer
 from whyidle.dashboard.views.memory import Growth
-from whyidle.dashboard.views.series import Course
+from whyidle.dashboard.views.series import Series
 from whyidle.dashboard.widgets import write
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.render import numbers
@@ -30,73 +30,75 @@ _WORDS: Final = {
 }
 
 
-def page(shown: Shown) -> None:
+def page(shown: PageState) -> None:
     """Draw the page; what moves is drawn anew by itself."""
     gpus = job.gpus(shown.reader, shown.run, everything=shown.everything)
     choice = _gpus.choice(gpus)
     frame.live(lambda now: _live(now, choice), shown)
 
 
-def _live(shown: Shown, choice: str) -> None:
-    asked = Asked.of(shown, choice)
+def _live(shown: PageState, choice: str) -> None:
+    data = PageData.of(shown, choice)
     store, run = settings.current().store, shown.run.id
-    grown, why = asked.seldom("growth", lambda: memory.growth(store, run))
+    grown, why = data.seldom("growth", lambda: memory.growth(store, run))
     whose = job.trainers(shown.reader, shown.run)
-    pools = [(who, memory.pools(asked.told, who.subjects)) for who in whose]
-    write(_memory_tiles.tiles(asked, pools, grown, why))
+    pools = [(who, memory.pools(data.series, who.subjects)) for who in whose]
+    write(_memory_tiles.tiles(data, pools, grown, why))
     of_gpus = (
-        Columns([_devices(asked), _pools(asked, pools)])
-        if asked.chosen
-        else Html(markup.unknown("GPU memory and links", asked.no_gpu))
+        Columns([_devices(data), _pools(data, pools)])
+        if data.chosen
+        else Html(markup.unknown("GPU memory and links", data.no_gpu))
     )
     widgets.board("memory-and-transfers", [
         of_gpus,
-        Columns([_main(asked), [Html(_growth(grown, why))]]),
-        Html(_holders(asked)),
-        *_transfers.blocks(asked, whose),
+        Columns([_main(data), [Html(_growth(grown, why))]]),
+        Html(_holders(data)),
+        *_transfers.blocks(data, whose),
     ])  # fmt: skip
 
 
-def _devices(asked: Asked) -> list[Block]:
-    used = asked.told.of(m.GPU_MEMORY_USED, asked.chosen)
-    limits = _gpus.limits(asked.newest, m.GPU_MEMORY_TOTAL, asked.chosen, "limit")
+def _devices(data: PageData) -> list[Block]:
+    used = data.series.of(m.GPU_MEMORY_USED, data.chosen)
+    limits = _gpus.limits(data.newest, m.GPU_MEMORY_TOTAL, data.chosen, "limit")
     drawn = _gpus.one_by_one(used)
-    figure = lines("memory", drawn, "bytes", asked.told.span, limits=limits)
-    return courses("GPU memory, in use by everybody", figure, used, "memory")
+    figure = lines("memory", drawn, "bytes", data.series.span, limits=limits)
+    return series_chart("GPU memory in use, all processes", figure, used, "memory")
 
 
-def _pools(asked: Asked, pools: Sequence[tuple[Trainer, Sequence[Course]]]) -> list[Block]:
+def _pools(data: PageData, pools: Sequence[tuple[Trainer, Sequence[Series]]]) -> list[Block]:
     name = "GPU memory, by the framework's own count"
     if not pools:
         why = markup.unknown("The framework's count", _memory_tiles.NO_AGENT, "monitor attach PID")
         return [Html(markup.title(name) + why)]
-    span = asked.told.span
+    span = data.series.span
     if len(pools) > 1:
         # Of several processes what they use is enough to compare.
-        used = [replace(told[0], name=who.name) for who, told in pools]
-        return courses(name, lines("pool", _gpus.one_by_one(used), "bytes", span), used, "pool")
-    told = pools[0][1]
-    looks = ((theme.BLUE, "solid"), (theme.SKY, "solid"), (theme.VERMILION, "dot"),
+        used = [replace(series[0], name=who.name) for who, series in pools]
+        return series_chart(
+            name, lines("pool", _gpus.one_by_one(used), "bytes", span), used, "pool"
+        )
+    series = pools[0][1]
+    styles = ((theme.BLUE, "solid"), (theme.SKY, "solid"), (theme.VERMILION, "dot"),
              (theme.GREEN, "solid"))  # fmt: skip
-    drawn = [Line(c, colour, dash) for c, (colour, dash) in zip(told, looks, strict=True)]
-    return courses(name, lines("pool", drawn, "bytes", span), told, "pool")
+    drawn = [Line(c, colour, dash) for c, (colour, dash) in zip(series, styles, strict=True)]
+    return series_chart(name, lines("pool", drawn, "bytes", span), series, "pool")
 
 
-def _main(asked: Asked) -> list[Block]:
-    run = asked.shown.run.id
-    rss = asked.told.one(m.JOB_RSS, run, "resident, all processes")
-    limit = asked.newest.get(m.JOB_MEMORY_LIMIT, run).value
-    whole = asked.newest.get(m.HOST_MEMORY_TOTAL, run).value
+def _main(data: PageData) -> list[Block]:
+    run = data.shown.run.id
+    rss = data.series.one(m.JOB_RSS, run, "resident, all processes")
+    limit = data.newest.get(m.JOB_MEMORY_LIMIT, run).value
+    whole = data.newest.get(m.HOST_MEMORY_TOTAL, run).value
     most = limit or whole
     words = f"{'limit' if limit else 'machine'} {numbers.size(most or 0.0)}"
     # Far below its limit the course would be a flat line at the bottom.
     is_near = most is not None and rss.peak is not None and rss.peak[1] > NEAR_LIMIT * most
     limits = [Limit(words, most)] if most is not None and is_near else []
     drawn = [Line(rss, theme.BLUE, fill=True)]
-    figure = lines("rss", drawn, "bytes", asked.told.span, limits=limits)
+    figure = lines("rss", drawn, "bytes", data.series.span, limits=limits)
     is_far = most and not is_near and rss.unknown is None
-    below = [Html(markup.note(f"{words}: far above what is shown"))] if is_far else []
-    return [*courses("Main memory of the job", figure, [rss], "rss"), *below]
+    below = [Html(markup.note(f"{words}: far above the shown values"))] if is_far else []
+    return [*series_chart("Main memory of the job", figure, [rss], "rss"), *below]
 
 
 def _growth(grown: Sequence[Growth], why: str | None) -> str:
@@ -121,13 +123,13 @@ def _trend(one: Growth) -> str:
     return f"+{numbers.size(one.per_hour)}/h" if one.grows else "none"
 
 
-def _holders(asked: Asked) -> str:
-    if not asked.chosen:
+def _holders(data: PageData) -> str:
+    if not data.chosen:
         return ""
-    title = markup.title("Who holds it")
-    found = memory.holders(asked.shown.reader, asked.shown.run, asked.chosen)
+    title = markup.title("GPU memory by process")
+    found = memory.holders(data.shown.reader, data.shown.run, data.chosen)
     if not found:
-        return title + markup.unknown("Processes", "the driver names none on these GPUs")
+        return title + markup.unknown("Processes", "the driver lists none on these GPUs")
     rows = [
         (
             one.gpu, str(one.pid), one.name, "this job" if one.is_ours else "another",

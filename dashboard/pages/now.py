@@ -10,18 +10,18 @@ from typing import Any, Final
 import streamlit as st
 
 from whyidle.dashboard import frame, markup, settings, theme, widgets
-from whyidle.dashboard.blocks import Block, Chart, Columns, Html, courses
+from whyidle.dashboard.blocks import Block, Chart, Columns, Html, series_chart
 from whyidle.dashboard.figures import account
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.figures.lines import Line, lines
-from whyidle.dashboard.frame import Shown
+from whyidle.dashboard.frame import PageState
 from whyidle.dashboard.pages import _gpus, _now_parts
-from whyidle.dashboard.pages._page_data import Asked
+from whyidle.dashboard.pages._page_data import PageData
 from whyidle.dashboard.views import causes, job, marks
 from whyidle.dashboard.views.csv_export import as_csv
 from whyidle.dashboard.views.job import Gpus
-from whyidle.dashboard.views.series import Course, Subject
-from whyidle.dashboard.views.time_range import ALL, FEW_POINTS, POINTS, Span
+from whyidle.dashboard.views.series import Series, Subject
+from whyidle.dashboard.views.time_range import ALL, FEW_POINTS, POINTS, TimeRange
 from whyidle.dashboard.widgets import write
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
@@ -37,7 +37,7 @@ _ACTIVITY: Final[dict[Metric, str]] = {
 _PEAKS: Final = ("activity", "memory", "power", "step")
 
 
-def page(shown: Shown) -> None:
+def page(shown: PageState) -> None:
     """Draw the page; what moves is drawn anew by itself."""
     gpus = job.gpus(shown.reader, shown.run, everything=shown.everything)
     left, right = st.columns([3, 2], vertical_alignment="bottom")
@@ -61,161 +61,161 @@ def _peaks(gpus: Gpus) -> list[str]:
     return [each for each in _PEAKS if gpus.shown or each != "power"]
 
 
-def _live(shown: Shown, choice: str, peak: str | None) -> None:
-    asked = _zoomed(shown, choice, peak)
-    answer = asked.seldom("diagnosis", lambda: _diagnosed(shown))
-    news = marks.news(shown.reader, shown.run.id, asked.span)
+def _live(shown: PageState, choice: str, peak: str | None) -> None:
+    data = _zoomed(shown, choice, peak)
+    answer = data.seldom("diagnosis", lambda: _diagnosed(shown))
+    news = marks.news(shown.reader, shown.run.id, data.span)
     # Few elements, and all asked before any is drawn: the browser pays for each piece that comes.
-    charts = _charts(asked)
+    charts = _charts(data)
     found = _now_parts.finding(answer, shown.run)
-    write(markup.stack(_now_parts.tiles(asked), _account(asked), found))
+    write(markup.stack(_now_parts.tiles(data), _account(data), found))
     widgets.board("charts", charts)
     write(_now_parts.events(news))
 
 
-def _charts(asked: Asked) -> list[Block]:
+def _charts(data: PageData) -> list[Block]:
     """Return the charts as they stand beside each other."""
-    if asked.choice == _gpus.EACH and asked.chosen:
-        return [*_each(asked), Columns([_steps(asked), _memory(asked), _power(asked)])]
+    if data.choice == _gpus.EACH and data.chosen:
+        return [*_each(data), Columns([_steps(data), _memory(data), _power(data)])]
     left, right = [_steps, _memory], [_activity, _power]
     return [
-        Columns([[block for draw in column for block in draw(asked)] for column in (left, right)])
+        Columns([[block for draw in column for block in draw(data)] for column in (left, right)])
     ]
 
 
-def _zoomed(shown: Shown, choice: str, peak: str | None) -> Asked:
+def _zoomed(shown: PageState, choice: str, peak: str | None) -> PageData:
     """Ask for what is shown: the whole stretch, or what lies around a peak of it."""
-    asked = Asked.of(shown, choice)
-    at = None if peak is None else _peak_at(asked, peak)
+    data = PageData.of(shown, choice)
+    at = None if peak is None else _peak_at(data, peak)
     if at is None:
-        return asked
-    return replace(asked, told=replace(asked.told, span=asked.span.around(at)))
+        return data
+    return replace(data, series=replace(data.series, span=data.span.around(at)))
 
 
-def _peak_at(asked: Asked, peak: str) -> int | None:
+def _peak_at(data: PageData, peak: str) -> int | None:
     """Return when a chart was highest; that stays, although time goes on."""
-    chosen = (asked.span.name, asked.choice, peak)
+    chosen = (data.span.name, data.choice, peak)
     kept: tuple[Any, int] | None = st.session_state.get("peak_at")
     if kept is not None and kept[0] == chosen:
         return kept[1]
-    tops = [course.peak for course in _courses(asked).get(peak, []) if course.unknown is None]
+    tops = [series.peak for series in _series(data).get(peak, []) if series.unknown is None]
     highest = max((top for top in tops if top is not None), key=lambda top: top[1], default=None)
     if highest is not None:
         st.session_state["peak_at"] = chosen, highest[0]
     return None if highest is None else highest[0]
 
 
-def _courses(asked: Asked) -> dict[str, list[Course]]:
+def _series(data: PageData) -> dict[str, list[Series]]:
     """Return what the charts show, by what it is."""
-    run = [Subject(asked.told.run, "")]
-    if not asked.chosen:
+    run = [Subject(data.series.run, "")]
+    if not data.chosen:
         return {
-            "activity": [c for x in (m.JOB_CPU, m.JOB_MAIN_THREAD) for c in _job(asked, x)],
-            "memory": asked.told.of(m.JOB_RSS, [replace(run[0], name="resident")]),
+            "activity": [c for x in (m.JOB_CPU, m.JOB_MAIN_THREAD) for c in _job(data, x)],
+            "memory": data.series.of(m.JOB_RSS, [replace(run[0], name="resident")]),
             "power": [],
-            "step": _job(asked, m.JOB_STEP_P50),
+            "step": _job(data, m.JOB_STEP_P50),
         }
     return {
         "activity": [
-            asked.told.mean(metric, asked.chosen, points=FEW_POINTS) for metric in _ACTIVITY
+            data.series.mean(metric, data.chosen, points=FEW_POINTS) for metric in _ACTIVITY
         ],
-        "memory": asked.told.of(m.GPU_MEMORY_USED, asked.chosen),
-        "power": asked.told.of(m.GPU_POWER, asked.chosen),
-        "step": _job(asked, m.JOB_STEP_P50),
+        "memory": data.series.of(m.GPU_MEMORY_USED, data.chosen),
+        "power": data.series.of(m.GPU_POWER, data.chosen),
+        "step": _job(data, m.JOB_STEP_P50),
     }
 
 
-def _job(asked: Asked, metric: Metric) -> list[Course]:
-    return [asked.told.one(metric, asked.told.run)]
+def _job(data: PageData, metric: Metric) -> list[Series]:
+    return [data.series.one(metric, data.series.run)]
 
 
-def _diagnosed(shown: Shown) -> DiagnosisJson:
+def _diagnosed(shown: PageState) -> DiagnosisJson:
     return job.diagnosis(settings.current().store, shown.run.id)
 
 
-def _account(asked: Asked) -> str:
-    budget, who = _now_parts.accounted(asked)
+def _account(data: PageData) -> str:
+    budget, who = _now_parts.accounted(data)
     if budget is None:
         return markup.unknown("Where the time goes", who)
-    past = "the whole run" if asked.shown.range == ALL else f"the last {asked.shown.range}"
+    past = "the whole run" if data.shown.range == ALL else f"the last {data.shown.range}"
     return markup.budget("Where the time goes", f"{past}, by {who}", budget)
 
 
 # Charts ------------------------------------------------------------------------------------------
-def _activity(asked: Asked) -> list[Block]:
-    told = _courses(asked)["activity"]
-    if not asked.chosen:
+def _activity(data: PageData) -> list[Block]:
+    series = _series(data)["activity"]
+    if not data.chosen:
         colours = (theme.BLUE, theme.ORANGE)
-        drawn = [Line(c, colour) for c, colour in zip(told, colours, strict=True)]
-        figure = lines("cpu", drawn, "cores", asked.span)
-        return courses("Cores at work (no GPU is read)", figure, told, "cpu")
-    name = "GPU activity" if len(asked.chosen) == 1 else "GPU activity, mean of the GPUs"
-    return courses(name, _activities("activity", told, asked.span), told, "activity")
+        drawn = [Line(c, colour) for c, colour in zip(series, colours, strict=True)]
+        figure = lines("cpu", drawn, "cores", data.span)
+        return series_chart("CPU cores in use (no GPU is read)", figure, series, "cpu")
+    name = "GPU activity" if len(data.chosen) == 1 else "GPU activity, mean of the GPUs"
+    return series_chart(name, _activities("activity", series, data.span), series, "activity")
 
 
-def _activities(name: str, told: Sequence[Course], span: Span, **more: Any) -> Figure:
+def _activities(name: str, series: Sequence[Series], span: TimeRange, **more: Any) -> Figure:
     drawn = [
-        Line(course, colour, band=course.metric is m.GPU_UTILISATION)
-        for course, colour in zip(told, _ACTIVITY.values(), strict=True)
+        Line(series, colour, band=series.metric is m.GPU_UTILISATION)
+        for series, colour in zip(series, _ACTIVITY.values(), strict=True)
     ]
     return lines(name, drawn, "ratio", span, **more)
 
 
-def _each(asked: Asked) -> list[Block]:
+def _each(data: PageData) -> list[Block]:
     """Return the activity of each GPU by itself, four beside each other."""
     legend = markup.legend({metric.words: colour for metric, colour in _ACTIVITY.items()})
-    rows = [asked.chosen[i : i + 4] for i in range(0, len(asked.chosen), 4)]
+    rows = [data.chosen[i : i + 4] for i in range(0, len(data.chosen), 4)]
     return [
         Html(markup.title("GPU activity") + legend),
-        *(Columns([*(_one(asked, gpu) for gpu in row), *[[]] * (4 - len(row))]) for row in rows),
+        *(Columns([*(_one(data, gpu) for gpu in row), *[[]] * (4 - len(row))]) for row in rows),
     ]
 
 
-def _one(asked: Asked, gpu: Subject) -> list[Block]:
-    told = [
-        replace(asked.told.of(metric, [gpu], FEW_POINTS)[0], name=metric.words)
+def _one(data: PageData, gpu: Subject) -> list[Block]:
+    series = [
+        replace(data.series.of(metric, [gpu], FEW_POINTS)[0], name=metric.words)
         for metric in _ACTIVITY
     ]
     key = f"activity-{gpu.id}"
-    figure = _activities(key, told, asked.span, showlegend=False)
-    return courses(gpu.name, figure, told, key, theme.SMALL_HEIGHT)
+    figure = _activities(key, series, data.span, showlegend=False)
+    return series_chart(gpu.name, figure, series, key, theme.SMALL_HEIGHT)
 
 
-def _steps(asked: Asked) -> list[Block]:
-    run = asked.shown.run
-    device = job.device(run, has_gpus=bool(asked.gpus.mine))
-    found = causes.causes(asked.told, asked.gpus.mine, device)
-    name = "Time of a step, by cause" if found.is_of_steps else "Time, by cause"
+def _steps(data: PageData) -> list[Block]:
+    run = data.shown.run
+    device = job.device(run, has_gpus=bool(data.gpus.mine))
+    found = causes.causes(data.series, data.gpus.mine, device)
+    name = "Step time by cause" if found.is_of_steps else "Time by cause"
     if not found.parts:
-        why = found.unknown or "nothing measured says so"
+        why = found.unknown or "no measurement shows it"
         return [Html(markup.unknown("The time by cause", why))]
-    happened = marks.marks(asked.shown.reader, run.id, asked.span)
-    figure = account.over_time("causes", found, asked.span, happened)
+    happened = marks.marks(data.shown.reader, run.id, data.span)
+    figure = account.over_time("causes", found, data.span, happened)
     below = [Html(markup.note(f"steps: {found.unknown}"))] if found.unknown else []
     return [Html(markup.title(name, found.how)), Chart("causes", figure), *below]
 
 
-def _memory(asked: Asked) -> list[Block]:
-    name = "GPU memory" if asked.chosen else "Memory of the job"
-    return _one_by_one(asked, name, "memory", m.GPU_MEMORY_TOTAL)
+def _memory(data: PageData) -> list[Block]:
+    name = "GPU memory" if data.chosen else "Memory of the job"
+    return _one_by_one(data, name, "memory", m.GPU_MEMORY_TOTAL)
 
 
-def _power(asked: Asked) -> list[Block]:
-    return _one_by_one(asked, "Power", "power", m.GPU_POWER_LIMIT) if asked.chosen else []
+def _power(data: PageData) -> list[Block]:
+    return _one_by_one(data, "Power", "power", m.GPU_POWER_LIMIT) if data.chosen else []
 
 
-def _one_by_one(asked: Asked, name: str, key: str, limit: Metric) -> list[Block]:
-    told = _courses(asked)[key]
-    limits = _gpus.limits(asked.newest, limit, asked.chosen, "limit")
+def _one_by_one(data: PageData, name: str, key: str, limit: Metric) -> list[Block]:
+    series = _series(data)[key]
+    limits = _gpus.limits(data.newest, limit, data.chosen, "limit")
     figure = lines(
-        key, _gpus.one_by_one(told), limit.unit, asked.span,
-        limits=limits, showlegend=_gpus.is_few(asked.chosen),
+        key, _gpus.one_by_one(series), limit.unit, data.span,
+        limits=limits, showlegend=_gpus.is_few(data.chosen),
     )  # fmt: skip
-    return courses(name, figure, told, key)
+    return series_chart(name, figure, series, key)
 
 
 # What stands still -------------------------------------------------------------------------------
-def _below(shown: Shown, choice: str, peak: str | None) -> None:
+def _below(shown: PageState, choice: str, peak: str | None) -> None:
     """Draw what is asked for by a click: a trace, and the figures of the charts."""
     left, right = st.columns([1, 4])
     with left:
@@ -231,7 +231,7 @@ def _below(shown: Shown, choice: str, peak: str | None) -> None:
         _now_parts.trace(shown)
 
 
-def _csv(shown: Shown, choice: str, peak: str | None) -> str:
-    asked = _zoomed(shown, choice, peak)
-    asked = replace(asked, told=replace(asked.told, grid=POINTS))
-    return as_csv([course for some in _courses(asked).values() for course in some])
+def _csv(shown: PageState, choice: str, peak: str | None) -> str:
+    data = _zoomed(shown, choice, peak)
+    data = replace(data, series=replace(data.series, grid=POINTS))
+    return as_csv([series for some in _series(data).values() for series in some])

@@ -12,13 +12,13 @@ import streamlit as st
 from whyidle.dashboard import markup, settings, theme, widgets
 from whyidle.dashboard.figures import account, lanes, overview
 from whyidle.dashboard.figures.base import Figure
-from whyidle.dashboard.frame import Shown, still
-from whyidle.dashboard.live_plotly import Asked, lens
+from whyidle.dashboard.frame import PageState, still
+from whyidle.dashboard.live_plotly import ChartEvents, zoomable
 from whyidle.dashboard.pages import _now_parts
 from whyidle.dashboard.pages import _timeline_details as about
 from whyidle.dashboard.pages import _timeline_tools as tools
 from whyidle.dashboard.views import timeline, timeline_overview
-from whyidle.dashboard.views.timeline import Part, Steps
+from whyidle.dashboard.views.timeline import TickRange, TraceSteps
 from whyidle.dashboard.views.timeline_lanes import Picture, picture
 from whyidle.dashboard.views.timeline_overview import Overview
 from whyidle.monitor.core.contracts.trace import BudgetJson
@@ -36,18 +36,18 @@ _AROUND_MOST: Final = 4
 _Key = tuple[str, int, int]
 
 
-def page(shown: Shown) -> None:
+def page(shown: PageState) -> None:
     """Draw the page."""
     widgets.write(tools.STYLE)
     _now_parts.trace(shown)
     still(_view, shown)
 
 
-def _view(shown: Shown) -> None:
+def _view(shown: PageState) -> None:
     found = timeline.traces(settings.current().store, shown.run.id)
     if not found:
         keep = f"monitor trace FILE --run {shown.run.id}"
-        widgets.unknown("The timeline", "no trace is kept with this run", keep)
+        widgets.unknown("The timeline", "no trace is stored with this run", keep)
         return
     if st.query_params.get("trace", str(found[0].id)) not in {str(trace.id) for trace in found}:
         # The link means another trace, and so do its times.
@@ -80,7 +80,7 @@ def _view(shown: Shown) -> None:
         tools.elsewhere(trace)
 
 
-def _another(shown: Shown) -> str:
+def _another(shown: PageState) -> str:
     """Return how to come by a trace that tells more."""
     if shown.run.is_recording:
         return "Take another one: Take a trace now"
@@ -133,7 +133,7 @@ def _forget() -> None:
 
 
 @st.cache_data(show_spinner=False, max_entries=24)
-def _picture(key: _Key, part: Part, devices: tuple[int, ...], all_threads: bool) -> Picture:
+def _picture(key: _Key, part: TickRange, devices: tuple[int, ...], all_threads: bool) -> Picture:
     return picture(Path(key[0]), key[1], part, devices, all_threads=all_threads)
 
 
@@ -147,7 +147,7 @@ def _key(trace: KeptTrace) -> _Key:
     return str(settings.current().store), trace.id, trace.ts_ms
 
 
-def _go(trace: KeptTrace, part: Part) -> None:
+def _go(trace: KeptTrace, part: TickRange) -> None:
     """Show this window from now on."""
     link = timeline.link(trace, part)
     if link is None:
@@ -156,13 +156,13 @@ def _go(trace: KeptTrace, part: Part) -> None:
         st.query_params[WINDOW] = link
 
 
-def _controls(trace: KeptTrace, part: Part, steps: Steps) -> None:
+def _controls(trace: KeptTrace, part: TickRange, steps: TraceSteps) -> None:
     whole = timeline.whole(trace)
     begins, long = (timeline.ns(trace, t) for t in (part.start - trace.start, part.ticks))
     words = f"{clock(begins)} into the trace" if part != whole else "all of the trace"
     step = "" if steps.at is None else f"step {steps.at + 1} of {len(steps.parts)}, "
     go = partial(_go, trace)
-    buttons: list[tuple[str, str, Part | None]] = [
+    buttons: list[tuple[str, str, TickRange | None]] = [
         ("whole", "Whole trace", whole if part != whole else None),
         ("out", "Zoom out", timeline.zoomed(trace, part, 4) if part != whole else None),
         ("left", "◀", timeline.shifted(trace, part, -0.5) if part.start > whole.start else None),
@@ -180,15 +180,15 @@ def _controls(trace: KeptTrace, part: Part, steps: Steps) -> None:
     widgets.title(f"{step}{clock(long)}, {words}")
 
 
-def _overview(trace: KeptTrace, part: Part, devices: tuple[int, ...]) -> None:
-    told = _all(_key(trace), devices)
-    figure = overview.overview("overview", told, trace, part)
-    asked = _lens(figure, "overview", _OVERVIEW_HEIGHT)
+def _overview(trace: KeptTrace, part: TickRange, devices: tuple[int, ...]) -> None:
+    data = _all(_key(trace), devices)
+    figure = overview.overview("overview", data, trace, part)
+    events = _zoomable(figure, "overview", _OVERVIEW_HEIGHT)
     size, _ = overview.unit_of(trace, timeline.whole(trace))
-    if told.known is not None and not figure["layout"]["annotations"]:
-        widgets.note(_unknown_around(trace, *told.known))
-    if asked.zoomed:
-        _to(trace, trace.start, size, asked.zoomed)
+    if data.known is not None and not figure["layout"]["annotations"]:
+        widgets.note(_unknown_around(trace, *data.known))
+    if events.zoomed:
+        _to(trace, trace.start, size, events.zoomed)
 
 
 def _unknown_around(trace: KeptTrace, start: int, end: int) -> str:
@@ -200,22 +200,22 @@ def _unknown_around(trace: KeptTrace, start: int, end: int) -> str:
     return f"Nothing is recorded of the device {' and '.join(said)}."
 
 
-def _lanes(trace: KeptTrace, drawn: Picture, by: str, steps: Steps) -> None:
+def _lanes(trace: KeptTrace, drawn: Picture, by: str, steps: TraceSteps) -> None:
     selected = about.selected(trace)
     figure, height = lanes.lanes(f"{trace.id}", drawn, cast("lanes.By", by), selected)
-    asked = _lens(figure, "lanes", height)
+    events = _zoomable(figure, "lanes", height)
     _notes(drawn)
-    if asked.zoomed is not None:
-        if asked.zoomed:
+    if events.zoomed is not None:
+        if events.zoomed:
             size, _ = overview.unit_of(trace, drawn.part)
-            _to(trace, drawn.part.start, size, asked.zoomed)
+            _to(trace, drawn.part.start, size, events.zoomed)
         _go(trace, timeline.whole(trace))
         st.rerun(scope="fragment")
-    if asked.clicked is not None:
-        _click(trace, asked.clicked.get("data"), steps)
+    if events.clicked is not None:
+        _click(trace, events.clicked.get("data"), steps)
 
 
-def _click(trace: KeptTrace, data: object, steps: Steps) -> None:
+def _click(trace: KeptTrace, data: object, steps: TraceSteps) -> None:
     """Show the step that was clicked on; of all else say what it is."""
     step = timeline.step_of(data, steps)
     if step is not None and step != steps.shown:
@@ -243,11 +243,11 @@ def _to(trace: KeptTrace, origin: int, size: float, zoomed: tuple[float, ...]) -
     st.rerun(scope="fragment")
 
 
-def _lens(figure: Figure, key: str, height: int) -> Asked:
-    return lens(figure, key, height=height, base=settings.current().base)
+def _zoomable(figure: Figure, key: str, height: int) -> ChartEvents:
+    return zoomable(figure, key, height=height, base=settings.current().base)
 
 
-def _account(trace: KeptTrace, part: Part, devices: tuple[int, ...]) -> None:
+def _account(trace: KeptTrace, part: TickRange, devices: tuple[int, ...]) -> None:
     budgets = _budgets(_key(trace), part)
     names = timeline.device_names(trace.answer)
     shown = timeline.rows(trace, part, {names[i]: budgets[i] for i in devices})
@@ -260,7 +260,7 @@ def _account(trace: KeptTrace, part: Part, devices: tuple[int, ...]) -> None:
 
 
 @st.cache_data(show_spinner=False, max_entries=24)
-def _budgets(key: _Key, part: Part) -> list[BudgetJson]:
+def _budgets(key: _Key, part: TickRange) -> list[BudgetJson]:
     with Kept.open(Path(key[0])) as kept:
         trace = kept.open_trace(key[1])
         return timeline.account(trace, kept.account(trace.id, part.start, part.end), part)
@@ -268,11 +268,11 @@ def _budgets(key: _Key, part: Part) -> list[BudgetJson]:
 
 def _answer(trace: KeptTrace) -> None:
     """Show what is known without a timeline."""
-    told = timeline.headline(trace.answer)
-    if told.total_ns:
-        widgets.title("Where the time of this trace goes", f"of {told.of}")
+    headline = timeline.headline(trace.answer)
+    if headline.total_ns:
+        widgets.title("Where the time of this trace goes", f"of {headline.of}")
         widgets.chart(
-            account.bar("trace", {"trace": told.budget}), "trace-account", theme.BAR_HEIGHT
+            account.bar("trace", {"trace": headline.budget}), "trace-account", theme.BAR_HEIGHT
         )
     tools.kernels(trace)
 
@@ -287,6 +287,6 @@ def _warnings(trace: KeptTrace) -> None:
         computes = ""
     words = " · ".join(x for x in (timeline.format_name(trace), covers, computes) if x)
     lines = [markup.note(words)]
-    told = [*trace.answer.get("warnings", ()), *trace.notes]
-    lines += [f'<p class="w-note">⚠ {markup.safe(text)}</p>' for text in told]
+    warnings = [*trace.answer.get("warnings", ()), *trace.notes]
+    lines += [f'<p class="w-note">⚠ {markup.safe(text)}</p>' for text in warnings]
     widgets.write("".join(lines))

@@ -1,1 +1,1 @@
-"""What a page tells, read from the store: plain data, no Streamlit, no Plotly."""
+"""What a page shows, read from the store: plain data, no Streamlit, no Plotly."""

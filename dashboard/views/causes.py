@@ -6,23 +6,28 @@ apart is divided as the last trace before it has it, where that may still count;
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whyidle.dashboard.views import last_trace
-from whyidle.dashboard.views.series import Course, Courses, Subject
+from whyidle.dashboard.views.cache import remember
+from whyidle.dashboard.views.series import Series, SeriesSource, Subject
 from whyidle.dashboard.views.time_range import FEW_POINTS
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.trace import StoredTraceJson
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.runs.estimate import ORDER, Device, running
+from whyidle.monitor.store import Reader
 from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 BY_COUNTERS: Final = "an estimate from counters"
-BY_TRACE: Final = f"{BY_COUNTERS}; what they cannot tell apart as the last trace before has it"
+BY_TRACE: Final = f"{BY_COUNTERS}; what they cannot separate is split as in the last trace before"
 _GPU: Final = (m.GPU_UTILISATION, m.GPU_SM_ACTIVITY)
+MOST_TRACES: Final = 8
 # Agents tell of the last seconds every few ticks: meanwhile it stands.
 _HOLDS_MS: Final = 6_000
 
@@ -45,24 +50,26 @@ class Causes:
         return BY_TRACE if self.by_trace else BY_COUNTERS
 
 
-def causes(courses: Courses, gpus: Sequence[Subject], device: Device | None) -> Causes:
+def causes(source: SeriesSource, gpus: Sequence[Subject], device: Device | None) -> Causes:
     """Return how the time of steps divides over the span; ``gpus`` are the job's own."""
     what = ("causes", tuple(gpus), device)
-    return courses.once(what, lambda: _causes(courses, gpus, device))
+    return source.once(what, lambda: _causes(source, gpus, device))
 
 
-def _causes(courses: Courses, gpus: Sequence[Subject], device: Device | None) -> Causes:
-    job = [Subject(courses.run, "job")]
-    told = [courses.of(metric, job, FEW_POINTS)[0] for metric in (m.JOB_STEP_P50, *ORDER.values())]
-    cards = [courses.of(metric, gpus, FEW_POINTS) for metric in _GPU] if gpus else []
-    steps = told[0]
+def _causes(source: SeriesSource, gpus: Sequence[Subject], device: Device | None) -> Causes:
+    job = [Subject(source.run, "job")]
+    counted = [
+        source.of(metric, job, FEW_POINTS)[0] for metric in (m.JOB_STEP_P50, *ORDER.values())
+    ]
+    cards = [source.of(metric, gpus, FEW_POINTS) for metric in _GPU] if gpus else []
+    steps = counted[0]
     of_steps = steps.unknown is None
-    moments = _by_time([*told, *(card for some in cards for card in some)])
+    moments = _by_time([*counted, *(card for some in cards for card in some)])
     parts: dict[Slice, list[float | None]] = {part: [] for part in Slice}
-    traces = last_trace.traces(courses.reader, courses.run)
+    traces = _traces(source.reader, source.run)
     by_trace = False
     for time, values in moments.items():
-        trace = last_trace.at(traces, time)
+        trace = _trace_at(traces, time)
         divided, is_filled = _divided(_Moment(time, values, trace), gpus, device, of_steps=of_steps)
         by_trace |= is_filled
         for part in Slice:
@@ -102,9 +109,9 @@ def _divided(
     # Where nobody measured anything, nothing speaks against a trace: that is no evidence.
     if trace is not None and values:
         age = (moment.ts_ms - trace.ts_ms) / 1000
-        told = running(job, cards, device, trace, age)
-        if told.source == "trace":
-            slices, is_filled = _filled(slices, told.slices)
+        estimate = running(job, cards, device, trace, age)
+        if estimate.source == "trace":
+            slices, is_filled = _filled(slices, estimate.slices)
     total = sum(slices.values())
     if not total:
         return ({Slice.IDLE_UNKNOWN: whole} if of_steps else None), False
@@ -128,17 +135,61 @@ def _filled(
     return {part: known.get(part, 0.0) + left * has[part] / weight for part in Slice}, True
 
 
-def _by_time(courses: Sequence[Course]) -> dict[int, dict[tuple[Metric, str], float]]:
+def _by_time(all_series: Sequence[Series]) -> dict[int, dict[tuple[Metric, str], float]]:
     """Return what is known at each moment; what was not due at one holds on for a little."""
-    times = sorted({time for course in courses for time in course.times})
+    times = sorted({time for series in all_series for time in series.times})
     moments: dict[int, dict[tuple[Metric, str], float]] = {time: {} for time in times}
-    for course in courses:
-        there = dict(zip(course.times, course.values, strict=True))
+    for series in all_series:
+        there = dict(zip(series.times, series.values, strict=True))
         known: tuple[int, float] | None = None
         for time in times:
             value = there.get(time)
             if value is not None:
                 known = time, value
             if known is not None and time - known[0] <= _HOLDS_MS:
-                moments[time][course.metric, course.name] = known[1]
+                moments[time][series.metric, series.name] = known[1]
     return moments
+
+
+# Which trace counts at a moment -------------------------------------------------------------------
+def _traces(reader: Reader, run: int) -> Sequence[TraceSummary]:
+    """Return the newest traces of a run, in the order in which they were taken."""
+    # They take some milliseconds to read, and seldom is there another one.
+    newest = reader.newest_trace(run)
+    return remember((reader, run, "last traces", newest), lambda: _read_traces(reader, run))
+
+
+def _trace_at(traces: Sequence[TraceSummary], ts_ms: int) -> TraceSummary | None:
+    """Return the last one that began at or before a moment."""
+    place = bisect_right([each.ts_ms for each in traces], ts_ms)
+    return traces[place - 1] if place else None
+
+
+def _read_traces(reader: Reader, run: int) -> list[TraceSummary]:
+    kept = [_summary_of(each) for each in reader.newest_traces(run, MOST_TRACES)]
+    return sorted((each for each in kept if each is not None), key=lambda each: each.ts_ms)
+
+
+def _summary_of(kept: StoredTraceJson) -> TraceSummary | None:
+    """Return a kept trace as the recorder told of it; one that nobody took is of no moment."""
+    answer, taken = kept.get("answer"), kept.get("taken")
+    if not isinstance(answer, dict) or not isinstance(taken, dict):
+        return None
+    window = answer.get("window")
+    return TraceSummary(
+        trace=kept["id"],
+        key=ProcessKey(int(taken.get("pid") or 0), 0),
+        rank=taken.get("rank"),
+        framework="",
+        how=str(taken.get("how") or ""),
+        ts_ms=kept["ts_ms"],
+        at=kept["ts_ms"] / 1000,
+        seconds=window["ns"] / 1e9 if window else 0.0,
+        held_ns=taken.get("held_ns"),
+        format=answer["format"],
+        budget=answer["budget"],
+        step_budget=answer.get("step_budget"),
+        steps=answer["steps"],
+        kinds=tuple(dict.fromkeys(device["kind"] for device in answer["devices"])),
+        window=window,
+    )

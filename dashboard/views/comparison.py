@@ -34,8 +34,8 @@ _JUDGED: Final[dict[Verdict, Better]] = {
 _COLOURS: Final[dict[Better, str]] = {"better": theme.BETTER, "worse": theme.WORSE}
 NS: Final = 1e-9
 NOTHING_GONE: Final = "no finding of A that costs time is gone in B"
-OTHER_BATCH: Final = "it is of samples, and how many samples a step has is not known of both"
-ONLY_MIDDLE: Final = "only the middle step is known of it"
+OTHER_BATCH: Final = "it is per sample, and the samples per step are not known on both sides"
+ONLY_MIDDLE: Final = "only its median step is known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Promise:
 class Compared:
     """Two runs beside each other."""
 
-    told: ComparisonJson
+    answer: ComparisonJson
     names: tuple[str, str]
     verdict: str
     is_: Better
@@ -112,7 +112,7 @@ def of(found: Comparison) -> Compared:
     """Return a comparison as a page shows it."""
     steps = [_distribution(found, which) for which in ("a", "b")]
     return Compared(
-        told=answer.as_json(found),
+        answer=answer.as_json(found),
         names=(f"A: {found.a.label}", f"B: {found.b.label}"),
         verdict=verdict(found),
         is_=_JUDGED[found.verdict],
@@ -188,14 +188,14 @@ def _distribution(found: Comparison, which: Literal["a", "b"]) -> Distribution |
     if not known:
         return f"{side.label}: {ONLY_MIDDLE}"
     work = side.batch if found.per == "sample" and side.batch else 1.0
-    told: Interval = took.mean or took.median
+    interval: Interval = took.mean or took.median
     return Distribution(
         f"{which.upper()}: {side.label}",
         tuple(each.ns / each.steps / work * NS for each in known),
         tuple(float(each.steps) for each in known),
-        told.middle / work * NS,
-        None if told.low is None else told.low / work * NS,
-        None if told.high is None else told.high / work * NS,
+        interval.middle / work * NS,
+        None if interval.low is None else interval.low / work * NS,
+        None if interval.high is None else interval.high / work * NS,
         _of_what(sum(each.steps for each in known), len(known)),
     )
 
@@ -208,8 +208,8 @@ def _of_what(steps: int, stretches: int) -> str:
 def promise(found: Comparison) -> Promise:
     """Put what was said of the faults of A that are gone beside what was measured."""
     gone = _gone(found)
-    told = as_json(diagnose(found.a.window))
-    timed = [each for each in told["findings"] if each["rule"] in gone and each["speedup"]]
+    diagnosis = as_json(diagnose(found.a.window))
+    timed = [each for each in diagnosis["findings"] if each["rule"] in gone and each["speedup"]]
     rules = tuple(each["rule"] for each in timed)
     predicted = promised(timed)
     if predicted is None:
@@ -217,7 +217,7 @@ def promise(found: Comparison) -> Promise:
     said = f"{predicted[0]:.2f}x to {predicted[1]:.2f}x faster predicted of {', '.join(rules)}"
     ranges = (Range("predicted", *predicted, theme.GREY),)
     if (why := _why_not_measured(found, timed)) is not None:
-        return Promise(rules, ranges, f"{said}; how much came is not known: {why}.", None)
+        return Promise(rules, ranges, f"{said}; the measured gain is unknown: {why}.", None)
     return _beside(found, rules, predicted, said)
 
 

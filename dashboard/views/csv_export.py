@@ -9,21 +9,21 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import fmean
 
-from whyidle.dashboard.views.series import Course
+from whyidle.dashboard.views.series import Series
 
 
-def as_csv(courses: Sequence[Course]) -> str:
+def as_csv(all_series: Sequence[Series]) -> str:
     """Return courses as CSV; what was not known stays empty."""
-    known = [course for course in courses if course.unknown is None]
+    known = [series for series in all_series if series.unknown is None]
     width = _width(known)
-    columns = [_column(course, width) for course in known]
+    columns = [_column(series, width) for series in known]
     # A row bears the first moment that lies in it.
     times: dict[int, int] = {}
-    for time in sorted({time for course in known for time in course.times}):
+    for time in sorted({time for series in known for time in series.times}):
         times.setdefault(time // width, time)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["time", *(_name(course) for course in known)])
+    writer.writerow(["time", *(_name(series) for series in known)])
     for row, time in times.items():
         moment = datetime.fromtimestamp(time / 1000, tz=UTC).isoformat(timespec="milliseconds")
         cells = (column.get(row) for column in columns)
@@ -31,24 +31,24 @@ def as_csv(courses: Sequence[Course]) -> str:
     return text.getvalue()
 
 
-def _width(courses: Sequence[Course]) -> int:
+def _width(all_series: Sequence[Series]) -> int:
     """Return how long a row lasts: as the points of the coarsest course, where they differ."""
-    if len({tuple(course.times) for course in courses}) < 2:
+    if len({tuple(series.times) for series in all_series}) < 2:
         return 1
     return max(
-        min((b - a for a, b in pairwise(course.times)), default=1) or 1 for course in courses
+        min((b - a for a, b in pairwise(series.times)), default=1) or 1 for series in all_series
     )
 
 
-def _column(course: Course, width: int) -> dict[int, float]:
+def _column(series: Series, width: int) -> dict[int, float]:
     """Return the mean of what is known in each row."""
     rows: dict[int, list[float]] = {}
-    for time, value in zip(course.times, course.values, strict=True):
+    for time, value in zip(series.times, series.values, strict=True):
         if value is not None:
             rows.setdefault(time // width, []).append(value)
     return {row: fmean(values) for row, values in rows.items()}
 
 
-def _name(course: Course) -> str:
-    words = course.metric.label
-    return words if course.name in {course.metric.words, ""} else f"{course.name}: {words}"
+def _name(series: Series) -> str:
+    words = series.metric.label
+    return words if series.name in {series.metric.words, ""} else f"{series.name}: {words}"

@@ -27,12 +27,12 @@ MOST_CODE: Final = 2
 MOST_BESIDE: Final = 2
 # A command that would not fit on a screen.
 LONGEST_COMMAND: Final = 500
-_OWN_COMMAND: Final = "# CMD: your own command, as you type it. A secret in it was not kept."
+_OWN_COMMAND: Final = "# CMD: your own command, as you type it. A secret in it was not stored."
 _PID, _RUN = re.compile(r"\bPID\b"), re.compile(r"\bRUN\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CodeLocation:
     """A line of the user's code, with what stands there or why that is not shown."""
 
     words: str
@@ -79,22 +79,24 @@ class Lead:
     more: int
 
 
-def lead(told: Sequence[FindingJson]) -> Lead | None:
+def lead(findings: Sequence[FindingJson]) -> Lead | None:
     """Return which finding explains most of the lost time; with what comes before it in the list.
 
     The list has errors and risks first. Who looks at idle time wants to know its cause, and of the
     risks besides.
     """
-    if not told:
+    if not findings:
         return None
-    first = max(told, key=_lost)
-    beside = [each for each in told[: told.index(first)] if not each["speedup"]][:MOST_BESIDE]
-    return Lead(first, beside, len(told) - 1 - len(beside))
+    first = max(findings, key=_lost)
+    beside = [each for each in findings[: findings.index(first)] if not each["speedup"]][
+        :MOST_BESIDE
+    ]
+    return Lead(first, beside, len(findings) - 1 - len(beside))
 
 
-def of_slice(told: DiagnosisJson, part: Slice) -> FindingJson | None:
+def of_slice(answer: DiagnosisJson, part: Slice) -> FindingJson | None:
     """Return the finding that is about a part of the time and names lines; the first of them."""
-    found = (each for each in told["findings"] if each["slice"] == part and each["where"])
+    found = (each for each in answer["findings"] if each["slice"] == part and each["where"])
     return next(found, None)
 
 
@@ -107,22 +109,24 @@ def _lost(finding: FindingJson) -> float:
 class Page:
     """The answer of ``monitor diagnose``, and the code that it names."""
 
-    told: DiagnosisJson
+    answer: DiagnosisJson
     verdict: str
     # By rule.
-    places: Mapping[str, Sequence[Place]]
+    places: Mapping[str, Sequence[CodeLocation]]
 
     def finding(self, rule: str) -> FindingJson | None:
         """Return what a rule found."""
-        return next((each for each in self.told["findings"] if each["rule"] == rule), None)
+        return next((each for each in self.answer["findings"] if each["rule"] == rule), None)
 
 
-def of(told: DiagnosisJson, run: Run) -> Page:
+def of(answer: DiagnosisJson, run: Run) -> Page:
     """Return an answer of ``monitor diagnose`` as a page shows it."""
-    return Page(told, terminal.verdict(told), {f["rule"]: places(f, run) for f in told["findings"]})
+    return Page(
+        answer, terminal.verdict(answer), {f["rule"]: places(f, run) for f in answer["findings"]}
+    )
 
 
-def places(finding: FindingJson, run: Run) -> list[Place]:
+def places(finding: FindingJson, run: Run) -> list[CodeLocation]:
     """Return the lines that a finding names, those that cost most with their code."""
     found = []
     for i, place in enumerate(finding["where"]):
@@ -131,9 +135,9 @@ def places(finding: FindingJson, run: Run) -> list[Place]:
         text = f"{place['file']}{line} in {place['function']}{share}"
         code = source.around(place, run) if i < MOST_CODE else None
         if isinstance(code, str):
-            found.append(Place(text, None, code))
+            found.append(CodeLocation(text, None, code))
         else:
-            found.append(Place(text, code))
+            found.append(CodeLocation(text, code))
     return found
 
 
@@ -142,10 +146,10 @@ def gain(finding: FindingJson) -> str | None:
     return terminal.gain(finding)
 
 
-def ranges(told: Sequence[FindingJson]) -> list[Range]:
+def ranges(findings: Sequence[FindingJson]) -> list[Range]:
     """Return what each fix is expected to give back."""
     found = []
-    for each in told:
+    for each in findings:
         if each["speedup"]:
             low, high = each["speedup"]
             colour = theme.SEVERITIES.get(each["severity"], theme.GREY)
@@ -181,14 +185,14 @@ def why(rule: str) -> str:
     return "" if found is None else found.page.partition("\n")[2].strip()
 
 
-def unexplained(told: DiagnosisJson) -> list[tuple[str, float]]:
+def unexplained(answer: DiagnosisJson) -> list[tuple[str, float]]:
     """Return the parts that are no work and that no finding is about."""
-    return [(words(Slice(part)), share) for part, share in told["unexplained"].items()]
+    return [(words(Slice(part)), share) for part, share in answer["unexplained"].items()]
 
 
-def while_it_computes(told: DiagnosisJson) -> list[str]:
+def while_it_computes(answer: DiagnosisJson) -> list[str]:
     """Say how the GPU works while it works."""
-    works = told["compute"]
+    works = answer["compute"]
     if not works:
         return []
     said = list(works["said"])
@@ -198,16 +202,16 @@ def while_it_computes(told: DiagnosisJson) -> list[str]:
     return [*said, *(f"not known: {each}" for each in dict.fromkeys(works["unknown"].values()))]
 
 
-def doubts(told: DiagnosisJson) -> list[str]:
+def caveats(answer: DiagnosisJson) -> list[str]:
     """Say what a reader must know besides: of the trace, and of rules that failed."""
-    failed = told["failed"].items()
-    return [*told["warnings"], *(f"{r} failed, a defect of whyidle: {why}" for r, why in failed)]
+    failed = answer["failed"].items()
+    return [*answer["warnings"], *(f"{r} failed, a defect of whyidle: {why}" for r, why in failed)]
 
 
-def not_checked(told: DiagnosisJson, run: Run) -> dict[str, list[str]]:
+def not_checked(answer: DiagnosisJson, run: Run) -> dict[str, list[str]]:
     """Return the rules that could not judge by what they need, with the numbers of this run."""
     found: dict[str, list[str]] = {}
-    for need, names in terminal.by_need(told["not_checked"]).items():
+    for need, names in terminal.by_need(answer["not_checked"]).items():
         text = need
         if run.is_recording:
             text = _RUN.sub(str(run.id), _PID.sub(str(run.target_pid or "PID"), text))

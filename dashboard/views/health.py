@@ -21,7 +21,7 @@ SILENT_TICKS: Final = 3
 MOST_TROUBLE: Final = 4
 MOST_REASONS: Final = 5
 COST: Final = (
-    ("CPU", m.SELF_CPU), ("memory", m.SELF_RSS), ("one look at everything", m.SELF_TICK),
+    ("CPU", m.SELF_CPU), ("memory", m.SELF_RSS), ("one sampling pass", m.SELF_TICK),
     ("NVML", m.SELF_NVML), ("missed ticks", m.SELF_MISSED),
 )  # fmt: skip
 # What is told of how the job does: pages have findings, marks and a list for it. A GPU that is lost
@@ -40,7 +40,7 @@ class Health:
     # The recorder has not been heard of for so many seconds.
     silent_s: float | None
     cost: Mapping[str, str]
-    # By source: the age of its newest value, or that it tells nothing.
+    # By source: the age of its newest value, or that it no values.
     ages: Mapping[str, str]
     agent: str
     # Why it is not inside, and what to type.
@@ -94,7 +94,7 @@ def _ages(newest: Newest) -> Iterable[tuple[str, str]]:
             age = max(0.0, (newest.now_ms - latest[source]) / 1000)
             yield words, f"{f'{age:.0f} s' if age < 60 else numbers.duration(age)} ago"
         else:
-            yield words, "tells nothing"
+            yield words, "no values"
 
 
 def _reasons(newest: Newest) -> list[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from whyidle.dashboard.views.series import Subject
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
-from whyidle.monitor.core.contracts.trace import BudgetJson
+from whyidle.monitor.core.contracts.trace import AccountJson, BudgetJson
+from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.runs.estimate import BACKENDS, Device
 from whyidle.monitor.runs.summary import Watched, in_order, subjects
@@ -16,7 +18,10 @@ from whyidle.monitor.signals import opening
 from whyidle.monitor.store import Gpu, Reader, Run
 from whyidle.monitor.store.identity import Recorder
 
-NONE_READ = "no GPU was read in this run"
+NONE_READ: Final = "no GPU was read in this run"
+ESTIMATE: Final = "estimate"
+ONLY_A_TRACE: Final = "only a trace shows it: no counter says how busy the device is"
+NOTHING: Final = "no measurement shows it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +80,8 @@ def state(run: Run) -> str:
 
 def device(run: Run, *, has_gpus: bool) -> Device | None:
     """Return what the job computes on: as its frameworks say, else where a GPU is known."""
-    told = trained((each.frameworks, each.counted) for each in in_order(run))
-    return BACKENDS.get(told.backend or "") or ("gpu" if has_gpus else None)
+    training = trained((each.frameworks, each.counted) for each in in_order(run))
+    return BACKENDS.get(training.backend or "") or ("gpu" if has_gpus else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +126,21 @@ def account(store: Path, run: int, seconds: float | None) -> tuple[BudgetJson | 
 def diagnosis(store: Path, run: int, seconds: float | None = None) -> DiagnosisJson:
     """Return the answer of ``monitor diagnose``, of the last seconds if wanted."""
     return diagnose.as_json(diagnose.diagnose(opening.of_run(store, str(run), seconds)))
+
+
+def known_compute(
+    budget: AccountJson | None, source: str | None, *, counted: bool
+) -> tuple[float | None, str]:
+    """Return the share of compute and who says so; where nobody does, ``None`` and why.
+
+    ``counted``: a counter of the job's GPUs says how busy they are. Without one an estimate has no
+    compute at all, and that is no measured zero.
+    """
+    slices = budget["slices"] if budget else {}
+    total = sum(slices.values())
+    if not total:
+        return None, NOTHING
+    compute = slices.get(Slice.COMPUTE, 0)
+    if source == ESTIMATE and not compute and not counted:
+        return None, ONLY_A_TRACE
+    return compute / total, f"by the {source}" if source else ""

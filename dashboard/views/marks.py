@@ -8,7 +8,7 @@ from typing import Final
 
 from whyidle.dashboard import theme
 from whyidle.dashboard.views.cache import remember
-from whyidle.dashboard.views.time_range import Span
+from whyidle.dashboard.views.time_range import TimeRange
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.summary import COMPILED, ROLLING
 from whyidle.monitor.store import Event, Reader
@@ -16,8 +16,8 @@ from whyidle.monitor.store import Event, Reader
 # By the kind of event: its name in the legend and its colour.
 KINDS: Final = {
     COMPILED: ("compiled", theme.CAUSES[Slice.IDLE_COMPILE]),
-    "retrace_storm": ("compiles again and again", theme.CAUSES[Slice.IDLE_COMPILE]),
-    "gc_pause": ("collected garbage", theme.CAUSES[Slice.IDLE_GC]),
+    "retrace_storm": ("recompiles", theme.CAUSES[Slice.IDLE_COMPILE]),
+    "gc_pause": ("garbage collection", theme.CAUSES[Slice.IDLE_GC]),
     "trace_taken": ("trace", theme.GREY),
     "xid": ("GPU error", theme.VERMILION),
     "gpu_lost": ("GPU lost", theme.VERMILION),
@@ -36,7 +36,7 @@ class News:
     more: int
 
 
-def marks(reader: Reader, run: int, span: Span) -> list[dict[str, object]]:
+def marks(reader: Reader, run: int, span: TimeRange) -> list[dict[str, object]]:
     """Return the marks of a span, the newest where there are too many."""
     found = [
         {"ts_ms": e.ts_ms, "kind": KINDS[e.kind][0], "colour": KINDS[e.kind][1], "text": e.text}
@@ -46,13 +46,13 @@ def marks(reader: Reader, run: int, span: Span) -> list[dict[str, object]]:
     return found[-MOST:]
 
 
-def news(reader: Reader, run: int, span: Span) -> News:
+def news(reader: Reader, run: int, span: TimeRange) -> News:
     """Return what happened in a span, the newest first."""
     found = _happened(reader, run, span)[::-1]
     return News(found[:MOST_NEWS], max(0, len(found) - MOST_NEWS))
 
 
-def _happened(reader: Reader, run: int, span: Span) -> tuple[Event, ...]:
+def _happened(reader: Reader, run: int, span: TimeRange) -> tuple[Event, ...]:
     """Return the events of a span; what is drawn in the same second shares one look."""
 
     def ask() -> tuple[Event, ...]:

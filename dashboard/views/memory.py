@@ -9,8 +9,8 @@ from typing import Final
 
 from whyidle.dashboard.views.job import Trainer
 from whyidle.dashboard.views.newest import OLD_SECONDS, Newest
-from whyidle.dashboard.views.series import Course, Courses, Subject
-from whyidle.dashboard.views.time_range import FEW_POINTS, Span
+from whyidle.dashboard.views.series import Series, SeriesSource, Subject
+from whyidle.dashboard.views.time_range import FEW_POINTS, TimeRange
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Need
 from whyidle.monitor.core.metrics import Metric, Scope
@@ -73,23 +73,25 @@ def _growth(window: Window, metric: Metric, trend: Trend) -> Growth:
 
 
 def pools(
-    courses: Courses, whose: Sequence[Subject], metrics: Sequence[Metric] = POOL
-) -> list[Course]:
+    source: SeriesSource, whose: Sequence[Subject], metrics: Sequence[Metric] = POOL
+) -> list[Series]:
     """Return by the framework's count what a process held; parts of one process follow in turn."""
-    return [joined(courses.of(metric, whose), metric.words) for metric in metrics]
+    return [joined(source.of(metric, whose), metric.words) for metric in metrics]
 
 
-def held(courses: Courses, metric: Metric, whose: Sequence[Trainer], now_ms: int) -> list[Course]:
+def held(
+    source: SeriesSource, metric: Metric, whose: Sequence[Trainer], now_ms: int
+) -> list[Series]:
     """Return what the newest process of each told in the last seconds; who is gone holds nothing.
 
     A course over the whole span would end with the last that a dead process said.
     """
-    recent = Span(now_ms - int(OLD_SECONDS * 1000), now_ms + 1, is_live=True)
+    recent = TimeRange(now_ms - int(OLD_SECONDS * 1000), now_ms + 1, is_live=True)
     subjects = [who.subjects[-1] for who in whose]
-    return replace(courses, span=recent).of(metric, subjects, FEW_POINTS)
+    return replace(source, span=recent).of(metric, subjects, FEW_POINTS)
 
 
-def joined(parts: Sequence[Course], name: str) -> Course:
+def joined(parts: Sequence[Series], name: str) -> Series:
     """Return the parts of one course in the order of time."""
     known = [part for part in parts if part.unknown is None]
     if not known:
@@ -102,8 +104,8 @@ def joined(parts: Sequence[Course], name: str) -> Course:
         for row in zip(part.times, part.values, part.least, part.most, strict=True)
     ]
     # Where one of them was silent another one may have spoken.
-    told = {point.ts_ms: point for point in points if point.mean is not None}
-    return Course.of(name, known[0].metric, [told[time] for time in sorted(told)])
+    by_time = {point.ts_ms: point for point in points if point.mean is not None}
+    return Series.of(name, known[0].metric, [by_time[time] for time in sorted(by_time)])
 
 
 def holders(reader: Reader, run: Run, gpus: Sequence[Subject]) -> list[Holder]:
@@ -119,8 +121,8 @@ def holders(reader: Reader, run: Run, gpus: Sequence[Subject]) -> list[Holder]:
         memory = newest.get(m.PROCESS_GPU_MEMORY, pair.id)
         share = newest.get(m.PROCESS_SM_SHARE, pair.id)
         process = processes.get(pair.process)
-        is_told = memory.value is not None or share.value is not None
-        if pair.gpu not in names or process is None or not is_told:
+        is_known = memory.value is not None or share.value is not None
+        if pair.gpu not in names or process is None or not is_known:
             continue
         found.append(
             Holder(

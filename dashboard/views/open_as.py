@@ -24,19 +24,19 @@ class NotAllowed(ValueError):  # noqa: N818  an answer
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class User:
     """A user, as the kernel compares; one that is not known here is any other one."""
 
     uid: int | None
     groups: frozenset[int] = frozenset()
 
     @classmethod
-    def ourselves(cls) -> Who:
+    def ourselves(cls) -> User:
         """Return who we are."""
         return cls(os.geteuid(), frozenset({os.getegid(), *os.getgroups()}))
 
     @classmethod
-    def named(cls, user: str) -> Who:
+    def named(cls, user: str) -> User:
         """Return the user of a name, or of a number where there is no name."""
         try:
             found = pwd.getpwnam(user)
@@ -44,48 +44,48 @@ class Who:
             return cls(int(user) if user.isdecimal() else None)
         return cls(found.pw_uid, frozenset(os.getgrouplist(user, found.pw_gid)))
 
-    def may(self, what: int, told: os.stat_result) -> bool:
+    def may(self, what: int, info: os.stat_result) -> bool:
         """Tell whether the mode of a file gives this user a right; of its three only one counts."""
         if self.uid == 0:
             return True
-        if told.st_uid == self.uid:
+        if info.st_uid == self.uid:
             what <<= 6
-        elif told.st_gid in self.groups:
+        elif info.st_gid in self.groups:
             what <<= 3
-        return bool(told.st_mode & what)
+        return bool(info.st_mode & what)
 
     def trusts(self, link: os.stat_result) -> bool:
         """Tell whether a link leads where this user wanted to go."""
         return link.st_uid in {0, self.uid}
 
 
-def opened(path: Path, who: Who) -> int:
+def open_as(path: Path, user: User) -> int:
     """Return the file for reading; ``OSError`` where we may not, ``NotAllowed`` where they may not.
 
     A last part that is a link is not followed: nobody names his program so.
     """
     with contextlib.ExitStack() as handles:
-        handle = os.open(path.name, _READ, dir_fd=_folder(path.parent, who, handles))
-    if not who.may(_READS, os.fstat(handle)):
+        handle = os.open(path.name, _READ, dir_fd=_folder(path.parent, user, handles))
+    if not user.may(_READS, os.fstat(handle)):
         os.close(handle)
         raise NotAllowed
     return handle
 
 
-def _folder(path: PurePath, who: Who, handles: contextlib.ExitStack) -> int:
+def _folder(path: PurePath, user: User, handles: contextlib.ExitStack) -> int:
     """Go down to a folder, name by name: what was looked at is what is gone through."""
     here = root = _held("/", None, handles)
     left = _parts(path)
     for _ in range(_MOST_NAMES):
-        if not who.may(_PASSES, os.fstat(here)):
+        if not user.may(_PASSES, os.fstat(here)):
             raise NotAllowed
         if not left:
             return here
         there = _held(left.pop(), here, handles)
-        told = os.fstat(there)
-        if not stat.S_ISLNK(told.st_mode):
+        info = os.fstat(there)
+        if not stat.S_ISLNK(info.st_mode):
             here = there
-        elif who.trusts(told):
+        elif user.trusts(info):
             target = os.readlink("", dir_fd=there)
             here = root if target.startswith("/") else here
             left += _parts(PurePath(target))

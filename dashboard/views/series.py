@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from whyidle.dashboard.views.cache import remember
-from whyidle.dashboard.views.time_range import MOST_POINTS, POINTS, Span
+from whyidle.dashboard.views.time_range import MOST_POINTS, POINTS, TimeRange
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.store import Key, Point, Reader, Unknown
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Series:
     """One line of a chart; a gap where it was not known."""
 
     name: str
@@ -30,7 +30,7 @@ class Course:
     unknown: str | None = None
 
     @classmethod
-    def of(cls, name: str, metric: Metric, points: Sequence[Point]) -> Course:
+    def of(cls, name: str, metric: Metric, points: Sequence[Point]) -> Series:
         """Make it of points that the store gave."""
         times, values, least, most = zip(*points, strict=True)
         return cls(name, metric, times, values, least, most)
@@ -63,12 +63,12 @@ class Subject:
 
 
 @dataclass(slots=True)
-class Courses:
+class SeriesSource:
     """Asks the store for a run's courses in one span."""
 
     reader: Reader
     run: int
-    span: Span
+    span: TimeRange
     # Of each line so many points, whatever a chart asks for: rows of a table belong together.
     grid: int | None = None
     _unknown: dict[Scope, Mapping[Key, Unknown]] = field(default_factory=dict)
@@ -79,27 +79,27 @@ class Courses:
 
     def of(
         self, metric: Metric, subjects: Sequence[Subject], points: int | None = None
-    ) -> list[Course]:
+    ) -> list[Series]:
         """Return the course of a metric, one a subject; of many each has fewer points."""
         points = self.grid or points or min(POINTS, max(2, MOST_POINTS // max(1, len(subjects))))
         what = (metric, tuple(subjects), points)
         return self.once(what, lambda: self._read(metric, subjects, points))
 
-    def _read(self, metric: Metric, subjects: Sequence[Subject], points: int) -> list[Course]:
+    def _read(self, metric: Metric, subjects: Sequence[Subject], points: int) -> list[Series]:
         span = self.span
         ids = [subject.id for subject in subjects]
         found = self.reader.series(metric, ids, span.start_ms, span.end_ms, points)
-        courses = []
+        all_series = []
         for subject in subjects:
             there = found.get(subject.id, [])
             if not any(point.mean is not None for point in there):
                 why = self.why_not(metric, subject.id)
-                courses.append(Course(subject.name, metric, unknown=why))
+                all_series.append(Series(subject.name, metric, unknown=why))
                 continue
-            courses.append(Course.of(subject.name, metric, there))
-        return courses
+            all_series.append(Series.of(subject.name, metric, there))
+        return all_series
 
-    def one(self, metric: Metric, subject: int, name: str | None = None) -> Course:
+    def one(self, metric: Metric, subject: int, name: str | None = None) -> Series:
         """Return the course of a metric of one subject."""
         return self.of(metric, [Subject(subject, name or metric.words)])[0]
 
@@ -109,7 +109,7 @@ class Courses:
         subjects: Sequence[Subject],
         name: str | None = None,
         points: int = POINTS,
-    ) -> Course:
+    ) -> Series:
         """Return the mean over subjects: known where it is known of all that tell anything.
 
         Beside it the least and the most that one of them had.
@@ -118,12 +118,12 @@ class Courses:
         if len(subjects) == 1:
             return replace(self.of(metric, subjects, points)[0], name=name)
         several = self.of(metric, subjects, points)
-        told = [course for course in several if course.unknown is None]
-        if not told:
+        known = [series for series in several if series.unknown is None]
+        if not known:
             why = next((c.unknown for c in several if c.unknown), NEVER_READ)
-            return Course(name, metric, unknown=why)
+            return Series(name, metric, unknown=why)
         what = (metric, tuple(subjects), name, points, "mean")
-        return self.once(what, lambda: _mean(name, metric, told))
+        return self.once(what, lambda: _mean(name, metric, known))
 
     def why_not(self, metric: Metric, subject: int) -> str:
         """Return why a metric has no value, in the words of who could not read it."""
@@ -134,16 +134,16 @@ class Courses:
         return NEVER_READ if found is None else found.reason
 
 
-def _mean(name: str, metric: Metric, told: Sequence[Course]) -> Course:
+def _mean(name: str, metric: Metric, known: Sequence[Series]) -> Series:
     by_time: dict[int, list[float]] = {}
-    for course in told:
-        for time, value in zip(course.times, course.values, strict=True):
+    for series in known:
+        for time, value in zip(series.times, series.values, strict=True):
             kept = by_time.setdefault(time, [])
             if value is not None:
                 kept.append(value)
     times = sorted(by_time)
-    whole = [by_time[t] if len(by_time[t]) == len(told) else [] for t in times]
-    return Course(
+    whole = [by_time[t] if len(by_time[t]) == len(known) else [] for t in times]
+    return Series(
         name,
         metric,
         times,

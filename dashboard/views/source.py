@@ -12,7 +12,7 @@ from typing import Final
 
 from whyidle.dashboard import settings
 from whyidle.dashboard.views import open_as
-from whyidle.dashboard.views.open_as import NotAllowed, Who
+from whyidle.dashboard.views.open_as import NotAllowed, User
 from whyidle.monitor.core.contracts.diagnosis import PlaceJson
 from whyidle.monitor.core.contracts.trace import OwnerJson
 from whyidle.monitor.core.errors import Problem
@@ -26,10 +26,10 @@ AROUND: Final = 5
 LONGEST_LINE: Final = 200
 _DEMOS: Final = "demo_workloads/"
 NO_LINE: Final = "its line is not known"
-NO_SOURCE: Final = "it is no file of Python code with a whole path"
-NOT_A_FILE: Final = "it is no ordinary file, or too large for code that a person wrote"
+NO_SOURCE: Final = "it is not a Python file with an absolute path"
+NOT_A_FILE: Final = "it is not an ordinary file, or too large for source code"
 NOT_THE_JOBS: Final = "the user of the job may not read it"
-SHORTER: Final = "it has no such line any more"
+SHORTER: Final = "it no longer has this line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Code:
     first: int
     lines: tuple[str, ...]
     line: int
-    doubts: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
 
 
 def around(place: PlaceJson | OwnerJson, run: Run) -> Code | str:
@@ -61,25 +61,25 @@ def around(place: PlaceJson | OwnerJson, run: Run) -> Code | str:
         return SHORTER
     first = max(1, line - AROUND)
     shown = tuple(each[:LONGEST_LINE] for each in lines[first - 1 : line + AROUND])
-    doubts = [] if is_demo else list(_of_the_file(run, changed_ms))
+    caveats = [] if is_demo else list(_of_the_file(run, changed_ms))
     if not _is_inside(text, line, place["function"]):
-        doubts.append(f"{place['function']} is not at this line")
-    return Code(first, shown, line, tuple(doubts))
+        caveats.append(f"{place['function']} is not at this line")
+    return Code(first, shown, line, tuple(caveats))
 
 
-def _read(path: Path, who: Who) -> tuple[str, float]:
+def _read(path: Path, user: User) -> tuple[str, float]:
     """Return the text of a file, and when it was changed."""
     # A job may name anything: a pipe would block, a device or a link may do worse.
-    with os.fdopen(open_as.opened(path, who), "rb") as file:
-        told = os.fstat(file.fileno())
-        if not stat.S_ISREG(told.st_mode) or told.st_size > LARGEST:
+    with os.fdopen(open_as.open_as(path, user), "rb") as file:
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode) or info.st_size > LARGEST:
             raise ValueError(NOT_A_FILE)
-        return file.read(LARGEST).decode(errors="replace"), told.st_mtime * 1000
+        return file.read(LARGEST).decode(errors="replace"), info.st_mtime * 1000
 
 
-def _reader(run: Run, *, is_demo: bool) -> Who:
+def _reader(run: Run, *, is_demo: bool) -> User:
     """Return whose rights count: ours, where the file is our own, or nobody tells the user."""
-    return Who.ourselves() if is_demo or run.user is None else Who.named(run.user)
+    return User.ourselves() if is_demo or run.user is None else User.named(run.user)
 
 
 def _path(file: str) -> tuple[Path, bool]:
@@ -105,15 +105,15 @@ def _demo(file: str) -> Path | None:
 
 def _of_the_file(run: Run, changed_ms: float) -> list[str]:
     """Say why the file may not be the one that ran."""
-    doubts = []
+    caveats = []
     if run.host not in {None, host()}:
-        doubts.append(f"recorded on {run.host}: this is the file of that name here")
+        caveats.append(f"recorded on {run.host}: this is the file of that name here")
     elif run.container:
-        doubts.append("the job ran in a container: this is the file of that name outside of it")
+        caveats.append("the job ran in a container: this is the file of that name outside of it")
     if changed_ms > run.started_ms:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(changed_ms / 1000))
-        doubts.append(f"changed since the run began, on {when}: lines may have moved")
-    return doubts
+        caveats.append(f"changed since the run began, on {when}: lines may have moved")
+    return caveats
 
 
 def _is_inside(text: str, line: int, function: str) -> bool:

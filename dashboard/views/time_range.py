@@ -28,7 +28,7 @@ _LEAST_MS: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeRange:
     """A stretch of a run, by the clock of the recording."""
 
     start_ms: int
@@ -42,14 +42,14 @@ class Span:
         """How long it is."""
         return (self.end_ms - self.start_ms) / 1000
 
-    def around(self, ts_ms: int) -> Span:
+    def around(self, ts_ms: int) -> TimeRange:
         """Return a short stretch around a moment of this one."""
         half = max(_LEAST_MS, (self.end_ms - self.start_ms) // _AROUND) // 2
         start, end = max(self.start_ms, ts_ms - half), min(self.end_ms, ts_ms + half)
         return replace(self, start_ms=start, end_ms=end, name=f"{self.name} {ts_ms}")
 
 
-def of(reader: Reader, run: Run, name: str, now_ms: int) -> Span:
+def of(reader: Reader, run: Run, name: str, now_ms: int) -> TimeRange:
     """Return the last stretch of that name: until now, or until the run's end."""
     live = run.is_recording
     end = now_ms if live else _end(reader, run)
@@ -59,7 +59,7 @@ def of(reader: Reader, run: Run, name: str, now_ms: int) -> Span:
         step = max(1000, length // (_PART_OF_A_POINT * POINTS) // 1000 * 1000)
         end = end // step * step
     start = run.started_ms if seconds is None else max(run.started_ms, end - length)
-    return Span(start, max(end + 1, start + 1000), live, f"{run.id} {name}")
+    return TimeRange(start, max(end + 1, start + 1000), live, f"{run.id} {name}")
 
 
 def _end(reader: Reader, run: Run) -> int:

@@ -34,7 +34,7 @@ LEAST_TICKS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TickRange:
     """A stretch of a trace, in ticks."""
 
     start: int
@@ -74,12 +74,12 @@ def format_name(trace: KeptTrace) -> str:
     return f"{_PROFILERS.get(trace.format, trace.format)}, {trace.answer.get('events', 0):,} events"
 
 
-def whole(trace: KeptTrace) -> Part:
+def whole(trace: KeptTrace) -> TickRange:
     """Return all of a trace."""
-    return Part(trace.start, max(trace.end, trace.start + LEAST_TICKS))
+    return TickRange(trace.start, max(trace.end, trace.start + LEAST_TICKS))
 
 
-def part_of(trace: KeptTrace, text: str | None) -> Part:
+def part_of(trace: KeptTrace, text: str | None) -> TickRange:
     """Return the window that a link names; all of the trace where it names none that there is."""
     found = _WINDOW.fullmatch(text or "")
     if found is None:
@@ -87,14 +87,14 @@ def part_of(trace: KeptTrace, text: str | None) -> Part:
     return within(trace, *(trace.start + int(ns) * trace.ticks_per_ns for ns in found.groups()))
 
 
-def within(trace: KeptTrace, start: float, end: float) -> Part:
+def within(trace: KeptTrace, start: float, end: float) -> TickRange:
     """Return a window of these bounds, as much of it as the trace has."""
     all_ = whole(trace)
     first = min(max(all_.start, int(start)), all_.end - LEAST_TICKS)
-    return Part(first, max(first + LEAST_TICKS, min(int(end), all_.end)))
+    return TickRange(first, max(first + LEAST_TICKS, min(int(end), all_.end)))
 
 
-def link(trace: KeptTrace, part: Part) -> str | None:
+def link(trace: KeptTrace, part: TickRange) -> str | None:
     """Return how a link names a window; nothing for all of the trace."""
     if part == whole(trace):
         return None
@@ -103,26 +103,26 @@ def link(trace: KeptTrace, part: Part) -> str | None:
     return f"{start // trace.ticks_per_ns}-{-(-end // trace.ticks_per_ns)}"
 
 
-def zoomed(trace: KeptTrace, part: Part, times: float) -> Part:
+def zoomed(trace: KeptTrace, part: TickRange, times: float) -> TickRange:
     """Return a window so many times as long, around the same middle."""
     middle, half = (part.start + part.end) / 2, part.ticks * times / 2
     return within(trace, middle - half, middle + half)
 
 
-def shifted(trace: KeptTrace, part: Part, parts: float) -> Part:
+def shifted(trace: KeptTrace, part: TickRange, parts: float) -> TickRange:
     """Return the window beside this one, as long as it; the last one where the trace ends."""
     all_ = whole(trace)
     start = part.start + int(part.ticks * parts)
     start = max(all_.start, min(start, all_.end - part.ticks))
-    return Part(start, start + part.ticks)
+    return TickRange(start, start + part.ticks)
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class TraceSteps:
     """The steps of a trace, and which of them a window shows."""
 
-    parts: Sequence[Part]
-    shown: Part
+    parts: Sequence[TickRange]
+    shown: TickRange
 
     @property
     def at(self) -> int | None:
@@ -165,13 +165,13 @@ class Steps:
         return lengths.index(statistics.median_low(lengths)) if lengths else None
 
 
-def steps_of(store: Path, trace: int, shown: Part) -> Steps:
+def steps_of(store: Path, trace: int, shown: TickRange) -> TraceSteps:
     """Return the steps of a trace."""
     with Kept.open(store) as kept:
-        return Steps([Part(*pair) for pair in sorted(kept.steps(trace))], shown)
+        return TraceSteps([TickRange(*pair) for pair in sorted(kept.steps(trace))], shown)
 
 
-def step_of(data: object, steps: Steps) -> Part | None:
+def step_of(data: object, steps: TraceSteps) -> TickRange | None:
     """Return the step that a piece of the lanes stands for; nothing where it stands for none."""
     if not isinstance(data, list) or len(data) < 2 or data[0] != "step":
         return None
@@ -180,7 +180,7 @@ def step_of(data: object, steps: Steps) -> Part | None:
     return steps.parts[number - 1] if known else None
 
 
-def account(trace: KeptTrace, segments: Sequence[Segments], part: Part) -> list[BudgetJson]:
+def account(trace: KeptTrace, segments: Sequence[Segments], part: TickRange) -> list[BudgetJson]:
     """Return for each device how a window of its time divides, to the nanosecond.
 
     All of a trace is what the answer has: from its first operation to its last.
@@ -188,7 +188,7 @@ def account(trace: KeptTrace, segments: Sequence[Segments], part: Part) -> list[
     return [_account(trace, some, part, worked=part == whole(trace)) for some in segments]
 
 
-def _account(trace: KeptTrace, segments: Segments, part: Part, *, worked: bool) -> BudgetJson:
+def _account(trace: KeptTrace, segments: Segments, part: TickRange, *, worked: bool) -> BudgetJson:
     work = np.flatnonzero(_WORK[segments.cause]) if worked else np.arange(len(segments))
     start, end = part.start, part.start
     if len(work):
@@ -217,8 +217,8 @@ class Headline:
 
 def headline(answer: TraceJson) -> Headline:
     """Return what the other pages tell of a trace."""
-    told = Traced(answer, "")
-    budget, steps = told.account, answer.get("step_budget")
+    traced = Traced(answer, "")
+    budget, steps = traced.account, answer.get("step_budget")
     if steps and budget["slices"] == steps["slices"]:
         count = steps["steps"]
         return Headline(budget, f"its {count} whole steps" if count > 1 else "its one step", True)
@@ -226,11 +226,11 @@ def headline(answer: TraceJson) -> Headline:
 
 
 def rows(
-    trace: KeptTrace, part: Part, budgets: Mapping[str, AccountJson]
+    trace: KeptTrace, part: TickRange, budgets: Mapping[str, AccountJson]
 ) -> dict[str, AccountJson]:
     """Return accounts by what each is of: of the trace as all pages tell it, then of the window."""
-    told = headline(trace.answer)
-    found = {told.of: told.budget} if told.is_of_steps else {}
+    whole_trace = headline(trace.answer)
+    found = {whole_trace.of: whole_trace.budget} if whole_trace.is_of_steps else {}
     of = FIRST_TO_LAST if part == whole(trace) else f"these {clock(ns(trace, part.ticks))}"
     if len(budgets) == 1:
         return {**found, of: next(iter(budgets.values()))}

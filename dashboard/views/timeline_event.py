@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from whyidle.dashboard.views.timeline import device_names, ns
-from whyidle.dashboard.views.timeline_host import Doing, doing, launch_of
+from whyidle.dashboard.views.timeline_host import HostActivity, activity, launch_of
 from whyidle.monitor.core.contracts.trace import TraceJson
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.numbers import scaled, size
@@ -24,8 +24,8 @@ _LAUNCHED_NS: Final = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """What was clicked on."""
+class TraceEvent:
+    """The clicked item."""
 
     name: str
     start: int
@@ -34,11 +34,11 @@ class Event:
     # Name and value, in words.
     facts: Sequence[tuple[str, str]]
     # What a host event had in it.
-    doing: Doing
+    activity: HostActivity
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EventRef:
     """Of which device or thread, and when, in ticks."""
 
     of: int
@@ -46,7 +46,7 @@ class Wanted:
     end: int
 
 
-def operation(store: Path, number: int, wanted: Wanted) -> Event | None:
+def operation(store: Path, number: int, wanted: EventRef) -> TraceEvent | None:
     """Return an operation of a device; nothing where there is none at that time."""
     with Kept.open(store) as kept:
         trace = kept.open_trace(number)
@@ -61,10 +61,12 @@ def operation(store: Path, number: int, wanted: Wanted) -> Event | None:
         name = timeline.names[int(ops.name[row])]
         facts = [*_of_operation(timeline, wanted.of, row), *_in_all(trace.answer, name)]
         cause = Cause(max(int(ops.kind[row]), 0))
-        return Event(name, int(ops.start[row]), int(ops.end[row]), cause, facts, Doing())
+        return TraceEvent(
+            name, int(ops.start[row]), int(ops.end[row]), cause, facts, HostActivity()
+        )
 
 
-def host_event(store: Path, number: int, wanted: Wanted) -> Event | None:
+def host_event(store: Path, number: int, wanted: EventRef) -> TraceEvent | None:
     """Return an event of a host thread; nothing where there is none at that time."""
     with Kept.open(store) as kept:
         trace = kept.open_trace(number)
@@ -81,12 +83,12 @@ def host_event(store: Path, number: int, wanted: Wanted) -> Event | None:
             ("begins", f"{clock(ns(trace, start - trace.start))} into the trace"),
             ("took", clock(ns(trace, end - start))),
         ]
-        found = doing(timeline, wanted.of, start, end)
+        found = activity(timeline, wanted.of, start, end)
         cause = Cause(max(int(host.kind[row]), 0))
-        return Event(timeline.names[int(host.name[row])], start, end, cause, facts, found)
+        return TraceEvent(timeline.names[int(host.name[row])], start, end, cause, facts, found)
 
 
-def _nearest(start: Ints, end: Ints, wanted: Wanted, trace: KeptTrace) -> int | None:
+def _nearest(start: Ints, end: Ints, wanted: EventRef, trace: KeptTrace) -> int | None:
     """Return the row of these times: a link has them in whole nanoseconds only."""
     if not len(start):
         return None
@@ -120,9 +122,9 @@ def _of_operation(timeline: Timeline, device: int, row: int) -> Iterator[tuple[s
 def _in_all(answer: TraceJson, name: str) -> Iterator[tuple[str, str]]:
     """Tell how often it ran in all of the trace, and for how long."""
     found = [*(answer.get("top_kernels") or ()), *(answer.get("top_operators") or ())]
-    told = next((each for each in found if each["name"] == name), None)
-    if told is None:
+    entry = next((each for each in found if each["name"] == name), None)
+    if entry is None:
         return
     compute = answer["budget"]["slices"].get("compute", 0)
-    yield "in all of the trace", f"{told['count']:,} times, {clock(told['total_ns'])}"
-    yield "of all compute", share(told["total_ns"], compute)
+    yield "in all of the trace", f"{entry['count']:,} times, {clock(entry['total_ns'])}"
+    yield "of all compute", share(entry["total_ns"], compute)

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from whyidle.dashboard.views.timeline_host import Doing, Launch, doing, launch_of
+from whyidle.dashboard.views.timeline_host import HostActivity, Launch, activity, launch_of
 from whyidle.monitor.core.contracts.trace import OwnerJson, TraceJson
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store.stored_traces import Kept, KeptTrace, Timeline
@@ -37,7 +37,7 @@ class Gap:
     parts: Sequence[tuple[Cause, int]]
     # The thread that the device waited for; why there is nothing to say of the host.
     thread: str | None
-    doing: Doing
+    activity: HostActivity
     # What ran then, and its launch; nothing where the trace does not tell.
     then: str | None
     launch: Launch | None
@@ -68,7 +68,7 @@ def gap_at(store: Path, trace: KeptTrace, device: int, at: int) -> Gap | None:
         start, end = int(found.start[0]), int(found.end[-1])
         before = max(end - start, _LAUNCHED_NS * trace.ticks_per_ns)
         timeline = kept.window(trace.id, start - before, end + 1, _READ_MOST, clip=False)
-        return _told(trace, timeline, device, found)
+        return _describe(trace, timeline, device, found)
 
 
 def _segments(kept: Kept, trace: KeptTrace, device: int, at: int) -> Segments | None:
@@ -89,21 +89,21 @@ def _segments(kept: Kept, trace: KeptTrace, device: int, at: int) -> Segments | 
         reach *= _FURTHER
 
 
-def _told(trace: KeptTrace, timeline: Timeline, device: int, segments: Segments) -> Gap:
+def _describe(trace: KeptTrace, timeline: Timeline, device: int, segments: Segments) -> Gap:
     start, end = int(segments.start[0]), int(segments.end[-1])
     ops = timeline.lanes[device].ops
     row = _next(ops, end)
     launch = None if row is None else launch_of(timeline, device, row)
     thread = _thread(segments, timeline, launch)
-    found = Doing() if thread is None else doing(timeline, thread, start, end)
-    silent = None if found.did else "the trace has no event of it in this stretch"
+    found = HostActivity() if thread is None else activity(timeline, thread, start, end)
+    silent = None if found.totals else "the trace has no event of it in this stretch"
     return Gap(
         device=device,
         start=start,
         end=end,
         parts=_parts(segments),
         thread=None if thread is None else trace.threads[thread].label,
-        doing=found,
+        activity=found,
         then=None if row is None else timeline.names[int(ops.name[row])],
         launch=launch,
         unknown="the trace names no host thread" if thread is None else silent,

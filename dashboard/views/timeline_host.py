@@ -8,17 +8,22 @@ from typing import Final
 
 import numpy as np
 
-from whyidle.monitor.store.stored_traces import Timeline
+from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.metrics import Scope
+from whyidle.monitor.runs.summary import STACKS, add_up
+from whyidle.monitor.store import Event, Reader
+from whyidle.monitor.store.stored_traces import KeptTrace, Timeline
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ints, Spans
 from whyidle.monitor.traces.where.nesting import NONE, nest, portions
 
 _DID_MOST: Final = 8
 _STACK_MOST: Final = 30
+_NEWEST: Final = 4000
 
 
 @dataclass(frozen=True, slots=True)
-class Did:
+class HostEventTotal:
     """Something that a host thread did in a stretch, all times of it together."""
 
     name: str
@@ -40,30 +45,30 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class HostActivity:
     """What a thread did in a stretch."""
 
     # That which had most of it for itself first.
-    did: Sequence[Did] = ()
+    totals: Sequence[HostEventTotal] = ()
     # What was open in the longest part of it, the innermost first.
     stack: Sequence[str] = ()
 
 
-def doing(timeline: Timeline, thread: int, start: int, end: int) -> Doing:
+def activity(timeline: Timeline, thread: int, start: int, end: int) -> HostActivity:
     """Return what a thread did from one tick up to another."""
     spans = _overlapping(timeline.host, thread, start, end)
     if not len(spans):
-        return Doing()
+        return HostActivity()
     nested = nest(spans.start, spans.end)
     _, labels, ticks = portions(np.array([start]), np.array([end]), nested.innermost)
     held = labels != NONE
     own = np.zeros(len(spans), np.int64)
     np.add.at(own, labels[held], ticks[held])
-    did = _by_name(timeline, spans, own, _Inside.of(spans, nested.parent, start, end))
+    totals = _by_name(timeline, spans, own, _Inside.of(spans, nested.parent, start, end))
     if not held.any():
-        return Doing(did)
+        return HostActivity(totals)
     longest = int(labels[held][int(ticks[held].argmax())])
-    return Doing(did, _stack(timeline, spans, nested.parent, longest))
+    return HostActivity(totals, _stack(timeline, spans, nested.parent, longest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ def _overlapping(host: Spans, thread: int, start: int, end: int) -> Spans:
     return some.take(np.lexsort((-some.end, some.start)))
 
 
-def _by_name(timeline: Timeline, spans: Spans, own: Ints, inside: _Inside) -> list[Did]:
+def _by_name(timeline: Timeline, spans: Spans, own: Ints, inside: _Inside) -> list[HostEventTotal]:
     """Add up what is called the same; what lies in its own kind is not counted twice."""
     found: dict[tuple[int, int], list[int]] = {}
     keys = list(zip(spans.name.tolist(), spans.kind.tolist(), strict=True))
@@ -100,7 +105,7 @@ def _by_name(timeline: Timeline, spans: Spans, own: Ints, inside: _Inside) -> li
         counted[2] += inside.ticks[row] if up == NONE else 0
     order = sorted(found.items(), key=lambda pair: (-pair[1][1], -pair[1][2]))
     return [
-        Did(timeline.names[name], Cause(max(kind, 0)), *counted)
+        HostEventTotal(timeline.names[name], Cause(max(kind, 0)), *counted)
         for (name, kind), counted in order[:_DID_MOST]
         if counted[1]
     ]
@@ -132,3 +137,34 @@ def launch_of(timeline: Timeline, device: int, row: int) -> Launch | None:
         start=int(host.start[call]),
         end=int(host.end[call]),
     )
+
+
+# Stack samples of the recording -------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class StackSamples:
+    """Stack samples of one thread that were stored together."""
+
+    samples: int
+    seconds: float
+    lines: tuple[SourceLine, ...]
+
+
+def samples_at(reader: Reader, trace: KeptTrace, at: int) -> StackSamples | None:
+    """Return the samples around a moment of a trace; ``None`` if there are none."""
+    if trace.run is None or trace.origin_ns is None or trace.taken is None:
+        return None
+    ts_ms = (trace.origin_ns + at // trace.ticks_per_ns) / 1e6
+    for process in reader.processes(trace.run, trace.taken.get("pid")):
+        kept = reader.events_of(trace.run, STACKS, Scope.PROCESS, process.id, _NEWEST)
+        for event in kept:
+            if _covers(event, ts_ms):
+                data = event.data or {}
+                found = add_up([data], "lines")
+                return StackSamples(data["samples"], data["seconds"], found) if found else None
+    return None
+
+
+def _covers(event: Event, ts_ms: float) -> bool:
+    """Return whether a moment lies within the seconds of an event."""
+    seconds = (event.data or {}).get("seconds")
+    return isinstance(seconds, int | float) and 0 <= event.ts_ms - ts_ms <= seconds * 1000

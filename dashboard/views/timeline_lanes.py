@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeVar
 
 import numpy as np
 
-from whyidle.dashboard.views.timeline import Part, device_names
-from whyidle.dashboard.views.timeline_merge import Seen, depths, fitted
+from whyidle.dashboard.views.timeline import TickRange, device_names
+from whyidle.dashboard.views.timeline_merge import MergedPieces, depths, merge_to_fit
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store.stored_traces import Kept, KeptTrace, Timeline
 from whyidle.monitor.traces.budgets.budget import Segments
@@ -37,7 +37,7 @@ _IDLE: Final = np.array([cause.slice is not Slice.COMPUTE for cause in Cause])
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class LaneHeader:
     """What a line is about."""
 
     what: What
@@ -49,11 +49,11 @@ class Head:
 
 
 @dataclass(slots=True)
-class Line:
+class Lane:
     """One line of the picture."""
 
-    head: Head
-    seen: Seen
+    header: LaneHeader
+    merged: MergedPieces
     # For each piece the name of its longest event.
     names: list[str]
     # For each piece when its longest event begins and ends.
@@ -66,9 +66,9 @@ class Picture:
     """Everything that is drawn of a window."""
 
     trace: KeptTrace
-    part: Part
-    lines: list[Line]
-    steps: list[tuple[int, Part]]
+    part: TickRange
+    lines: list[Lane]
+    steps: list[tuple[int, TickRange]]
     # What stands around all that a thread does in the window: names, the outermost first.
     around: dict[str, list[str]]
     # What is not drawn, in words.
@@ -79,17 +79,17 @@ class Picture:
 class _Rows:
     """Rows that become a line."""
 
-    head: Head
+    header: LaneHeader
     table: Ops | Spans | Segments
     kind: Ints
 
 
 @dataclass(slots=True)
-class _Maker:
+class _Builder:
     """Makes a picture of what was read."""
 
     trace: KeptTrace
-    part: Part
+    part: TickRange
     timeline: Timeline
     account: Sequence[Segments]
     devices: Sequence[int]
@@ -102,7 +102,9 @@ class _Maker:
             group = device_names(self.trace.answer)[device]
             segments = self.account[device]
             idle = segments.take(_IDLE[segments.cause])
-            yield _Rows(Head("idle", group, "why idle", device), idle, idle.cause.astype(np.int64))
+            yield _Rows(
+                LaneHeader("idle", group, "why idle", device), idle, idle.cause.astype(np.int64)
+            )
             yield from self._work(device, group)
         yield from self._host()
 
@@ -118,7 +120,7 @@ class _Maker:
         for stream in (s for s in streams if s in shown):
             of = ops.take(ops.stream == stream)
             label = self.timeline.names[stream] or "work"
-            yield from _lines(Head("work", group, _stream(label), device), of, STREAM_LINES)
+            yield from _lanes(LaneHeader("work", group, _stream(label), device), of, STREAM_LINES)
 
     def _host(self) -> Iterator[_Rows]:
         host = _real(self.timeline.host)
@@ -132,7 +134,7 @@ class _Maker:
                 self.around[label] = names
                 of = of.take(~outside)
             most = HOST_LINES[min(place, 1)]
-            yield from _lines(Head("host", label, "", thread), of, most)
+            yield from _lanes(LaneHeader("host", label, "", thread), of, most)
 
     def _threads(self, host: Spans) -> list[int]:
         """The threads that the devices wait for first, then those that did most."""
@@ -152,26 +154,26 @@ class _Maker:
 
 
 def picture(
-    store: Path, trace: int, part: Part, devices: Sequence[int], *, all_threads: bool = False
+    store: Path, trace: int, part: TickRange, devices: Sequence[int], *, all_threads: bool = False
 ) -> Picture:
     """Return what is to be seen of a window of a stored trace."""
     with Kept.open(store) as kept:
         timeline = kept.window(trace, part.start, part.end, READ_MOST)
         account = kept.account(trace, part.start, part.end)
         steps = sorted(kept.steps(trace))
-        maker = _Maker(timeline.trace, part, timeline, account, devices, all_threads)
-        rows = list(maker.rows())
+        builder = _Builder(timeline.trace, part, timeline, account, devices, all_threads)
+        rows = list(builder.rows())
         columns = [(row.table.start, row.table.end, row.kind) for row in rows]
-        seen = fitted(columns, part.ticks, DRAWN_MOST)
-        lines = [_line(timeline, row, some) for row, some in zip(rows, seen, strict=True)]
-    notes = [*maker.notes, *_left_out(timeline)]
-    return Picture(timeline.trace, part, lines, _shown(steps, part), maker.around, notes)
+        merged = merge_to_fit(columns, part.ticks, DRAWN_MOST)
+        lines = [_lane(timeline, row, some) for row, some in zip(rows, merged, strict=True)]
+    notes = [*builder.notes, *_left_out(timeline)]
+    return Picture(timeline.trace, part, lines, _shown(steps, part), builder.around, notes)
 
 
-def _shown(steps: Sequence[tuple[int, int]], part: Part) -> list[tuple[int, Part]]:
+def _shown(steps: Sequence[tuple[int, int]], part: TickRange) -> list[tuple[int, TickRange]]:
     """Return the steps that a window shows, with their numbers."""
     found = [
-        (i, Part(max(start, part.start), min(end, part.end)))
+        (i, TickRange(max(start, part.start), min(end, part.end)))
         for i, (start, end) in enumerate(steps, 1)
         if start < part.end and end > part.start
     ]
@@ -179,21 +181,21 @@ def _shown(steps: Sequence[tuple[int, int]], part: Part) -> list[tuple[int, Part
     return found if len(found) <= STEPS_MOST else []
 
 
-def _lines(head: Head, table: Ops | Spans, most: int) -> Iterator[_Rows]:
+def _lanes(header: LaneHeader, table: Ops | Spans, most: int) -> Iterator[_Rows]:
     depth = depths(table.start, table.end)
     for line in range(min(most, int(depth.max(initial=-1)) + 1)):
         rows = table.take(depth == line)
         kind = np.maximum(rows.kind, 0).astype(np.int64)
-        yield _Rows(head if line == 0 else replace(head, name=""), rows, kind)
+        yield _Rows(header if line == 0 else replace(header, name=""), rows, kind)
 
 
-def _line(timeline: Timeline, rows: _Rows, seen: Seen) -> Line:
-    main, table = seen.main, rows.table
+def _lane(timeline: Timeline, rows: _Rows, merged: MergedPieces) -> Lane:
+    main, table = merged.main, rows.table
     if isinstance(table, Segments):
         names = [Cause(code).words for code in table.cause[main].tolist()]
     else:
         names = [timeline.names[i] for i in table.name[main].tolist()]
-    return Line(rows.head, seen, names, table.start[main], table.end[main])
+    return Lane(rows.header, merged, names, table.start[main], table.end[main])
 
 
 def _real(table: _T) -> _T:

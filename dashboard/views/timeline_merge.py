@@ -16,7 +16,7 @@ _COARSER: Final = 1.6
 
 
 @dataclass(slots=True)
-class Seen(Table):
+class MergedPieces(Table):
     """What is drawn of one line: each row stands for one piece, or for neighbours of it."""
 
     start: Ints
@@ -27,10 +27,10 @@ class Seen(Table):
     main: Ids  # the row of the longest of them
 
 
-def merged(start: Ints, end: Ints, kind: Ints, finest: int) -> Seen:
+def merge_short(start: Ints, end: Ints, kind: Ints, finest: int) -> MergedPieces:
     """Draw together what is shorter than ``finest`` and close; pieces lie apart, in order."""
     if not len(start):
-        return Seen.of()
+        return MergedPieces.of()
     length = end - start
     short = length < finest
     # At first by equal stretches of time, so that what has most of the time is of one place.
@@ -44,7 +44,7 @@ def merged(start: Ints, end: Ints, kind: Ints, finest: int) -> Seen:
     return _joined(start, end, kind, length, np.flatnonzero(starts)[first])
 
 
-def _joined(start: Ints, end: Ints, kind: Ints, length: Ints, first: Any) -> Seen:
+def _joined(start: Ints, end: Ints, kind: Ints, length: Ints, first: Any) -> MergedPieces:
     """Return one row for the pieces from each of these on up to the next."""
     count = np.diff(first, append=len(start))
     group = np.repeat(np.arange(len(first)), count)
@@ -55,24 +55,24 @@ def _joined(start: Ints, end: Ints, kind: Ints, length: Ints, first: Any) -> See
         group * len(Cause) + kind, weights=length, minlength=len(first) * len(Cause)
     ).reshape(len(first), len(Cause))
     # Pieces without length have no time to weigh.
-    told = np.where(of_kind.any(axis=1), of_kind.argmax(axis=1), kind[main])
-    return Seen.of(
+    kinds = np.where(of_kind.any(axis=1), of_kind.argmax(axis=1), kind[main])
+    return MergedPieces.of(
         start=start[first],
         end=np.maximum.reduceat(end, first),
-        kind=told,
+        kind=kinds,
         count=count,
         busy=np.add.reduceat(length, first),
         main=main,
     )
 
 
-def fitted(lines: list[tuple[Ints, Ints, Ints]], span: int, most: int) -> list[Seen]:
+def merge_to_fit(lines: list[tuple[Ints, Ints, Ints]], span: int, most: int) -> list[MergedPieces]:
     """Return what is drawn of lines so that all together are at most about so many."""
     finest = max(1, int(span * FINEST))
     while True:
-        seen = [merged(*line, finest) for line in lines]
-        if sum(map(len, seen)) <= most or finest > span:
-            return seen
+        pieces = [merge_short(*line, finest) for line in lines]
+        if sum(map(len, pieces)) <= most or finest > span:
+            return pieces
         finest = int(finest * _COARSER) + 1
 
 

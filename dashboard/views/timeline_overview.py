@@ -52,10 +52,10 @@ def overview(store: Path, number: int, devices: Sequence[int]) -> Overview:
 
 def _known(accounts: Sequence[Segments], cut: Ints) -> tuple[int, int] | None:
     """Return where the accounts begin and end, where that is not where the trace does."""
-    told = [some for some in accounts if len(some)]
-    if not told:
+    known = [some for some in accounts if len(some)]
+    if not known:
         return None
-    start, end = min(int(s.start[0]) for s in told), max(int(s.end[-1]) for s in told)
+    start, end = min(int(s.start[0]) for s in known), max(int(s.end[-1]) for s in known)
     first, last = int(cut[0]), int(cut[-1])
     near = _NOTABLE * (last - first)
     return (start, end) if start - first > near or last - end > near else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.dashboard.views.newest import Newest
-from whyidle.dashboard.views.series import Course, Courses, Subject
+from whyidle.dashboard.views.series import Series, SeriesSource, Subject
 from whyidle.dashboard.views.time_range import FEW_POINTS
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core import pcie
@@ -62,9 +62,9 @@ def link(newest: Newest, gpu: Gpu) -> Link:
     return Link(limit, words, f"PCIe {most[0]} x{most[1]}" if slower else "")
 
 
-def carried(courses: Courses, metric: Metric, gpus: Sequence[Subject]) -> Course:
+def carried(source: SeriesSource, metric: Metric, gpus: Sequence[Subject]) -> Series:
     """Return what went over the links of some GPUs, the mean of them."""
-    return courses.mean(metric, gpus, _NAMES[metric], FEW_POINTS)
+    return source.mean(metric, gpus, _NAMES[metric], FEW_POINTS)
 
 
 _NAMES: Final[dict[Metric, str]] = {

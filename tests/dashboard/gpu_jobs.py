@@ -27,7 +27,7 @@ class Job:
     ranks: list[int]
     pairs: list[int]
     ts_ms: int
-    # From when on the last GPU tells nothing.
+    # From when on the last GPU no values.
     lost_ms: int | None = None
     began_ms: int = field(default=0)
 

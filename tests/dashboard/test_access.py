@@ -16,7 +16,7 @@ from tests.dashboard.conftest import TOKEN, Served, serving
 from tests.dashboard.stores import make
 from whyidle.dashboard import access
 from whyidle.dashboard.access import Access
-from whyidle.dashboard.endpoint import Place
+from whyidle.dashboard.endpoint import Endpoint
 
 STREAM = "/_stcore/stream"
 PATHS = [
@@ -288,11 +288,11 @@ def answered(guard: Access, asked: dict[str, Any]) -> tuple[int, dict[bytes, byt
     return sent[0]["status"], dict(sent[0]["headers"])
 
 
-def guarded(**place: Any) -> Access:
+def guarded(**endpoint: Any) -> Access:
     async def app(_scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
-    return Access(app, place=Place(port=1, **place), headers={})
+    return Access(app, endpoint=Endpoint(port=1, **endpoint), headers={})
 
 
 def test_of_two_names_that_differ_none_counts() -> None:

@@ -145,10 +145,10 @@ def test_a_run_that_the_sample_has_not_is_not_looked_for_elsewhere(store: Path) 
         (["99"], "no recording '99'", "monitor runs"),
         (["--run"], "No such option", ""),
         (["--port", "0"], "0 is not in the range", ""),
-        (["--address", "nowhere"], "no address", "--address 127.0.0.1"),
+        (["--address", "nowhere"], "not an address", "--address 127.0.0.1"),
         (["--address", "192.0.2.1"], "no such address", "Leave out --address"),
-        (["--allow-host", "http://x"], "no name of a machine", "--allow-host gpu1"),
-        (["--base-path", "/a b"], "no path", "--base-path /gpu1"),
+        (["--allow-host", "http://x"], "not a host name", "--allow-host gpu1"),
+        (["--base-path", "/a b"], "not a valid path", "--base-path /gpu1"),
         (["--address", "0.0.0.0", "--no-token"], "Without a token", "--no-token twice"),
     ],
 )

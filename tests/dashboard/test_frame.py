@@ -132,7 +132,7 @@ def test_a_new_label_is_confirmed_and_shown_and_the_run_then_ends(
         looked.page.get_by_text("Label this run").click()
         looked.page.get_by_label("Label", exact=True).fill("x_y_z")
         looked.page.get_by_role("button", name="Save").click()
-        looked.page.get_by_text("Saved: it is called x_y_z now.").wait_for(timeout=SOON)
+        looked.page.get_by_text("Saved: the run is now called x_y_z.").wait_for(timeout=SOON)
         shows(looked, "1 · x_y_z · ")
         recorder.send_signal(signal.SIGINT)
         shows(looked, "stopped by the user")

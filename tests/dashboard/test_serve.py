@@ -22,8 +22,8 @@ from tests.dashboard.asking import ask, cookie
 from tests.dashboard.conftest import TOKEN, Served, serving
 from tests.dashboard.stores import make
 from whyidle.dashboard import endpoint as places
-from whyidle.dashboard.endpoint import Place
-from whyidle.dashboard.headers import headers
+from whyidle.dashboard.endpoint import Endpoint
+from whyidle.dashboard.index_page import headers
 from whyidle.monitor.core.errors import UsageProblem
 
 LOOPBACK = {"0100007F"}
@@ -165,15 +165,15 @@ def test_every_token_is_another_and_long() -> None:
 
 
 def test_the_link_names_the_port_the_path_and_the_token() -> None:
-    assert Place(port=80).link == "http://127.0.0.1:80/"
-    place = Place(port=8765, address="::1", token="t", ticket="o", base="a/b")
-    assert place.link == "http://[::1]:8765/a/b/?token=t"
-    assert place.link_for_once == "http://[::1]:8765/a/b/?token=o"
-    assert socket.gethostname() in Place(port=1, address="0.0.0.0").link
+    assert Endpoint(port=80).link == "http://127.0.0.1:80/"
+    endpoint = Endpoint(port=8765, address="::1", token="t", ticket="o", base="a/b")
+    assert endpoint.link == "http://[::1]:8765/a/b/?token=t"
+    assert endpoint.link_for_once == "http://[::1]:8765/a/b/?token=o"
+    assert socket.gethostname() in Endpoint(port=1, address="0.0.0.0").link
 
 
 def test_on_every_address_it_answers_to_the_names_of_this_machine_alone() -> None:
-    names = Place(port=1, address="0.0.0.0").names
+    names = Endpoint(port=1, address="0.0.0.0").names
     assert {"127.0.0.1", "localhost", socket.gethostname().lower()} <= names
     assert not {"0.0.0.0", "*", "", "evil.example"} & names
 
@@ -198,7 +198,7 @@ def test_names_and_addresses_are_names(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "*", "http://gpu1", "gpu1:80", "a b", "é", "a/b"])
 def test_what_is_no_name_is_refused(text: str) -> None:
-    with pytest.raises(UsageProblem, match="no name of a machine"):
+    with pytest.raises(UsageProblem, match="not a host name"):
         places.name(text)
 
 
@@ -206,7 +206,7 @@ def test_a_path_to_stand_under_is_plain_words() -> None:
     assert places.base("/gpu1/whyidle/") == "gpu1/whyidle"
     assert places.base("") == places.base("/") == ""
     for text in ("/a//b", "/a?b", "/a\nb", "/a b", "/é"):
-        with pytest.raises(UsageProblem, match="no path"):
+        with pytest.raises(UsageProblem, match="not a valid path"):
             places.base(text)
 
 

@@ -14,7 +14,7 @@ from tests.dashboard import timelines
 from whyidle.dashboard import theme
 from whyidle.dashboard.figures import lanes, overview
 from whyidle.dashboard.views import timeline
-from whyidle.dashboard.views.timeline import Part
+from whyidle.dashboard.views.timeline import TickRange
 from whyidle.dashboard.views.timeline_lanes import DRAWN_MOST, Picture, picture
 from whyidle.dashboard.views.timeline_overview import overview as all_of
 from whyidle.monitor.core.slices import LOOKS, Slice
@@ -88,7 +88,7 @@ def test_a_click_carries_what_was_clicked_on(shown: Picture) -> None:
 
 
 def test_names_of_a_job_are_no_markup(store: Path, shown: Picture) -> None:
-    part = Part(shown.trace.start + 71 * MS, shown.trace.start + 75 * MS)
+    part = TickRange(shown.trace.start + 71 * MS, shown.trace.start + 75 * MS)
     figure, _ = lanes.lanes("x", picture(store, shown.trace.id, part, [0]))
     told = [text for bars in figure["data"] for text in (*bars["hovertext"], *bars["text"])]
     assert any("&lt;img" in text for text in told)
@@ -106,7 +106,7 @@ def test_a_line_stands_below_the_other(shown: Picture) -> None:
 def test_the_overview_veils_what_the_lanes_do_not_show(store: Path, shown: Picture) -> None:
     trace = shown.trace
     told = all_of(store, trace.id, [0, 1])
-    part = Part(trace.start + 100 * MS, trace.start + 200 * MS)
+    part = TickRange(trace.start + 100 * MS, trace.start + 200 * MS)
     figure = Figure(overview.overview("x", told, trace, part))
     veils = [(round(veil.x0), round(veil.x1)) for veil in figure.layout.shapes]
     assert veils == [(0, 100), (200, 433)]
@@ -119,13 +119,13 @@ def test_the_overview_veils_what_the_lanes_do_not_show(store: Path, shown: Pictu
 def test_a_window_is_told_in_a_unit_of_which_it_has_some(
     shown: Picture, ns: int, unit: str
 ) -> None:
-    assert overview.unit_of(shown.trace, Part(0, ns))[1] == unit
+    assert overview.unit_of(shown.trace, TickRange(0, ns))[1] == unit
 
 
 def test_a_thin_gap_is_met_by_a_click_beside_it_and_never_by_one_on_another(
     store: Path, shown: Picture
 ) -> None:
-    part = Part(shown.trace.start + 62 * MS, shown.trace.start + 82 * MS)
+    part = TickRange(shown.trace.start + 62 * MS, shown.trace.start + 82 * MS)
     figure, _ = lanes.lanes("x", picture(store, shown.trace.id, part, [0]))
     unseen = next(bars for bars in figure["data"] if bars["marker"]["color"] == lanes._UNSEEN)
     gaps = {tuple(data) for colour, *data in pieces(figure) if colour != lanes._UNSEEN}

@@ -11,19 +11,19 @@ from whyidle.dashboard.figures import account
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.figures.lines import Limit, Line, lines
 from whyidle.dashboard.views.causes import Causes
-from whyidle.dashboard.views.series import Course
-from whyidle.dashboard.views.time_range import Span
+from whyidle.dashboard.views.series import Series
+from whyidle.dashboard.views.time_range import TimeRange
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.slices import Slice
 
 GIB = 1 << 30
-SPAN = Span(0, 10_000, is_live=False, name="1 all")
+SPAN = TimeRange(0, 10_000, is_live=False, name="1 all")
 EVIL = "<img src=x onerror=alert(1)>"
 
 
-def course(*values: float | None, name: str = "used", **more: Any) -> Course:
+def course(*values: float | None, name: str = "used", **more: Any) -> Series:
     times = tuple(range(len(values)))
-    return Course(name, m.GPU_MEMORY_USED, times, values, values, values, **more)
+    return Series(name, m.GPU_MEMORY_USED, times, values, values, values, **more)
 
 
 def valid(figure: Figure) -> Figure:
@@ -38,7 +38,7 @@ def test_a_gap_stays_a_gap() -> None:
 
 
 def test_what_is_unknown_is_no_line() -> None:
-    unknown = Course("gone", m.GPU_POWER, unknown="GPU lost")
+    unknown = Series("gone", m.GPU_POWER, unknown="GPU lost")
     assert valid(lines("x", [Line(unknown, "#000000")], "watts", SPAN))["data"] == []
 
 
@@ -63,7 +63,7 @@ def test_a_limit_without_a_line_is_not_drawn() -> None:
 
 
 def test_a_band_lies_between_the_least_and_the_most() -> None:
-    several = Course("mean", m.GPU_POWER, (0, 1), (2.0, 3.0), (1.0, 2.0), (3.0, 4.0))
+    several = Series("mean", m.GPU_POWER, (0, 1), (2.0, 3.0), (1.0, 2.0), (3.0, 4.0))
     figure = valid(lines("x", [Line(several, "#123456", band=True)], "watts", SPAN))
     low, high, mean = figure["data"]
     assert (low["y"], high["y"], mean["y"]) == ([1.0, 2.0], [3.0, 4.0], [2.0, 3.0])
@@ -72,12 +72,12 @@ def test_a_band_lies_between_the_least_and_the_most() -> None:
 
 
 def test_another_choice_of_the_reader_forgets_the_zoom_and_time_alone_does_not() -> None:
-    def revision(span: Span) -> str:
+    def revision(span: TimeRange) -> str:
         return str(lines("x", [], "watts", span)["layout"]["uirevision"])
 
-    later = Span(5_000, 15_000, is_live=True, name=SPAN.name)
+    later = TimeRange(5_000, 15_000, is_live=True, name=SPAN.name)
     assert revision(SPAN) == revision(later)
-    assert revision(SPAN) != revision(Span(0, 10_000, is_live=False, name="1 5m"))
+    assert revision(SPAN) != revision(TimeRange(0, 10_000, is_live=False, name="1 5m"))
     assert revision(SPAN) != revision(SPAN.around(5_000))
 
 

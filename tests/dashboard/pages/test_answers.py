@@ -16,9 +16,9 @@ from tests.dashboard.apps import app
 from tests.dashboard.gpu_jobs import Job, job
 from tests.dashboard.pages.asked import drawn, text
 from whyidle.dashboard import frame, settings, store_reader
-from whyidle.dashboard.frame import Shown
+from whyidle.dashboard.frame import PageState
 from whyidle.dashboard.pages import _now_parts
-from whyidle.dashboard.pages._page_data import Asked
+from whyidle.dashboard.pages._page_data import PageData
 from whyidle.dashboard.views import comparison, source
 from whyidle.dashboard.views import job as jobs
 from whyidle.dashboard.views.cache import _KEPT, forget_others
@@ -44,8 +44,8 @@ def reader(live: Job) -> Iterator[Reader]:
         yield opened
 
 
-def asked(reader: Reader, run: Run, name: str = "all") -> Asked:
-    return Asked.of(Shown(reader, run, name, everything=False), "together")
+def asked(reader: Reader, run: Run, name: str = "all") -> PageData:
+    return PageData.of(PageState(reader, run, name, everything=False), "together")
 
 
 def a_trace(store: Path, run: int) -> None:
@@ -119,8 +119,8 @@ def test_a_part_is_drawn_anew_as_often_as_the_page_unless_it_says_otherwise(
         return lambda: None
 
     monkeypatch.setattr(st, "fragment", fragment)
-    shown = Shown(reader, reader.find("last"), "all", everything=False)
-    monkeypatch.setattr(Shown, "every", 1.0)
+    shown = PageState(reader, reader.find("last"), "all", everything=False)
+    monkeypatch.setattr(PageState, "every", 1.0)
     frame.live(lambda _: None, shown, *said)
     assert found == [every]
 

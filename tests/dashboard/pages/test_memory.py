@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Path:
 def test_it_says_who_holds_the_memory_and_when_it_is_full(store: Path) -> None:
     words = app(store, "memory").words
     assert "of 282 GiB, 2 GPUs" in words
-    assert "goes on growing: full in about 3 hours" in words
+    assert "keeps growing: full in about 3 hours" in words
     assert "GPU 0 100 train.py this job 40.0 GiB 10%" in words
 
 
@@ -41,7 +41,7 @@ def test_one_gpu_alone_by_a_link(store: Path) -> None:
 
 
 def test_without_a_trace_it_says_how_to_have_one(store: Path) -> None:
-    assert "no trace of a GPU was kept with this run" in app(store, "memory").words
+    assert "no GPU trace is stored with this run" in app(store, "memory").words
 
 
 def test_without_a_gpu_it_tells_of_the_main_memory(tmp_path: Path) -> None:
@@ -58,11 +58,11 @@ def test_without_a_gpu_it_tells_of_the_main_memory(tmp_path: Path) -> None:
 def test_what_does_not_grow_has_no_pace(store: Path) -> None:
     words = app(store, "memory").words
     assert "main memory of the job 5.0 GiB none" in words
-    assert "does not go on growing" not in words
+    assert "no longer grows" not in words
 
 
 def test_a_limit_far_above_is_told_in_words_and_does_not_flatten_the_course(store: Path) -> None:
-    assert "machine 512 GiB: far above what is shown" in app(store, "memory").words
+    assert "machine 512 GiB: far above the shown values" in app(store, "memory").words
 
 
 def test_without_a_gpu_nobody_is_told_to_attach_for_its_copies(tmp_path: Path) -> None:
@@ -75,4 +75,4 @@ def test_without_a_gpu_nobody_is_told_to_attach_for_its_copies(tmp_path: Path) -
 
 def test_a_run_that_is_over_is_not_told_to_be_attached_to(store: Path) -> None:
     words = app(store, "memory").words
-    assert "and it is over: one of a running job has them" in words
+    assert "and it is over: only a running job can be traced" in words

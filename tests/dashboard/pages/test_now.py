@@ -14,7 +14,7 @@ from tests.dashboard.apps import app
 from tests.dashboard.gpu_jobs import job
 from whyidle.dashboard import settings
 from whyidle.dashboard.pages import now
-from whyidle.dashboard.views.computing import ONLY_A_TRACE
+from whyidle.dashboard.views.job import ONLY_A_TRACE
 from whyidle.monitor.control import client
 from whyidle.monitor.control.client import Asked, State
 from whyidle.monitor.core.errors import Problem
@@ -45,7 +45,7 @@ def test_it_answers_in_order_what_a_person_asks(store: Path) -> None:
         "GPU utilisation", "Where the time goes", "How to fix it", "What happened",
     )]  # fmt: skip
     assert places == sorted(places)
-    assert "Time of a step, by cause" in words
+    assert "Step time by cause" in words
     assert "2 x NVIDIA H200; 1 more in the machine (the driver lists the job on them)" in words
 
 
@@ -78,7 +78,7 @@ def test_each_gpu_by_itself(live: Path) -> None:
 
 def test_numbers_of_a_live_run_are_those_of_now(live: Path) -> None:
     words = app(live).words
-    assert "mean of what is shown" not in words
+    assert "mean of the shown range" not in words
     assert "the last 5m" in words
 
 
@@ -96,10 +96,10 @@ def test_a_peak_is_zoomed_to_and_back(store: Path, peak: str) -> None:
 
 def test_what_is_downloaded_is_what_is_shown(store: Path) -> None:
     settings.use(settings.Settings(store=store))
-    from whyidle.dashboard.frame import Shown  # noqa: PLC0415
+    from whyidle.dashboard.frame import PageState  # noqa: PLC0415
 
     with Reader.open(store) as reader:
-        shown = Shown(reader, reader.find("last"), "all", everything=False)
+        shown = PageState(reader, reader.find("last"), "all", everything=False)
         head, *rows = now._csv(shown, "together", None).splitlines()
     assert head.split(",")[0] == "time"
     assert "GPU 1: memory used (bytes)" in head

@@ -76,7 +76,7 @@ def test_a_run_without_a_trace_says_how_to_keep_one(tmp_path: Path) -> None:
     with Writer.open(store) as writer:
         writer.end_run(writer.begin_run(NewRun()), "the job ended", 0)
     words = app(store, "timeline").words
-    assert "no trace is kept with this run" in words
+    assert "no trace is stored with this run" in words
     assert "monitor trace FILE --run 1" in words
 
 

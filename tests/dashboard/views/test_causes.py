@@ -12,7 +12,7 @@ from tests.dashboard.gpu_jobs import job
 from whyidle.dashboard.views import job as jobs
 from whyidle.dashboard.views import time_range as spans
 from whyidle.dashboard.views.causes import BY_COUNTERS, BY_TRACE, Causes, causes
-from whyidle.dashboard.views.series import Courses
+from whyidle.dashboard.views.series import SeriesSource
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.paths import DATABASE
@@ -27,7 +27,7 @@ def of_last(path: Path) -> Causes:
     with Reader.open(path) as reader:
         run = reader.find("last")
         gpus = jobs.gpus(reader, run, everything=False)
-        told = Courses(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+        told = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
         return causes(told, gpus.mine, jobs.device(run, has_gpus=bool(gpus.mine)))
 
 
@@ -38,7 +38,7 @@ def test_the_parts_of_each_moment_add_up_to_its_step(tmp_path: Path) -> None:
     assert found.is_of_steps
     with Reader.open(tmp_path / DATABASE) as reader:
         run = reader.find("last")
-        told = Courses(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+        told = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
         steps = told.one(m.JOB_STEP_P50, run.id)
     for place, time in enumerate(found.times):
         whole = sum(column[place] or 0.0 for column in found.parts.values())

@@ -43,8 +43,8 @@ def test_it_says_all_that_the_terminal_says_in_the_same_words(
     window = recorded(name)
     page = told(window)
     terminal = flat(screen(diagnose(window)))
-    said = [page.verdict, *findings.doubts(page.told), *findings.while_it_computes(page.told)]
-    for each in page.told["findings"]:
+    said = [page.verdict, *findings.caveats(page.answer), *findings.while_it_computes(page.answer)]
+    for each in page.answer["findings"]:
         said += [each["title"], *each["documents"], *each["also_seen"]]
         said += [f"{e.name}: {e.value} ({e.source})" for e in findings.evidence(each)]
         said += [f"{r.framework}: {r.text}" for r in findings.remedies(each)]
@@ -55,11 +55,11 @@ def test_it_says_all_that_the_terminal_says_in_the_same_words(
 
 def test_what_was_not_checked_stands_together_by_what_it_needs() -> None:
     page = told(Window("run 7", "run"))
-    needs = findings.not_checked(page.told, run())
+    needs = findings.not_checked(page.answer, run())
     assert sorted(name for names in needs.values() for name in names) == sorted(
-        each["rule"] for each in page.told["not_checked"]
+        each["rule"] for each in page.answer["not_checked"]
     )
-    assert len(needs) < len(page.told["not_checked"])
+    assert len(needs) < len(page.answer["not_checked"])
 
 
 def test_the_command_for_what_is_missing_names_the_running_job_itself(

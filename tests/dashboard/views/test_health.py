@@ -25,7 +25,7 @@ def test_what_we_cost_is_told(tmp_path: Path) -> None:
     job(tmp_path / DATABASE, seconds=30).end()
     cost = of_last(tmp_path / DATABASE).cost
     assert cost == {
-        "CPU": "0.4% of a core", "memory": "40.0 MiB", "one look at everything": "3.0 ms",
+        "CPU": "0.4% of a core", "memory": "40.0 MiB", "one sampling pass": "3.0 ms",
         "NVML": "1.0 ms", "missed ticks": "0",
     }  # fmt: skip
 
@@ -36,7 +36,7 @@ def test_a_source_that_ceased_grows_old(tmp_path: Path) -> None:
     ages = of_last(tmp_path / DATABASE).ages
     assert ages["system"] == "0 s ago"
     # What is lost has no value now, however old.
-    assert ages["GPU driver"] == "tells nothing"
+    assert ages["GPU driver"] == "no values"
 
 
 def test_a_recorder_that_ticks_is_not_silent_and_one_that_does_not_is(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from whyidle.dashboard.views import job as jobs
 from whyidle.dashboard.views import memory, transfers
 from whyidle.dashboard.views import time_range as spans
 from whyidle.dashboard.views.newest import Newest
-from whyidle.dashboard.views.series import Course, Courses, Subject
+from whyidle.dashboard.views.series import Series, SeriesSource, Subject
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.paths import DATABASE
@@ -98,18 +98,18 @@ def test_only_the_gpus_of_the_job_are_shown_unless_all_are_wanted(reader: Reader
 
 
 def test_the_parts_of_a_process_follow_each_other() -> None:
-    first = Course("a", m.PROCESS_POOL_USED, (1, 2), (1.0, None), (1.0, None), (1.0, None))
-    later = Course("a", m.PROCESS_POOL_USED, (2, 3), (2.0, 3.0), (2.0, 3.0), (2.0, 3.0))
+    first = Series("a", m.PROCESS_POOL_USED, (1, 2), (1.0, None), (1.0, None), (1.0, None))
+    later = Series("a", m.PROCESS_POOL_USED, (2, 3), (2.0, 3.0), (2.0, 3.0), (2.0, 3.0))
     found = memory.joined([later, first], "used")
     assert (found.name, list(found.times), list(found.values)) == ("used", [1, 2, 3], [1, 2, 3])
-    lost = Course("a", m.PROCESS_POOL_USED, unknown="no agent")
+    lost = Series("a", m.PROCESS_POOL_USED, unknown="no agent")
     assert memory.joined([lost, lost], "used").unknown == "no agent"
 
 
 def test_those_that_train_have_pools_and_loaders_are_left_out(reader: Reader, run: Run) -> None:
     found = jobs.trainers(reader, run)
     assert [one.name for one in found] == ["rank 0", "rank 1"]
-    told = Courses(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+    told = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
     used, reserved, peak, live = memory.pools(told, found[0].subjects)
     assert used.last is not None
     assert reserved.last == used.last + 4 * GIB
@@ -132,7 +132,7 @@ def test_a_process_that_died_holds_nothing_any_more(tmp_path: Path) -> None:
             ("rank 0", old), ("rank 1", made.ranks[1]),
         ]  # fmt: skip
         assert whose[0].subjects[-1].id == new
-        told = Courses(reader, run, spans.of(reader, reader.find("last"), "5m", made.ts_ms))
+        told = SeriesSource(reader, run, spans.of(reader, reader.find("last"), "5m", made.ts_ms))
         held = memory.held(told, m.PROCESS_POOL_USED, whose, made.ts_ms)
         assert [one.last for one in held] == [(12 + i) * GIB + 179 * LEAK for i in range(2)]
         gone = memory.held(told, m.PROCESS_POOL_USED, whose, made.ts_ms + 60_000)
@@ -178,7 +178,7 @@ def test_a_link_is_told_with_its_limit_and_what_it_could_be(reader: Reader, run:
 
 def test_what_went_over_the_links_is_the_mean_of_the_gpus(reader: Reader, run: Run) -> None:
     gpus = jobs.gpus(reader, run, everything=False)
-    told = Courses(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+    told = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
     mean = transfers.carried(told, m.GPU_PCIE_RX, gpus.shown)
     each = [transfers.carried(told, m.GPU_PCIE_RX, [gpu]) for gpu in gpus.shown]
     assert mean.values[0] == pytest.approx(sum(one.values[0] or 0 for one in each) / 2)
@@ -234,7 +234,7 @@ def test_a_gpu_that_is_not_there_has_no_link(reader: Reader, run: Run) -> None:
 
 
 def test_a_course_of_nobody_is_nothing(reader: Reader, run: Run) -> None:
-    told = Courses(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+    told = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
     assert told.of(m.GPU_POWER, []) == []
     assert told.mean(m.GPU_POWER, []).unknown
     assert Subject(1, "GPU 0").name == "GPU 0"

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.control.conftest import descriptors
-from whyidle.dashboard.views.open_as import NotAllowed, Who, opened
+from whyidle.dashboard.views.open_as import NotAllowed, User, open_as
 
-NOBODY = Who(65534)
-OURSELVES = Who.ourselves()
+NOBODY = User(65534)
+OURSELVES = User.ourselves()
 
 
 @pytest.fixture
@@ -28,15 +28,15 @@ def home() -> Iterator[Path]:
         yield folder
 
 
-def read(path: Path, who: Who = NOBODY) -> str:
-    with os.fdopen(opened(path, who)) as file:
+def read(path: Path, who: User = NOBODY) -> str:
+    with os.fdopen(open_as(path, who)) as file:
         return file.read()
 
 
-def refuses(path: Path, who: Who = NOBODY) -> bool:
+def refuses(path: Path, who: User = NOBODY) -> bool:
     before = descriptors()
     with pytest.raises(NotAllowed):
-        opened(path, who)
+        open_as(path, who)
     assert descriptors() == before
     return True
 
@@ -78,7 +78,7 @@ def test_a_link_that_a_stranger_laid_is_not_followed(home: Path) -> None:
         return
     os.chown(link, 4711, 4711, follow_symlinks=False)
     assert refuses(link / "train.py")
-    assert read(link / "train.py", Who(4711)) == "x = 1\n"
+    assert read(link / "train.py", User(4711)) == "x = 1\n"
 
 
 def test_the_rights_of_the_owner_and_the_group_count_where_they_are_meant(home: Path) -> None:
@@ -86,14 +86,14 @@ def test_the_rights_of_the_owner_and_the_group_count_where_they_are_meant(home: 
     told = file.stat()
     file.chmod(0o640)
     assert refuses(file)
-    assert read(file, Who(65534, frozenset({told.st_gid})))
+    assert read(file, User(65534, frozenset({told.st_gid})))
     file.chmod(0o604)
-    assert refuses(file, Who(65534, frozenset({told.st_gid})))
+    assert refuses(file, User(65534, frozenset({told.st_gid})))
     assert read(file)
     file.chmod(0o600)
-    assert refuses(file, Who(None))
+    assert refuses(file, User(None))
     assert read(file, OURSELVES)
-    assert read(file, Who(0))
+    assert read(file, User(0))
 
 
 def test_a_last_part_that_is_a_link_and_a_loop_are_an_error(home: Path) -> None:
@@ -102,17 +102,17 @@ def test_a_last_part_that_is_a_link_and_a_loop_are_an_error(home: Path) -> None:
     before = descriptors()
     for path in (home / "link.py", home / "loop" / "train.py", home / "gone" / "train.py"):
         with pytest.raises(OSError, match=r"symbolic links|No such file"):
-            opened(path, OURSELVES)
+            open_as(path, OURSELVES)
     # One may only go through what one may run; root may go through everything.
     (home / "job" / "train.py").chmod(0o755)
     with pytest.raises(NotADirectoryError):
-        opened(home / "job" / "train.py" / "x.py", OURSELVES)
+        open_as(home / "job" / "train.py" / "x.py", OURSELVES)
     assert descriptors() == before
 
 
 def test_a_user_is_known_by_name_or_number_with_all_groups() -> None:
-    assert Who.named("root").uid == 0
-    assert Who.named("4711") == Who(4711)
-    assert Who.named("no such user") == Who(None)
+    assert User.named("root").uid == 0
+    assert User.named("4711") == User(4711)
+    assert User.named("no such user") == User(None)
     group = pwd.getpwnam("nobody").pw_gid
-    assert Who.named("nobody").groups == set(os.getgrouplist("nobody", group))
+    assert User.named("nobody").groups == set(os.getgrouplist("nobody", group))

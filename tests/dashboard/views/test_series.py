@@ -13,8 +13,8 @@ from tests.dashboard.gpu_jobs import Job, job
 from whyidle.dashboard.views import time_range as spans
 from whyidle.dashboard.views.cache import _KEPT, forget_others, remember
 from whyidle.dashboard.views.csv_export import as_csv
-from whyidle.dashboard.views.series import NEVER_READ, Courses, Subject
-from whyidle.dashboard.views.time_range import ALL, MOST_POINTS, Span
+from whyidle.dashboard.views.series import NEVER_READ, SeriesSource, Subject
+from whyidle.dashboard.views.time_range import ALL, MOST_POINTS, TimeRange
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import LOST, UNSUPPORTED
@@ -29,22 +29,22 @@ def made(tmp_path: Path) -> Job:
 
 
 @pytest.fixture
-def told(made: Job) -> Iterator[Courses]:
+def told(made: Job) -> Iterator[SeriesSource]:
     with Reader.open(made.writer.path) as reader:
         run = reader.find("last")
-        yield Courses(reader, run.id, spans.of(reader, run, ALL, made.ts_ms))
+        yield SeriesSource(reader, run.id, spans.of(reader, run, ALL, made.ts_ms))
 
 
 def subjects(made: Job) -> list[Subject]:
     return [Subject(gpu, f"GPU {i}") for i, gpu in enumerate(made.gpus)]
 
 
-def test_a_chart_of_many_lines_has_no_more_points_than_one(told: Courses, made: Job) -> None:
-    courses = told.of(m.GPU_POWER, subjects(made) * 8)
-    assert sum(len(course.times) for course in courses) <= MOST_POINTS
+def test_a_chart_of_many_lines_has_no_more_points_than_one(told: SeriesSource, made: Job) -> None:
+    all_series = told.of(m.GPU_POWER, subjects(made) * 8)
+    assert sum(len(course.times) for course in all_series) <= MOST_POINTS
 
 
-def test_a_lost_gpu_leaves_a_gap_and_the_mean_too(told: Courses, made: Job) -> None:
+def test_a_lost_gpu_leaves_a_gap_and_the_mean_too(told: SeriesSource, made: Job) -> None:
     mean = told.mean(m.GPU_UTILISATION, subjects(made))
     known = [time for time, value in zip(mean.times, mean.values, strict=True) if value is not None]
     assert known[-1] < made.ts_ms - 95_000
@@ -55,17 +55,17 @@ def test_a_lost_gpu_leaves_a_gap_and_the_mean_too(told: Courses, made: Job) -> N
     assert least < mean.values[0] < most  # type: ignore[operator]
 
 
-def test_the_mean_of_one_keeps_its_least_and_most(told: Courses, made: Job) -> None:
+def test_the_mean_of_one_keeps_its_least_and_most(told: SeriesSource, made: Job) -> None:
     assert told.mean(m.GPU_POWER, subjects(made)[:1]).least
 
 
-def test_what_is_unknown_says_why(told: Courses, made: Job) -> None:
+def test_what_is_unknown_says_why(told: SeriesSource, made: Job) -> None:
     assert told.why_not(m.GPU_POWER, made.gpus[-1]) == LOST
     assert told.one(m.GPU_XID, made.gpus[0]).unknown == UNSUPPORTED
     assert told.one(m.HOST_CPU, made.run).unknown == NEVER_READ
 
 
-def test_a_peak_is_when_it_was_highest(told: Courses, made: Job) -> None:
+def test_a_peak_is_when_it_was_highest(told: SeriesSource, made: Job) -> None:
     course = told.of(m.GPU_POWER, subjects(made)[:1])[0]
     peak = course.peak
     assert peak is not None
@@ -77,7 +77,7 @@ def test_a_peak_is_when_it_was_highest(told: Courses, made: Job) -> None:
 
 
 def test_what_stands_still_is_read_once(
-    told: Courses, made: Job, monkeypatch: pytest.MonkeyPatch
+    told: SeriesSource, made: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = told.of(m.GPU_POWER, subjects(made))
     monkeypatch.setattr(Reader, "series", None)
@@ -85,28 +85,28 @@ def test_what_stands_still_is_read_once(
 
 
 def test_another_file_with_a_run_of_that_number_is_read_anew(
-    told: Courses, made: Job, tmp_path: Path
+    told: SeriesSource, made: Job, tmp_path: Path
 ) -> None:
     first = told.one(m.JOB_CPU, made.run)
     other = job(tmp_path / "other" / DATABASE, gpus=1, seconds=100, ago=1000)
     other.end()
     with Reader.open(other.writer.path) as reader:
-        again = Courses(reader, made.run, told.span).one(m.JOB_CPU, made.run)
+        again = SeriesSource(reader, made.run, told.span).one(m.JOB_CPU, made.run)
     assert again != first
 
 
 def test_a_table_has_a_column_for_each_line_and_nothing_for_what_is_unknown(
-    told: Courses, made: Job
+    told: SeriesSource, made: Job
 ) -> None:
-    courses = [*told.of(m.GPU_POWER, subjects(made)), told.one(m.JOB_STEP_P50, made.run)]
-    head, *rows = as_csv([*courses, told.one(m.HOST_CPU, made.run)]).splitlines()
+    all_series = [*told.of(m.GPU_POWER, subjects(made)), told.one(m.JOB_STEP_P50, made.run)]
+    head, *rows = as_csv([*all_series, told.one(m.HOST_CPU, made.run)]).splitlines()
     assert head == "time,GPU 0: power (W),GPU 1: power (W),GPU 2: power (W),step p50 (s)"
     assert rows[0].count(",") == 4
     assert rows[-1].split(",")[3] == ""
     assert rows[0].startswith("20")
 
 
-def test_a_table_leaves_no_cell_empty_that_is_known(told: Courses, made: Job) -> None:
+def test_a_table_leaves_no_cell_empty_that_is_known(told: SeriesSource, made: Job) -> None:
     fine = told.of(m.GPU_POWER, subjects(made)[:1], 150)[0]
     coarse = told.of(m.JOB_CPU, [Subject(made.run, "job")], 40)[0]
     assert len(fine.times) > 1.5 * len(coarse.times)
@@ -115,7 +115,7 @@ def test_a_table_leaves_no_cell_empty_that_is_known(told: Courses, made: Job) ->
     assert all(cell for row in rows for cell in row.split(","))
 
 
-def test_lines_of_one_table_have_the_same_points(told: Courses, made: Job) -> None:
+def test_lines_of_one_table_have_the_same_points(told: SeriesSource, made: Job) -> None:
     table = replace(told, grid=50)
     several = table.of(m.GPU_POWER, subjects(made)[:2])
     mean = table.mean(m.GPU_UTILISATION, subjects(made)[:2], points=160)
@@ -123,7 +123,7 @@ def test_lines_of_one_table_have_the_same_points(told: Courses, made: Job) -> No
     assert told.mean(m.GPU_UTILISATION, subjects(made)[:2], points=160).times != mean.times
 
 
-def test_what_was_answered_of_a_file_that_is_gone_is_let_go(told: Courses, made: Job) -> None:
+def test_what_was_answered_of_a_file_that_is_gone_is_let_go(told: SeriesSource, made: Job) -> None:
     told.one(m.JOB_CPU, made.run)
     assert any(question[0] is told.reader for question in _KEPT)
     another = object()
@@ -170,4 +170,4 @@ def test_local_time_is_that_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_how_long_a_span_is() -> None:
-    assert Span(0, 90_000, is_live=False).seconds == 90
+    assert TimeRange(0, 90_000, is_live=False).seconds == 90

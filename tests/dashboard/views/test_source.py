@@ -50,7 +50,7 @@ def test_the_lines_around_the_place_are_shown_and_no_others(program: Path) -> No
     code = shown(program, 20)
     assert code.first == 15
     assert code.lines == tuple(f"    x = {i}" for i in range(15, 26))
-    assert code.doubts == ()
+    assert code.caveats == ()
 
 
 def test_at_the_ends_of_the_file_there_are_fewer(program: Path) -> None:
@@ -64,24 +64,24 @@ def test_a_line_that_the_file_does_not_have_any_more_is_not_made_up(program: Pat
 
 
 def test_a_file_that_was_changed_since_the_run_began_says_so(program: Path) -> None:
-    (doubt,) = shown(program, 20, of=run(started_ms=1_000)).doubts
+    (doubt,) = shown(program, 20, of=run(started_ms=1_000)).caveats
     assert doubt.startswith("changed since the run began")
 
 
 def test_a_function_that_is_not_at_the_line_says_so(program: Path) -> None:
-    assert shown(program, 20, "load").doubts == ("load is not at this line",)
-    assert shown(program, 5, "load").doubts == ()
+    assert shown(program, 20, "load").caveats == ("load is not at this line",)
+    assert shown(program, 5, "load").caveats == ()
     # A compiled function is told by the line that calls it.
     program.write_text(PROGRAM + "\n    load(x)")
-    assert shown(program, 40, "load").doubts == ()
-    assert shown(program, 20, "<lambda>").doubts == ()
-    assert shown(program, 20, "Trainer.train").doubts == ()
+    assert shown(program, 40, "load").caveats == ()
+    assert shown(program, 20, "<lambda>").caveats == ()
+    assert shown(program, 20, "Trainer.train").caveats == ()
 
 
 def test_what_was_recorded_on_another_machine_says_so(program: Path) -> None:
-    (doubt,) = shown(program, 20, of=run(host="elsewhere")).doubts
+    (doubt,) = shown(program, 20, of=run(host="elsewhere")).caveats
     assert "recorded on elsewhere" in doubt
-    (doubt,) = shown(program, 20, of=run(container="0123")).doubts
+    (doubt,) = shown(program, 20, of=run(container="0123")).caveats
     assert "container" in doubt
 
 
@@ -121,7 +121,7 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
 def test_the_programs_of_the_demos_are_found_wherever_they_were_recorded() -> None:
     there = "/home/somebody/whyidle/demo_workloads/input_starved/before_torch.py"
     code = shown(there, 30, "__getitem__", run(started_ms=1_000, host="elsewhere"))
-    assert code.doubts == ()
+    assert code.caveats == ()
     assert any("def __getitem__" in line for line in code.lines)
     assert isinstance(around("/x/demo_workloads/../../../etc/x.py", 1), str)
 

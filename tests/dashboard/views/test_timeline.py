@@ -11,7 +11,7 @@ import pytest
 
 from tests.dashboard import timelines
 from whyidle.dashboard.views import timeline, timeline_overview
-from whyidle.dashboard.views.timeline import Part, Steps
+from whyidle.dashboard.views.timeline import TickRange, TraceSteps
 from whyidle.dashboard.views.timeline_lanes import picture
 from whyidle.dashboard.views.timeline_overview import overview
 from whyidle.monitor.core.slices import Slice
@@ -33,7 +33,7 @@ def trace(store: Path) -> Iterator[KeptTrace]:
     return timeline.traces(store, 1)[0]
 
 
-def account(store: Path, trace: KeptTrace, part: Part) -> dict[str, int]:
+def account(store: Path, trace: KeptTrace, part: TickRange) -> dict[str, int]:
     with Kept.open(store) as kept:
         segments = kept.account(trace.id, part.start, part.end)
     slices: dict[str, int] = timeline.account(trace, segments, part)[0]["slices"]
@@ -53,10 +53,10 @@ def test_the_accounts_of_its_steps_add_up_to_the_step_budget(store: Path, trace:
     assert sums == trace.answer["step_budget"]["slices"]
 
 
-def the_lane(store: Path, trace: KeptTrace, part: Part) -> dict[str, int]:
-    lane = next(x for x in picture(store, trace.id, part, [0]).lines if x.head.what == "idle")
+def the_lane(store: Path, trace: KeptTrace, part: TickRange) -> dict[str, int]:
+    lane = next(x for x in picture(store, trace.id, part, [0]).lines if x.header.what == "idle")
     sums: dict[str, int] = {}
-    for kind, busy in zip(lane.seen.kind.tolist(), lane.seen.busy.tolist(), strict=True):
+    for kind, busy in zip(lane.merged.kind.tolist(), lane.merged.busy.tolist(), strict=True):
         sums[Cause(kind).slice] = sums.get(Cause(kind).slice, 0) + busy
     return sums
 
@@ -69,7 +69,7 @@ def test_the_lane_of_a_window_says_cause_by_cause_what_its_account_says(
     store: Path, trace: KeptTrace
 ) -> None:
     loader = timelines.LOADS[0] * 1000
-    part = Part(trace.start + loader - 5 * MS, trace.start + loader + 10 * MS)
+    part = TickRange(trace.start + loader - 5 * MS, trace.start + loader + 10 * MS)
     told = idle(account(store, trace, part))
     assert the_lane(store, trace, part) == told
     assert len(told) > 3
@@ -96,7 +96,7 @@ def test_the_overview_has_all_time_of_each_stretch_and_all_of_the_trace(
 
 
 def test_a_link_reproduces_its_window(trace: KeptTrace) -> None:
-    part = Part(trace.start + 5 * MS, trace.start + 7 * MS)
+    part = TickRange(trace.start + 5 * MS, trace.start + 7 * MS)
     assert timeline.link(trace, part) == f"{5 * MS}-{7 * MS}"
     assert timeline.part_of(trace, timeline.link(trace, part)) == part
 
@@ -121,39 +121,42 @@ def test_a_window_always_has_some_time_of_the_trace(trace: KeptTrace, text: str)
 
 
 def test_zooming_out_ends_at_the_ends_of_the_trace(trace: KeptTrace) -> None:
-    part = Part(trace.start + 10 * MS, trace.start + 20 * MS)
-    assert timeline.zoomed(trace, part, 2) == Part(trace.start + 5 * MS, trace.start + 25 * MS)
+    part = TickRange(trace.start + 10 * MS, trace.start + 20 * MS)
+    assert timeline.zoomed(trace, part, 2) == TickRange(trace.start + 5 * MS, trace.start + 25 * MS)
     assert timeline.zoomed(trace, part, 1000) == timeline.whole(trace)
 
 
 def test_going_along_stops_at_the_ends_of_the_trace(trace: KeptTrace) -> None:
-    part = Part(trace.start + 10 * MS, trace.start + 30 * MS)
+    part = TickRange(trace.start + 10 * MS, trace.start + 30 * MS)
     assert timeline.shifted(trace, part, 0.5).start == trace.start + 20 * MS
-    assert timeline.shifted(trace, part, -9) == Part(trace.start, trace.start + 20 * MS)
+    assert timeline.shifted(trace, part, -9) == TickRange(trace.start, trace.start + 20 * MS)
     assert timeline.shifted(trace, part, 900).end == trace.end
 
 
-def a_walk(*lengths: int) -> list[Part]:
+def a_walk(*lengths: int) -> list[TickRange]:
     edges = np.cumsum([1000, *lengths]).tolist()
-    return [Part(a, b) for a, b in pairwise(edges)]
+    return [TickRange(a, b) for a, b in pairwise(edges)]
 
 
 def test_steps_lead_to_the_next_the_slowest_and_the_middle_one() -> None:
     parts = a_walk(50_000, 90_000, 60_000)
-    steps = Steps(parts, parts[1])
+    steps = TraceSteps(parts, parts[1])
     assert (steps.at, steps.previous, steps.following) == (1, 0, 2)
     assert (steps.slowest, steps.median) == (1, 2)
-    assert (Steps(parts, parts[0]).previous, Steps(parts, parts[2]).following) == (None, None)
+    assert (TraceSteps(parts, parts[0]).previous, TraceSteps(parts, parts[2]).following) == (
+        None,
+        None,
+    )
 
 
 def test_from_all_of_a_trace_the_next_step_is_the_first() -> None:
     parts = a_walk(50_000, 90_000, 60_000)
-    steps = Steps(parts, Part(0, 999_999))
+    steps = TraceSteps(parts, TickRange(0, 999_999))
     assert (steps.at, steps.previous, steps.following) == (None, None, 0)
 
 
 def test_without_steps_there_is_nowhere_to_go() -> None:
-    steps = Steps([], Part(0, 100))
+    steps = TraceSteps([], TickRange(0, 100))
     assert (steps.at, steps.previous, steps.following, steps.slowest, steps.median) == (None,) * 5
 
 
@@ -205,7 +208,7 @@ def test_a_piece_stands_for_a_step_where_it_says_so(store: Path, trace: KeptTrac
 
 
 def test_each_account_is_named_by_what_it_is_of(trace: KeptTrace) -> None:
-    part = Part(trace.start, trace.start + 5 * MS)
+    part = TickRange(trace.start, trace.start + 5 * MS)
     steps, window = trace.answer["step_budget"], {"slices": {}}
     one, two = {"GPU 0": window}, {"GPU 0": window, "GPU 1": window}
     told = timeline.rows(trace, part, one)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.dashboard import timelines
-from whyidle.dashboard.views import timeline, timeline_event, timeline_gap, timeline_looks
-from whyidle.dashboard.views.timeline_event import Wanted
+from whyidle.dashboard.views import timeline, timeline_event, timeline_gap, timeline_host
+from whyidle.dashboard.views.timeline_event import EventRef
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.summary import STACKS
@@ -37,9 +37,9 @@ def test_a_gap_of_the_loader_is_all_told(store: Path, trace: KeptTrace) -> None:
     assert gap.slice is Slice.IDLE_INPUT
     assert sum(ticks for _, ticks in gap.parts) == gap.ticks
     assert gap.parts[0][0] is Cause.INPUT
-    assert gap.doing.did[0].name == timelines.LOADER
-    assert gap.doing.did[0].own == pytest.approx(59_980 * US, rel=0.001)
-    assert list(gap.doing.stack) == [timelines.LOADER, "train.py(12): train"]
+    assert gap.activity.totals[0].name == timelines.LOADER
+    assert gap.activity.totals[0].own == pytest.approx(59_980 * US, rel=0.001)
+    assert list(gap.activity.stack) == [timelines.LOADER, "train.py(12): train"]
     assert gap.then == "Memcpy HtoD (Pageable -> Device)"
     assert gap.launch is not None
     assert gap.launch.name == "cudaMemcpyAsync"
@@ -67,10 +67,10 @@ def test_what_a_span_has_in_itself_and_in_its_calls_is_told_apart(
 ) -> None:
     gap = timeline_gap.gap_at(store, trace, 0, trace.start + (STEP + 30_000) * US)
     assert gap is not None
-    frame = next(did for did in gap.doing.did if did.name.startswith("train.py"))
+    frame = next(totals for totals in gap.activity.totals if totals.name.startswith("train.py"))
     assert frame.open > 0.99 * gap.ticks
     assert frame.own < 0.01 * gap.ticks
-    assert sum(did.own for did in gap.doing.did) <= gap.ticks
+    assert sum(totals.own for totals in gap.activity.totals) <= gap.ticks
 
 
 @pytest.mark.parametrize("at_us", [72_500, 10**9], ids=["it works", "after the trace"])
@@ -86,7 +86,7 @@ def test_a_device_that_there_is_not_has_no_gaps(store: Path, trace: KeptTrace) -
 
 def test_an_operation_is_found_by_when_it_ran(store: Path, trace: KeptTrace) -> None:
     start = trace.start + (timelines.LOADS[0] + 30) * US
-    wanted = Wanted(0, start, start + timelines.COPY * US)
+    wanted = EventRef(0, start, start + timelines.COPY * US)
     found = timeline_event.operation(store, trace.id, wanted)
     assert found is not None
     facts = dict(found.facts)
@@ -97,24 +97,24 @@ def test_an_operation_is_found_by_when_it_ran(store: Path, trace: KeptTrace) -> 
 
 def test_a_kernel_is_told_with_all_of_its_kind(store: Path, trace: KeptTrace) -> None:
     start = trace.start + (timelines.LOADS[0] + 30 + timelines.COPY + timelines.BETWEEN) * US
-    wanted = Wanted(0, start, start + (timelines.KERNEL - 1) * US)
+    wanted = EventRef(0, start, start + (timelines.KERNEL - 1) * US)
     found = timeline_event.operation(store, trace.id, wanted)
     assert found is not None
     assert dict(found.facts)["in all of the trace"] == "55 times, 110 ms"
 
 
 def test_a_host_event_is_told_with_what_was_in_it(store: Path, trace: KeptTrace) -> None:
-    frame = Wanted(0, trace.start + 10 * US, trace.start + (STEP - 1) * US)
+    frame = EventRef(0, trace.start + 10 * US, trace.start + (STEP - 1) * US)
     found = timeline_event.host_event(store, trace.id, frame)
     assert found is not None
     assert found.name == "train.py(12): train"
-    assert found.doing.did[0].name == timelines.LOADER
+    assert found.activity.totals[0].name == timelines.LOADER
 
 
 @pytest.mark.parametrize("find", [timeline_event.operation, timeline_event.host_event])
-@pytest.mark.parametrize("wanted", [Wanted(0, 5, 10**15), Wanted(99, 0, 100)])
+@pytest.mark.parametrize("wanted", [EventRef(0, 5, 10**15), EventRef(99, 0, 100)])
 def test_what_is_not_there_is_not_found(
-    store: Path, trace: KeptTrace, find: object, wanted: Wanted
+    store: Path, trace: KeptTrace, find: object, wanted: EventRef
 ) -> None:
     assert find(store, trace.id, wanted) is None  # type: ignore[operator]
 
@@ -133,8 +133,8 @@ def test_looks_of_the_recording_are_those_around_the_gap(tmp_path: Path) -> None
     timelines.kept(store, file, run, taken={"pid": 7, "began_ms": now_ms - 5000})
     trace = timeline.traces(store, run)[0]._replace(origin_ns=(now_ms - 5000) * 1_000_000)
     with Reader.open(store) as reader:
-        found = timeline_looks.looks_at(reader, trace, 0)
+        found = timeline_host.samples_at(reader, trace, 0)
         assert found is not None
         assert (found.samples, found.lines[0].line) == (40, 12)
-        assert timeline_looks.looks_at(reader, trace, 30 * 10**9) is None
-        assert timeline_looks.looks_at(reader, trace._replace(taken=None), 0) is None
+        assert timeline_host.samples_at(reader, trace, 30 * 10**9) is None
+        assert timeline_host.samples_at(reader, trace._replace(taken=None), 0) is None

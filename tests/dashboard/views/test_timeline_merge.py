@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.longer import examples
-from whyidle.dashboard.views.timeline_merge import depths, fitted, merged
+from whyidle.dashboard.views.timeline_merge import depths, merge_short, merge_to_fit
 from whyidle.monitor.traces.causes import Cause
 
 Pieces = tuple[np.ndarray, np.ndarray, np.ndarray]  # type: ignore[type-arg]
@@ -28,7 +28,7 @@ def pieces(draw: st.DrawFn) -> Pieces:
 @given(pieces(), st.integers(1, 300))
 def test_no_piece_and_no_time_is_lost(some: Pieces, finest: int) -> None:
     start, end, kind = some
-    seen = merged(start, end, kind, finest)
+    seen = merge_short(start, end, kind, finest)
     assert int(seen.count.sum()) == len(start)
     assert int(seen.busy.sum()) == int((end - start).sum())
     assert (seen.start[1:] >= seen.end[:-1]).all()
@@ -39,7 +39,7 @@ def test_no_piece_and_no_time_is_lost(some: Pieces, finest: int) -> None:
 @given(pieces(), st.integers(1, 300))
 def test_what_can_be_seen_alone_is_drawn_alone(some: Pieces, finest: int) -> None:
     start, end, kind = some
-    seen = merged(start, end, kind, finest)
+    seen = merge_short(start, end, kind, finest)
     long = end - start >= finest
     alone = {(a, b) for a, b, n in zip(seen.start, seen.end, seen.count, strict=True) if n == 1}
     assert {(a, b) for a, b in zip(start[long], end[long], strict=True)} <= alone
@@ -49,29 +49,29 @@ def test_what_has_most_time_gives_the_colour_and_the_longest_the_name() -> None:
     start = np.array([0, 10, 20, 30])
     end = np.array([4, 14, 24, 35])
     kind = np.array([Cause.GC, Cause.GC, Cause.GC, Cause.SYNC])
-    seen = merged(start, end, kind, 100)
+    seen = merge_short(start, end, kind, 100)
     assert (len(seen), seen.kind[0], seen.main[0], seen.busy[0]) == (1, Cause.GC, 3, 17)
 
 
 def test_neighbours_of_another_colour_stay_apart() -> None:
     start = np.arange(0, 200, 10)
     kind = np.where(start < 100, Cause.GC, Cause.SYNC)
-    seen = merged(start, start + 9, kind, 50)
+    seen = merge_short(start, start + 9, kind, 50)
     assert seen.kind.tolist() == [Cause.GC, Cause.SYNC]
 
 
 def test_what_lies_far_apart_is_not_joined() -> None:
     start = np.array([0, 5, 1000, 1005])
-    seen = merged(start, start + 2, np.full(4, Cause.GC), 10)
+    seen = merge_short(start, start + 2, np.full(4, Cause.GC), 10)
     assert seen.start.tolist() == [0, 1000]
 
 
 def test_many_pieces_become_few_and_few_stay_as_they_are() -> None:
     start = np.arange(0, 1_000_000, 10)
     line = (start, start + 5, np.where(start // 1000 % 2, Cause.GC, Cause.SYNC))
-    assert sum(map(len, fitted([line, line], 1_000_000, 500))) <= 500
+    assert sum(map(len, merge_to_fit([line, line], 1_000_000, 500))) <= 500
     few = (start[:100], start[:100] + 5, np.full(100, Cause.GC))
-    assert [len(seen) for seen in fitted([few], 1000, 500)] == [100]
+    assert [len(seen) for seen in merge_to_fit([few], 1000, 500)] == [100]
 
 
 @examples(60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from whyidle.dashboard.views.computing import NOTHING, ONLY_A_TRACE, known_compute
+from whyidle.dashboard.views.job import NOTHING, ONLY_A_TRACE, known_compute
 from whyidle.monitor.core.slices import Slice
 
 
