@@ -1,1 +1,1 @@
-"""What runs inside the watched process: standard library only, Python 3.9+, nothing of ours."""
+"""What runs inside the watched process: Python 3.9 or later, and its standard library alone."""

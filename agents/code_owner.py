@@ -12,12 +12,12 @@ FRAMEWORKS = ("torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "numpy", 
 INSTALLED = ("/site-packages/", "/dist-packages/")
 # Cells of notebooks and lines of a console have no file of their own.
 TYPED_IN = ("<ipython-input", "<python-input", "<stdin>")
-# What was seen is remembered, but a job may make up names without end.
+# Results are cached, but a job may make up names without end.
 MOST_KNOWN = 10_000
 
 
 class CodeOwner:
-    """Remembers whose file is whose."""
+    """Decides whose a file is, and remembers it."""
 
     __slots__ = ("_known", "_python")
 
@@ -47,7 +47,7 @@ class CodeOwner:
 def _frameworks() -> tuple[str, ...]:
     found = []
     for name in FRAMEWORKS:
-        # By its namespace: asking the module itself may run a loader of the job's.
+        # By its namespace: an attribute of the module itself may run a loader of the job's.
         file = (names_of(sys.modules.get(name)) or {}).get("__file__")
         if isinstance(file, str) and "/" in file:
             found.append(os.path.dirname(file) + "/")

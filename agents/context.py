@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ProbeContext:
-    """The place of one probe: where its records go, and what is undone when it ends."""
+    """The context of one probe: where its records go, and what is undone when it ends."""
 
     __slots__ = ("hooks", "main", "put", "steps", "tell", "timers")
 
@@ -36,10 +36,10 @@ class ProbeContext:
         self.tell = tell
         # The main thread, where it is known for certain.
         self.main = main
-        # Where its ticks go; made here for a probe that stands alone.
+        # Where its ticks go; new for a probe that runs alone.
         self.steps = steps if steps is not None else Steps()
 
     def every(self, timer: Timer) -> None:
-        """Do something again and again, until the probe ends."""
+        """Run a timer until the probe ends."""
         self.hooks.add(lambda: self.timers.remove(timer))
         self.timers.add(timer, time.monotonic_ns())

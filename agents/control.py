@@ -1,4 +1,4 @@
-"""The control socket: several clients at once, none of whom can make the others or the job wait."""
+"""The control socket: several clients at once; none can make the others or the job wait."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from .folder import Folder
 
 MOST_PEERS = 8
-# Reads from one client until the next ``rest``; a monitor needs one or two.
+# Reads from one client a second; a monitor needs one or two.
 MOST_READS = 50
-# Rests without a word: as long as a lease.
+# Seconds of silence: as long as a lease.
 MOST_SILENT = int(LEASE_SECONDS)
 
 
@@ -35,15 +35,15 @@ class Control:
         self._name = name
         self._wake = wake
         self._peers: list[Peer] = []
-        # What the last wait was for, and what waits for that.
+        # What the last wait was for, and the poll object for it.
         self._wanted: dict[int, int] = {}
         self._poll: Any = None
-        # The job has no descriptor left: who waits to come in would never let us sleep.
+        # The job has no descriptor left: a client that waits to connect would never let us sleep.
         self._is_full = False
         self._listener = _listen(f"{folder.path}/{name}")
         self._identity = folder.identity(name)
         if self._identity is None:
-            # Somebody moved the folder: what we bound lies elsewhere.
+            # Somebody moved the folder: our socket lies elsewhere.
             self._listener.close()
             raise OSError(folder.path)
         os.chmod(name, 0o600, dir_fd=folder.number)
@@ -53,7 +53,7 @@ class Control:
         return self._listener.is_ours() and self._wake.is_ours()
 
     def wait(self, milliseconds: int) -> set[int]:
-        """Wait until somebody wants something, and return the descriptors that do."""
+        """Wait for a client or a wake-up, and return the descriptors that are ready."""
         wanted = {self._wake.read.number: select.POLLIN}
         if not self._is_full:
             wanted[self._listener.number] = select.POLLIN
@@ -68,7 +68,7 @@ class Control:
         return {number for number, _ in self._poll.poll(milliseconds)}
 
     def serve(self, ready: set[int], answer: Callable[[int, Any], dict[str, Any]]) -> None:
-        """Take what the clients say and queue the answers."""
+        """Read what the clients send, and queue the answers."""
         if self._wake.read.number in ready:
             self._wake.answer()
         for peer in self._peers:
@@ -78,7 +78,7 @@ class Control:
             self._admit()
 
     def send(self) -> None:
-        """Send the answers and let go of those who have gone."""
+        """Send the answers, and close the connections of clients that are gone."""
         for peer in list(self._peers):
             peer.send()
             if (peer.closing and not peer.wants_to_write()) or not peer.descriptor.is_ours():
@@ -86,7 +86,7 @@ class Control:
                 peer.descriptor.close()
 
     def rest(self) -> None:
-        """Begin a new count of reads; once a second. Who never says anything makes room."""
+        """Begin a new count of reads, once a second. A client that stays silent is closed."""
         self._is_full = False
         for peer in self._peers:
             peer.silent = 0 if peer.reads else peer.silent + 1
@@ -94,7 +94,7 @@ class Control:
             peer.reads = 0
 
     def close(self) -> None:
-        """Send what can be sent, let everybody go, and take the socket away."""
+        """Send what can be sent, close all connections, and remove the socket."""
         self._folder.remove(self._name, self._identity)
         self.send()
         self.drop()
@@ -161,8 +161,8 @@ def _bind(bound: _socket.socket, path: str) -> None:
     bound.listen(MOST_PEERS)
 
 
-def answers(path: str) -> bool:
-    """Tell whether somebody listens on a socket's path."""
+def is_listening(path: str) -> bool:
+    """Tell whether a process listens on a socket's path."""
     found = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
         found.settimeout(0.0)

@@ -1,8 +1,11 @@
-"""The agent: begun once in a process, gone without a trace when nobody watches any more.
+"""The agent: started once in a process, gone without a trace when nobody watches any more.
 
-It lives on one thread. What the job does to its process reaches it through three doors, each
-guarded so that nothing of ours is ever raised into the job: a fork (``forks.py``), the end of the
-interpreter (``atexit``), and the descriptors that a job may close under us (``fds.py``).
+It runs on one thread. What the job does to its process reaches it in three ways, each guarded so
+that nothing of ours is ever raised into the job: a fork (``forks.py``), the exit of the interpreter
+(``atexit``), and the descriptors that a job may close under us (``fds.py``).
+
+Agents of other versions share a process with it through ``forks.py``: ``pid``, ``is_going``,
+``hurry``, ``let_go``, ``before_fork`` and ``after_fork_in_child`` must keep their names.
 """
 
 from __future__ import annotations
@@ -26,44 +29,44 @@ if TYPE_CHECKING:
     from typing import Any
 
 GRACE_SECONDS = 30.0
-# The longest that a fork waits for our thread to end, where it must, and to rest. It works for a
+# The longest that a fork waits for our thread to end, where it must, and to be idle. It works for a
 # millisecond at a time, but a file system may hang: then one fork waits, and the next ones do not.
 FORK_SECONDS = 0.02
 REST_SECONDS = 1.0
-# The longest that the end of the job waits for our thread.
+# The longest that the exit of the job waits for our thread.
 EXIT_SECONDS = 1.0
-# Python 3.12 tells a process with threads that a fork may hang its child.
+# Python 3.12 warns a process with threads that a fork may hang its child.
 FIRST_WARNING = 0x030C0000
 # A forked child that lives shorter has no use for an agent.
 CHILD_SECONDS = 1.0
 
 
 def start(options: dict[str, Any]) -> None:
-    """Start the agent, unless one lives in this process; never raises."""
+    """Start the agent, unless one runs in this process; never raises."""
     with suppress(BaseException):
         _start(options, None, 0.0)
 
 
 def alive() -> bool:
-    """Tell whether an agent lives in this process."""
-    agent = forks.living()
+    """Tell whether an agent runs in this process."""
+    agent = forks.current()
     return agent is not None and agent.pid == os.getpid()
 
 
 def _start(options: dict[str, Any], main: int | None, delay: float) -> None:
     if not can_start():
         return
-    old = forks.living()
+    old = forks.current()
     if old is not None and old.pid != os.getpid():
-        # Copied by a fork that Python did not see.
+        # The copy of a fork that Python did not see.
         old.let_go()
         old = None
     if old is not None and not old.is_going():
         old.hurry()
         return
     agent = Agent(options, main, delay)
-    if forks.settle(agent):
-        # Before the thread: Python 3.9 and 3.10 crash when one begins while they end.
+    if forks.register(agent):
+        # Before the thread: Python 3.9 and 3.10 crash when one begins while they exit.
         atexit.register(agent.at_exit)
         agent.begin()
 
@@ -81,7 +84,7 @@ class Agent:
         self._session: Session | None = None
         self._worker: Worker | None = None
         self._patience = REST_SECONDS
-        # Taken once, by whoever ends the agent.
+        # Acquired once, by the thread that ends the agent.
         self._over = _thread.allocate_lock()
         self._exiting = False
 
@@ -97,7 +100,7 @@ class Agent:
             self._forget_exit()
 
     def is_going(self) -> bool:
-        """Tell whether it ends, and then wait until it has: a new one may take its place."""
+        """Tell whether it is ending, and if so wait until it has: a new one may take its place."""
         if not self._over.locked():
             return False
         if self._worker is not None:
@@ -119,13 +122,13 @@ class Agent:
         if self._session is not None:
             self._session.cpu_before += time.thread_time_ns()
         if reason is not None and self.pid == os.getpid():
-            # An exit waits for this thread as long as it is one: killed by the interpreter, it
+            # The exit of the job waits for this thread to the last: killed by the interpreter, it
             # would take the job with it where libgcc cannot be loaded.
             worker.last = self._forget_exit
             self._detach(reason)
 
     def _live(self, worker: Worker) -> str | None:
-        """Live until told to stop (``None``), or until there is a reason to go."""
+        """Run until told to stop (``None``), or until there is a reason to go."""
         worker.sleep_until(self._begin_at)
         if worker.stop:
             return None
@@ -156,31 +159,31 @@ class Agent:
                 sys.modules.pop(name, None)
         if session is not None:
             session.close()
-        # Last: until now a fork knows what is to be closed.
-        forks.leave(self)
+        # Last: until now a fork must know what is to be closed.
+        forks.unregister(self)
 
     def _undo(self) -> None:
-        """Take our hands off the job; all but the files."""
+        """Undo all that was changed in the job; the files stay."""
         if self._session is not None:
             self._session.undo()
         if self._wake is not None:
             self._wake.close()
 
     def at_exit(self) -> None:
-        """Say so, and be gone before the interpreter ends."""
+        """Write the last records, and be gone before the interpreter exits."""
         self._exiting = True
         with suppress(BaseException):
             if self.pid == os.getpid() and self._stop(EXIT_SECONDS):
                 self._detach("exit")
 
     def _forget_exit(self) -> None:
-        # One that is being called must stay.
+        # While the handler runs it must stay registered.
         if not self._exiting:
             with suppress(BaseException):
                 atexit.unregister(self.at_exit)
 
     def _stop(self, seconds: float) -> bool:
-        """End the thread; tells whether it has ended."""
+        """Stop the thread; returns whether it has ended."""
         worker = self._tell_to_stop()
         return worker is None or (not worker.is_this_thread() and worker.wait(seconds))
 
@@ -194,13 +197,13 @@ class Agent:
         return worker
 
     def before_fork(self) -> None:
-        """Keep the thread at rest; where Python would warn of it, a new one follows the fork."""
+        """Keep the thread idle; where Python would warn of it, replace it after the fork."""
         worker = self._worker
         if self.pid != os.getpid() or worker is None or worker.is_this_thread():
             return
         if _is_the_only_other_thread():
             self._stop(FORK_SECONDS)
-        held = forks.keep(worker.busy, self._patience)
+        held = forks.hold(worker.busy, self._patience)
         self._patience = REST_SECONDS if held else 0.0
         if self._session is not None:
             self._session.before_fork()
@@ -209,11 +212,11 @@ class Agent:
         if worker.stop:
             worker = Worker(self._work, worker)
         if not worker.begun:
-            forks.then(worker.ready())
+            forks.run_after(worker.ready())
             self._worker = worker
 
     def after_fork_in_child(self) -> None:
-        """Let go of the parent's agent; the child has its own when it has lived a while."""
+        """Let go of the parent's agent; a child that lives for a while gets its own."""
         was_over = self._over.locked()
         self.let_go()
         if not was_over:
@@ -221,17 +224,17 @@ class Agent:
             _start(options, _thread.get_ident(), CHILD_SECONDS)
 
     def let_go(self) -> None:
-        """Let go of what a fork copied, and leave the files, which are the parent's."""
+        """Let go of what a fork copied, but leave the files, which are the parent's."""
         self._over.acquire(False)
         self._undo()
-        forks.leave(self)
+        forks.unregister(self)
         self._forget_exit()
         if self._session is not None:
             self._session.drop()
 
 
 def _is_the_only_other_thread() -> bool:
-    """Tell whether it is ours alone that Python 3.12 would warn of when the process forks."""
+    """Tell whether Python 3.12 would warn of our thread alone when the process forks."""
     if sys.hexversion < FIRST_WARNING:
         return False
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .control import Control, answers
+from .control import Control, is_listening
 from .folder import folders
 from .spool import Spool
 from .trace_files import is_trace
@@ -28,7 +28,7 @@ class Endpoint:
     def __init__(self, folder: Folder, wake: WakePipe) -> None:
         pid = os.getpid()
         name = socket_name(pid)
-        if answers(f"{folder.path}/{name}"):
+        if is_listening(f"{folder.path}/{name}"):
             # The same pid in another container that shares the folder.
             raise OSError(folder.path)
         folder.clear(name)
@@ -46,19 +46,19 @@ class Endpoint:
         return self.spool.is_ours() and self.control.are_ours()
 
     def tidy(self) -> None:
-        """Remove what agents left that were killed. One that lives writes every second."""
+        """Remove what killed agents left. One that runs writes every second."""
         for name in filter(is_trace, self.folder.names()):
             if self.folder.age(name) > STALE_SECONDS + TRACE_FILE_SECONDS:
                 self.folder.remove(name, self.folder.identity(name))
         stems = {os.path.splitext(n)[0] for n in self.folder.names() if n.endswith(_ENDINGS)}
         for stem in stems:
             old = all(self.folder.age(stem + e) > STALE_SECONDS for e in _ENDINGS)
-            if old and not answers(f"{self.folder.path}/{stem}.sock"):
+            if old and not is_listening(f"{self.folder.path}/{stem}.sock"):
                 for ending in _ENDINGS:
                     self.folder.remove(stem + ending, self.folder.identity(stem + ending))
 
     def close(self) -> None:
-        """Take everything away, the connections last: their end says that all is done."""
+        """Remove everything, the connections last: their end says that all is done."""
         self.spool.remove()
         self.control.close()
         self.folder.close()

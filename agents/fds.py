@@ -1,8 +1,8 @@
-"""A descriptor that knows itself again.
+"""A descriptor that recognises its file.
 
-A job may close every number it finds (daemons do) and open files of its own there: what we write
-or close by number alone could then be the job's. Numbers, not objects: an object would close
-itself, and warn, whenever the job's interpreter drops it.
+A job may close every number it finds (daemons do) and open files of its own under these numbers:
+what we write or close by number alone could then be the job's. Numbers, not objects: an object
+would close itself, and warn, whenever the job's interpreter drops it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class WakePipe:
                 os.write(self._write.number, b"!")
 
     def answer(self) -> None:
-        """Take the calls that came."""
+        """Read the calls that came."""
         with suppress(OSError):
             os.read(self.read.number, 64)
 

@@ -1,7 +1,7 @@
-"""The folder of a user's agents: ours alone, or not used.
+"""The folder of a user's agents: private to the user, or not used.
 
-It is kept open, so that the files in it are reached whatever becomes of paths: a job may change its
-root, and somebody may move a folder away in a place that all may write to.
+It is kept open, so that its files can be reached whatever happens to paths: a job may change its
+root, and anyone may move a folder in a parent that all may write to.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Folder:
         return self._handle.number
 
     def identity(self, name: str) -> tuple[int, int] | None:
-        """Return which file this name is; ``None`` when there is none."""
+        """Return which file has this name; ``None`` when there is none."""
         with suppress(OSError):
             found = os.stat(name, dir_fd=self.number, follow_symlinks=False)
             return found.st_dev, found.st_ino
         return None
 
     def remove(self, name: str, identity: tuple[int, int] | None) -> None:
-        """Remove a file, if it is still that one."""
+        """Remove a file, if it is still the same one."""
         if identity is not None and self.identity(name) == identity:
             with suppress(OSError):
                 os.unlink(name, dir_fd=self.number)
@@ -57,7 +57,7 @@ class Folder:
             os.unlink(name, dir_fd=self.number)
 
     def names(self) -> list[str]:
-        """Return the names in it, a bounded number of them."""
+        """Return the names in it, up to a bound."""
         try:
             return os.listdir(self.number)[:MOST_NAMES]
         except OSError:

@@ -1,13 +1,13 @@
-"""Forks of the job, told to whichever agent lives.
+"""Passes the job's forks on to whichever agent runs.
 
 ``os.register_at_fork`` cannot be undone. So it is called once in a process for good, with callables
 that only follow names in a module of our own; after the agent they lead to nothing. The module
 stays in ``sys.modules``, and agents of other versions share it: its names must not change.
 
-Python looks for signals when a function begins. One that came during a fork would be handled in
+Python checks for signals when a function begins. One that came during a fork would be handled in
 our callback, where Python only prints what the job's handler raises. So what follows a fork in the
 parent runs without a line of Python, and the rest begins inside a ``try``, in generators that wait
-there: what they catch is given back when the fork is done, and the job's handler runs once more.
+there: what they catch is raised again when the fork is done, and the job's handler runs once more.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ else:
     from _functools import partial
 
 NAME = "_whyidle_fork"
-# So many threads may be at the beginning of a fork at once.
+# The most threads that may be at the beginning of a fork at once.
 MOST_AT_ONCE = 64
 
 
 class Nothing:
-    """What is done where nothing is to be done."""
+    """Stands where nothing is to be done."""
 
     go = None
 
 
-class Busy(_thread.RLock):  # type: ignore[misc]
-    """Held by the agent while it works, or by a thread that forks; ``go`` lets go of it."""
+class WorkLock(_thread.RLock):  # type: ignore[misc]
+    """Held by the agent while it works, or by a thread that forks; ``go`` releases it."""
 
     go = property(_thread.RLock.release)
 
 
-class Later(partial):  # type: ignore[type-arg]
+class LaterCall(partial):  # type: ignore[type-arg]
     """A call that ``go`` makes."""
 
     go = property(partial.__call__)
@@ -58,7 +58,7 @@ class _Guarded(map):  # type: ignore[type-arg]
 
 
 class _Mine(_thread._local):
-    """What a thread does when its fork is done: let go, begin a thread, give a signal back."""
+    """What a thread does when its fork is done: release, start a thread, raise a signal again."""
 
     held: Any = Nothing
     then: Any = Nothing
@@ -78,14 +78,14 @@ class _Now:
         self.child = _guarded(agent.after_fork_in_child, 1)
 
 
-def living() -> Any:
-    """Return the agent of this process, or the one that a fork left behind; ``None`` for none."""
+def current() -> Any:
+    """Return the agent of this process, or one that a fork copied; ``None`` for none."""
     found = sys.modules.get(NAME)
     return None if found is None else vars(found).get("agent")
 
 
-def settle(agent: Any) -> bool:
-    """Make this the agent of the process; False when there is one. Of two at once one wins."""
+def register(agent: Any) -> bool:
+    """Make this the agent of the process; False when there is one. Of two at once, one wins."""
     holder = _holder()
     if vars(holder).setdefault("agent", agent) is not agent:
         return False
@@ -93,19 +93,19 @@ def settle(agent: Any) -> bool:
     return True
 
 
-def leave(agent: Any) -> None:
-    """No longer be the agent of the process."""
-    if living() is agent:
+def unregister(agent: Any) -> None:
+    """Make this no longer the agent of the process."""
+    if current() is agent:
         names = vars(_holder())
         names["now"] = _Nowhere
         names.pop("agent", None)
 
 
-def keep(busy: Busy, seconds: float) -> bool:
-    """Take it until the fork of this thread is done; False when that took too long."""
+def hold(busy: WorkLock, seconds: float) -> bool:
+    """Acquire it until the fork of this thread is done; False when that took too long."""
     mine = _mine()
     if mine.held is busy and busy._is_owned():
-        # The second try: an exception of the job's came right after the first.
+        # A second try: an exception of the job's came right after the first.
         return True
     mine.held = busy
     if busy.acquire(True, seconds):
@@ -114,8 +114,8 @@ def keep(busy: Busy, seconds: float) -> bool:
     return False
 
 
-def then(start: Later) -> None:
-    """Do this when the fork of this thread is done."""
+def run_after(start: LaterCall) -> None:
+    """Make this call when the fork of this thread is done."""
     _mine().then = start
 
 
@@ -174,11 +174,11 @@ def _try_again(work: Callable[[], None], error: BaseException) -> None:
     if number is not None:
         # Python 3.9 can only interrupt.
         give = _thread.interrupt_main if sys.version_info >= (3, 10) else _signal.raise_signal
-        _mine().given = Later(give, number)
+        _mine().given = LaterCall(give, number)
 
 
 def _signal_behind(error: BaseException) -> int | None:
-    """Return the signal whose handler raised this, inside of ours."""
+    """Return the signal whose handler raised this inside our code."""
     at = error.__traceback__
     while at is not None and at.tb_frame.f_globals.get("__package__") == __package__:
         at = at.tb_next

@@ -1,10 +1,10 @@
-"""How long the garbage collector stops the job, by a callback without a line of Python in it.
+"""How long the garbage collector stops the job, by callbacks without a line of Python.
 
-Why not a function: Python looks for signals when one begins. A Ctrl-C or a SIGTERM that came during
-a collection would be handled inside of it, and the exception of the job's handler would be printed
-and lost. These callbacks are C from end to end: ``setattr(taps, phase, info)`` comes to a
-property whose setter is ``next``, which moves a ``map`` on by one: it appends the time to a deque.
-They also stay unseen by profilers, and take a quarter of a microsecond each.
+Why not a function: Python checks for signals when one begins. A Ctrl-C or a SIGTERM that came
+during a collection would be handled inside it, and the exception of the job's handler would be
+printed and lost. These callbacks are C from end to end: ``setattr(taps, phase, info)`` calls the
+setter of a property, which is ``next``; it advances a ``map``, which appends the time to a deque.
+Profilers do not see them either, and they take a quarter of a microsecond each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# Collections between two looks; what is more is lost from the totals, and counted.
+# Collections between two calls of ``take``; more are lost from the totals, and counted.
 CAPACITY = 4096
 # Takes the same two arguments and does nothing.
 _pass = property(None, is_)  # type: ignore[arg-type]
@@ -47,7 +47,7 @@ class _Infos(deque):  # type: ignore[type-arg]
 
 
 class GcPauses:
-    """Totals, and the long ones as records."""
+    """Totals of all collections, and records of the long ones."""
 
     def __init__(self) -> None:
         self.total_ns = 0
@@ -93,8 +93,8 @@ class GcPauses:
         ]
 
     def _begin_anew(self) -> None:
-        # Somebody else changed the list in the middle of a collection; or we came in one, and have
-        # lost nothing yet.
+        # Somebody else changed the list during a collection; or we came during one, and have lost
+        # nothing yet.
         self.lost += not self._is_new
         self._is_new = False
         self._starts.clear()

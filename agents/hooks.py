@@ -30,7 +30,7 @@ class Hooks:
     def undo(self) -> None:
         """Undo everything."""
         while self._undos:
-            # It is on the list until it is done: a fork in between leaves it to the child.
+            # It stays on the list until it is done: a fork in between leaves it to the child.
             with suppress(BaseException):
                 self._undos[-1]()
             self._undos.pop()

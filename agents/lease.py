@@ -1,11 +1,11 @@
-"""How long the agent may live: as long as somebody who reads it says so."""
+"""How long the agent may stay: as long as a client renews its lease."""
 
 from __future__ import annotations
 
 from .wire import LEASE_SECONDS
 
 _LEASE_NS = int(LEASE_SECONDS * 1e9)
-# Of those who have left only the last are remembered: the others' connections are closed by then.
+# Only the last clients that left are remembered: the others' connections are closed by then.
 _MOST_GONE = 64
 
 
@@ -19,25 +19,25 @@ class _Lease:
 
 
 class Leases:
-    """One lease a client; before the first one the agent has a time of grace."""
+    """One lease a client; before the first one the agent has a period of grace."""
 
     def __init__(self, grace_until: int) -> None:
-        # When nobody has one any more.
+        # When the last lease ends.
         self._until = grace_until
         self._leases: dict[int, _Lease] = {}
         self._gone: dict[int, None] = {}
 
     def renew(self, client: int, read: int, epoch: int, now: int) -> None:
-        """Begin or renew a client's lease. It has read so much of the spool it knew of."""
+        """Begin or renew a client's lease; ``read`` bytes of the spool it knew of are read."""
         if client in self._gone:
-            # It asked before it knew that it had left.
+            # It was sent before the answer that it has left.
             return
         for other, its in list(self._leases.items()):
             if its.until < now:
                 del self._leases[other]
         lease = self._leases.setdefault(client, _Lease(epoch))
         self._until = lease.until = now + _LEASE_NS
-        # Who was not yet told of an emptied spool speaks of the old one.
+        # A client that does not know yet of an emptied spool means the old one.
         lease.read = read if lease.epoch == epoch else 0
         lease.epoch = epoch
 
@@ -50,7 +50,7 @@ class Leases:
             del self._gone[next(iter(self._gone))]
 
     def are_over(self, now: int) -> bool:
-        """Tell whether nobody has one."""
+        """Tell whether no client has one."""
         return self._until < now
 
     def have_all_read(self, size: int, epoch: int) -> bool:

@@ -1,8 +1,8 @@
-"""While the agent is brought into a job: a fork or the end of the job finds nothing half done.
+"""While the agent is loaded into a job: a fork or the exit of the job finds nothing half done.
 
-A child that is forked while a module is being imported keeps a half of that module for good. So a
-fork waits until the piece that is at work is done; and the end of the job waits until all is given
-up, for Python 3.9 and 3.10 crash when a thread begins while they end.
+A child that is forked while a module is being imported keeps half of that module for good. So a
+fork waits until the current piece is done; and the exit of the job waits until all is given up, for
+Python 3.9 and 3.10 crash when a thread begins while they exit.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-# The longest that a fork waits for one piece and the modules that it imports, and the end for all.
+# The longest that a fork waits for one piece and the modules that it imports, and the exit for all.
 FORK_SECONDS = 2.0
 EXIT_SECONDS = 1.0
 
 
 class LoadGuard:
-    """Stands where the agent will stand, as far as forks know; a context for each piece."""
+    """Registered for forks in the agent's place until it is loaded; a context for each piece."""
 
     def __init__(self, package: str) -> None:
         self.pid = os.getpid()
         self._package = package
         self._native = _thread.get_native_id()
-        self._busy = forks.Busy()
+        self._busy = forks.WorkLock()
         self._over = False
         self._exiting = False
         self._ended = _thread.allocate_lock()
         self._ended.acquire()
         atexit.register(self.at_exit)
-        forks.settle(self)
+        forks.register(self)
 
     def __enter__(self) -> None:
         self._busy.acquire()
@@ -50,11 +50,11 @@ class LoadGuard:
         self._busy.release()
 
     def step_aside(self) -> None:
-        """Let the agent itself stand here."""
-        forks.leave(self)
+        """Let the agent itself register for forks."""
+        forks.unregister(self)
 
     def end(self) -> None:
-        """Let the job end; the last thing of all."""
+        """Let the job exit; the last thing of all."""
         self.step_aside()
         if not self._exiting:
             atexit.unregister(self.at_exit)
@@ -70,22 +70,22 @@ class LoadGuard:
             pass
 
     def is_going(self) -> bool:
-        """Tell that it stays until the agent is here."""
+        """Return False: it stays until the agent is here."""
         return False
 
     def hurry(self) -> None:
-        """Do nothing: it comes as fast as it may."""
+        """Do nothing: it loads as fast as it may."""
 
     def before_fork(self) -> None:
-        """Wait until the piece that is at work is done."""
-        forks.keep(self._busy, FORK_SECONDS)
+        """Wait until the current piece is done."""
+        forks.hold(self._busy, FORK_SECONDS)
 
     def after_fork_in_child(self) -> None:
         """Leave no half of an agent behind."""
         self.let_go()
 
     def let_go(self) -> None:
-        """Forget what has come so far; no thread of this process brings the rest."""
+        """Forget what was loaded so far; no thread of this process will load the rest."""
         self.step_aside()
         atexit.unregister(self.at_exit)
         sys.modules.pop(self._package, None)

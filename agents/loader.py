@@ -1,8 +1,8 @@
-"""Bring the agent's modules to life in a job, from text and a little at a time.
+"""Load the agent's modules in a job, from text and a little at a time.
 
 The text of this file runs first, on a thread of its own, in a namespace of its own. The job waits
-while anything is compiled, so that the modules come in small pieces with a rest after each. Only
-the package itself is in ``sys.modules``: a job that walks through those must not see them grow.
+while anything is compiled, so the modules come in small pieces with a pause after each. Only the
+package itself is in ``sys.modules``: a job that iterates over those must not see them grow.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     Module = tuple[str, bool, list[str]]
-    # Whether the job has begun to end, and what its end waits for.
+    # Whether the job has begun to exit, and what its exit waits for.
     Door = tuple[list[bool], _thread.LockType]
 
-# So long it may keep the job waiting at a stretch; then it lets it go on.
+# How long it may keep the job waiting at a stretch, and the pause after that.
 STRETCH_SECONDS = 0.0005
 REST_SECONDS = 0.0005
-# A rest that took so long was one among threads that fight for the interpreter. They take it from
-# us anyway after 5 ms, and we wait long for it after each rest: then there are fewer.
+# A pause that took so long means that threads compete for the interpreter. They take it from us
+# anyway after 5 ms, and we wait long for it after each pause: then there are fewer.
 FIGHT_SECONDS = 0.01
 FIGHT_STRETCH_SECONDS = 0.005
-# They need nothing that a job does not have already, and guard the coming of the others.
+# They need nothing that a job does not have already, and guard the loading of the others.
 FIRST = ("", "forks", "load_guard")
 
 
@@ -67,7 +67,7 @@ def _bring(mine: Any, modules: list[Module], door: Door) -> None:
         bring(module, _thread.allocate_lock())
     mine.guard = mine.inside["load_guard"].LoadGuard(mine.__name__)
     if door[0]:
-        # The job's end began before it could wait for the guard.
+        # The job's exit began before it could wait for the guard.
         raise SystemExit
     for module in (m for m in modules if m[0] not in FIRST):
         bring(module, mine.guard)
@@ -76,7 +76,7 @@ def _bring(mine: Any, modules: list[Module], door: Door) -> None:
 
 
 def _open(door: Door) -> None:
-    """Let the job end without us."""
+    """Let the job exit without us."""
     leaving, ended = door
     if not leaving:
         atexit.unregister(leaving.append)
@@ -85,7 +85,7 @@ def _open(door: Door) -> None:
 
 
 def _block_signals() -> None:
-    """Leave them to the job's own threads; all but our own faults."""
+    """Leave signals to the job's own threads; all but faults of our own."""
     signal: Any = __import__("_signal")
     faults = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - faults)
@@ -106,7 +106,7 @@ def _gives_way(package: str, digest: str) -> bool:
 
 
 def _bringer(package: Any) -> Callable[..., None]:
-    """Return what brings one module, piece by piece."""
+    """Return what loads one module, piece by piece."""
     flags = __future__.annotations.compiler_flag
     names = {**vars(builtins), "__import__": _importer(package)}
     rest = _rester()
@@ -125,7 +125,7 @@ def _bringer(package: Any) -> Callable[..., None]:
 
 
 def _rester() -> Callable[[], None]:
-    """Return what rests where that is due."""
+    """Return what pauses where a pause is due."""
     stretch, began = STRETCH_SECONDS, time.thread_time()
 
     def rest() -> None:
@@ -141,7 +141,7 @@ def _rester() -> Callable[[], None]:
 
 
 def _importer(package: Any) -> Callable[..., Any]:
-    """Return the ``import`` of our modules: what is relative is one of them."""
+    """Return the ``__import__`` of our modules: a relative import finds one of them."""
 
     def find(name: str, names: Any = None, local: Any = None, wanted: Any = (), up: int = 0) -> Any:
         if not up:

@@ -1,4 +1,4 @@
-"""The marks that the user's own code makes with ``whyidle.monitor.step()``."""
+"""Steps that the user's own code marks with ``whyidle.monitor.step()``."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ SOURCE = "whyidle.step"
 
 
 class Marks:
-    """Waits for the module, and listens."""
+    """Waits for the module, and listens to it."""
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
         self._listens = False
 
     def look(self) -> None:
-        """Begin to listen, as soon as there is something to listen to."""
+        """Begin to listen as soon as the module is there."""
         if self._listens:
             return
         names = next((names for names in map(loaded, MODULES) if names is not None), None)
         if names is None:
             return
         self._listens = True
-        # Another agent's, or somebody's own.
+        # Else another agent listens, or the job's own code.
         if names.get(SLOT, self) is None:
             self._begin(names)
 

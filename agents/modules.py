@@ -1,4 +1,4 @@
-"""The job's own modules, looked at without importing any and without running a line of theirs."""
+"""The job's own modules, read without importing any and without running a line of theirs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PLAIN: Any = type(sys).__getattribute__
 
 
 class Missing(Exception):  # noqa: N818  another version, not a defect
-    """Something is not where the versions that we know have it."""
+    """Something is not where the versions we know have it."""
 
 
 def names_of(module: Any) -> dict[str, Any] | None:
-    """Return what a module has, ``None`` for one that would be imported by the asking for it."""
-    # A lazy one, of Python's own kind or of anybody's, has a way of its own to be asked.
+    """Return a module's namespace, ``None`` for one that an attribute access would import."""
+    # A lazy one, of Python's own kind or anybody's, overrides attribute access.
     if type(module).__getattribute__ is not _PLAIN:
         return None
     try:
@@ -32,7 +32,7 @@ def names_of(module: Any) -> dict[str, Any] | None:
 def loaded(name: str) -> dict[str, Any] | None:
     """Return the namespace of a module, ``None`` where it or its package is still being imported.
 
-    By their dicts alone: asking a module may run its ``__getattr__``, which may import.
+    By their dicts alone: an attribute access may run a module's ``__getattr__``, which may import.
     """
     top = name.partition(".")[0]
     names = None
@@ -44,13 +44,13 @@ def loaded(name: str) -> dict[str, Any] | None:
 
 
 def is_coming(name: str) -> bool:
-    """Tell whether a module's package is being imported; what only stands for it never is."""
+    """Tell whether a module's package is being imported; a lazy stand-in never is."""
     names = names_of(sys.modules.get(name.partition(".")[0]))
     return names is not None and getattr(names.get("__spec__"), "_initializing", False) is True
 
 
 def need(module: str, *path: str) -> Any:
-    """Return what a loaded module has under a name, or deeper; raises Missing, which says what."""
+    """Return what a loaded module has at a path; raises Missing, which says what is not there."""
     found: Any = loaded(module)
     if found is None:
         raise Missing(f"no module {module}")

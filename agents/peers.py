@@ -1,4 +1,4 @@
-"""One client of the control socket: whole lines in, whole lines out, never waited for."""
+"""One client of the control socket: whole lines in and out, without waiting."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# A client that does not take its answers.
+# A client with more unsent answers than this does not read them.
 MOST_UNSENT = 16 * MESSAGE_BYTES
 _CREDENTIALS = struct.Struct("3i")
 _keys = count()
 
 
 def with_socket(number: int, act: Callable[[_socket.socket], T]) -> T:
-    """Use a descriptor as a socket that never waits, without owning it."""
+    """Use a descriptor as a non-blocking socket, without owning it."""
     found = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, number)
     try:
         # The job may have set a time-out for all new sockets.
@@ -44,20 +44,20 @@ class Peer:
         self.descriptor = Descriptor(number)
         self.key = next(_keys)
         self.reads = 0
-        # Rests in a row without a word from it.
+        # Seconds in a row without a message from it.
         self.silent = 0
-        # No more is read from it; it is let go when its answers are sent.
+        # Nothing more is read from it; it is closed once its answers are sent.
         self.closing = False
         self._inbox = b""
         self._outbox = b""
 
     def is_allowed(self) -> bool:
-        """Tell whether it is root or our own user, as the kernel knows it."""
+        """Tell whether it is root or our own user, according to the kernel."""
         raw = with_socket(self.descriptor.number, _credentials)
         return _CREDENTIALS.unpack(raw)[1] in {0, os.geteuid()}
 
     def read(self) -> list[bytes]:
-        """Return the whole lines that are there; one read only, so that nobody is served alone."""
+        """Return the whole lines that are there; one read only, so that all are served."""
         self.reads += 1
         try:
             part = os.read(self.descriptor.number, MESSAGE_BYTES)
@@ -71,7 +71,7 @@ class Peer:
         return lines
 
     def is_too_long(self) -> bool:
-        """Tell whether the line that is coming in is longer than a message may be."""
+        """Tell whether the incoming line is longer than a message may be."""
         return len(self._inbox) > MESSAGE_BYTES
 
     def say(self, line: bytes) -> None:
@@ -86,7 +86,7 @@ class Peer:
         return bool(self._outbox)
 
     def send(self) -> None:
-        """Send as much as it takes."""
+        """Send as much as it accepts."""
         if not self._outbox or not self.descriptor.is_ours():
             return
         try:
@@ -100,7 +100,7 @@ class Peer:
         self._outbox = self._outbox[sent:]
 
     def _send(self, through: _socket.socket) -> int:
-        # A job that wants to die of SIGPIPE should do so of its own pipes.
+        # A job that dies of SIGPIPE must do so by its own pipes alone.
         return through.send(self._outbox, _socket.MSG_NOSIGNAL)
 
 
@@ -109,7 +109,7 @@ def _credentials(of: _socket.socket) -> bytes:
 
 
 def _accept(listener: Any) -> tuple[int, Any]:
-    # What ``socket.accept`` stands on.
+    # What ``socket.accept`` is built on.
     found: tuple[int, Any] = listener._accept()
     return found
 

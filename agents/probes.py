@@ -44,7 +44,7 @@ class Probes:
         context = ProbeContext(
             self._timers,
             self._put,
-            lambda why: self._tell(name, "on", why),
+            lambda why: self._put_state(name, "on", why),
             self.main,
             self.steps,
         )
@@ -58,7 +58,7 @@ class Probes:
         if why is not None:
             self.turn_off(name, why)
             return why
-        self._tell(name, "on", None)
+        self._put_state(name, "on", None)
         return None
 
     def turn_off(self, name: str, reason: str) -> None:
@@ -66,10 +66,10 @@ class Probes:
         if name in self._on:
             self._on[name][1].hooks.undo()
             del self._on[name]
-            self._tell(name, "off", reason)
+            self._put_state(name, "off", reason)
 
     def names(self) -> list[str]:
-        """Return which are on."""
+        """Return the names of those that are on."""
         return list(self._on)
 
     def gauges(self, now: int) -> dict[str, int | None]:
@@ -77,7 +77,7 @@ class Probes:
         found: dict[str, int | None] = {}
         for probe, _ in list(self._on.values()):
             for name, value in probe.gauges(now).items():
-                # A program of two frameworks compiles and reads with both.
+                # A job with two frameworks compiles and reads with both.
                 before = found.get(name)
                 found[name] = value if before is None else before + (value or 0)
         # Last: the probes may have ticked just now.
@@ -92,11 +92,11 @@ class Probes:
         return self.steps.lost() + sum(probe.lost() for probe, _ in self._on.values())
 
     def undo(self) -> None:
-        """Undo everything without a word: in a fork's child nobody listens."""
+        """Undo everything without a record: in a fork's child nobody reads it."""
         for _, context in list(self._on.values()):
             with suppress(BaseException):
                 context.hooks.undo()
         self._on.clear()
 
-    def _tell(self, name: str, state: str, reason: str | None) -> None:
+    def _put_state(self, name: str, state: str, reason: str | None) -> None:
         self._put(["probe", time.monotonic_ns(), name, state, reason])

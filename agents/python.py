@@ -27,7 +27,7 @@ WINDOW_NS = 5 * SECOND
 WINDOWS = 2
 # A few hundred a minute show where it is; each wakes the thread, and that is what costs.
 SAMPLES_A_SECOND = 5
-# With every other sample.
+# With every second stack sample.
 LOOK_AT_PAUSES_NS = 2 * SECOND // SAMPLES_A_SECOND
 # Slower than this the stacks say nothing.
 SLOWEST_SAMPLES_A_SECOND = 2
@@ -53,7 +53,7 @@ def refusal() -> str | None:
 
 
 class PythonProbe:
-    """One life of the probe."""
+    """The probe, from on to off."""
 
     name = "python"
 

@@ -30,7 +30,7 @@ class RequestHandler:
         endpoint: Endpoint,
         hello: Callable[[], list[list[Any]]],
     ) -> None:
-        # The last client has asked for the end.
+        # The last client has left.
         self.is_over = False
         self._leases = leases
         self._probes = probes

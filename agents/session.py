@@ -1,4 +1,4 @@
-"""What exists while the agent can be reached: its place, its probes, its leases, and their loop."""
+"""What exists while the agent can be reached: endpoint, probes, leases, and their loop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Session:
         # CPU time of the threads before this one.
         self.cpu_before = 0
         self._endpoint = endpoint
-        # Whether the job has left our descriptors open; as of the last look.
+        # Whether the job has left our descriptors open, as of the last second.
         self._is_ours = True
         self._ring = Ring()
         self._timers = Timers()
@@ -52,7 +52,7 @@ class Session:
         )
 
     def begin(self) -> None:
-        """Greet, and turn the probes on."""
+        """Write the first records, and turn the probes on."""
         self._endpoint.spool.write(self._hello())
         if self._probes.main is None:
             self._probes.main = self._probes.steps.main_call.main = main_thread()
@@ -67,7 +67,7 @@ class Session:
         while self._is_ours:
             self._timers.run(time.monotonic_ns())
             wait = self._timers.wait_ns(time.monotonic_ns())
-            # A stop that is set from here on calls the wake, which ends the wait.
+            # A stop that is set from here on writes to the wake pipe, which ends the wait.
             ready: set[int] = set()
             if not worker.stop:
                 ready = worker.rest(partial(control.wait, -(-wait // 1_000_000)))
@@ -86,7 +86,7 @@ class Session:
 
     def say_goodbye(self, reason: str) -> None:
         """Write the last records; the agent's thread has counted its time by now."""
-        self._tell_second(time.monotonic_ns(), 0)
+        self._write_second(time.monotonic_ns(), 0)
         self._traces.close(reason)
         for name in self._probes.names():
             self._probes.turn_off(name, reason)
@@ -99,11 +99,11 @@ class Session:
         self._probes.undo()
 
     def before_fork(self) -> None:
-        """Leave nothing that a child could stumble over; on the thread that forks."""
+        """Leave nothing that could harm a child; on the thread that forks."""
         self._traces.before_fork()
 
     def close(self) -> None:
-        """Take everything away; the end of the connections says that it is done."""
+        """Remove everything; the end of the connections says that it is done."""
         with suppress(BaseException):
             self._endpoint.close()
 
@@ -113,12 +113,12 @@ class Session:
             self._endpoint.drop()
 
     def _second(self, now: int) -> None:
-        # Seldom: each look at a descriptor gives Python's lock away, and waits to have it back.
+        # Seldom: each check of a descriptor releases Python's lock, and waits to have it back.
         self._is_ours = self._endpoint.is_ours()
         if self._is_ours:
-            self._tell_second(now, time.thread_time_ns())
+            self._write_second(now, time.thread_time_ns())
 
-    def _tell_second(self, now: int, cpu_ns: int) -> None:
+    def _write_second(self, now: int, cpu_ns: int) -> None:
         self._endpoint.control.rest()
         spool = self._endpoint.spool
         gauges: dict[str, int | None] = {

@@ -1,7 +1,7 @@
-"""The spool: one append-only file that outlives a killed job with all that was written.
+"""The spool: one append-only file that survives a killed job with all that was written.
 
-It must never cost the job anything: a full disk, a full spool or a broken device lose records. They
-are counted, and the next try is made a second later.
+It must never cost the job anything: a full disk, a full spool or a broken device lose records.
+These are counted, and the next try follows a second later.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from .folder import Folder
 
-# Kept back for the last record.
+# Reserved for the last record.
 RESERVE = 4096
-# A reader passes over what is longer.
+# A reader skips longer ones.
 LONGEST_LINE = 60_000
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND | os.O_CLOEXEC
 _encode = JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -49,10 +49,10 @@ class Spool:
         """Tell whether the descriptor still is the spool."""
         return self._file.is_ours()
 
-    def write(self, records: Iterable[list[Any]], room: int = SPOOL_CAP - RESERVE) -> None:
-        """Append records in one go, as many as there is room for."""
+    def write(self, records: Iterable[list[Any]], limit: int = SPOOL_CAP - RESERVE) -> None:
+        """Append records in one write, as many as there is room for."""
         lines: list[bytes] = []
-        left = room - self.size - 1
+        left = limit - self.size - 1
         for record in records:
             line = _line(record)
             if line is None or len(line) > left:
@@ -64,11 +64,11 @@ class Spool:
             self._append(lines)
 
     def write_last(self, record: list[Any]) -> None:
-        """Append the last record, which has a room of its own."""
+        """Append the last record, for which room is reserved."""
         self.write([record], SPOOL_CAP)
 
     def is_worth_emptying(self) -> bool:
-        """Tell whether it is so long that it should be emptied once it was read."""
+        """Tell whether it is long enough to be emptied once it was read."""
         return self.size > SPOOL_TRIM
 
     def empty(self, first: list[list[Any]]) -> None:
@@ -85,7 +85,7 @@ class Spool:
         self.write(first)
 
     def remove(self) -> None:
-        """Take the file away; who has it open still reads it."""
+        """Remove the file; a reader that has it open can still read it."""
         self._folder.remove(self._name, self._identity)
         self.close()
 
@@ -94,8 +94,8 @@ class Spool:
         self._file.close()
 
     def _append(self, lines: list[bytes]) -> None:
-        # After a write that ended inside a line the next begins on one of its own: what a reader
-        # has seen is never taken back.
+        # After a write that ended inside a line the next one begins on a new line: what a reader
+        # has seen is never changed.
         batch = (b"\n" if self._torn else b"") + b"".join(lines)
         written = 0
         if self._file.is_ours():

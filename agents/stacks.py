@@ -1,7 +1,7 @@
-"""Where the main thread is, sampled: the innermost line, and the user's own lines above it.
+"""Samples of the main thread's stack: the innermost line, and the user's own lines above it.
 
-No frame outlives a look at it: a frame keeps its locals alive, and a tensor of the user's kept a
-moment too long is memory that the job does not have.
+No frame is kept after a sample: a frame keeps its locals alive, and a tensor of the user's kept a
+moment too long is memory that the job lacks.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     Line = tuple[str, int, str]
 
-# Frames that are looked at, from the innermost out.
+# Frames that are walked, from the innermost out.
 MOST_FRAMES = 200
 
 
 class StackSampler:
-    """Counts where one thread was seen since the last record."""
+    """Counts the stacks of one thread since the last record."""
 
     def __init__(self, ident: int, now: int) -> None:
         self._ident = ident
@@ -36,7 +36,7 @@ class StackSampler:
         # Our own thread is not the job's.
         self.threads = len(frames) - 1
         frame = frames.get(self._ident)
-        # The others go at once.
+        # Let go of the other threads' frames at once.
         del frames
         if frame is None:
             return
@@ -75,5 +75,5 @@ class StackSampler:
 
 def _line(frame: FrameType) -> Line:
     code = frame.f_code
-    # A frame that is just beginning or ending has no line.
+    # A frame that is just beginning or ending may have no line.
     return code.co_filename[-LONGEST_FILE:], frame.f_lineno or 0, code.co_name[:LONGEST_NAME]

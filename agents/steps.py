@@ -1,8 +1,8 @@
 """What a step is: the time between two ticks of the best source that ticks.
 
-Sources tick from the job's own threads, at the end of each step or at the beginning of each. The
-user's own markers know best. Optimizers tick too, each with a key of its own: where a job has
-several, as a GAN has, a whole step is what the slowest of them makes.
+Sources tick on the job's own threads, at the end of each step or at the beginning of each. The
+user's own marks are the best source. Optimizers tick too, each with a key of its own: where a job
+has several, as a GAN has, the slowest of them makes a whole step.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 SECOND = 1_000_000_000
-# A better source that is silent for so long gives way to a worse one, or sooner, when it is silent
-# for this many of its own steps: a profiler's schedule ends, and the training goes on.
+# A better source that is silent for so long gives way to a worse one; sooner, if it is silent for
+# this many of its own steps: a profiler's schedule ends, and the training goes on.
 QUIET_NS = 60 * SECOND
 QUIET_STEPS = 20
-# Ticks between two looks: two seconds of steps of a tenth of a millisecond.
+# Ticks between two calls of ``second``: two seconds of steps of a tenth of a millisecond.
 CAPACITY = 20_000
 # Optimizers of one source that are told apart.
 MOST_KEYS = 64
-# Of so few the ticks are gone through once for each.
+# With so few, the ticks are filtered once for each.
 FEW = 4
-# A moment that never was: those before it and after it are no neighbours.
+# Not a moment, but a gap: the ticks before and after it do not follow each other.
 APART = 0
-# An optimizer rests when it is silent for so many of its own intervals, and a second.
+# An optimizer rests if it is silent for so many of its own intervals and a second.
 LATE = 4
 # Optimizers that step as often as each other must not take turns: one takes over when its
 # intervals are longer by a quarter.
@@ -49,7 +49,7 @@ class _Key:
     def __init__(self, moment: int) -> None:
         self.first = self.last = moment
         self.ticks = 1
-        # Nobody noted what came since the last one.
+        # Some since the last one were not noted.
         self.is_apart = False
 
     def interval(self) -> float:
@@ -57,7 +57,7 @@ class _Key:
         return (self.last - self.first) / (self.ticks - 1) if self.ticks > 1 else 0.0
 
     def rests(self, now: int) -> bool:
-        """Tell whether it is silent for much longer than it was before."""
+        """Tell whether it is silent for much longer than between its ticks."""
         quiet = LATE * self.interval() + SECOND if self.ticks > 1 else QUIET_NS
         return now - self.last > quiet
 
@@ -65,14 +65,14 @@ class _Key:
         """Note a tick, and return the time since the one before."""
         took = moment - self.last
         if self.ticks > 1 and self.rests(moment):
-            # Its pace is what it is between its rests.
+            # Its interval leaves out its rests.
             self.first, self.ticks = moment, 0
         self.last = moment
         self.ticks += 1
         return took
 
     def tick_all(self, moments: list[int]) -> list[int]:
-        """Note ticks, and return the time before each, but for one that was not noted."""
+        """Note ticks, and return the time before each, except across a gap."""
         if self.is_apart and moments:
             self.is_apart = False
             self.last, moments = moments[0], moments[1:]
@@ -90,7 +90,7 @@ class _Source:
     """What ticked under one name."""
 
     def __init__(self) -> None:
-        # A moment and a key by turns: a tuple would be one more thing for the job's garbage
+        # Moments and keys alternate: a tuple would be one more object for the job's garbage
         # collector to count. Twice as long as it gets, so that pairs stay pairs.
         self.ticks: deque[int] = deque(maxlen=4 * CAPACITY)
         self.listeners = 0
@@ -101,8 +101,8 @@ class _Source:
         self._keys: dict[int, _Key] = {}
         self._slowest: int | None = None
 
-    def tells(self, now: int) -> bool:
-        """Tell whether its word counts."""
+    def counts(self, now: int) -> bool:
+        """Tell whether it has ticked lately."""
         if self._last is None:
             return False
         quiet = now - self._last
@@ -111,12 +111,12 @@ class _Source:
         return quiet <= min(QUIET_NS, soon)
 
     def put(self, ticks: Iterable[int], weight: float = 1.0) -> None:
-        """Take in ticks that were noted elsewhere, and for how many each of them stands."""
+        """Add ticks that were noted elsewhere, and for how many each of them stands."""
         self.ticks.extend(ticks)
         self.weight = weight
 
     def take(self, now: int) -> tuple[list[int], int]:
-        """Return how long steps took that ended since the last look, and how many ended."""
+        """Return how long the steps since the last call took, and how many ended."""
         number = len(self.ticks) // 2
         if number > CAPACITY:
             self.lost += 1
@@ -137,7 +137,7 @@ class _Source:
         return ended, len(ended) if self.weight == 1 else round(self.weight * names.count(slowest))
 
     def _note_rounds(self, moments: list[int], names: list[int]) -> dict[int, list[int]]:
-        """Note the ticks of each round by themselves."""
+        """Note the ticks of each round separately."""
         took: dict[int, list[int]] = {}
         begin = 0
         for end in (*(n for n, moment in enumerate(moments) if moment == APART), len(moments)):
@@ -176,7 +176,7 @@ class _Source:
             self._keys[name] = _Key(moment)
 
     def _forget(self, now: int) -> bool:
-        """Make room; False when all are needed."""
+        """Forget keys that rest; False when there are none."""
         gone = [name for name, key in self._keys.items() if key.rests(now)]
         for name in gone:
             del self._keys[name]
@@ -199,12 +199,12 @@ class Steps:
         # A tick is a moment between two steps.
         self.main_call = MainThreadCall(main)
         self._sources: dict[str, _Source] = {}
-        self._looked = monotonic_ns()
+        self._last_second = monotonic_ns()
         self._best: str | None = None
         self._total = 0
 
     def listen(self, source: str) -> tuple[Callable[[int], None], Callable[[], None]]:
-        """Return what ticks, for the job's threads, and what ends that, for the agent's."""
+        """Return the function that ticks, for the job's threads, and the one that ends it."""
         found, stop = self._source(source)
         extend = found.ticks.extend
         clock = monotonic_ns
@@ -218,9 +218,9 @@ class Steps:
         return tick, stop
 
     def feed(self, source: str) -> tuple[Callable[..., None], Callable[[], None]]:
-        """Return what takes ticks that were noted elsewhere, and what ends that.
+        """Return the function that takes ticks noted elsewhere, and the one that ends it.
 
-        A moment and a key by turns, and for how many each stands; on the agent's thread.
+        It takes moments and keys in turn, and for how many each stands; on the agent's thread.
         """
         found, stop = self._source(source)
         return found.put, stop
@@ -242,10 +242,10 @@ class Steps:
         """Return the record and the figure of the time since the last call."""
         took = {name: source.take(now) for name, source in list(self._sources.items())}
         self._best = next(
-            (name for name in STEP_SOURCES if name in took and self._sources[name].tells(now)),
+            (name for name in STEP_SOURCES if name in took and self._sources[name].counts(now)),
             self._best,
         )
-        span, self._looked = now - self._looked, now
+        span, self._last_second = now - self._last_second, now
         if self._best is None:
             return None, {}
         ended, number = took.get(self._best, ([], 0))

@@ -1,7 +1,7 @@
-"""What the agent's thread does when nobody asks: each timer at its own pace, late ones only once.
+"""What the agent's thread does by the clock: each timer at its own period, late ones only once.
 
-To wake up is what costs, most of all where the job never waits. So a timer may say how much too
-early it may be done, and how much too late: it is, when the thread is awake for another.
+Waking up is what costs, most of all where the job never waits. So a timer may say by how much it
+may run early or late: then it runs when the thread is awake for another one.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SECOND = 1_000_000_000
-# How early and how late what is done each second may be done: half of the time between two stack
-# samples, and a little more, for those come late where the job holds Python's lock.
+# How early and how late a timer of each second may run: half of the time between two stack samples,
+# and a little more, as those come late where the job holds Python's lock.
 EARLY = LATE = SECOND // 10 + SECOND // 50
-# The longest wait, with nothing to do.
+# The longest wait, where no timer is due.
 LONGEST = 2 * SECOND
 
 
 class Timer:
-    """Something to do again and again."""
+    """Something to do periodically."""
 
     __slots__ = ("_act", "due", "early", "late", "period")
 
@@ -33,16 +33,16 @@ class Timer:
         self._act = act
 
     def run(self, now: int) -> None:
-        """Do it now; the next time is a period later, and not sooner than half of one from here.
+        """Run it now; the next time is a period after it was due, at least half a period from now.
 
-        Who is a little late each time would do it less often than is due.
+        Counted from now, one that is a little late each time would run too seldom.
         """
         self.due = max(self.due + self.period, now + self.period // 2)
         self._act(now)
 
 
 class Timers:
-    """All of them; used by one thread at a time."""
+    """The timers of one agent; used by one thread at a time."""
 
     __slots__ = ("_timers",)
 
@@ -50,22 +50,22 @@ class Timers:
         self._timers: list[Timer] = []
 
     def add(self, timer: Timer, now: int) -> None:
-        """Begin a timer, one period from now."""
+        """Start a timer, first due one period from now."""
         timer.due = now + timer.period
         self._timers.append(timer)
 
     def remove(self, timer: Timer) -> None:
-        """End a timer."""
+        """Stop a timer."""
         self._timers.remove(timer)
 
     def run(self, now: int) -> None:
-        """Do what is due, and what may be done with it."""
+        """Run what is due, or may run early."""
         for timer in list(self._timers):
             if timer.due - timer.early <= now:
                 timer.run(now)
 
     def wait_ns(self, now: int) -> int:
-        """Return the time until one cannot wait any longer."""
+        """Return the time until a timer cannot wait any longer."""
         first = now + LONGEST
         for timer in self._timers:
             first = min(first, timer.due + timer.late)

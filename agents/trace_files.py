@@ -12,9 +12,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .folder import Folder
 
-# So much of the disk is left to others.
-ROOM = 64 << 20
-# An agent that nobody asks to drop anything keeps no more.
+# So much of the disk is left free.
+LEFT_FREE = 64 << 20
+# The most that an agent keeps whose client drops none.
 MOST_FILES = 2
 _MARK = ".trace-"
 _PIECE = 1 << 20
@@ -34,7 +34,7 @@ class TraceFile:
 
     @property
     def path(self) -> str:
-        """A path that holds wherever the folder is moved to, and whatever the job's root is."""
+        """A path that stays valid wherever the folder is moved, and whatever the job's root is."""
         return f"/proc/self/fd/{self._folder.number}/{self.name}"
 
     def write(self, content: bytes) -> None:
@@ -42,7 +42,7 @@ class TraceFile:
         if len(content) > TRACE_FILE_CAP:
             raise OSError(f"it would have {len(content):,} bytes")
         self.remove()
-        if room(self._folder) < len(content):
+        if free_bytes(self._folder) < len(content):
             raise OSError("no room on the disk")
         handle = Descriptor(os.open(self.name, _NEW, 0o600, dir_fd=self._folder.number))
         try:
@@ -56,7 +56,7 @@ class TraceFile:
             handle.close()
 
     def check(self, now: int) -> None:
-        """See that it is there and not too large, and make it ours alone; raises OSError."""
+        """Check that it is there and not too large, and make it private; raises OSError."""
         number = self._folder.number
         os.chmod(self.name, 0o600, dir_fd=number)
         self.size = os.stat(self.name, dir_fd=number, follow_symlinks=False).st_size
@@ -65,14 +65,14 @@ class TraceFile:
         self.made_ns = now
 
     def remove(self) -> None:
-        """Take it away, also the half that a writer may have left."""
+        """Remove it, and what an interrupted writer may have left."""
         for name in (self.name, f"{self.name}.tmp"):
             with suppress(OSError):
                 self._folder.clear(name)
 
 
 class TraceFiles:
-    """Those of one agent."""
+    """The trace files of one agent."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -80,7 +80,7 @@ class TraceFiles:
 
     def new(self, trace: int) -> TraceFile:
         """Return the file of a trace; raises OSError where the disk is full."""
-        if room(self._folder) <= 0:
+        if free_bytes(self._folder) <= 0:
             raise OSError("no room on the disk")
         return TraceFile(self._folder, trace)
 
@@ -91,7 +91,7 @@ class TraceFiles:
         self._kept[trace] = file
 
     def drop(self, trace: int) -> bool:
-        """Remove one; tells whether there was one."""
+        """Remove one; returns whether there was one."""
         file = self._kept.pop(trace, None)
         if file is not None:
             file.remove()
@@ -109,12 +109,12 @@ class TraceFiles:
             self.drop(trace)
 
 
-def room(folder: Folder) -> int:
+def free_bytes(folder: Folder) -> int:
     """Return the bytes that a trace may take of the disk; raises OSError."""
     found = os.fstatvfs(folder.number)
-    return found.f_bavail * found.f_frsize - ROOM
+    return found.f_bavail * found.f_frsize - LEFT_FREE
 
 
 def is_trace(name: str) -> bool:
-    """Tell whether a file in the folder is a trace, or half of one."""
+    """Tell whether a file in the folder is a trace, or part of one."""
     return _MARK in name

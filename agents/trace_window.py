@@ -1,16 +1,16 @@
-"""How long a trace may be: what its end costs is learned from short ones, and kept in bounds."""
+"""How long a trace may be: short ones show what its end costs, which must stay in bounds."""
 
 from __future__ import annotations
 
-# Aim below the bound by this much: jobs are not even, nor are machines that do other work, too.
+# Aim below the bound by this much: jobs vary, and so do machines that do other work, too.
 CARE = 0.6
-# No window is longer than the one before by more: a job may have rested just then.
+# No window is longer than the one before by more: the job may have been idle just then.
 GROWTH = 3
 # One that has at least this share of what can be had is good enough.
 ENOUGH = 0.5
-# The dearest one is what counts; it is forgotten by so much with each that was cheaper.
+# The most expensive one counts; each cheaper one reduces it by so much.
 FORGET = 0.1
-# How late one came is forgotten sooner: others hold Python's lock for moments.
+# Lateness is forgotten sooner: others hold Python's lock for moments.
 FORGET_LATE = 0.5
 
 
@@ -22,7 +22,7 @@ class TraceWindow:
     def __init__(self, first_ns: int, bound_ns: int) -> None:
         # What the end of a trace may cost at most.
         self.bound_ns = bound_ns
-        # How much longer than meant the last ones were: others had Python's lock.
+        # How much longer than intended the last ones were: others had Python's lock.
         self.late_ns = 0
         self._first = first_ns
         self._last = first_ns // GROWTH
@@ -43,25 +43,25 @@ class TraceWindow:
         self.late(was_ns - meant_ns)
 
     def late(self, late_ns: int) -> None:
-        """Note how late something came."""
+        """Note by how much something was late."""
         self.late_ns = max(0, late_ns, int(self.late_ns * (1 - FORGET_LATE)))
 
     def is_late(self, wanted_ns: int, least_ns: int) -> bool:
-        """Tell whether only how late the last ones came makes the next one shorter than that."""
+        """Tell whether lateness alone makes the next one shorter than ``least_ns``."""
         in_time = min(wanted_ns, self._last * GROWTH, self._affordable_ns())
         return self.next_ns(wanted_ns) < least_ns <= in_time
 
     def spare_ns(self, meant_ns: int) -> int:
-        """Return how much longer than meant one may get before its end costs too much."""
+        """Return how much longer than intended one may get before its end costs too much."""
         return max(0, self._affordable_ns(1.0) - meant_ns)
 
     def refuse(self) -> None:
-        """Note that there was none: not for ever, if the last was dear by a bad moment."""
+        """Note that there was none; not for good: the last may have been costly by chance."""
         if self._cost is not None:
             self._cost *= 1 - FORGET
 
     def is_enough(self, was_ns: int, wanted_ns: int) -> bool:
-        """Tell whether a longer one is not worth another try."""
+        """Tell whether trying a longer one is not worth it."""
         return was_ns >= ENOUGH * min(wanted_ns, self._affordable_ns() - self.late_ns)
 
     def _affordable_ns(self, share: float = CARE) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .trace_files import TraceFile
     from .trace_window import TraceWindow
 
-# Set by tools that profile a whole process: a GPU can be traced by one only.
+# Set by tools that profile a whole process: only one can trace a GPU.
 TOOLS = (b"NSYS_", b"NV_NSIGHT", b"CUDA_INJECTION64_PATH", b"NVTX_INJECTION", b"ROCP_TOOL")
 
 
@@ -22,7 +22,7 @@ class Refused(Exception):  # noqa: N818  an answer, not a defect
 
 
 class TakenWindow(NamedTuple):
-    """One window that was taken; times on the monotonic clock."""
+    """One window that was traced; times on the monotonic clock."""
 
     # When it began and was ended.
     began_ns: int
@@ -30,16 +30,16 @@ class TakenWindow(NamedTuple):
     realtime_ns: int
     # How long the job stood still for it, ``None`` where that is unknown.
     held_ns: int | None
-    # What its end costs; the next window is measured by it.
+    # What its end costs; that bounds the next window.
     cost_ns: int
-    # Why there must be no other one in this process, if so.
+    # Why there must be no further one in this process, if so.
     last: str | None = None
-    # For so long after its end there must be no other one.
+    # For how long after its end there must be no other one.
     rest_ns: int = 0
 
 
 class Tracer:
-    """Takes traces of one framework; all calls on the agent's thread but those that say so."""
+    """Takes traces of one framework; all calls on the agent's thread unless they say otherwise."""
 
     framework: ClassVar[str] = ""
 
@@ -51,17 +51,17 @@ class Tracer:
         self.rest: Callable[[Callable[[], Any]], Any] = _now
 
     def second(self) -> None:
-        """Look after what has to be known before a trace."""
+        """Prepare what has to be known before a trace."""
 
     def is_used(self) -> bool:
         """Tell whether the process uses the framework."""
         return False
 
     def check(self) -> None:
-        """See that it can trace now; raises Refused and Missing, which say why not."""
+        """Check that it can trace now; raises Refused and Missing, which say why not."""
 
     def start(self, length_ns: int) -> None:
-        """Have it begin, for so long; raises Refused, Missing, or what the framework raises."""
+        """Let a window of this length begin; raises Refused, Missing, or the framework's errors."""
         raise NotImplementedError
 
     def has_begun(self) -> bool:
@@ -69,14 +69,14 @@ class Tracer:
         return True
 
     def finish(self) -> None:
-        """Have it end."""
+        """Let the window end."""
 
     def has_ended(self) -> bool:
         """Tell whether it has; raises as ``start`` does."""
         return True
 
     def hurry(self) -> None:
-        """Have it end now: it is late."""
+        """Make it end now: it is late."""
 
     def save(self, file: TraceFile) -> TakenWindow:
         """Write what was traced; raises as ``start`` does."""
@@ -86,7 +86,7 @@ class Tracer:
         """End what is on without a file; on whichever thread ends the agent."""
 
     def before_fork(self) -> None:
-        """Leave nothing that a child could stumble over; on the thread that forks."""
+        """Leave nothing that could harm a child; on the thread that forks."""
 
     def forget(self) -> None:
         """In a fork's child: let go of what is the parent's."""
@@ -96,7 +96,7 @@ class Tracer:
 
 
 def tool() -> str | None:
-    """Return what in the environment says that another tool profiles the process."""
+    """Return the environment variable that says that another tool profiles the process."""
     # A copy in one step: the job may change it meanwhile.
     names = list(getattr(os.environ, "_data", ()))
     found = next((n for n in names if isinstance(n, bytes) and n.startswith(TOOLS)), None)

@@ -1,7 +1,7 @@
-"""Traces on demand: one at a time, short enough to cost the job little, seldom enough as well.
+"""Traces on demand: one at a time, short enough and rare enough to cost the job little.
 
-A first window of a few milliseconds says what the end of a trace costs in this job. Longer ones
-follow until one is useful. The agent's thread is at rest while a window is open.
+A first window of a few milliseconds shows what the end of a trace costs in this job. Longer ones
+follow until one is useful. The agent's thread is idle while a window is open.
 """
 
 from __future__ import annotations
@@ -29,30 +29,38 @@ if TYPE_CHECKING:
 
 MILLISECOND = 1_000_000
 SECOND = 1_000 * MILLISECOND
-# The answer to who asked comes first.
+# The answer to the request goes first.
 SOON_NS = 10 * MILLISECOND
-# Between two windows of one trace the job has its time for itself.
-BREATH_NS = 200 * MILLISECOND
-# A trace of PyTorch begins and ends between two steps: it is looked whether it has, and less often
-# with each look.
-LOOK_NS = 5 * MILLISECOND
-LONGEST_LOOK_NS = 100 * MILLISECOND
-# So long it waits for a moment at which others leave Python's lock to it, and for the step that it
-# begins after, and so long after its time it ends in one.
+# Between two windows of one trace the job runs undisturbed.
+BETWEEN_WINDOWS_NS = 200 * MILLISECOND
+# A trace of PyTorch begins and ends between two steps: whether it has is polled, ever less often.
+POLL_NS = 5 * MILLISECOND
+LONGEST_POLL_NS = 100 * MILLISECOND
+# How long it waits for a moment when others leave Python's lock to it, and for the end of a step to
+# begin at; and how late it may be before it ends within a step.
 PATIENCE_NS = 10 * SECOND
 LATE_NS = 20 * MILLISECOND
-# A trace that was asked for by a person waits for the one before only so long.
+# A trace that a person asks for waits only this long after the one before.
 LEAST_PAUSE_NS = SECOND
 LONGEST_SECONDS = 10.0
 MOST_WINDOWS = 8
 
 
 class _Trace:
-    """One that was asked for."""
+    """A requested trace."""
 
     __slots__ = (
-        "asked", "due", "id", "look_ns", "meant_ns", "patience_ns", "spent_ns", "told",
-        "tracer", "wanted_ns", "windows",
+        "announced",
+        "asked",
+        "due",
+        "id",
+        "meant_ns",
+        "patience_ns",
+        "poll_ns",
+        "spent_ns",
+        "tracer",
+        "wanted_ns",
+        "windows",
     )  # fmt: skip
 
     def __init__(self, number: int, tracer: Tracer, wanted_ns: int) -> None:
@@ -63,12 +71,12 @@ class _Trace:
         self.spent_ns = 0
         self.meant_ns = 0
         self.due = 0
-        # So long it may yet wait for a moment to open a window, all of its windows together.
+        # How long it may still wait for moments to open windows, over all of its windows.
         self.patience_ns = PATIENCE_NS
-        # When it was asked to begin or to end.
+        # When it was requested to begin or to end.
         self.asked = 0
-        self.look_ns = LOOK_NS
-        self.told = False
+        self.poll_ns = POLL_NS
+        self.announced = False
 
 
 class Traces:
@@ -92,19 +100,19 @@ class Traces:
         self._timer: Timer | None = None
         self._count = 0
         self._optimizes = False
-        # What the last one took of the job's time, and when it ended.
+        # How much of the job's time the last one took, and when it ended.
         self._spent_ns = 0
         self._ended_ns = -(1 << 62)
-        # For so long there is no window after the last one.
+        # How long after the last window there must be no other.
         self._rest_ns = 0
 
     def set_rest(self, rest: Callable[[Callable[[], Any]], Any]) -> None:
-        """Learn how to let the process fork while something takes long."""
+        """Set how to let the process fork while something takes long."""
         for tracer in self._tracers.values():
             tracer.rest = rest
 
     def ask(self, seconds: Any, share: Any, framework: Any, now: int) -> int | str:
-        """Have a trace begin soon; returns its number, or why there is none."""
+        """Let a trace begin soon; returns its number, or why there is none."""
         try:
             return self._ask(seconds, share, framework, now)
         except (Refused, Missing) as error:
@@ -126,11 +134,11 @@ class Traces:
         tracer.check()
         self._count += 1
         self._trace = _Trace(self._count, tracer, max(MILLISECOND, int(seconds * SECOND)))
-        self._do(self._open, SOON_NS)
+        self._schedule(self._open, SOON_NS)
         return self._count
 
     def drop(self, number: Any) -> bool:
-        """Remove the file of a trace; tells whether there was one."""
+        """Remove the file of a trace; returns whether there was one."""
         return type(number) is int and self._files.drop(number)
 
     def second(self, now: int, figures: dict[str, int | None]) -> None:
@@ -153,7 +161,7 @@ class Traces:
         self._files.close()
 
     def undo(self) -> None:
-        """Take our hands off the job; in a fork's child off what is the parent's."""
+        """Undo all changes to the job; in a fork's child, let go of what is the parent's."""
         for tracer in self._tracers.values():
             if os.getpid() == self._pid:
                 tracer.abort()
@@ -185,7 +193,7 @@ class Traces:
             spent, wait = self._spent_ns / SECOND, left / SECOND
             raise Refused(f"too soon: the last one took {spent:.2g} s, the next in {wait:.2g} s")
 
-    def _do(self, act: Callable[[_Trace, int], None], delay: int) -> None:
+    def _schedule(self, act: Callable[[_Trace, int], None], delay: int) -> None:
         """Do something with the trace after a while, once."""
         trace = self._trace
 
@@ -209,9 +217,9 @@ class Traces:
         try:
             act(trace, now)
         except Exception as error:
-            told = isinstance(error, (Refused, Missing, OSError))
+            explained = isinstance(error, (Refused, Missing, OSError))
             trace.tracer.abort()
-            self._fail(str(error) if told else f"it failed: {type(error).__name__}: {error}")
+            self._fail(str(error) if explained else f"it failed: {type(error).__name__}: {error}")
 
     def _open(self, trace: _Trace, now: int) -> None:
         window = trace.tracer.window
@@ -221,16 +229,16 @@ class Traces:
             self._open_later(trace, now)
             return
         self._files.new(trace.id)
-        trace.asked, trace.look_ns = now, LOOK_NS
+        trace.asked, trace.poll_ns = now, POLL_NS
         trace.tracer.start(trace.meant_ns)
         self._await_begin(trace, now)
 
     def _open_later(self, trace: _Trace, now: int) -> None:
         """Wait for a better moment, or refuse where no moment is better, or none came."""
         window = trace.tracer.window
-        trace.patience_ns -= BREATH_NS + max(0, now - trace.due)
+        trace.patience_ns -= BETWEEN_WINDOWS_NS + max(0, now - trace.due)
         if window.is_late(trace.wanted_ns, MILLISECOND) and trace.patience_ns > 0:
-            self._do(self._open, BREATH_NS)
+            self._schedule(self._open, BETWEEN_WINDOWS_NS)
             return
         window.refuse()
         late = f", and the agent's turn comes {window.late_ns / MILLISECOND:.0f} ms late"
@@ -241,11 +249,11 @@ class Traces:
 
     def _await_begin(self, trace: _Trace, now: int) -> None:
         if trace.tracer.has_begun():
-            if not trace.told:
-                trace.told = True
+            if not trace.announced:
+                trace.announced = True
                 framework = {"framework": trace.tracer.framework}
                 self._put(["trace", now, trace.id, "begun", framework])
-            self._do(self._end, trace.meant_ns)
+            self._schedule(self._end, trace.meant_ns)
         elif now - trace.asked > PATIENCE_NS:
             raise Refused(
                 f"it begins between two steps of the main thread, and no step ended in "
@@ -253,10 +261,10 @@ class Traces:
                 f"whyidle.monitor.step() marks them"
             )
         else:
-            self._look_again(self._await_begin, trace)
+            self._poll_again(self._await_begin, trace)
 
     def _end(self, trace: _Trace, now: int) -> None:
-        trace.asked, trace.look_ns = now, LOOK_NS
+        trace.asked, trace.poll_ns = now, POLL_NS
         trace.tracer.finish()
         self._await_end(trace, now)
 
@@ -266,11 +274,11 @@ class Traces:
             return
         if now - trace.asked > min(LATE_NS, trace.tracer.window.spare_ns(trace.meant_ns)):
             trace.tracer.hurry()
-        self._look_again(self._await_end, trace)
+        self._poll_again(self._await_end, trace)
 
-    def _look_again(self, look: Callable[[_Trace, int], None], trace: _Trace) -> None:
-        self._do(look, trace.look_ns)
-        trace.look_ns = min(LONGEST_LOOK_NS, trace.look_ns * 5 // 4)
+    def _poll_again(self, look: Callable[[_Trace, int], None], trace: _Trace) -> None:
+        self._schedule(look, trace.poll_ns)
+        trace.poll_ns = min(LONGEST_POLL_NS, trace.poll_ns * 5 // 4)
 
     def _save(self, trace: _Trace) -> None:
         file = self._files.new(trace.id)
@@ -290,12 +298,12 @@ class Traces:
         enough = window.is_enough(was_ns, trace.wanted_ns) or trace.windows >= MOST_WINDOWS
         if enough or taken.last is not None:
             self._files.keep(trace.id, file)
-            self._tell(trace, taken, file.name, file.size)
+            self._report_done(trace, taken, file.name, file.size)
         else:
             file.remove()
-            self._do(self._open, max(BREATH_NS, taken.rest_ns))
+            self._schedule(self._open, max(BETWEEN_WINDOWS_NS, taken.rest_ns))
 
-    def _tell(self, trace: _Trace, taken: TakenWindow, name: str, size: int) -> None:
+    def _report_done(self, trace: _Trace, taken: TakenWindow, name: str, size: int) -> None:
         facts = {
             "framework": trace.tracer.framework,
             "file": name,

@@ -1,8 +1,9 @@
-"""The agent's one thread: begun without ``threading``, so that the job never sees it there.
+"""The agent's one thread: started without ``threading``, so that the job never sees it there.
 
-A fork must not meet it in the middle of something: its half-done work would be copied. So it holds
-a lock while it works, and whoever forks takes that. Python 3.12 also warns when a process with
-threads forks. So it can be ended, too, and waited for until the kernel has forgotten it.
+A fork must not find it in the middle of something: half-done work would be copied. So it holds a
+lock while it works, and a thread that forks takes that lock. Python 3.12 also warns when a process
+with threads forks. So the thread can also be ended, and waited for until the kernel has forgotten
+it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 import time
 from contextlib import suppress
 
-from .forks import Busy, Later
+from .forks import LaterCall, WorkLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# What the thread does wrong itself must still end in a fault, with the job's own handler.
+# A fault of the thread itself must still reach the job's own handler.
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
-# A thread that has nothing left to do is gone in less than this; to sleep would take longer.
+# A thread that has nothing left to do is gone in less than this; sleeping would take longer.
 _SPIN_SECONDS = 1e-3
-_LOOK_SECONDS = 50e-6
+_POLL_SECONDS = 50e-6
 
 
 def can_start() -> bool:
@@ -35,7 +36,7 @@ def can_start() -> bool:
 
 
 class Worker:
-    """One life of the thread. ``work`` should look at ``stop`` often."""
+    """One run of the thread. ``work`` must check ``stop`` often."""
 
     __slots__ = (
         "_alarm", "_before", "_ended", "_native", "_work", "begun", "busy", "ident", "last", "stop"
@@ -45,13 +46,13 @@ class Worker:
         self.stop = False
         self.begun = False
         self.ident = 0
-        # Done when there is nothing else left to do.
+        # Called when there is nothing else left to do.
         self.last: Callable[[], None] | None = None
         self._native = 0
         self._work = work
-        # One that could not be waited for when it was told to stop.
+        # One that had not ended yet after it was told to stop.
         self._before = before
-        self.busy: Busy = Busy() if before is None else before.busy
+        self.busy: WorkLock = WorkLock() if before is None else before.busy
         self._ended = _thread.allocate_lock()
         self._alarm = _thread.allocate_lock()
         self._alarm.acquire()
@@ -66,13 +67,13 @@ class Worker:
             self._ended.release()
             raise
 
-    def ready(self) -> Later:
-        """Return the call that begins it."""
+    def ready(self) -> LaterCall:
+        """Return the call that starts it."""
         self._ended.acquire(False)
-        return Later(_thread.start_new_thread, self._run, ())
+        return LaterCall(_thread.start_new_thread, self._run, ())
 
     def is_this_thread(self) -> bool:
-        """Tell whether it is the one that asks."""
+        """Tell whether it is the calling thread."""
         return self.ident == _thread.get_ident()
 
     def sleep_until(self, moment: float) -> None:
@@ -100,17 +101,17 @@ class Worker:
         if not self._ended.acquire(True, seconds):
             return False
         self._ended.release()
-        place = f"/proc/self/task/{self._native}"
+        path = f"/proc/self/task/{self._native}"
         while self._native:
             try:
-                os.stat(place)
+                os.stat(path)
             except OSError:
                 break
             spent = time.monotonic() - began
             if spent > seconds:
                 break
             if spent > _SPIN_SECONDS:
-                time.sleep(_LOOK_SECONDS)
+                time.sleep(_POLL_SECONDS)
         return True
 
     def join(self) -> None:

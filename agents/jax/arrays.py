@@ -1,7 +1,7 @@
 """The arrays that are alive: how many, how large, of which types, and on how many devices.
 
-The list of them keeps arrays alive that the job has just let go of: it is short-lived, and a look
-that took long is followed by a long rest.
+The list of them keeps arrays alive that the job has just released: it is short-lived, and a slow
+measurement is followed by a long pause.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-LOOK_NS = 5_000_000_000
-# A look may take this share of the time.
+PERIOD_NS = 5_000_000_000
+# Measuring may take this share of the time.
 SHARE = 1 / 2000
-# Of more arrays than these, every other one is looked at, or every third..
+# Of more arrays than these, every second one is measured, or every third, ...
 MOST_ARRAYS = 4000
 TYPES = 12
 
@@ -28,12 +28,12 @@ _kinds = attrgetter("aval", "sharding")
 
 
 class Arrays(Part):
-    """Counts what the clients list."""
+    """Measures the arrays that the clients list."""
 
     name = "live arrays"
 
     def begin(self) -> None:
-        """See that the clients can be found."""
+        """Check that the clients can be found."""
         clients()
         self._due = 0
         self._found: dict[str, int | None] = {}
@@ -43,17 +43,17 @@ class Arrays(Part):
         self._whole = self._divided = 0
 
     def second(self, now: int) -> dict[str, int | None]:
-        """Look again when it is time; returns the figures of the last look."""
+        """Measure when it is due; returns the last figures."""
         if now < self._due:
             return self._found
         known = clients()
         if not known:
             return {}
         began = monotonic_ns()
-        self._look(list(known.values()))
+        self._measure(list(known.values()))
         took = monotonic_ns() - began
-        # A tick that comes a little early is not to be one look lost.
-        self._due = now + max(LOOK_NS - LOOK_NS // 10, int(took / SHARE))
+        # A tick that comes a little early must not skip one.
+        self._due = now + max(PERIOD_NS - PERIOD_NS // 10, int(took / SHARE))
         return self._found
 
     def facts(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Arrays(Part):
             "divided_bytes": rounded(self._divided),
         }
 
-    def _look(self, known: list[Any]) -> None:
+    def _measure(self, known: list[Any]) -> None:
         number, self._bytes, places = 0, {}, set()
         self._whole = self._divided = 0
         for client in known:
@@ -76,7 +76,7 @@ class Arrays(Part):
             step = -(-len(arrays) // MOST_ARRAYS) or 1
             number += len(arrays)
             used = self._add(arrays[::step], step)
-            # Gone before anything else is: whatever only this list held is freed here.
+            # Before anything else: whatever only this list held is freed here.
             del arrays
             places |= used
         self._devices = len(places)
@@ -115,6 +115,6 @@ def _size(aval: Any, sharding: Any) -> tuple[str, int]:
 
 
 def rounded(number: float) -> int:
-    """Return the first two figures of a number: what hardly changes is not told again."""
+    """Return the first two digits of a number: what hardly changes is not sent again."""
     length = len(str(int(number)))
     return int(round(number, 2 - length))

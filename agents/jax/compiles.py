@@ -1,7 +1,7 @@
-"""What the job compiles: the function, for how long, why again, and the user's own line.
+"""What the job compiles: which function, for how long, why again, and the user's own line.
 
-JAX tells each to its listeners on the thread that compiles, at the end of each phase: tracing,
-lowering, compiling. A call of what is compiled already tells nothing, and costs nothing.
+JAX calls its listeners on the thread that compiles, at the end of each phase: tracing, lowering,
+compiling. A call of what is compiled already calls no listener, and costs nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DISPATCH = "jax._src.dispatch"
 PHASES = ("JAXPR_TRACE_EVENT", "JAXPR_TO_MLIR_MODULE_EVENT", "BACKEND_COMPILE_EVENT")
 HIT = "/jax/compilation_cache/cache_hits"
-# Events between two looks.
+# Events between two seconds.
 CAPACITY = 4096
 # Records of one second: the longest. Totals count all.
 MOST_RECORDS = 30
@@ -99,7 +99,7 @@ class Compiles(Part):
     def second(self, _now: int) -> dict[str, int | None]:
         """Add up what was heard; the longest compilations become records."""
         for listener in self._listeners:
-            listener.see()
+            listener.check()
         number = len(self._heard)
         self._lost += number == CAPACITY
         self._reasons_ns = 0

@@ -1,4 +1,4 @@
-"""How often the job copies values to the devices itself, by ``jax.device_put``."""
+"""How often the job itself copies values to the devices, by ``jax.device_put``."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class DevicePuts(Part):
     name = "count of device_put"
 
     def begin(self) -> None:
-        """Take the place of what copies."""
-        self._looks = 0
+        """Wrap the function that copies."""
+        self._reads = 0
         # One step of C, so that threads cannot lose each other's counts.
         self._next = count().__next__
         original = need(MODULE, NAME)
         replace_in_module(self.hooks, MODULE, NAME, _counting(original, self._next))
 
     def second(self, _now: int) -> dict[str, int | None]:
-        """Return the total; each look counts as one itself."""
-        puts = self._next() - self._looks
-        self._looks += 1
+        """Return the total; each reading of the counter counts as one itself."""
+        puts = self._next() - self._reads
+        self._reads += 1
         return {DEVICE_PUTS: puts}
 
 

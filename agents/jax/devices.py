@@ -34,12 +34,12 @@ class Devices(Part):
     name = "devices"
 
     def begin(self) -> None:
-        """See that the places are there."""
+        """Check that the names are there."""
         clients()
         need("jax._src.xla_bridge", "_default_backend")
         self._gpus: int | None = None
         self._has_figures = True
-        self._told: dict[str, Any] = {}
+        self._last: dict[str, Any] = {}
 
     def second(self, _now: int) -> dict[str, int | None]:
         """Return the figures of the memory, where there are any."""
@@ -63,8 +63,8 @@ class Devices(Part):
         default = need("jax._src.xla_bridge", "_default_backend")
         found: dict[str, Any] = {"version": (loaded("jax.version") or {}).get("__version__")}
         if default is None or not known:
-            # None is initialised yet, and not by us; or the job ends, and JAX has let go of all.
-            return self._told or found
+            # None is initialised yet, and we initialise none; or the job ends, and all are gone.
+            return self._last or found
         if self._gpus is None:
             self._gpus = gpus_present()
         found["backend"] = default.platform
@@ -75,12 +75,12 @@ class Devices(Part):
         found["gpus_present"] = self._gpus
         found["gpus_visible"] = os.environ.get(VISIBLE)
         found["platforms_asked"] = _platforms_asked()
-        self._told = found
+        self._last = found
         return found
 
 
 def gpus_present() -> int | None:
-    """Return how many GPUs of NVIDIA the job could open; ``None`` where that cannot be seen."""
+    """Return how many NVIDIA GPUs the job could open; ``None`` where that cannot be seen."""
     try:
         names = os.listdir("/dev")
     except OSError:

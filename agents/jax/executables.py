@@ -1,7 +1,7 @@
 """The compiled programs that are alive: how many of one name, how large, what they are made of.
 
-Each is looked at once, the costly part of it a little at a time. Nothing of a program is kept but
-figures; its text (HLO) is never printed whole, since that would hold the job's lock for long.
+Each is examined once, its costly part a little at a time. Nothing of a program is kept but figures;
+its text (HLO) is never printed whole, since that would hold the job's lock for long.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 # The agent's time for this in one second.
 SECOND_NS = 2_000_000
-# A call that took long is followed by a rest: it may take this share of the time.
+# A slow call is followed by a pause: examining may take this share of the time.
 SHARE = 1 / 400
-# Programs that are remembered, and looked at of one name; a job that compiles in each step has
+# Programs that are remembered, and of one name examined; a job that compiles in each step has
 # thousands, all alike.
 MOST_KNOWN = 4000
 MOST_OF_A_NAME = 4
 LARGEST = 5
 # Computing flops holds the job's lock, about a microsecond an operation.
 MOST_FOR_FLOPS = 5000
-# The figures of its memory are computed from the whole of a program, without the lock.
+# Its memory figures are computed from the whole program, without the lock.
 MOST_FOR_MEMORY = 60_000
 SIZES = {
     "argument_bytes": "argument_size_in_bytes",
@@ -40,25 +40,25 @@ SIZES = {
 
 
 class Executables(Part):
-    """What the clients list, and the figures of each."""
+    """The programs that the clients list, and the figures of each."""
 
     name = "compiled programs"
 
     def begin(self) -> None:
-        """See that the clients can be found."""
+        """Check that the clients can be found."""
         clients()
-        # By identity: the figures, empty where a program was not looked at.
+        # By identity: the figures, empty where a program was not examined.
         self._known: dict[tuple[int, Any], dict[str, Any]] = {}
         self._reading: tuple[tuple[int, Any], Operations] | None = None
         self._rest_until = 0
         self._number: int | None = None
 
     def second(self, now: int) -> dict[str, int | None]:
-        """Count them, and look at some that are new."""
+        """Count them, and examine some new ones."""
         programs: dict[tuple[int, Any], Any] = {}
         known = clients()
         if not known and self._number:
-            # JAX lets go of them when the job ends: what was there is what there is to tell.
+            # JAX releases them when the job ends: the last figures stand.
             return {}
         for client in known.values():
             for program in client.live_executables():
@@ -67,34 +67,36 @@ class Executables(Part):
         if len(self._known) > self._number:
             self._known = {key: self._known[key] for key in self._known if key in programs}
         if now >= self._rest_until:
-            self._look(programs, now)
+            self._examine(programs, now)
         return {EXECUTABLES: self._number}
 
     def facts(self) -> dict[str, Any]:
-        """Return the largest, and the names that most have."""
-        looks = [look for look in self._known.values() if look]
-        if not looks or self._number is None:
+        """Return the largest ones, and the most frequent names."""
+        known = [figures for figures in self._known.values() if figures]
+        if not known or self._number is None:
             return {}
         names = self._names()
         often = sorted(names, key=names.__getitem__, reverse=True)[:LARGEST]
-        told = [look for look in looks if "operations" in look]
-        told.sort(key=lambda look: (look.get("flops") or 0, look["operations"]), reverse=True)
+        measured = [figures for figures in known if "operations" in figures]
+        measured.sort(
+            key=lambda figures: (figures.get("flops") or 0, figures["operations"]), reverse=True
+        )
         return {
             "executables": rounded(self._number),
-            "executables_known": rounded(len(looks)),
+            "executables_known": rounded(len(known)),
             "executables_by_name": {name: rounded(names[name]) for name in often},
-            "largest_executables": told[:LARGEST],
-            "collectives": sum(look["collectives"] for look in told),
+            "largest_executables": measured[:LARGEST],
+            "collectives": sum(figures["collectives"] for figures in measured),
         }
 
     def _names(self) -> dict[str, int]:
         names: dict[str, int] = {}
-        for look in self._known.values():
-            if look:
-                names[look["name"]] = names.get(look["name"], 0) + 1
+        for figures in self._known.values():
+            if figures:
+                names[figures["name"]] = names.get(figures["name"], 0) + 1
         return names
 
-    def _look(self, programs: dict[tuple[int, Any], Any], now: int) -> None:
+    def _examine(self, programs: dict[tuple[int, Any], Any], now: int) -> None:
         began = monotonic_ns()
         names = self._names()
         for key, program in programs.items():
@@ -122,7 +124,7 @@ class Executables(Part):
             self._reading = key, Operations(module)
 
     def _read(self, programs: dict[tuple[int, Any], Any], began: int) -> None:
-        """Go on where the last second ended; tell the figures when all of it is read."""
+        """Go on where the last second ended; note the figures once all of it is read."""
         if self._reading is None:
             return
         key, operations = self._reading
@@ -136,7 +138,7 @@ class Executables(Part):
 
 
 def _figures(program: Any, operations: int) -> dict[str, Any]:
-    """Return the sizes and the flops; what is too large, or what a backend has not, is ``None``."""
+    """Return the sizes and the flops; ``None`` where too large, or where a backend has none."""
     found: dict[str, Any] = dict.fromkeys((*SIZES, "flops"))
     if operations <= MOST_FOR_MEMORY:
         found.update(_sizes(program))

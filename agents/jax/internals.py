@@ -1,4 +1,4 @@
-"""Where things are in JAX: its clients, its folder, and putting something of ours in its place."""
+"""JAX's internals: its clients, its folder, and replacing a function of its own by one of ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def clients() -> dict[str, Any]:
-    """Return the clients that the job has made, by platform; none is made for us."""
+    """Return the clients that the job has made, by platform; this makes none."""
     found = need("jax._src.xla_bridge", "_backends")
     if not isinstance(found, dict):
         raise Missing("no dict jax._src.xla_bridge._backends")
@@ -22,13 +22,13 @@ def clients() -> dict[str, Any]:
 
 
 def folder() -> str:
-    """Return where JAX lies, with a slash; a path that no file has where that is unknown."""
+    """Return JAX's folder, with a slash; where it is unknown, a path that no file has."""
     file = (loaded("jax") or {}).get("__file__")
     return os.path.dirname(file) + "/" if isinstance(file, str) and "/" in file else "\0"
 
 
 def own(kind: type, name: str) -> Any:
-    """Return what a class itself has under a name, as it lies there."""
+    """Return what a class itself has under a name, unbound."""
     found = vars(kind)
     if name not in found:
         raise Missing(f"no {kind.__module__}.{kind.__qualname__}.{name}")
@@ -36,11 +36,11 @@ def own(kind: type, name: str) -> Any:
 
 
 def replace_in_module(hooks: Hooks, module: str, name: str, ours: Any) -> None:
-    """Put a function of ours in the place of a module's own."""
+    """Replace a function of a module's by one of ours."""
     names, was = need(module), need(module, name)
 
     def put_back() -> None:
-        # Somebody else may have taken the place since: theirs goes on, through ours.
+        # Somebody else may have replaced it since: theirs stays, and calls ours.
         if names.get(name) is ours:
             names[name] = was
 
@@ -49,7 +49,7 @@ def replace_in_module(hooks: Hooks, module: str, name: str, ours: Any) -> None:
 
 
 def replace_in_class(hooks: Hooks, kind: type, name: str, ours: Any) -> None:
-    """Put an attribute of ours in the place of a class's own."""
+    """Replace an attribute of a class by one of ours."""
     was = vars(kind)[name]
 
     def put_back() -> None:

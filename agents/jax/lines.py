@@ -1,4 +1,4 @@
-"""Whose line called into JAX: plain words taken on the job's thread, judged on the agent's."""
+"""The user's line that called into JAX: lines taken on its thread, judged on ours."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
     Line = tuple[str, int | None, str]
 
-# Lines outside of JAX: a library of layers calls through a few of its own.
+# Lines outside JAX: a library of layers has a few of its own on the way.
 MOST_LINES = 16
-# Frames that are looked at.
+# Frames that are walked.
 MOST_FRAMES = 300
 
 
 def lines(frame: FrameType | None, skipped: str) -> list[Line]:
     """Return the lines from a frame out that are not in a folder; runs on the job's threads."""
     found: list[Line] = []
-    looked = 0
-    while frame is not None and looked < MOST_FRAMES and len(found) < MOST_LINES:
+    walked = 0
+    while frame is not None and walked < MOST_FRAMES and len(found) < MOST_LINES:
         code = frame.f_code
         if not code.co_filename.startswith(skipped):
             found.append((code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
-        looked += 1
+        walked += 1
     return found
 
 

@@ -1,4 +1,4 @@
-"""Listeners of ours among JAX's own, and how they go."""
+"""Our listeners among JAX's own, and how they are unregistered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .lines import Line
     from .retraces import Traced
 
-    # Which event, its seconds, the function, its end, the thread, and what else it left.
+    # The event, its seconds, the function, its end, the thread, and more of its kind.
     Heard = tuple[str, float, Any, int, int, Union[list[Line], Traced, None]]
 
 MODULE = "jax._src.monitoring"
@@ -40,7 +40,7 @@ NEAR = 6
 
 
 class Listener:
-    """One listener of the job's; the function itself does nothing once it is undone."""
+    """One listener in the job; its function does nothing once it is undone."""
 
     def __init__(self, hooks: Hooks, names: tuple[str, tuple[str, str], str], ours: Any) -> None:
         how, self._ends, self._list = names
@@ -49,8 +49,8 @@ class Listener:
         hooks.add(self._unregister)
         register(ours)
 
-    def see(self) -> None:
-        """Raise Missing where the job has taken it away."""
+    def check(self) -> None:
+        """Raise Missing where the job has removed it."""
         found = (loaded(MODULE) or {}).get(self._list)
         if isinstance(found, list) and self._ours not in found:
             raise Missing("the job cleared the listeners of jax.monitoring")
@@ -104,15 +104,15 @@ def hits(hit: str, note: Callable[[Heard], None], on: list[bool]) -> Callable[..
 
 
 def _traced(frame: FrameType | None, code: CodeType) -> Traced | None:
-    """Take what a function of JAX knows of what it traces: names and types, no values."""
+    """Return what JAX's tracing function knows of what it traces: names and types, no values."""
     for _ in range(NEAR):
         if frame is None:
             return None
         if frame.f_code is code:
             names = frame.f_locals
-            told = names.get("dbg")
-            place = getattr(told, "func_src_info", None)
-            arguments = getattr(told, "arg_names", None)
+            debug = names.get("dbg")
+            place = getattr(debug, "func_src_info", None)
+            arguments = getattr(debug, "arg_names", None)
             return place, _reference(names.get("fun")), arguments, names.get("avals")
         frame = frame.f_back
     return None
@@ -120,5 +120,5 @@ def _traced(frame: FrameType | None, code: CodeType) -> Traced | None:
 
 def _reference(function: Any) -> Any:
     """Return the weak reference to a function: one object while it lives; ``None`` for some."""
-    # Asked like this it cannot fail.
+    # With this check it cannot fail.
     return ref(function) if getattr(type(function), "__weakrefoffset__", 0) else None

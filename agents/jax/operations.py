@@ -1,7 +1,7 @@
 """What one compiled program is made of, read a little at a time.
 
 An operation takes about a microsecond; the module is a description on the host, and holds nothing
-of what is on a device.
+that is on a device.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-# The count of a larger one ends here.
+# The count of a larger program ends here.
 MOST_OPERATIONS = 40_000
-# Products of matrices whose type is looked at.
+# Products of matrices whose type is read.
 MOST_PRODUCTS = 200
-# Operations between two looks at the clock.
+# Operations between two readings of the clock.
 STRETCH = 64
 LOOP, CALL, PRODUCTS = "kWhile", "kCustomCall", ("kDot", "kConvolution")
-# Of what devices tell each other, as far as this version has it.
-TOLD = (
+# What devices send each other, as far as this version has it.
+COLLECTIVES = (
     "kAllReduce", "kAllReduceStart", "kAllGather", "kAllGatherStart", "kReduceScatter",
     "kAllToAll", "kCollectivePermute", "kCollectivePermuteStart", "kCollectiveBroadcast",
 )  # fmt: skip
-# Of calls of a library, as in "__cublas$gemm", "__cudnn$convForward", "__onednn$matmul".
+# In names of library calls, as in "__cublas$gemm", "__cudnn$convForward", "__onednn$matmul".
 LIBRARY = ("gemm", "matmul", "$conv")
 
 
@@ -43,7 +43,7 @@ class Operations:
         self._walk: Iterator[None] | None = self._steps(module)
 
     def read(self, until_ns: int) -> bool:
-        """Read on until then; tells whether all is read."""
+        """Read on until then; returns whether all is read."""
         for _ in self._walk or ():
             if monotonic_ns() >= until_ns:
                 return False
@@ -74,14 +74,14 @@ class Operations:
         code = operation.opcode
         if not self._codes:
             self._codes = _codes(type(code))
-            self._told = self._codes[CALL], *(self._codes[name] for name in PRODUCTS)
-            found = (getattr(type(code), name, None) for name in TOLD)
-            self._between = {each for each in found if each is not None}
+            self._multiplies = self._codes[CALL], *(self._codes[name] for name in PRODUCTS)
+            found = (getattr(type(code), name, None) for name in COLLECTIVES)
+            self._communicates = {each for each in found if each is not None}
         if code is self._codes[LOOP]:
             self._loops += 1
-        elif code in self._between:
+        elif code in self._communicates:
             self._collectives += 1
-        elif code in self._told and self._left > 0:
+        elif code in self._multiplies and self._left > 0:
             name = _product(operation, is_call=code is self._codes[CALL])
             if name is not None:
                 self._left -= 1
@@ -89,7 +89,7 @@ class Operations:
 
 
 def _codes(kinds: Any) -> dict[str, Any]:
-    """Return the codes that we know, by name; each is one object, so that looking is cheap."""
+    """Return the codes that we know, by name; each is one object, so comparing is cheap."""
     found = {name: getattr(kinds, name, None) for name in (LOOP, CALL, *PRODUCTS)}
     if None in found.values():
         raise Missing(f"no kinds of operations in {kinds.__qualname__}")

@@ -1,6 +1,6 @@
 """The probe ``jax``: its parts.
 
-Its state has these facts, as far as its parts could tell:
+Its state has these facts, as far as its parts know them:
 
     version                 of JAX
     backend                 the platform that computes when nothing else is said: "cpu", "gpu", ..
@@ -9,14 +9,14 @@ Its state has these facts, as far as its parts could tell:
     devices_of_all          those of the backend in all processes
     processes               how many processes the job spans
     devices_used            devices with an array of this process on them
-    gpus_present            GPUs of NVIDIA in /dev, as the job sees it; null where it cannot be seen
+    gpus_present            NVIDIA GPUs in /dev, as the job sees it; null where it cannot be seen
     gpus_visible            what CUDA_VISIBLE_DEVICES says; null where it is not set
-    platforms_asked         what the user has chosen himself, with JAX_PLATFORMS; null for nothing
-    dtypes                  {type: bytes} of the arrays alive, the largest; two figures are right
-    executables             compiled programs alive; two figures are right
-    executables_known       of these, whose name is known: the agent takes its time
-    executables_by_name     {name: count}, the most frequent; many of one name were compiled again
-                            and again ("jit_step" is the program of a function ``step``)
+    platforms_asked         what the user has chosen, with JAX_PLATFORMS; null for nothing
+    dtypes                  {type: bytes} of the arrays alive, the largest; two digits are exact
+    executables             compiled programs alive; two digits are exact
+    executables_known       of these, how many have a known name: the agent takes its time
+    executables_by_name     {name: count}, the most frequent; many of one name were recompiled
+                            ("jit_step" is the program of a function ``step``)
     largest_executables     [PROGRAM, ..], by flops, then by operations
 
 PROGRAM is ``{"name", "operations", "whole", "loops", "products", "argument_bytes", "output_bytes",
@@ -41,7 +41,7 @@ from .step_annotations import StepAnnotations
 
 
 class JaxProbe(FrameworkProbe):
-    """One life of the probe."""
+    """The probe, from on to off."""
 
     name = "jax"
     module = "jax"

@@ -1,7 +1,7 @@
 """Values that the job reads back from its devices: how often, how long, and where in its code.
 
 ``float(loss)``, ``numpy.asarray(x)``, ``jax.device_get`` and whatever else needs the value of an
-array come to one property, which keeps what it has fetched: only what it fetches counts.
+array go through one property, which caches what it has fetched: only fetches count.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 MODULE = "jax._src.array"
 KIND = "ArrayImpl"
-# Of two numbers each; reads between two looks.
+# Two numbers for each read between two seconds.
 CAPACITY = 32_768
-# The first read that ends after so long says where it is: those that take long, more often.
+# The first read that ends after so long is sampled: long ones more often.
 SAMPLE_NS = 100_000_000
 SAMPLES = 64
 RECORD_SECONDS = 5
@@ -41,7 +41,7 @@ class Reads(Part):
     name = "reads of values"
 
     def begin(self) -> None:
-        """Take the place of the property."""
+        """Replace the property."""
         kind = need(MODULE, KIND)
         need(MODULE, KIND, "_npy_value")
         was = own(kind, "_value")
@@ -51,7 +51,7 @@ class Reads(Part):
         self._lost = 0
         self._seconds = 0
         self._owner = CodeOwner()
-        # Time and bytes by turns: plain numbers are nothing to the job's garbage collector.
+        # Times and bytes alternate: the job's garbage collector ignores plain numbers.
         self._figures: deque[int] = deque(maxlen=CAPACITY)
         self._samples: deque[tuple[int, list[Line]]] = deque(maxlen=SAMPLES)
         on = [True]

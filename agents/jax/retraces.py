@@ -1,7 +1,7 @@
-"""Why a function was traced again: what differs from the times before.
+"""Why a function was traced again: what differs from the earlier times.
 
 JAX can explain that itself (``jax_explain_cache_misses``), but where its explanation fails, the
-exception reaches the job's call. So the types of the arguments are compared here, by ours.
+exception reaches the job's call. So we compare the types of the arguments ourselves.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any
 
-    # What the hook takes: the function's name and place, a weak reference to it, its arguments'
+    # What the hook notes: the function's name and location, a weak reference to it, its arguments'
     # names, and their types.
     Traced = tuple[Any, Any, Any, Any]
-    # Of one time: the reference, and the types as words.
+    # One earlier time: the reference, and the types as words.
     Time = tuple[Any, tuple[str, ...]]
 
-# Functions, and times before of each, that are remembered.
+# Functions that are remembered, and earlier times of each.
 MOST_FUNCTIONS = 500
 MOST_TIMES = 4
-# Arguments that are compared, and told.
+# Arguments that are compared, and shown.
 MOST_ARGUMENTS = 4000
-MOST_TOLD = 3
+MOST_SHOWN = 3
 
 ANEW = "the function is made anew each time, so that nothing of it is found again"
 ITS_OWN = "JAX's own operation, called with other shapes or settings"
@@ -71,9 +71,9 @@ def _why(
 ) -> str:
     if any(types == each for _, each in before):
         if is_jax:
-            # What is wanted of it is bound in a function that JAX makes for each.
+            # JAX makes a function for each variant of its operations.
             return ITS_OWN
-        # As long as a function lives, there is one reference to it.
+        # While a function lives, there is one weak reference to it.
         known = function is None or any(function is one for one, _ in before)
         return OTHER if known else ANEW
     # The nearest: with the same number of arguments, the latest with the fewest that differ.
@@ -81,12 +81,12 @@ def _why(
     if not alike:
         return f"now {len(types)} arrays as arguments, and before {len(before[-1][1])}"
     differs = min((_differing(types, each) for each in reversed(alike)), key=len)
-    told = [
+    shown = [
         f"at {_name(names, number)}: now {now}, before {was}"
-        for number, now, was in differs[:MOST_TOLD]
+        for number, now, was in differs[:MOST_SHOWN]
     ]
-    more = len(differs) - len(told)
-    return "; ".join(told) + (f"; and {more} more" if more else "")
+    more = len(differs) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")
 
 
 def _differing(now: tuple[str, ...], before: tuple[str, ...]) -> list[tuple[int, str, str]]:

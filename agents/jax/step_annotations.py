@@ -1,4 +1,4 @@
-"""Steps by the user's own marks: each ``jax.profiler.StepTraceAnnotation`` begins one."""
+"""Steps that the user marks: each ``jax.profiler.StepTraceAnnotation`` begins one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StepAnnotations(Part):
     name = "steps by StepTraceAnnotation"
 
     def begin(self) -> None:
-        """Take the place of what makes a mark."""
+        """Wrap the method that makes a mark."""
         kind = need("jax.profiler", SOURCE)
         original = own(kind, "__init__")
         tick, stop = self.context.steps.listen(SOURCE)
@@ -33,7 +33,7 @@ class StepAnnotations(Part):
 
 
 def _marking(original: Callable[..., None], ticks: list[Callable[[int], None]]) -> Any:
-    # Whatever its version takes is passed on; somebody may keep it when we have gone.
+    # Whatever its version takes is passed on; somebody may keep it when we are gone.
     @wraps(original)
     def mark(*arguments: Any, **more: Any) -> None:
         for tick in ticks:

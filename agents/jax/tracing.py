@@ -1,8 +1,8 @@
 """Traces of JAX: a session of its profiler, under the lock that the user's own takes.
 
-Who calls ``jax.profiler.start_trace`` meanwhile waits until ours has ended, and then has his own.
-Without the lock his ``stop_trace`` would fail. The end of a session works for a while without
-Python's lock.
+A user who calls ``jax.profiler.start_trace`` meanwhile waits until ours has ended, and then gets
+theirs. Without the lock their ``stop_trace`` would fail. The end of a session works for a while
+without Python's lock.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class JaxTracer(Tracer):
         self._began: ClockPair | None = None
 
     def is_used(self) -> bool:
-        """Tell whether it has devices."""
+        """Tell whether JAX has devices."""
         names = loaded("jax._src.xla_bridge")
         return names is not None and bool(names.get("_backends"))
 
     def check(self) -> None:
-        """See that it can trace now; raises Refused and Missing, which say why not."""
+        """Check that it can trace now; raises Refused and Missing, which say why not."""
         if not need("jax._src.xla_bridge", "_backends"):
             raise Refused("JAX has not used a device yet")
         need("jax._src.profiler", "_profiler", "ProfilerSession")
@@ -82,7 +82,7 @@ class JaxTracer(Tracer):
             content: bytes = self.rest(session.stop)
         finally:
             self._session = None
-            # Before the lock: it is a session until it is gone.
+            # Before the lock is released: until it is deleted it is a session.
             del session
             self._release()
         cost = time.monotonic_ns() - ended
@@ -130,7 +130,7 @@ def _user_session() -> Any:
 
 
 def _keep_for_good(thing: Any) -> None:
-    """See that nothing ever destroys it, also not the end of the interpreter."""
+    """Make sure that nothing ever destroys it, not even the end of the interpreter."""
     vars(sys.modules[forks.NAME]).setdefault("kept", []).append(thing)
     with suppress(Exception):
         ctypes = loaded("ctypes")

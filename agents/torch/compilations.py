@@ -47,7 +47,7 @@ class Compilations(Part):
         """Tell what was compiled since the last look."""
         # Before somebody imports the compiler nothing is compiled.
         for one in self._fresh() if loaded(MODULE) is not None else ():
-            self._tell(one, now)
+            self._put(one, now)
         return dict(self._totals)
 
     def lost(self) -> int:
@@ -64,7 +64,7 @@ class Compilations(Part):
             self._missed += 1
         return kept if known is None else kept[known + 1 :]
 
-    def _tell(self, one: Any, now: int) -> None:
+    def _put(self, one: Any, now: int) -> None:
         took = _nanoseconds(one)
         self._totals[COMPILE_NS] += took
         name, file = getattr(one, "co_name", None), getattr(one, "co_filename", None)
@@ -100,11 +100,11 @@ def _ended(one: Any, now: int) -> int:
     return now - ago if 0 <= ago <= LONGEST_AGO_NS else now
 
 
-def _reason(told: Any) -> str | None:
+def _reason(text: Any) -> str | None:
     """Return what no longer held: the first line, without its number and the source beside it."""
-    if type(told) is not str or not told or NO_REASON in told:
+    if type(text) is not str or not text or NO_REASON in text:
         return None
-    first = told.split("\n", 1)[0].partition(" # ")[0]
+    first = text.split("\n", 1)[0].partition(" # ")[0]
     number, colon, rest = first.partition(": ")
     bare = (rest if colon and number.replace("/", "").isdigit() else first).strip()
     if not any(word in bare for word in SENTENCE):

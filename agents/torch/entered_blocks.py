@@ -16,7 +16,7 @@ from weakref import ref
 from ..hooks import Hooks
 from ..modules import Missing, loaded, names_of, need
 from .introspect import attributes
-from .patch import hide, look_alike, replace
+from .patch import copy_names, hide, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _entering(
             met[key] = ref(block, partial(met.pop, key))
         return theirs(block)
 
-    look_alike(__enter__, theirs)
+    copy_names(__enter__, theirs)
     # TorchScript compiles it from its source.
     __enter__.__wrapped__ = theirs  # type: ignore[attr-defined]
     return __enter__

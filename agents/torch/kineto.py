@@ -63,7 +63,7 @@ class Kineto:
         self.ask = partial(getattr, self._level, "value")
         self.hush = partial(setattr, self._level, "value", SILENT)
 
-    def speak(self, level: int) -> None:
+    def restore(self, level: int) -> None:
         """Let it speak as before."""
         self._level.value = level
 

@@ -21,7 +21,7 @@ from ..modules import need
 from ..ring import drain
 from ..wire import LOADER_BATCHES, LOADER_WAIT_NS, LONGEST_NAME, SAMPLES
 from .introspect import attributes, class_name, definer, members
-from .patch import hide, look_alike, replace
+from .patch import copy_names, hide, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class LoaderWaits(Part):
                 run_pending()
             return batch
 
-        look_alike(__next__, original)
+        copy_names(__next__, original)
         return __next__
 
     def _beyond(self, threads: list[int], asked: list[int], waits: list[int]) -> list[int]:

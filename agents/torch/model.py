@@ -28,7 +28,7 @@ SELDOM = 0.1
 MOST_MODELS = 16
 MOST_FILES = 1000
 # It is looked for so often in each of the first seconds, until it was seen that often.
-LOOKS_A_SECOND = 5
+SAMPLES_A_SECOND = 5
 FIRST_SECONDS = 60
 OFTEN = 3
 SECONDS_BETWEEN = 5
@@ -50,15 +50,15 @@ class Model(Part):
         self._wrappers: set[str] = set()
         self._files: dict[str, bool] = {}
         self._seconds = 0
-        self._looking: Timer | None = None
+        self._sampling: Timer | None = None
         self._failed: Exception | None = None
 
     def begin(self) -> None:
         """Begin to look, where it is known which thread is the main one."""
         if self.context.main is not None:
-            timer = Timer(SECOND // LOOKS_A_SECOND, self._try, EARLY)
+            timer = Timer(SECOND // SAMPLES_A_SECOND, self._try_sample, EARLY)
             self.hooks.add(lambda: self.context.timers.remove(timer))
-            self._looking = timer
+            self._sampling = timer
             self.context.timers.add(timer, time.monotonic_ns())
 
     def second(self, now: int) -> dict[str, int | None]:
@@ -67,11 +67,11 @@ class Model(Part):
         if self._failed is not None:
             raise self._failed
         known = sum(self._models.values()) >= OFTEN
-        if self._looking is not None and (known or self._seconds > FIRST_SECONDS):
-            self.context.timers.remove(self._looking)
-            self._looking = None
-        if self._looking is None and self._seconds % SECONDS_BETWEEN == 0:
-            self._look(now)
+        if self._sampling is not None and (known or self._seconds > FIRST_SECONDS):
+            self.context.timers.remove(self._sampling)
+            self._sampling = None
+        if self._sampling is None and self._seconds % SECONDS_BETWEEN == 0:
+            self._sample(now)
         return {}
 
     def facts(self) -> dict[str, Any]:
@@ -92,14 +92,14 @@ class Model(Part):
         *others, last = named
         return f"{', '.join(others)} and {last}" if others else last
 
-    def _try(self, now: int) -> None:
+    def _try_sample(self, now: int) -> None:
         """Look; what fails ends this part, at its next second, and not the agent."""
         try:
-            self._look(now)
+            self._sample(now)
         except Exception as error:
             self._failed = error
 
-    def _look(self, _now: int) -> None:
+    def _sample(self, _now: int) -> None:
         model = None
         frame = None if self.context.main is None else sys._current_frames().get(self.context.main)
         for _ in range(MOST_FRAMES):

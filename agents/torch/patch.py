@@ -61,16 +61,16 @@ def hide(*functions: Any) -> None:
         skipped = need(EVALUATION, "_FrameAction", "SKIP")
         as_before = need(EVALUATION, "_FrameAction", "DEFAULT")
         strategy = need(EVALUATION, "_FrameExecStrategy")(skipped, as_before)
-        skip = partial(_tell, tell, strategy)
+        skip = partial(_skip_by_strategy, tell, strategy)
     for function in functions:
         skip(function.__code__)
 
 
-def _tell(tell: Callable[[Any, Any], None], strategy: Any, code: Any) -> None:
+def _skip_by_strategy(tell: Callable[[Any, Any], None], strategy: Any, code: Any) -> None:
     tell(code, strategy)
 
 
-def look_alike(ours: Any, theirs: Any) -> None:
+def copy_names(ours: Any, theirs: Any) -> None:
     """Give ours the names of theirs, for who looks or pickles."""
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         with suppress(AttributeError, TypeError):

@@ -11,7 +11,7 @@ from types import FunctionType, MethodType
 from ..framework import Part
 from ..modules import Missing, loaded, need
 from ..wire import AUTOCASTS
-from .patch import hide, look_alike, replace
+from .patch import copy_names, hide, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def _enter(original: Callable[[Any], Any], append: Callable[[Any], None]) -> Cal
         return original(region)
 
     hide(__enter__)
-    look_alike(__enter__, original)
+    copy_names(__enter__, original)
     return __enter__
 
 

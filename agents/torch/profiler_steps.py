@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..framework import Part
 from ..modules import loaded, need
-from .patch import hide, look_alike, replace
+from .patch import copy_names, hide, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,5 +48,5 @@ def _step(original: Callable[..., Any], tick: Callable[[int], None]) -> Callable
         tick(0)
         return original(*args, **kwargs)
 
-    look_alike(step, original)
+    copy_names(step, original)
     return step

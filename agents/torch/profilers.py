@@ -19,7 +19,7 @@ from ..main_thread import wake
 from ..modules import loaded, need
 from .entered_blocks import EnteredBlocks, in_c
 from .kineto import SILENT
-from .patch import look_alike, replace
+from .patch import copy_names, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ PLACES = (HOME, "torch.autograd", "torch.autograd.profiler", "torch.autograd.pro
 BEGINS = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
 ENDS = ("_disable_profiler", "_disable_profiler_legacy")
 # From then on a main thread that sleeps in C is woken to end ours, less and less often.
-ROUSE_NS = 50_000_000
+WAKE_NS = 50_000_000
 SELDOM_NS = 1_000_000_000
-LOOK_SECONDS = 0.002
+POLL_SECONDS = 0.002
 # So often the end waits for a block that is just being entered.
 PATIENCE = 10
 USED = "the job profiles itself with torch.profiler"
@@ -240,7 +240,7 @@ class Profilers:
 
     def _wait_for(self, main: int) -> None:
         """Wait until the main thread has ended ours: replaced by his, it would record for good."""
-        pause, due = ROUSE_NS, monotonic_ns() + ROUSE_NS
+        pause, due = WAKE_NS, monotonic_ns() + WAKE_NS
         while self._open:
             self.finish()
             self._main_call.interrupt()
@@ -248,7 +248,7 @@ class Profilers:
                 wake(main)
                 pause = min(SELDOM_NS, 2 * pause)
                 due = monotonic_ns() + pause
-            sleep(LOOK_SECONDS)
+            sleep(POLL_SECONDS)
 
     def _begin(self, begin: list[partial[Any]]) -> None:
         """Begin ours; on the main thread."""
@@ -288,7 +288,7 @@ def _beginning(
         profilers.give_way()
         return theirs(*arguments, **more)
 
-    look_alike(begin, theirs)
+    copy_names(begin, theirs)
     return begin
 
 
@@ -301,5 +301,5 @@ def _ending(users: dict[int, None], theirs: Callable[..., Any]) -> Callable[...,
             if users.pop(_thread.get_ident(), users) is users:
                 users.clear()
 
-    look_alike(end, theirs)
+    copy_names(end, theirs)
     return end

@@ -15,7 +15,7 @@ from types import MethodType
 
 from ..downsampling import BURST, ROUND, Downsampler
 from ..modules import loaded
-from .patch import hide, look_alike
+from .patch import copy_names, hide
 from .steps import inside
 
 TYPE_CHECKING = False
@@ -81,7 +81,7 @@ def timed(original: Callable[..., Any], notes: Notes) -> Callable[..., Any]:
                 sample(ns, 1)
 
     hide(read)
-    look_alike(read, original)
+    copy_names(read, original)
     return read
 
 

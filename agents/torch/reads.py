@@ -121,15 +121,15 @@ class Reads(Part):
         weight = self._downsampler.second(now, number, may=self._are_even(times))
         self._ns += round(weight * sum(times)) + sum(drain(self._waited, waits))
         self._total += round(weight * number) + waits
-        self._weigh(now, number + waits)
+        self._check_cost(now, number + waits)
         pop = self._sampled.popleft
         for _ in range(len(self._sampled) // 6):
             kind, took, stands = pop(), pop(), pop()
             stands *= 1 if kind == WAIT else weight
-            self._place(kind, (pop(), pop(), pop()), took, stands)
+            self._add_sample(kind, (pop(), pop(), pop()), took, stands)
         self._seconds += 1
         if self._seconds % SECONDS_BETWEEN == 0:
-            self._tell(now)
+            self._put_samples(now)
         return {SYNCS: self._total, SYNC_NS: self._ns}
 
     def facts(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class Reads(Part):
     def _notes(self, kind: str, took: deque[int]) -> Notes:
         return Notes(kind, took, self._sampled, self._one_in)
 
-    def _weigh(self, now: int, number: int) -> None:
+    def _check_cost(self, now: int, number: int) -> None:
         """Ask fewer of many where they were; give up where to count them is felt."""
         passed = next(self._passed) - self._looks
         self._looks += 1
@@ -170,7 +170,9 @@ class Reads(Part):
             a_second = (number + inside_now) * SECOND // span
             raise Missing(f"counting {a_second} a second would be felt")
 
-    def _place(self, kind: str, at: tuple[str, int | None, str], took: int, weight: float) -> None:
+    def _add_sample(
+        self, kind: str, at: tuple[str, int | None, str], took: int, weight: float
+    ) -> None:
         places = self._places.setdefault(kind, {})
         file, line, name = at
         frame = file[-LONGEST_FILE:], line or 0, name[:LONGEST_NAME]
@@ -179,7 +181,7 @@ class Reads(Part):
             found[0] += weight
             found[1] += took * weight
 
-    def _tell(self, now: int) -> None:
+    def _put_samples(self, now: int) -> None:
         for kind, places in self._places.items():
             rows = [
                 [round(number), round(ns), list(frame)] for frame, (number, ns) in places.items()

@@ -36,7 +36,7 @@ HELD_NS = 50_000_000
 WITHOUT_STEPS_NS = 1_000_000_000
 # How long the end of the agent waits for the job's main thread to come by.
 PARTING_SECONDS = 0.5
-_LOOK_SECONDS = 0.005
+_POLL_SECONDS = 0.005
 # Set where a daemon takes the traces: its would end with ours.
 DAEMON = "KINETO_USE_DAEMON"
 _PROFILER = "torch._C._profiler"
@@ -108,7 +108,7 @@ class TorchTracer(Tracer):
     def has_begun(self) -> bool:
         """Tell whether a step has ended since, or, in a job without steps, a batch has come."""
         if self._profilers.why_not is not None:
-            self._speak()
+            self._restore_level()
             raise Refused(self._profilers.why_not)
         if self._profilers.began() is not None:
             return True
@@ -132,7 +132,7 @@ class TorchTracer(Tracer):
     def save(self, file: TraceFile) -> TakenWindow:
         """Have Kineto write the file."""
         began, ended, kineto = self._profilers.began(), self._profilers.take(), self._kineto
-        self._speak()
+        self._restore_level()
         if self._profilers.why_not is not None:
             raise Refused(self._profilers.why_not)
         if began is None or ended is None or kineto is None:
@@ -160,7 +160,7 @@ class TorchTracer(Tracer):
         if self._profilers.is_open():
             self._end_somehow()
         if not self._profilers.is_open():
-            self._speak()
+            self._restore_level()
 
     def before_fork(self) -> None:
         """End it: a child would go on recording, and nobody would end it."""
@@ -170,7 +170,7 @@ class TorchTracer(Tracer):
     def forget(self) -> None:
         """In a fork's child: want nothing more of its main thread."""
         self._profilers.forget()
-        self._speak()
+        self._restore_level()
 
     def _end_somehow(self) -> None:
         if self._main_call.is_here():
@@ -181,15 +181,15 @@ class TorchTracer(Tracer):
         while self._profilers.is_open() and time.monotonic() < until:
             self.hurry()
             # It may fork meanwhile, and it is over, too.
-            self.rest(partial(time.sleep, _LOOK_SECONDS))
+            self.rest(partial(time.sleep, _POLL_SECONDS))
         if self._profilers.is_open():
             self.hurry()
             self._main_call.keep_interrupting()
 
-    def _speak(self) -> None:
+    def _restore_level(self) -> None:
         level = self._profilers.take_level()
         if level is not None and self._kineto is not None:
-            self._kineto.speak(level)
+            self._kineto.restore(level)
 
     def undo(self) -> None:
         """Give the user's functions back."""

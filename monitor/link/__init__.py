@@ -1,1 +1,1 @@
-"""The line to an agent in a job: its spool read with care, its control socket, its records."""
+"""The link to an agent in a job: its spool, read with care, its control socket, its records."""

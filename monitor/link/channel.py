@@ -1,6 +1,6 @@
-"""Where an agent lies, seen through the job's own root, and opened so that no trick of it counts.
+"""An agent's files, found through the job's own root and opened so that no trick of the job works.
 
-A job may be hostile: each folder is opened for itself and followed nowhere, each file is looked at
+A job may be hostile: folders are opened one by one without following links, each file is checked
 before it is opened, and everything must belong to the user that the process runs as.
 """
 
@@ -26,7 +26,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class LinkRefused(Problem):
-    """Something that cannot be trusted lies where an agent's files should."""
+    """Something that cannot be trusted lies where an agent's files should be."""
 
 
 def _untrusted(pid: int, what: str) -> LinkRefused:
@@ -49,7 +49,7 @@ class Address:
 
     @classmethod
     def of(cls, key: ProcessKey, fs: ProcFs) -> Address | None:
-        """Return where the agent of a process would lie; ``None`` when the process is gone."""
+        """Return where the files of a process's agent would be; ``None`` once it is gone."""
         status = fs.fields(f"{key.pid}/status")
         users = status.get("Uid", "").split()
         if len(users) < 2:
@@ -66,7 +66,7 @@ class Address:
         )
 
     def is_there(self) -> bool:
-        """Tell whether a socket of its user's lies there: cheap, and no reason to trust it."""
+        """Tell whether a socket of its user's is there: cheap, and no reason to trust it."""
         return any(self._is_in(parent) for parent in wire.FOLDERS)
 
     def _is_in(self, parent: str) -> bool:
@@ -92,7 +92,7 @@ def _own_uid(uid_map: str | None, uid: int) -> int:
 
 
 class Channel:
-    """An agent's folder, held open: it stays reachable when the process has gone."""
+    """An agent's folder, held open: it stays reachable once the process is gone."""
 
     def __init__(self, address: Address, folder: int) -> None:
         self.address = address
@@ -101,9 +101,9 @@ class Channel:
 
     @classmethod
     def candidates(cls, address: Address) -> Iterator[Channel]:
-        """Open the folders that an agent of this process may have made, one when it is asked for.
+        """Yield the folders that an agent of this process may have made, each opened when reached.
 
-        Each is the caller's to close.
+        The caller closes each.
         """
         for parent in wire.FOLDERS:
             handle = _walk(address, parent)
@@ -113,13 +113,15 @@ class Channel:
     def connect(self, seconds: float) -> socket.socket | None:
         """Return a connection to the process's own agent; ``None`` where none answers."""
         name = self.address.socket
-        handle = self._look(name, stat.S_ISSOCK, "something that is no socket of its user's")
+        handle = self._open_checked(
+            name, stat.S_ISSOCK, "something that is no socket of its user's"
+        )
         if handle is None:
             return None
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             peer.settimeout(seconds)
-            # What was looked at is what is connected to, and the path is always short.
+            # This connects to what was checked, and the path is always short.
             peer.connect(f"/proc/self/fd/{handle}")
             self._check_peer(peer)
         except OSError:
@@ -139,7 +141,7 @@ class Channel:
 
     def open_file(self, name: str) -> int | None:
         """Return a descriptor of one of the agent's files; ``None`` where there is none."""
-        handle = self._look(name, stat.S_ISREG, "something that is no file of its user's")
+        handle = self._open_checked(name, stat.S_ISREG, "something that is no file of its user's")
         if handle is None:
             return None
         try:
@@ -150,7 +152,7 @@ class Channel:
             os.close(handle)
 
     def remove_leftovers(self) -> None:
-        """Remove what a dead process left, unless another one has put its own there by now."""
+        """Remove what a dead process left, unless another one put its own there since."""
         for name, identity in self._ours.items():
             with contextlib.suppress(OSError):
                 if _identity(os.lstat(name, dir_fd=self._folder)) == identity:
@@ -164,8 +166,8 @@ class Channel:
         """Let go of the folder."""
         os.close(self._folder)
 
-    def _look(self, name: str, fits: object, otherwise: str) -> int | None:
-        """Return a handle that only names a file, after a look at what it is."""
+    def _open_checked(self, name: str, fits: object, otherwise: str) -> int | None:
+        """Return a handle that only names a file, after checking what it is."""
         try:
             handle = os.open(name, _LOOK, dir_fd=self._folder)
         except OSError:

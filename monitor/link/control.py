@@ -1,4 +1,4 @@
-"""The control socket's end at the monitor: one JSON object a line, answered in order."""
+"""The monitor's end of the control socket: one JSON object a line, answered in order."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ import msgspec
 
 from whyidle.agents import wire
 
-# An agent that says more than this in one line is no agent.
+# A peer that sends more than this in one line is no agent.
 LONGEST_ANSWER = 16 * wire.MESSAGE_BYTES
 Answer = tuple[str, dict[str, Any]]
 
 
 class Control:
-    """Asks, and takes the answers that are there; never waits unless told to."""
+    """Sends messages, and returns the answers that are there; waits only where asked to."""
 
     def __init__(self, peer: socket.socket) -> None:
         self.closed = False
         self._peer = peer
         self._asked: deque[str] = deque()
         self._unsent = b""
-        self._heard = b""
+        self._received = b""
 
     def is_waiting_for(self, do: str) -> bool:
-        """Tell whether such a message is not yet answered."""
+        """Tell whether such a message is still unanswered."""
         return do in self._asked
 
     def ask(self, do: str, **more: object) -> None:
@@ -41,18 +41,18 @@ class Control:
         self._send()
 
     def answers(self) -> list[Answer]:
-        """Return what has been answered by now, each with what was asked."""
+        """Return the answers that have come, each with the message it answers."""
         self._send()
         self._receive()
         found: list[Answer] = []
-        while (end := self._heard.find(b"\n")) >= 0 and not self.closed:
-            line, self._heard = self._heard[:end], self._heard[end + 1 :]
+        while (end := self._received.find(b"\n")) >= 0 and not self.closed:
+            line, self._received = self._received[:end], self._received[end + 1 :]
             answer = _parse(line)
             if answer is None or not self._asked:
                 self.close()
             else:
                 found.append((self._asked.popleft(), answer))
-        if len(self._heard) > LONGEST_ANSWER:
+        if len(self._received) > LONGEST_ANSWER:
             self.close()
         return found
 
@@ -70,7 +70,7 @@ class Control:
         return None
 
     def wait(self, seconds: float) -> None:
-        """Wait until something can be heard."""
+        """Wait until something can be read."""
         if not self.closed:
             poll = select.poll()
             poll.register(self._peer, select.POLLIN)
@@ -89,13 +89,13 @@ class Control:
         except BlockingIOError:
             return
         except OSError:
-            # What it said before it went may still lie here to be heard.
+            # What it sent before it went may still wait to be read.
             self._unsent = b""
             return
         self._unsent = self._unsent[sent:]
 
     def _receive(self) -> None:
-        while not self.closed and len(self._heard) <= LONGEST_ANSWER:
+        while not self.closed and len(self._received) <= LONGEST_ANSWER:
             try:
                 part = self._peer.recv(wire.MESSAGE_BYTES)
             except BlockingIOError:
@@ -105,7 +105,7 @@ class Control:
             if not part:
                 self.close()
                 return
-            self._heard += part
+            self._received += part
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

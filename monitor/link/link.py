@@ -1,4 +1,4 @@
-"""The line to one agent: its spool read to the end, its lease renewed, its leaving asked for."""
+"""The link to one agent: reads its spool to the end, renews its lease, and asks it to leave."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ from whyidle.monitor.processes.procfs import ProcFs
 HELLO_SECONDS = 0.5
 # A full spool, read a piece at a time.
 MOST_PIECES = 20
-# Words about traces that nobody has taken note of.
-MOST_UNHEARD = 64
+# Answers and records about traces that nobody has taken yet.
+MOST_UNTAKEN = 64
 
 __all__ = ["Link", "LinkLost", "LinkRefused"]
 
 
 class LinkLost(Exception):  # noqa: N818  agents go
-    """The agent has gone, and everything that it wrote was read."""
+    """The agent is gone, and everything that it wrote was read."""
 
 
 class Link:
-    """An agent that answered. All calls from one thread at a time."""
+    """The link to an agent that answered. Used by one thread at a time."""
 
     def __init__(
         self, key: ProcessKey, fs: ProcFs, channel: Channel, control: Control, spool: Spool
     ) -> None:
         self.key = key
         self.hello: Mapping[str, Any] = {}
-        # Why the agent said that it went.
+        # The reason in the agent's last record.
         self.bye: str | None = None
-        # What was said of traces: answers to what we asked; records, of others' traces, too.
-        self.trace_answers: deque[Mapping[str, Any]] = deque(maxlen=MOST_UNHEARD)
-        self.traced: deque[Traced] = deque(maxlen=MOST_UNHEARD)
+        # About traces: answers to our requests; and records, also of traces for other clients.
+        self.trace_answers: deque[Mapping[str, Any]] = deque(maxlen=MOST_UNTAKEN)
+        self.traced: deque[Traced] = deque(maxlen=MOST_UNTAKEN)
         self._channel = channel
         self._control = control
         self._spool = spool
-        # Who has asked to go asks for no lease any more: it would keep the agent for others.
+        # After asking to leave we renew no lease: that would keep the agent.
         self._leaving = False
         self._has_left = False
-        # Where the spool ended when the agent had gone.
+        # Where the spool ended once the agent was gone.
         self._end: int | None = None
         self._other_clock = fs.link(f"{key.pid}/ns/time") != fs.link("self/ns/time")
         self._shift_ns = 0
-        # Who dies while it is watched can no longer be asked.
+        # Read now: a process that dies while it is watched has no /proc entry any more.
         ours = fs.link("self/ns/pid")
         same_pids = ours is not None and fs.link(f"{key.pid}/ns/pid") == ours
         self._proc = str(fs.root) if same_pids else None
 
     @classmethod
     def open(cls, key: ProcessKey, fs: ProcFs, seconds: float = HELLO_SECONDS) -> Link | None:
-        """Return the line to the agent of a process; ``None`` where none answers in time."""
+        """Return the link to the agent of a process; ``None`` where none answers in time."""
         address = Address.of(key, fs)
         for channel in Channel.candidates(address) if address is not None else ():
             link = None
@@ -130,7 +130,7 @@ class Link:
             self._has_left |= asked == "leave"
         closed = self._control.closed
         if closed and self._end is None:
-            # What others append from now on is not the agent's.
+            # What is appended from now on is not the agent's.
             self._end = self._spool.finish()
         elif self._end is not None and self._spool.offset >= self._end:
             raise LinkLost
@@ -148,18 +148,18 @@ class Link:
         return not self._control.closed and not self._leaving
 
     def ask_for_trace(self, seconds: float, share: float) -> None:
-        """Ask for a trace; ``trace_answers`` and ``traced`` get what is said of it."""
+        """Ask for a trace; ``trace_answers`` and ``traced`` get the answer and the records."""
         self._control.ask("trace", seconds=seconds, share=share)
 
     @property
     def is_asked_for_trace(self) -> bool:
-        """Tell whether it has not yet answered whether there will be one."""
+        """Tell whether the request for a trace is still unanswered."""
         return self._control.is_waiting_for("trace")
 
     def open_trace(self, number: int) -> int | None:
         """Return a descriptor of a trace's file; ``None`` where there is none.
 
-        Raises ``LinkRefused`` where something else than a file of the job's user lies there.
+        Raises ``LinkRefused`` where something other than a file of the job's user is there.
         """
         pid = self._channel.address.spool.partition(".")[0]
         return self._channel.open_file(f"{pid}.trace-{number}")
@@ -170,13 +170,13 @@ class Link:
             self._control.ask("drop", id=number)
 
     def ask_to_leave(self) -> None:
-        """Ask the agent to go; the next exchanges give its last records, then ``LinkLost``."""
+        """Ask the agent to leave; the next exchanges give its last records, then ``LinkLost``."""
         self._leaving = True
         if not self._control.closed and not self._control.is_waiting_for("leave"):
             self._control.ask("leave")
 
     def leave(self, seconds: float = 1.0) -> list[Record]:
-        """Ask the agent to go, wait for its answer, and return its last records."""
+        """Ask the agent to leave, wait for its answer, and return its last records."""
         self.ask_to_leave()
         self._control.wait_for("leave", seconds)
         found: list[Record] = []
@@ -194,11 +194,11 @@ class Link:
         return t - self._shift_ns
 
     def wait(self, seconds: float) -> None:
-        """Wait until the agent says something."""
+        """Wait until the agent sends something."""
         self._control.wait(seconds)
 
     def remove_leftovers(self) -> None:
-        """Remove what the agent left; for a process that has ended."""
+        """Remove what the agent of an ended process left."""
         self._channel.remove_leftovers()
 
     def sweep(self) -> None:
@@ -207,7 +207,7 @@ class Link:
             self._channel.sweep(self._proc)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         self._control.close()
         self._spool.close()
         self._channel.close()

@@ -1,4 +1,4 @@
-"""What an agent writes into its spool, typed: whatever does not fit is damaged, and counted."""
+"""The records in an agent's spool, typed: whatever does not fit is damaged, and counted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whyidle.agents import wire
 # The columns of the store end at 64 bits, and so do the clocks.
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, Meta(max_length=256)]
-# Half of a character that JSON may name and UTF-8 cannot hold; two that belong together are one.
+# Half of a surrogate pair, which UTF-8 cannot hold; a whole pair is one character.
 _HALF = rb"\\u[dD][%s][0-9a-fA-F]{2}"
 _SURROGATE = re.compile(
     rb"(" + _HALF % b"89abAB" + _HALF % b"c-fC-F" + rb")|" + _HALF % b"89a-fA-F"
@@ -28,8 +28,8 @@ class Frame(Struct, array_like=True, frozen=True):
     function: Annotated[str, Meta(max_length=wire.LONGEST_NAME)]
 
 
-class Look(Struct, array_like=True, frozen=True):
-    """How often a thread was seen here: the place, and the user's own frames, innermost first."""
+class StackCount(Struct, array_like=True, frozen=True):
+    """How often a thread had this stack: the leaf, and the user's own frames, innermost first."""
 
     count: Natural
     leaf: Frame | None = None
@@ -73,7 +73,7 @@ class Stacks(Struct, array_like=True, frozen=True, tag="stacks"):
     t: Natural
     span_ns: Natural
     samples: Natural
-    looks: Annotated[list[Look], Meta(max_length=wire.MOST_PLACES)]
+    counts: Annotated[list[StackCount], Meta(max_length=wire.MOST_PLACES)]
 
 
 class Steps(Struct, array_like=True, frozen=True, tag="steps"):
@@ -99,7 +99,7 @@ class Compile(Struct, array_like=True, frozen=True, tag="compile"):
 
 
 class Read(Struct, array_like=True, frozen=True):
-    """A line of the user's that reads values back."""
+    """A line of the user's code that reads values back."""
 
     count: Natural
     ns: Natural
@@ -123,7 +123,7 @@ class State(Struct, array_like=True, frozen=True, tag="state"):
 
 
 class Traced(Struct, array_like=True, frozen=True, tag="trace"):
-    """How it stands with a trace that was asked for."""
+    """The state of a requested trace."""
 
     t: Natural
     id: Natural
@@ -196,5 +196,5 @@ def _decode(line: bytes) -> Record:
     except msgspec.DecodeError:
         if _SURROGATE.search(line) is None:
             raise
-    # A file may be named in bytes that are no text: its record is worth more than its name.
+    # A file's name may not be text: the record is worth more than the name.
     return _DECODER.decode(_SURROGATE.sub(lambda found: found[1] or b"?", line))

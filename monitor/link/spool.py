@@ -1,4 +1,4 @@
-"""Reads a spool that a job appends to: whole lines only, a bounded piece at a time."""
+"""Reads the spool that an agent appends to: whole lines only, a bounded piece at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Spool:
         self.handle = handle
         self._skipping = False
         if self.size() > wire.SPOOL_TRIM:
-            # Long before our time. It begins somewhere inside a line.
+            # Most of it is from before our time. Reading begins somewhere inside a line.
             self._jump()
 
     def size(self) -> int:
@@ -30,7 +30,7 @@ class Spool:
         return os.fstat(self.handle).st_size
 
     def begin_anew(self, epoch: int) -> None:
-        """Take note of the agent's count of emptied spools."""
+        """Begin again where the agent has emptied the spool since: it counts that up."""
         if self.epoch is not None and epoch != self.epoch:
             self.offset, self._skipping = 0, False
         self.epoch = epoch
@@ -39,7 +39,7 @@ class Spool:
         """Return the records of the next lines; empty when no whole line is left."""
         size = self.size()
         if size - self.offset > wire.SPOOL_CAP:
-            # More than an agent ever keeps: whoever writes this is not to be waited for.
+            # More than an agent ever keeps: we do not wait for whoever writes this.
             self.damaged += 1
             self._jump()
         try:
@@ -49,7 +49,7 @@ class Spool:
         return self._take(piece)
 
     def finish(self) -> int:
-        """Return where it ends; back to the start if it was emptied and nobody is left to say."""
+        """Return where it ends; read from the start if it was emptied just before the end."""
         size = self.size()
         if size < self.offset:
             self.offset, self._skipping = 0, False
@@ -66,7 +66,7 @@ class Spool:
     def _take(self, piece: bytes) -> list[Record]:
         *lines, rest = piece.split(b"\n", MOST_LINES)
         if not lines and len(rest) > LONGEST_LINE:
-            # A line without an end: what comes of it is passed over.
+            # A line without an end: skip it.
             self.damaged += not self._skipping
             self._skipping, rest = True, b""
         self.offset += len(piece) - len(rest)

@@ -1,4 +1,4 @@
-"""Remove the files of agents that were killed: nobody else comes by where no agent is any more."""
+"""Remove the files of killed agents: where no agent runs any more, nobody else does."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import stat
 import time
 from itertools import islice
 
-# An agent that is just beginning has a file before it answers; one that lives writes every second.
+# An agent that is just starting has a file before it answers; one that runs writes every second.
 STALE_SECONDS = 60.0
 MOST_NAMES = 1000
 _OURS = re.compile(r"([1-9]\d{0,9})\.(?:spool|sock|py|trace-\d{1,9}(?:\.tmp)?)")
 
 
 def sweep(folder: int, uid: int, proc: str) -> None:
-    """Clear a folder of what dead processes of this user left; it may be held by its path only.
+    """Remove what dead processes of this user left in a folder, which may be open as O_PATH.
 
-    Only for a folder of processes whose pids mean the same to us. Others that share the folder may
-    have pids that we do not see: their sockets answer.
+    Only for a folder of processes in our pid namespace. Others that share the folder may have pids
+    that we do not see: their sockets answer.
     """
     with contextlib.suppress(OSError):
         for names in _by_pid(folder, proc).values():
@@ -50,7 +50,7 @@ def _is_stale(name: str, folder: int, uid: int) -> bool:
 
 
 def _refuses(path: str) -> bool:
-    """Tell whether nobody listens on a socket; whatever else happens, somebody may."""
+    """Tell whether nobody listens on a socket; on any other error somebody may."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
         peer.setblocking(False)
         try:

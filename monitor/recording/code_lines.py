@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.finding import SourceLine
-from whyidle.monitor.link.records import Frame, Look, Read, Reads, Stacks
+from whyidle.monitor.link.records import Frame, Read, Reads, StackCount, Stacks
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.event_limits import MOST_COUNTED, Due, kept
 from whyidle.monitor.runs.aggregates import ReadBack
@@ -38,7 +38,7 @@ class Looks:
         """Count one record."""
         self.samples += min(stacks.samples, MOST_COUNTED)
         self.span_ns += min(stacks.span_ns, WHERE_NS)
-        for look in stacks.looks:
+        for look in stacks.counts:
             count = min(look.count, MOST_COUNTED)
             if look.frames:
                 _count(self._lines, look.frames[0], count)
@@ -95,7 +95,7 @@ class Where:
 
 def _slim(stacks: Stacks) -> Stacks:
     """Return what a screen shows of a record: the user's innermost lines."""
-    looks = [Look(look.count, None, look.frames[:1]) for look in stacks.looks if look.frames]
+    looks = [StackCount(look.count, None, look.frames[:1]) for look in stacks.counts if look.frames]
     return Stacks(stacks.t, stacks.span_ns, stacks.samples, looks)
 
 

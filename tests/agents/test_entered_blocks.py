@@ -19,7 +19,7 @@ BEGIN = """
 from torch.profiler import record_function as block
 start(); until(reachable)
 sys.modules["_whyidle_agent.tracing"].LEAST_PAUSE_NS = 1
-sys.modules["_whyidle_agent.tracing"].BREATH_NS = 1_000_000
+sys.modules["_whyidle_agent.tracing"].BETWEEN_WINDOWS_NS = 1_000_000
 # However late others let it come.
 sys.modules["_whyidle_agent.trace_window"].TraceWindow.late = lambda *a: None
 number = 0

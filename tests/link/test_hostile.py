@@ -73,7 +73,7 @@ def test_what_a_newer_agent_says_is_passed_over(line: str, puppet: Puppet, link:
 def test_a_name_that_is_no_text_costs_only_the_name(puppet: Puppet, link: Link) -> None:
     puppet.do(r'raw ["stacks",1,1,1,[[1,["a\udcffb.py",1,"f"],[]]]]')
     found = until(link, lambda seen: len(seen) == 3)[-1]
-    assert found.looks[0].leaf.file == "a?b.py"  # type: ignore[union-attr]
+    assert found.counts[0].leaf.file == "a?b.py"  # type: ignore[union-attr]
 
 
 def test_the_longest_name_of_an_agent_fits_also_beside_one_that_is_no_text(
@@ -82,8 +82,8 @@ def test_the_longest_name_of_an_agent_fits_also_beside_one_that_is_no_text(
     leaf = ["\U0001f600" * wire.LONGEST_FILE, 1, "\udcff"]
     puppet.write("stacks", 1, 1, [[1, leaf, [leaf] * wire.STACK_DEPTH]])
     found = until(link, lambda seen: len(seen) == 3)[-1]
-    assert found.looks[0].leaf.file == leaf[0]  # type: ignore[union-attr]
-    assert found.looks[0].leaf.function == "?"  # type: ignore[union-attr]
+    assert found.counts[0].leaf.file == leaf[0]  # type: ignore[union-attr]
+    assert found.counts[0].leaf.function == "?"  # type: ignore[union-attr]
 
 
 def test_an_endless_line_is_passed_over_in_pieces(

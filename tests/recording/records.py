@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from whyidle.monitor.link.records import Compile, Frame, Gauges, Look, Record, Stacks, State, Steps
+from whyidle.monitor.link.records import (
+    Compile,
+    Frame,
+    Gauges,
+    Record,
+    StackCount,
+    Stacks,
+    State,
+    Steps,
+)
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.recording.agent_stats import AgentStats
 
@@ -18,7 +27,7 @@ def gauges(second: float, **values: float | None) -> Gauges:
     return Gauges(int(second * SECOND), dict(values))
 
 
-def stacks(second: float, *looks: Look) -> Stacks:
+def stacks(second: float, *looks: StackCount) -> Stacks:
     return Stacks(int(second * SECOND), SECOND, sum(look.count for look in looks), list(looks))
 
 

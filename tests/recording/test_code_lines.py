@@ -8,7 +8,7 @@ import pytest
 
 from tests.recording.records import KEY, LEAF, LOAD, MOST, SECOND, STEP, stacks, take
 from whyidle.monitor.core.finding import SourceLine
-from whyidle.monitor.link.records import Frame, Look, Read, Reads, Stacks
+from whyidle.monitor.link.records import Frame, Read, Reads, StackCount, Stacks
 from whyidle.monitor.recording import code_lines, event_limits
 from whyidle.monitor.recording.agent_stats import AgentStats
 from whyidle.monitor.runs.aggregates import ReadBack
@@ -20,7 +20,7 @@ def agent_stats() -> AgentStats:
 
 
 def test_the_users_own_lines_of_the_last_seconds(agent_stats: AgentStats) -> None:
-    take(agent_stats, stacks(1, Look(3, LEAF, [STEP, LOAD]), Look(1, LOAD, [LOAD])))
+    take(agent_stats, stacks(1, StackCount(3, LEAF, [STEP, LOAD]), StackCount(1, LOAD, [LOAD])))
     agent_stats.reading(2 * SECOND)
     assert agent_stats.where.lines == (
         SourceLine("/job/train.py", 20, "step", 0.75),
@@ -36,7 +36,7 @@ def test_where_the_thread_was_is_kept_soon_then_every_ten_seconds(
 ) -> None:
     kept = []
     for second in range(1, 24):
-        take(agent_stats, stacks(second, Look(10, LEAF, [STEP])))
+        take(agent_stats, stacks(second, StackCount(10, LEAF, [STEP])))
         kept += agent_stats.events(second * SECOND)
     kept += agent_stats.events(24 * SECOND, ending=True)
     assert [e.data["samples"] for e in kept if e.data] == [60, 100, 70]
@@ -52,7 +52,7 @@ def test_where_the_thread_was_is_kept_soon_then_every_ten_seconds(
 
 def test_a_long_recording_keeps_it_less_often(agent_stats: AgentStats) -> None:
     agent_stats.where._due._told = event_limits.LATER
-    take(agent_stats, stacks(1, Look(1, LEAF, [STEP])))
+    take(agent_stats, stacks(1, StackCount(1, LEAF, [STEP])))
     assert agent_stats.events(SECOND) == []
     assert agent_stats.events(SECOND + event_limits.EVENT_NS) == []
     assert len(agent_stats.events(SECOND + event_limits.LATER_EVENT_NS)) == 1
@@ -61,7 +61,7 @@ def test_a_long_recording_keeps_it_less_often(agent_stats: AgentStats) -> None:
 def test_an_event_has_few_bytes_whatever_the_names(agent_stats: AgentStats) -> None:
     for i in range(30):
         frame = Frame("\U0001f600" * 297 + f"{i:03}", 1, "\x00" * 100)
-        take(agent_stats, Stacks(1, SECOND, 1, [Look(1, frame, [frame])]))
+        take(agent_stats, Stacks(1, SECOND, 1, [StackCount(1, frame, [frame])]))
     (event,) = agent_stats.events(SECOND, ending=True)
     assert event.data is not None
     assert 1 <= len(event.data["lines"]) < code_lines.LINES_KEPT
@@ -71,7 +71,7 @@ def test_an_event_has_few_bytes_whatever_the_names(agent_stats: AgentStats) -> N
 def test_a_liars_lines_stay_few(agent_stats: AgentStats) -> None:
     for i in range(3 * code_lines.MOST_PLACES):
         frame = Frame(f"{i}.py", MOST, "f")
-        take(agent_stats, Stacks(1, MOST, MOST, [Look(MOST, frame, [frame])]))
+        take(agent_stats, Stacks(1, MOST, MOST, [StackCount(MOST, frame, [frame])]))
     agent_stats.reading(SECOND)
     (event,) = agent_stats.events(SECOND, ending=True)
     assert len(agent_stats.where.lines) == code_lines.LINES_SHOWN

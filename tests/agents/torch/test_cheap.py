@@ -154,7 +154,7 @@ def test_to_ask_for_a_read_without_reading_is_no_read() -> None:
 
 def test_reads_of_which_few_are_long_are_all_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     part = Reads(ProbeContext(Timers(), lambda _: None, lambda _: None, None))
-    monkeypatch.setattr(part, "_weigh", lambda *_: None)
+    monkeypatch.setattr(part, "_check_cost", lambda *_: None)
     quick, long = 1_000, 50 * LONG_NS
 
     def second(*times: int) -> None:

@@ -61,7 +61,7 @@ def durations(told: Told) -> list[int]:
 
 def noted(told: Told) -> float | None:
     """Return the share of the steps that is noted, where it is not all."""
-    told.probe._tell_state(told.now)
+    told.probe._put_state(told.now)
     found: float | None = told.state().get("timed_optimizer_steps")
     return found
 

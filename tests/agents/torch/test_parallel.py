@@ -69,7 +69,7 @@ def part() -> Model:
 
 
 def run_in(file: str, source: str, part: Model) -> None:
-    exec(compile(source, f"/somewhere/{file}", "exec"), {"look": lambda: part._look(0)})
+    exec(compile(source, f"/somewhere/{file}", "exec"), {"look": lambda: part._sample(0)})
 
 
 @pytest.mark.parametrize("file", parallel.WRAPPERS)

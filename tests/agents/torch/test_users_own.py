@@ -230,7 +230,7 @@ def test_a_look_at_the_model_that_fails_ends_only_itself(monkeypatch: pytest.Mon
     def fails(*_: object) -> None:
         raise AskedError
 
-    monkeypatch.setattr(Model, "_look", fails)
+    monkeypatch.setattr(Model, "_sample", fails)
     told = Told()
     told.context.main = _thread.get_ident()
     told.begin()
