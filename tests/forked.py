@@ -43,11 +43,11 @@ def source():
         asked.close()
         pid = os.fork()
         if pid:
-            with socket.socket(fileno=line) as told:
+            with socket.socket(fileno=line) as answer:
                 for each in pipes: os.close(each)
-                socket.send_fds(told, [b"%d" % pid], [os.pidfd_open(pid)])
+                socket.send_fds(answer, [b"%d" % pid], [os.pidfd_open(pid)])
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                try: told.send(b"%d" % code)
+                try: answer.send(b"%d" % code)
                 except OSError: pass
             os._exit(0)
         os.close(line)
@@ -111,8 +111,8 @@ class Forked:
         its.close()
         for each in (ins, out, errors):
             os.close(each)
-        told, (self._process,), _, _ = socket.recv_fds(self._line, 20, 1)
-        self.pid = int(told)
+        pid, (self._process,), _, _ = socket.recv_fds(self._line, 20, 1)
+        self.pid = int(pid)
 
     def kill(self) -> None:
         """Kill it where it has not ended."""

@@ -50,9 +50,11 @@ def _without_cog(text: str) -> str:
 )
 def test_the_chinese_readme_has_what_the_english_one_has(what: str) -> None:
     def found(text: str) -> list[str]:
-        told = re.findall(what, _without_cog(text), re.DOTALL | re.MULTILINE)
+        found = re.findall(what, _without_cog(text), re.DOTALL | re.MULTILINE)
         # The words of a table's heading are translated, and each text links to the other.
-        return [each for each in told if "README" not in each and (each.isascii() or "```" in each)]
+        return [
+            each for each in found if "README" not in each and (each.isascii() or "```" in each)
+        ]
 
     assert found(CHINESE) == found(README)
     assert len(found(README)) > 2

@@ -55,5 +55,5 @@ def test_many_messages_are_quoted() -> None:
 
 def test_every_exit_code_has_its_part() -> None:
     headings = " ".join(re.findall(r"^## Exit (.*)$", PAGE, re.MULTILINE))
-    told = {int(code) for code in re.findall(r"\d+", headings)}
-    assert told == set(Exit) - {Exit.OK}
+    documented = {int(code) for code in re.findall(r"\d+", headings)}
+    assert documented == set(Exit) - {Exit.OK}

@@ -312,7 +312,7 @@ def test_gpm_is_the_mean_between_two_samples(play: Player) -> None:
 
 
 def test_gpm_touches_only_the_slots_asked_for(play: Player) -> None:
-    """Bindings differ in the length of the array, and nothing tells the library which it is."""
+    """Bindings differ in the length of the array, and the library cannot know it."""
     answer = play(
         "track 0 gpm.supported 0:1\ntrack 0 gpm.2 0:50",
         """

@@ -49,8 +49,8 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def checks(out: Path) -> dict[str, Any]:
-    told = json.loads((out / "report.json").read_text())["checks"]
-    return {check["name"]: check for check in told}
+    checks = json.loads((out / "report.json").read_text())["checks"]
+    return {check["name"]: check for check in checks}
 
 
 def test_a_job_that_is_entered_loses_what_it_loses_alone(looked: dict[str, Path]) -> None:
@@ -87,8 +87,8 @@ def test_our_times_of_a_real_gpu_are_those_of_jaxs_own_reader(name: str, tmp_pat
     path = tmp_path / "real.xplane.pb"
     path.write_bytes(gzip.decompress(path_of(name).read_bytes()))
     planes = profiler.ProfileData.from_file(str(path)).planes
-    told = {"planes": {plane.name: programs.kinds_of(plane) for plane in planes}}
-    theirs, ours = profilers.of_jax(told, gpu=True), profilers.ours(path, gpu=True)
+    read = {"planes": {plane.name: programs.kinds_of(plane) for plane in planes}}
+    theirs, ours = profilers.of_jax(read, gpu=True), profilers.ours(path, gpu=True)
     assert theirs.keys() == ours.keys()
     assert all(profilers.alike(ours[name], theirs[name], counted=True) for name in theirs)
 
@@ -209,7 +209,7 @@ def job(tmp_path: Path, seconds: float = 60.0) -> Any:
     return runner.Checkup(tmp_path / "out", tmp_path / "work", {"model": None}, "a test", until)
 
 
-# Tells one part that is done, then works on for ever; "$0" is the folder, "$1" its limit.
+# Reports one part as done, then works on for ever; "$0" is the folder, "$1" its limit.
 HANGING = """
 printf '[{"name": "one", "verdict": "ok", "why": null, "seconds": 1, "figures": {}, \
 "files": ["kept"]}]' > "$0/answer.json"
@@ -254,12 +254,12 @@ def test_one_part_that_fails_lets_the_next_ones_go_on(tmp_path: Path) -> None:
     made = runner.Check(tmp_path, time.monotonic() + 60, gpu=False)
     for name, work in {"a": wrong, "b": absent, "c": broken, "d": lambda _: None}.items():
         made.do(name, work)
-    told = {part["name"]: (part["verdict"], part["why"]) for part in runner.parts_of(tmp_path)}
-    assert told["a"] == ("failed", "it is wrong")
-    assert told["b"] == ("left out", "it is not here")
-    assert told["c"][0] == "failed"
-    assert "ZeroDivisionError" in told["c"][1]
-    assert told["d"] == ("ok", None)
+    parts = {part["name"]: (part["verdict"], part["why"]) for part in runner.parts_of(tmp_path)}
+    assert parts["a"] == ("failed", "it is wrong")
+    assert parts["b"] == ("left out", "it is not here")
+    assert parts["c"][0] == "failed"
+    assert "ZeroDivisionError" in parts["c"][1]
+    assert parts["d"] == ("ok", None)
 
 
 def test_a_trace_keeps_its_length_and_loses_its_places() -> None:

@@ -114,15 +114,15 @@ def test_a_recording_plays_as_its_source_did(
     moment = start + 0.3 if stalled else training
     # The source stalls at its fourth second, and was recorded at twice its speed.
     moments = {made.source: (4 + 2 * (moment - start), 2 * SLOW), made.tape: (moment, SLOW)}
-    told = []
+    ticks_of = []
     for tape, (moment, speed) in moments.items():
         epoch = time.monotonic() - moment / speed
         slow = slowed(tape, tmp_path, speed)
         text = slow.read_text().replace("\nset speed 2\n", "\n")
         slow.write_text(text)
         env = fake_nvml.environment(library, slow, epoch=epoch, **pids)
-        told.append(gpu(play(env, reads=4, between=0.25)))
-    source, again = told
+        ticks_of.append(gpu(play(env, reads=4, between=0.25)))
+    source, again = ticks_of
     assert (source["values"]["utilisation_ratio"] < 0.1) == stalled
     assert again["values"].keys() == source["values"].keys()
     assert again["unknown"] == source["unknown"]
@@ -263,14 +263,14 @@ def test_a_real_recording_plays_through_the_probe(library: Path, tape: Path) -> 
     assert document["loaded"], "only recordings with a load belong here"
     assert tape.stat().st_size < LARGEST_BYTES
     phases = {p["name"]: p for p in document["phases"]}
-    told = {}
+    ticks_of = {}
     for name in PHASES:
         epoch = time.monotonic() - (phases[name]["start"] + phases[name]["end"]) / 2
         env = fake_nvml.environment(library, tape, epoch=epoch, trainer=4711, neighbour=4712)
         ticks = play(env, reads=3, between=0.5)
-        told[name] = gpu(ticks)
+        ticks_of[name] = gpu(ticks)
         for metric in metrics_of(Scope.GPU):
             known, unknown = (gpu(ticks, tick=0)[kind] for kind in ("values", "unknown"))
             assert (metric.column in known) != (metric.column in unknown), metric.column
-    used = {name: t["values"]["utilisation_ratio"] for name, t in told.items()}
+    used = {name: t["values"]["utilisation_ratio"] for name, t in ticks_of.items()}
     assert used["idle"] < 0.5 < used["matmul"]

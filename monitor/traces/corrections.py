@@ -93,7 +93,7 @@ def _cpu(trace: Trace) -> Device | None:
 
 
 def _work_of(trace: Trace, thread: int) -> Ops:
-    """The stretches of one thread that an operator owns, named by the outermost operator."""
+    """The time of one thread that operators own, named by the outermost operator."""
     host = trace.host.take(np.flatnonzero(trace.host.thread == thread))
     ops = host.take(host.kind == Cause.OP)
     if not len(ops):

@@ -78,7 +78,7 @@ class Job:
         return hotspots(self.trace, [Budget(Segments.of(**columns), skew)])
 
 
-def told(found: list[Hotspot]) -> dict[tuple[str, str, int], int]:
+def ticks_by_place(found: list[Hotspot]) -> dict[tuple[str, str, int], int]:
     return {(p.slice.value, p.site.file, p.site.line): p.ticks for p in found}
 
 

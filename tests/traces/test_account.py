@@ -1,4 +1,4 @@
-"""Where the time of a device goes: told by hand-made traces, and proved by generated ones."""
+"""Where the time of a device goes: shown by hand-made traces, and proved by generated ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def budget_of(trace: Trace, window: tuple[int, int] | None = None) -> Budget:
     return account(trace, device, match(trace, ops), HostTimelines(trace), window)
 
 
-def told(budget: Budget) -> dict[str, int]:
+def ticks_by_cause(budget: Budget) -> dict[str, int]:
     s = budget.segments
     sums = budget.sums(s.start[:1], s.end[-1:])
     return {cause.name: ticks for cause, ticks in sums.items() if ticks}
@@ -73,7 +73,7 @@ def test_several_causes_share_a_gap_by_time() -> None:
             (95, 100, Cause.DRIVER_CALL, 0, 2),
         ],
     )
-    assert told(budget_of(trace)) == {
+    assert ticks_by_cause(budget_of(trace)) == {
         "KERNEL": 20,
         "INPUT": 30,
         "OPTIMIZER": 20,
@@ -93,7 +93,7 @@ def test_copies_are_no_idle_time_and_compute_owns_what_they_share() -> None:
         ],
         spans=[],
     )
-    assert told(budget_of(trace)) == {"KERNEL": 10, "H2D": 10, "COMM": 20, "MEMSET": 4}
+    assert ticks_by_cause(budget_of(trace)) == {"KERNEL": 10, "H2D": 10, "COMM": 20, "MEMSET": 4}
 
 
 def test_a_graph_launch_makes_no_host_idle_of_the_pauses_inside_it() -> None:
@@ -102,7 +102,7 @@ def test_a_graph_launch_makes_no_host_idle_of_the_pauses_inside_it() -> None:
         ops=[(0, 10, Cause.KERNEL, 1), *inside],
         spans=[(-5, -1, Cause.DRIVER_CALL, 0, 1), (-1, 4, Cause.DRIVER_CALL, 0, 2)],
     )
-    assert told(budget_of(trace)) == {"KERNEL": 35, "QUEUED": 30}
+    assert ticks_by_cause(budget_of(trace)) == {"KERNEL": 35, "QUEUED": 30}
 
 
 def test_a_long_wait_after_the_launch_is_not_explained_away() -> None:
@@ -110,7 +110,7 @@ def test_a_long_wait_after_the_launch_is_not_explained_away() -> None:
         ops=[(0, 10, Cause.KERNEL, 1), (5 * MS, 5 * MS + 1, Cause.KERNEL, 2)],
         spans=[(-5, -1, Cause.DRIVER_CALL, 0, 1), (0, 4, Cause.DRIVER_CALL, 0, 2)],
     )
-    assert told(budget_of(trace))["LONG_QUEUE"] == 5 * MS - 10
+    assert ticks_by_cause(budget_of(trace))["LONG_QUEUE"] == 5 * MS - 10
 
 
 def test_a_long_silence_of_the_host_is_unknown_and_a_short_one_is_dispatch() -> None:
@@ -122,7 +122,7 @@ def test_a_long_silence_of_the_host_is_unknown_and_a_short_one_is_dispatch() -> 
                 (pause + 10, pause + 20, Cause.DRIVER_CALL, 0, 2),
             ],
         )
-        assert told(budget_of(trace))[cause] == pause
+        assert ticks_by_cause(budget_of(trace))[cause] == pause
 
 
 def test_another_thread_explains_the_silence_of_the_one_that_launches() -> None:
@@ -134,7 +134,7 @@ def test_another_thread_explains_the_silence_of_the_one_that_launches() -> None:
     ]
     trace = a_trace([(0, 10, Cause.KERNEL, 1), (110, 120, Cause.KERNEL, 2)], spans)
     # A bystander that waits for the device is an effect, no cause.
-    assert told(budget_of(trace)) == {
+    assert ticks_by_cause(budget_of(trace)) == {
         "KERNEL": 20,
         "COMPILE": 50,
         "BLOCKED": 30,
@@ -153,7 +153,7 @@ def test_what_refills_the_device_after_a_sync_is_named() -> None:
             (50, 60, Cause.DRIVER_CALL, 0, 2),
         ],
     )
-    assert told(budget_of(trace)) == {"KERNEL": 20, "SYNC": 10, "REFILL": 40}
+    assert ticks_by_cause(budget_of(trace)) == {"KERNEL": 20, "SYNC": 10, "REFILL": 40}
 
 
 def test_a_call_that_copies_pageable_memory_blocks() -> None:
@@ -162,7 +162,12 @@ def test_a_call_that_copies_pageable_memory_blocks() -> None:
         spans=[(-5, -1, Cause.DRIVER_CALL, 0, 1), (12, 41, Cause.DRIVER_CALL, 0, 2)],
     )
     trace.names[Cause.DRIVER_CALL] = "cudaMemcpyAsync"
-    assert told(budget_of(trace)) == {"KERNEL": 10, "HOLE": 2, "SYNC": 18, "H2D_PAGEABLE": 10}
+    assert ticks_by_cause(budget_of(trace)) == {
+        "KERNEL": 10,
+        "HOLE": 2,
+        "SYNC": 18,
+        "H2D_PAGEABLE": 10,
+    }
 
 
 def test_a_short_hole_is_dispatch_wherever_others_were_busy_before() -> None:
@@ -175,7 +180,7 @@ def test_a_short_hole_is_dispatch_wherever_others_were_busy_before() -> None:
             (4 * MS - 10, 4 * MS, Cause.DRIVER_CALL, 0, 2),
         ],
     )
-    assert told(budget_of(trace)) == {
+    assert ticks_by_cause(budget_of(trace)) == {
         "KERNEL": 3 * MS + 10,
         "COMPILE": MS // 2,
         "HOLE": MS // 2 - 10,
@@ -193,7 +198,7 @@ def test_work_of_another_thread_is_no_refill() -> None:
             (50, 60, Cause.DRIVER_CALL, 0, 2),
         ],
     )
-    assert told(budget_of(trace)) == {"KERNEL": 20, "SYNC": 10, "OP": 30, "REFILL": 10}
+    assert ticks_by_cause(budget_of(trace)) == {"KERNEL": 20, "SYNC": 10, "OP": 30, "REFILL": 10}
 
 
 def test_what_the_profiler_costs_explains_the_call_it_held_up() -> None:
@@ -205,7 +210,7 @@ def test_what_the_profiler_costs_explains_the_call_it_held_up() -> None:
             (20, 5 * MS, Cause.PROFILER, 1, None),
         ],
     )
-    assert told(budget_of(trace))["PROFILER"] == 5 * MS - 20
+    assert ticks_by_cause(budget_of(trace))["PROFILER"] == 5 * MS - 20
 
 
 def test_a_slow_driver_call_is_no_launch() -> None:
@@ -213,14 +218,14 @@ def test_a_slow_driver_call_is_no_launch() -> None:
         ops=[(0, 10, Cause.KERNEL, 1), (3 * MS, 3 * MS + 5, Cause.KERNEL, 2)],
         spans=[(-5, -1, Cause.DRIVER_CALL, 0, 1), (10, 3 * MS, Cause.DRIVER_CALL, 0, 2)],
     )
-    assert told(budget_of(trace))["SLOW_CALL"] == 3 * MS - 10
+    assert ticks_by_cause(budget_of(trace))["SLOW_CALL"] == 3 * MS - 10
 
 
 def test_without_any_launch_nothing_is_proved() -> None:
     trace = a_trace(
         [(0, 10, Cause.KERNEL, None), (60, 70, Cause.KERNEL, None)], [(0, 70, Cause.OP, 0, None)]
     )
-    assert told(budget_of(trace)) == {"KERNEL": 20, "NO_LAUNCH": 50}
+    assert ticks_by_cause(budget_of(trace)) == {"KERNEL": 20, "NO_LAUNCH": 50}
 
 
 def test_work_launched_before_the_trace_waited_in_the_queue() -> None:
@@ -232,7 +237,7 @@ def test_work_launched_before_the_trace_waited_in_the_queue() -> None:
         ],
         spans=[(22, 25, Cause.DRIVER_CALL, 0, 7)],
     )
-    assert told(budget_of(trace)) == {
+    assert ticks_by_cause(budget_of(trace)) == {
         "KERNEL": 25,
         "BEFORE_TRACE": 5,
         "HOLE": 2,
@@ -253,7 +258,7 @@ def test_two_clocks_are_brought_together() -> None:
     budget = budget_of(a_trace(ops, spans))
     assert budget.skew == 250
     # What the skew does not prove (the launch cannot have followed the start) stays uncorrected.
-    assert told(budget)["INPUT"] == 199 * 350
+    assert ticks_by_cause(budget)["INPUT"] == 199 * 350
 
 
 def test_after_the_last_operation_only_a_telling_cause_is_believed() -> None:
@@ -265,7 +270,7 @@ def test_after_the_last_operation_only_a_telling_cause_is_believed() -> None:
             (30, 50, Cause.CHECKPOINT, 0, None),
         ],
     )
-    assert told(budget_of(trace, (-10, 50))) == {
+    assert ticks_by_cause(budget_of(trace, (-10, 50))) == {
         "HOLE": 5,
         "DRIVER_CALL": 4,
         "LAUNCH_LATENCY": 1,
@@ -293,7 +298,7 @@ def test_a_job_without_a_gpu_computes_where_operators_run() -> None:
     device = trace.devices[0]
     assert (device.kind, device.index, device.pid) == ("cpu", "0", 1)
     assert device.ops.start.tolist() == [10, 40, 85, 92]
-    assert told(budget) == {"HOST_WORK": 55, "AROUND": 10, "INPUT": 25}
+    assert ticks_by_cause(budget) == {"HOST_WORK": 55, "AROUND": 10, "INPUT": 25}
 
 
 def test_a_gpu_is_never_mixed_with_the_cpu() -> None:
@@ -335,7 +340,7 @@ def test_the_parts_always_add_up(
     budget = budget_of(trace, (first - before, last + after))
     s = budget.segments
     total = last + after - (first - before)
-    assert sum(told(budget).values()) == total
+    assert sum(ticks_by_cause(budget).values()) == total
     if total:
         assert (s.end > s.start).all()
         assert (s.start[0], s.end[-1]) == (first - before, last + after)

@@ -50,9 +50,9 @@ def test_a_trace_without_work_has_a_valid_summary() -> None:
         assert found.tensor_share() is None
         assert found.launching.calls_per_second is None
         assert found.launching.delay_median is None
-        told = activity(found)
-        assert told["top_kernels"] == []
-        assert json.loads(json.dumps(told)) == told
+        answer = activity(found)
+        assert answer["top_kernels"] == []
+        assert json.loads(json.dumps(answer)) == answer
 
 
 def test_a_cpu_has_operators_and_no_kernels() -> None:
@@ -77,9 +77,9 @@ def test_a_loop_of_a_tpu_has_not_the_time_of_its_body() -> None:
     for kind in ("tpu", "gpu"):
         found = summary(Trace("xplane", 1, names=names, devices=[Device(kind, "0", ops)]))
         assert (found.count, found.total) == (5, sum(totals[kind]))
-        told = {kernel.runs.name: kernel.runs.total for kernel in found.kernels}
-        assert told == dict(zip(names, totals[kind], strict=False))
-        assert {op.name: op.total for _, op in found.hlo_ops} == told
+        totals_by_name = {kernel.runs.name: kernel.runs.total for kernel in found.kernels}
+        assert totals_by_name == dict(zip(names, totals[kind], strict=False))
+        assert {op.name: op.total for _, op in found.hlo_ops} == totals_by_name
         assert found.hlo_modules[0].total == found.total
         assert found.families()["communication"] == 400
 
@@ -117,8 +117,10 @@ def test_copies_by_direction_and_memory() -> None:
             ("Memset (Device)", 2, Cause.MEMSET, 4),
         )
     ).copies
-    told = {(one.direction, one.memory): (one.total, one.bytes, one.gb_per_s(1)) for one in found}
-    assert told == {
+    by_kind = {
+        (one.direction, one.memory): (one.total, one.bytes, one.gb_per_s(1)) for one in found
+    }
+    assert by_kind == {
         ("host to device", "pageable"): (100, 1000, 10.0),
         ("host to device", "pinned"): (10, 1000, 100.0),
         ("host to device", "unknown"): (5, 10, 2.0),
@@ -136,11 +138,16 @@ def test_launches_of_a_job() -> None:
         begin = job.now
         job.launch(range(10), ticks=5)
         job.mark(f"ProfilerStep#{number}", begin)
-    told = summary(job.trace(hidden=False)).launching
-    assert (told.operations, told.launched, told.calls, told.calls_per_step) == (40, 40, 40, 10)
-    assert (told.call_median, told.skewed, told.graph_operations) == (10, 0, 0)
+    launching = summary(job.trace(hidden=False)).launching
+    assert (
+        launching.operations,
+        launching.launched,
+        launching.calls,
+        launching.calls_per_step,
+    ) == (40, 40, 40, 10)
+    assert (launching.call_median, launching.skewed, launching.graph_operations) == (10, 0, 0)
     # The device begins 1,000 ticks after the call, and 3 that the host takes in between.
-    assert (told.delay_median, told.delay_p95) == (1003, 1003)
+    assert (launching.delay_median, launching.delay_p95) == (1003, 1003)
 
 
 def test_a_graph_is_one_call() -> None:
@@ -152,9 +159,9 @@ def test_a_graph_is_one_call() -> None:
     )
     trace.devices.append(Device("gpu", "0", ops))
     trace.calls = type(trace.calls).of(row=[0], id=[7])
-    told = summary(trace).launching
-    assert (told.operations, told.calls, told.graph_operations) == (3, 1, 3)
-    assert told.delay_median is None
+    launching = summary(trace).launching
+    assert (launching.operations, launching.calls, launching.graph_operations) == (3, 1, 3)
+    assert launching.delay_median is None
 
 
 def test_clocks_that_disagree_are_noted() -> None:

@@ -113,7 +113,7 @@ def test_old_names_of_torch_1_8_mean_the_same(path: Path) -> None:
         ("add", "7", 4_000, 5_000, Cause.KERNEL, 9, 2, -1),
         ("Memcpy DtoH (Device -> Pinned)", "stream 7", 6_000, 7_000, Cause.D2H, -1, -1, -1),
     ]
-    # A device is told by its own number, or else by the process that stands for it.
+    # A device goes by its own number, or else by the process that stands for it.
     assert [device[1] for device in found["devices"]] == ["0", "3"]
 
 
@@ -158,11 +158,11 @@ def test_keys_of_another_type_are_unknown(path: Path, odd: Any) -> None:
 
 def test_progress_is_told_up_to_the_end(path: Path) -> None:
     path.write_text(document(JOB))
-    told: list[tuple[int, int]] = []
-    kineto.read(identify(path), lambda *at: told.append(at), chunk=1000)
+    progress: list[tuple[int, int]] = []
+    kineto.read(identify(path), lambda *at: progress.append(at), chunk=1000)
     size = path.stat().st_size
-    assert told[-1] == (size, size)
-    assert len(told) == -(-size // 1000)
+    assert progress[-1] == (size, size)
+    assert len(progress) == -(-size // 1000)
 
 
 # ------------------------------------------------- against a reader that is plain and slow

@@ -1,4 +1,4 @@
-"""Files that are cut off, damaged or hostile: what can be read is read, and the rest is told."""
+"""Files that are cut off, damaged or hostile: what can be read is read, the rest is reported."""
 
 from __future__ import annotations
 
@@ -86,8 +86,10 @@ def test_damage_costs_the_event_that_has_it(path: Path, junk: bytes, chunk: int)
     lost = {e["name"] for e in EVENTS} - names(trace)
     # A quote turns text inside out, up to where some boundary makes sense again.
     assert len(lost) <= 3
-    told = [w for w in trace.warnings if any(a in w for a in ("damaged", "wrong type", "guess"))]
-    assert told or not lost
+    reported = [
+        w for w in trace.warnings if any(a in w for a in ("damaged", "wrong type", "guess"))
+    ]
+    assert reported or not lost
 
 
 def test_a_tail_of_garbage_costs_no_event(path: Path) -> None:

@@ -72,40 +72,40 @@ def test_portions_add_up_to_the_intervals(spans: list[tuple[int, int]], cuts: li
     for i, (a, b) in enumerate(zip(start, end, strict=True)):
         ticks, counts = np.unique(line.at(np.arange(a, b)), return_counts=True)
         of = row == i
-        told = {n: int(length[of][label[of] == n].sum()) for n in set(label[of].tolist())}
-        assert told == dict(zip(ticks.tolist(), counts.tolist(), strict=True))
+        found = {n: int(length[of][label[of] == n].sum()) for n in set(label[of].tolist())}
+        assert found == dict(zip(ticks.tolist(), counts.tolist(), strict=True))
 
 
 def lined(*pairs: tuple[int, int]) -> Labels:
     return Labels(np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs]))
 
 
-def told(line: Labels) -> list[tuple[int, int]]:
+def pairs_of(line: Labels) -> list[tuple[int, int]]:
     return list(zip(line.time.tolist(), line.label.tolist(), strict=True))
 
 
 class TestLabels:
     def test_a_pause_within_one_label_is_bridged_and_others_are_not(self) -> None:
         line = lined((0, 7), (2, NONE), (4, 7), (5, NONE), (8, 3), (9, NONE))
-        assert told(line.bridged()) == [(0, 7), (5, NONE), (8, 3), (9, NONE)]
+        assert pairs_of(line.bridged()) == [(0, 7), (5, NONE), (8, 3), (9, NONE)]
 
     def test_held_lasts_until_the_next_label(self) -> None:
         line = lined((0, NONE), (1, 7), (2, NONE), (4, 3), (6, NONE))
-        assert told(line.held()) == [(1, 7), (4, 3)]
+        assert pairs_of(line.held()) == [(1, 7), (4, 3)]
 
     def test_over_shows_the_other_where_there_is_no_label(self) -> None:
         mine, other = lined((2, 1), (4, NONE)), lined((0, 8), (3, 9), (6, NONE))
-        assert told(mine.over(other)) == [(0, 8), (2, 1), (4, 9), (6, NONE)]
-        assert told(mine.over(never())) == [(2, 1), (4, NONE)]
-        assert told(never().over(mine)) == [(2, 1), (4, NONE)]
+        assert pairs_of(mine.over(other)) == [(0, 8), (2, 1), (4, 9), (6, NONE)]
+        assert pairs_of(mine.over(never())) == [(2, 1), (4, NONE)]
+        assert pairs_of(never().over(mine)) == [(2, 1), (4, NONE)]
 
     def test_intervals_side_by_side_leave_no_pause(self) -> None:
         line = disjoint(np.array([1, 3, 6]), np.array([3, 5, 7]), np.array([4, 5, 6]))
-        assert told(line) == [(1, 4), (3, 5), (5, NONE), (6, 6), (7, NONE)]
+        assert pairs_of(line) == [(1, 4), (3, 5), (5, NONE), (6, 6), (7, NONE)]
 
 
 @pytest.mark.parametrize("line", [never(), nest(*columns([])).innermost])
 def test_nothing_has_no_label(line: Labels) -> None:
     assert line.at(np.array([-1, 0, 5])).tolist() == [NONE] * 3
-    assert told(line.held()) == told(line.bridged()) == []
+    assert pairs_of(line.held()) == pairs_of(line.bridged()) == []
     assert portions(np.array([2]), np.array([5]), line)[2].tolist() == [3]

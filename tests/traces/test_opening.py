@@ -42,7 +42,7 @@ def put(tmp_path: Path) -> Put:
     return _put
 
 
-def told(path: Path) -> str:
+def refusal(path: Path) -> str:
     with pytest.raises(errors.Problem) as caught:
         identify(path)
     assert caught.value.next_step
@@ -120,9 +120,9 @@ def _zip() -> bytes:
     ],
 )
 def test_other_kinds_get_a_sentence(put: Put, content: bytes, words: str) -> None:
-    assert words in told(put(content))
+    assert words in refusal(put(content))
     if content:
-        inside = told(put(gzip.compress(content)))
+        inside = refusal(put(gzip.compress(content)))
         assert words in inside
         assert "gzip, and inside" in inside
 
@@ -132,17 +132,17 @@ def test_a_store_of_ours_is_known(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE a (b)")
     connection.commit()
-    assert "an SQLite database" in told(path)
+    assert "an SQLite database" in refusal(path)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.commit()
     connection.close()
-    assert "our own recordings" in told(path)
+    assert "our own recordings" in refusal(path)
 
 
 def test_an_unknown_kind_may_be_known_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "report.nsys-rep"
     path.write_bytes(bytes(range(256)))
-    assert "Nsight Systems" in told(path)
+    assert "Nsight Systems" in refusal(path)
     path.write_bytes(KINETO)
     assert identify(path).format == "kineto"
 
@@ -150,24 +150,24 @@ def test_an_unknown_kind_may_be_known_by_its_name(tmp_path: Path) -> None:
 def test_a_name_with_control_characters_is_escaped(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"a\x1b[31m\n\xff\xc3\xa9")
     path.write_bytes(b"")
-    assert "a\\x1b[31m\\n\\xff\u00e9 is empty" in told(path)
+    assert "a\\x1b[31m\\n\\xff\u00e9 is empty" in refusal(path)
 
 
 def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    assert "is a pipe" in told(fifo)
+    assert "is a pipe" in refusal(fifo)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
-        assert "is a socket" in told(tmp_path / "socket")
-    assert "is a device" in told(Path("/dev/null"))
-    assert "There is no file" in told(tmp_path / "none")
-    assert "There is no file" in told(Path(__file__) / "none")
-    assert "cannot be opened" in told(tmp_path / ("x" * 300))
-    assert "no name that a file can have" in told(Path("a\0b"))
+        assert "is a socket" in refusal(tmp_path / "socket")
+    assert "is a device" in refusal(Path("/dev/null"))
+    assert "There is no file" in refusal(tmp_path / "none")
+    assert "There is no file" in refusal(Path(__file__) / "none")
+    assert "cannot be opened" in refusal(tmp_path / ("x" * 300))
+    assert "no name that a file can have" in refusal(Path("a\0b"))
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    assert "cannot be opened" in told(loop)
+    assert "cannot be opened" in refusal(loop)
 
 
 def test_a_file_that_is_closed_to_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_a_file_that_is_closed_to_us(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_folder_names_its_newest_trace(tmp_path: Path) -> None:
-    assert "is a folder" in told(tmp_path)
+    assert "is a folder" in refusal(tmp_path)
     for age, name in enumerate(["new.pt.trace.json.gz", "old.xplane.pb"]):
         path = tmp_path / "plugins" / "profile" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -212,9 +212,9 @@ def test_no_head_confuses(head: bytes) -> None:
 
 
 def test_a_gzip_without_content(put: Put) -> None:
-    assert "cut off" in told(put(gzip.compress(KINETO)[:10]))
-    assert "compressed twice" in told(put(gzip.compress(gzip.compress(KINETO))))
-    assert "holds nothing" in told(put(gzip.compress(b"")))
+    assert "cut off" in refusal(put(gzip.compress(KINETO)[:10]))
+    assert "compressed twice" in refusal(put(gzip.compress(gzip.compress(KINETO))))
+    assert "holds nothing" in refusal(put(gzip.compress(b"")))
 
 
 @pytest.mark.parametrize("length", [ord("["), ord("{")])

@@ -43,17 +43,17 @@ def analysis(ops: list[Op] = OPS, spans: list[Span] = SPANS) -> Analysis:
 def written(found: Analysis) -> dict[str, Any]:
     out = io.StringIO()
     write(out, found)
-    told: dict[str, Any] = json.loads(out.getvalue(), parse_float=Decimal)
-    return told
+    document: dict[str, Any] = json.loads(out.getvalue(), parse_float=Decimal)
+    return document
 
 
-def events(told: dict[str, Any], phase: str = "X") -> list[dict[str, Any]]:
-    return [e for e in told["traceEvents"] if e["ph"] == phase]
+def events(document: dict[str, Any], phase: str = "X") -> list[dict[str, Any]]:
+    return [e for e in document["traceEvents"] if e["ph"] == phase]
 
 
 def test_every_operation_and_span_is_there_to_the_tick() -> None:
-    told = events(written(analysis()))
-    times = [(int(e["ts"] * 1000), int((e["ts"] + e["dur"]) * 1000)) for e in told]
+    spans = events(written(analysis()))
+    times = [(int(e["ts"] * 1000), int((e["ts"] + e["dur"]) * 1000)) for e in spans]
     assert {(o[0], o[1]) for o in OPS} <= set(times)
     assert {(s[0], s[1]) for s in SPANS} <= set(times)
 
@@ -61,8 +61,8 @@ def test_every_operation_and_span_is_there_to_the_tick() -> None:
 def test_picoseconds_are_kept() -> None:
     trace = a_trace([(1_000_001, 1_000_003, Cause.KERNEL, None)], [])
     trace.ticks_per_ns = 1000
-    told = events(written(analyse_trace(Path("trace.json"), trace)))
-    assert [(e["ts"], e["dur"]) for e in told] == [(Decimal("1.000001"), Decimal("0.000002"))]
+    spans = events(written(analyse_trace(Path("trace.json"), trace)))
+    assert [(e["ts"], e["dur"]) for e in spans] == [(Decimal("1.000001"), Decimal("0.000002"))]
 
 
 def test_the_lane_says_why_and_adds_up() -> None:
@@ -84,20 +84,20 @@ def test_the_lane_says_why_and_adds_up() -> None:
 
 
 def test_an_arrow_leads_from_each_call_to_its_work() -> None:
-    told = written(analysis())
-    begin = {e["id"]: e for e in events(told, "s")}
-    end = {e["id"]: e for e in events(told, "f")}
+    document = written(analysis())
+    begin = {e["id"]: e for e in events(document, "s")}
+    end = {e["id"]: e for e in events(document, "f")}
     assert begin.keys() == end.keys()
     arrows = {(int(begin[i]["ts"] * 1000), int(end[i]["ts"] * 1000)) for i in begin}
     assert arrows == {(500, 1_000), (800, 3_000), (8_600, 9_007), (15_000, 20_000)}
 
 
 def test_tracks_have_names() -> None:
-    told = written(analysis())
-    names = [e for e in events(told, "M") if e["name"].endswith("_name")]
+    document = written(analysis())
+    names = [e for e in events(document, "M") if e["name"].endswith("_name")]
     named = {e["args"]["name"] for e in names}
     assert {"GPU 0", "why idle", "host process 1", "thread 0", "thread 1"} <= named
-    tracks = {(e["pid"], e["tid"]) for e in events(told)}
+    tracks = {(e["pid"], e["tid"]) for e in events(document)}
     assert tracks <= {(e["pid"], e["tid"]) for e in names}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.traces.placing import AUTOGRAD, ITEM, LOADER, MAIN, Job, Span, told
+from tests.traces.placing import AUTOGRAD, ITEM, LOADER, MAIN, Job, Span, ticks_by_place
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.corrections import correct
@@ -20,7 +20,7 @@ class TestFrames:
             ("torch/functional.py(9): stack", 30, 40, MAIN),
         )
         found = job.hotspots((0, 60, Cause.INPUT, MAIN), (60, 90, Cause.SYNC, MAIN))
-        assert told(found) == {
+        assert ticks_by_place(found) == {
             ("idle_input", "train.py", 10): 30,
             ("idle_input", "data.py", 3): 30,
             ("idle_sync", "train.py", 10): 30,
@@ -51,7 +51,7 @@ class TestFrames:
     def test_time_without_a_frame_of_the_users_has_no_place(self) -> None:
         job = Job(("train.py(10): main", 20, 50, MAIN), ("torch/x.py(9): f", 50, 90, MAIN))
         found = job.hotspots((0, 60, Cause.PYTHON, MAIN))
-        assert told(found) == {("idle_dispatch", "train.py", 10): 30}
+        assert ticks_by_place(found) == {("idle_dispatch", "train.py", 10): 30}
         assert found[0].share == 0.5
 
     def test_the_calls_out_of_a_frame_tell_its_lines_apart(self) -> None:
@@ -71,7 +71,7 @@ class TestFrames:
             ("autograd::engine", 0, 100, AUTOGRAD),
         )
         found = job.hotspots((20, 50, Cause.OP, AUTOGRAD))
-        assert told(found) == {
+        assert ticks_by_place(found) == {
             ("idle_dispatch", "train.py", 10): 10,
             ("idle_dispatch", "train.py", 4): 20,
         }
@@ -83,8 +83,10 @@ class TestFrames:
             ("x", 0, 1, 2),
         )
         job.trace.threads.append(Thread("worker", 7, "8"))
-        assert told(job.hotspots((45, 55, Cause.OP, 2))) == {("idle_dispatch", "train.py", 10): 10}
-        assert told(job.hotspots((45, 55, Cause.OP, AUTOGRAD))) == {
+        assert ticks_by_place(job.hotspots((45, 55, Cause.OP, 2))) == {
+            ("idle_dispatch", "train.py", 10): 10
+        }
+        assert ticks_by_place(job.hotspots((45, 55, Cause.OP, AUTOGRAD))) == {
             ("idle_dispatch", "prefetch.py", 3): 10
         }
 
@@ -96,7 +98,7 @@ class TestFrames:
     def test_the_clock_of_the_host_is_set_back(self) -> None:
         job = Job(("train.py(10): main", 100, 130, MAIN))
         found = job.hotspots((0, 20, Cause.OP, MAIN), (20, 60, Cause.SYNC, MAIN), skew=100)
-        assert told(found) == {
+        assert ticks_by_place(found) == {
             ("idle_dispatch", "train.py", 10): 20,
             ("idle_sync", "train.py", 10): 10,
         }
@@ -135,30 +137,38 @@ class TestWork:
     def test_work_belongs_to_the_line_that_launched_it(self) -> None:
         job = Job(*self.JOB, ops=((50, 60, Cause.KERNEL, 1), (60, 65, Cause.KERNEL, 2)))
         found = job.hotspots((50, 65, Cause.KERNEL, -1))
-        assert told(found) == {("compute", "model.py", 5): 10, ("compute", "train.py", 10): 5}
+        assert ticks_by_place(found) == {
+            ("compute", "model.py", 5): 10,
+            ("compute", "train.py", 10): 5,
+        }
 
     def test_of_two_at_once_the_first_one_owns_the_time(self) -> None:
         job = Job(*self.JOB, ops=((50, 60, Cause.KERNEL, 2), (52, 70, Cause.KERNEL, 1)))
         found = job.hotspots((50, 70, Cause.KERNEL, -1))
-        assert told(found) == {("compute", "train.py", 10): 10, ("compute", "model.py", 5): 10}
+        assert ticks_by_place(found) == {
+            ("compute", "train.py", 10): 10,
+            ("compute", "model.py", 5): 10,
+        }
 
     def test_only_what_is_exposed_counts(self) -> None:
         job = Job(*self.JOB, ops=((50, 60, Cause.KERNEL, 1), (55, 70, Cause.COMM, 2)))
         found = job.hotspots((50, 60, Cause.KERNEL, -1), (60, 70, Cause.COMM, -1))
-        assert told(found) == {
+        assert ticks_by_place(found) == {
             ("compute", "model.py", 5): 10,
             ("exposed_comm", "train.py", 10): 10,
         }
 
     def test_autograd_launches_for_the_main_thread(self) -> None:
         job = Job(*self.JOB, ops=((50, 60, Cause.KERNEL, 3),))
-        assert told(job.hotspots((50, 60, Cause.KERNEL, -1))) == {("compute", "model.py", 5): 10}
+        assert ticks_by_place(job.hotspots((50, 60, Cause.KERNEL, -1))) == {
+            ("compute", "model.py", 5): 10
+        }
 
     def test_the_queue_belongs_to_what_waits_in_it(self) -> None:
         starts = ((30, 2), (50, 1), (70, 2))
         job = Job(*self.JOB, ops=tuple((a, a + 10, Cause.KERNEL, i) for a, i in starts))
         found = job.hotspots((40, 50, Cause.QUEUED, -1), (60, 70, Cause.LAUNCH_LATENCY, -1))
-        assert told(found) == {
+        assert ticks_by_place(found) == {
             ("idle_queue", "model.py", 5): 10,
             ("idle_queue", "train.py", 10): 10,
         }
@@ -173,7 +183,7 @@ class TestWork:
         job.device.kind = "cpu"
         job.device.ops.stream[:] = len(job.names) - 1
         segments = ((12, 14, Cause.KERNEL, -1), (22, 30, Cause.KERNEL, -1))
-        assert told(job.hotspots(*segments)) == {
+        assert ticks_by_place(job.hotspots(*segments)) == {
             ("compute", "model.py", 5): 2,
             ("compute", "train.py", 10): 8,
         }
@@ -188,7 +198,7 @@ class TestWork:
         correct(job.trace)
         segments = ((10, 20), (40, 60), (70, 99))
         found = job.hotspots(*((a, b, Cause.HOST_WORK, -1) for a, b in segments))
-        assert {file: ticks for (_, file, _), ticks in told(found).items()} == {
+        assert {file: ticks for (_, file, _), ticks in ticks_by_place(found).items()} == {
             "a.py": 10,
             "b.py": 20,
             "c.py": 29,
@@ -220,22 +230,22 @@ class TestWork:
 
     def test_what_xla_runs_on_a_thread_of_its_own_is_not_where_python_is_by_then(self) -> None:
         found = self.xla_on_cpu().hotspots((10, 20, Cause.KERNEL, -1), (30, 40, Cause.KERNEL, -1))
-        assert told(found) == {("compute", "train.py", 10): 10}
+        assert ticks_by_place(found) == {("compute", "train.py", 10): 10}
 
     def test_on_a_cpu_hlo_is_found_by_the_name_of_the_operation(self) -> None:
         job = self.xla_on_cpu()
         dot = job.names.index("dot.1")
         job.trace.sources = {(7, dot): Site("/me/model.py", 3), (8, dot): Site("/me/model.py", 3)}
         segments = ((10, 20, Cause.KERNEL, -1), (30, 40, Cause.KERNEL, -1))
-        assert told(job.hotspots(*segments)) == {("compute", "/me/model.py", 3): 20}
-        # Two programs that do not agree: which one it was, nobody can tell.
+        assert ticks_by_place(job.hotspots(*segments)) == {("compute", "/me/model.py", 3): 20}
+        # Two programs that do not agree: which one it was is unknown.
         job.trace.sources[8, dot] = Site("/me/model.py", 4)
-        assert told(job.hotspots(*segments)) == {("compute", "train.py", 10): 10}
+        assert ticks_by_place(job.hotspots(*segments)) == {("compute", "train.py", 10): 10}
 
     def test_a_path_that_hlo_knows_completes_the_names_of_frames(self) -> None:
         job = self.xla_on_cpu()
         job.trace.sources = {(7, 99): Site("/me/train.py", 3), (7, 98): Site("/me/util.py", 3)}
-        assert told(job.hotspots((10, 30, Cause.OP, MAIN))) == {
+        assert ticks_by_place(job.hotspots((10, 30, Cause.OP, MAIN))) == {
             ("idle_dispatch", "/me/train.py", 10): 20
         }
 
@@ -254,12 +264,12 @@ class TestCallStacks:
 
     def test_they_know_the_line_itself(self) -> None:
         found = self.job().hotspots((0, 10, Cause.OP, MAIN))
-        assert told(found) == {("idle_dispatch", "train.py", 46): 10}
+        assert ticks_by_place(found) == {("idle_dispatch", "train.py", 46): 10}
         assert [(p.source, p.exact_line) for p in found] == [("call stack", True)]
 
     def test_a_pause_counts_between_two_operators_of_one_line_only(self) -> None:
         found = self.job().hotspots((0, 60, Cause.OP, MAIN))
-        assert told(found) == {
+        assert ticks_by_place(found) == {
             ("idle_dispatch", "train.py", 46): 20,
             ("idle_dispatch", "train.py", 50): 10,
         }
@@ -267,7 +277,7 @@ class TestCallStacks:
     def test_autograd_works_for_the_line_that_was_told_last(self) -> None:
         job = self.job(("aten::mul_backward", 42, 60, AUTOGRAD))
         found = job.hotspots((22, 35, Cause.OP, AUTOGRAD), (35, 60, Cause.OP, AUTOGRAD))
-        assert told(found) == {
+        assert ticks_by_place(found) == {
             ("idle_dispatch", "train.py", 46): 8,
             ("idle_dispatch", "train.py", 50): 30,
         }

@@ -8,7 +8,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.traces.placing import AUTOGRAD, ITEM, MAIN, Job, Op, Span, budget_of, of_slices, told
+from tests.traces.placing import (
+    AUTOGRAD,
+    ITEM,
+    MAIN,
+    Job,
+    Op,
+    Span,
+    budget_of,
+    of_slices,
+    ticks_by_place,
+)
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces import launches
 from whyidle.monitor.traces.budgets.budget import Budget
@@ -59,7 +69,7 @@ def test_places_and_what_has_none_add_up_to_each_slice(job: Job) -> None:
         assert hotspot.share == hotspot.ticks / total[hotspot.slice]
     assert owned <= total
     assert idle_by_hand(job, budget) == {
-        key: n for key, n in told(found).items() if "idle" in key[0]
+        key: n for key, n in ticks_by_place(found).items() if "idle" in key[0]
     }
 
 

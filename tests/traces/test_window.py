@@ -27,13 +27,13 @@ def one_kernel(ns: int) -> Trace:
     return a_trace([(0, ns, Cause.KERNEL, None)], [(0, ns, Cause.PYTHON, 0, None)])
 
 
-def about_the_window(told: dict[str, Any]) -> list[str]:
-    return [text for text in told["warnings"] if "covers" in text]
+def about_the_window(answer: dict[str, Any]) -> list[str]:
+    return [text for text in answer["warnings"] if "covers" in text]
 
 
 def test_a_window_shorter_than_a_step_is_said_to_tell_little() -> None:
-    told = of(one_kernel(55 * MS), TraceWindow(60 * MS, 1000 * MS, 177 * MS))
-    (said,) = about_the_window(told)
+    answer = of(one_kernel(55 * MS), TraceWindow(60 * MS, 1000 * MS, 177 * MS))
+    (said,) = about_the_window(answer)
     covers, _, rest = said.partition(", less than one of the job's steps (177 ms): ")
     assert covers == "The trace covers 0.06 s of the 1 s asked for"
     assert rest == "its shares say little."
@@ -54,16 +54,16 @@ def test_a_window_shorter_than_a_step_is_said_to_tell_little() -> None:
 def test_a_short_window_is_told_where_nobody_knows_how_long_a_step_takes(
     window: TraceWindow | None, said: list[str]
 ) -> None:
-    told = of(one_kernel(55 * MS), window)
-    assert about_the_window(told) == said
-    assert (told["window"] is None) == (window is None)
+    answer = of(one_kernel(55 * MS), window)
+    assert about_the_window(answer) == said
+    assert (answer["window"] is None) == (window is None)
 
 
 def test_what_lies_outside_of_the_operations_is_told_where_it_is_most_of_the_window() -> None:
-    told = of(one_kernel(3 * MS), TraceWindow(250 * MS, 250 * MS))
-    assert told["window"]["outside_ns"] == 247 * MS
-    assert told["budget"]["total_ns"] == 3 * MS
-    (said,) = about_the_window(told)
+    answer = of(one_kernel(3 * MS), TraceWindow(250 * MS, 250 * MS))
+    assert answer["window"]["outside_ns"] == 247 * MS
+    assert answer["budget"]["total_ns"] == 3 * MS
+    (said,) = about_the_window(answer)
     assert said.startswith("In 99% of the 0.25 s that it covers")
     assert about_the_window(of(one_kernel(3 * MS), TraceWindow(5 * MS, 5 * MS))) == []
 

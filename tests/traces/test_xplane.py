@@ -314,12 +314,12 @@ def test_progress_goes_forward_to_the_end(tmp_path: Path, compressed: bool) -> N
     data = space(host)
     path = tmp_path / "a.xplane.pb"
     path.write_bytes(gzip.compress(data, 1) if compressed else data)
-    told: list[tuple[int, int]] = []
-    xplane.read(identify(path), lambda *both: told.append(both))
-    parts = [part for part, _ in told]
+    progress: list[tuple[int, int]] = []
+    xplane.read(identify(path), lambda *both: progress.append(both))
+    parts = [part for part, _ in progress]
     assert len(set(parts)) > 2
     assert parts == sorted(parts)
-    assert {size for _, size in told} == {path.stat().st_size}
+    assert {size for _, size in progress} == {path.stat().st_size}
     assert 0.9 * path.stat().st_size < parts[-1] <= path.stat().st_size
 
 

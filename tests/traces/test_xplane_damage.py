@@ -34,7 +34,7 @@ def test_a_file_cut_anywhere(tmp_path: Path) -> None:
     for size in range(len(data)):
         trace = load(tmp_path, data[:size])
         seen.add(len(trace.devices[0].ops) if trace.devices else 0)
-        # A file may end after any plane; one that holds nothing is told.
+        # A file may end after any plane; one that holds nothing is reported.
         assert bool(trace.warnings) == (size not in whole or size == 0)
     assert seen == set(range(31))
 

@@ -1,4 +1,4 @@
-"""Lines of code out of XLA's modules: both ways of telling them, and no more than is worth it."""
+"""Lines of code out of XLA's modules: both ways of writing them, and no more than pays."""
 
 from __future__ import annotations
 

@@ -27,13 +27,15 @@ def test_every_device_to_the_picosecond(name: str) -> None:
     truth = TRUTHS[name]
     trace = xplane.read(identify(path_of(name)))
     wanted = {
-        plane.rpartition(":")[2]: {key: told[key] for key in ("span_ps", "busy_ps", "idle_ps")}
-        | {"n": told["n_device_events"]}
-        for plane, told in truth["planes"].items()
-        if told.get("busy_ps")
+        plane.rpartition(":")[2]: {
+            key: plane_truth[key] for key in ("span_ps", "busy_ps", "idle_ps")
+        }
+        | {"n": plane_truth["n_device_events"]}
+        for plane, plane_truth in truth["planes"].items()
+        if plane_truth.get("busy_ps")
     }
     assert {device.index: figures(device) for device in trace.devices} == wanted
-    assert trace.events == sum(told["n_events"] for told in truth["planes"].values())
+    assert trace.events == sum(plane_truth["n_events"] for plane_truth in truth["planes"].values())
     assert trace.warnings == []
 
 

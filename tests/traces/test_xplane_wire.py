@@ -108,9 +108,9 @@ def wanted(data: bytes, origin_ns: int) -> list[Row]:
     found = []
     for line, name, start, end, stats in reread(data)["/device:GPU:0"]:
         op = stats.get("hlo_op", "")
-        told = op if isinstance(op, str) else ""
+        text = op if isinstance(op, str) else ""
         key = stats.get("correlation_id", -1)
-        found.append((line, name, start - origin, end - start, key, told))
+        found.append((line, name, start - origin, end - start, key, text))
     return sorted(found)
 
 

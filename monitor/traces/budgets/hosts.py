@@ -12,7 +12,7 @@ from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.intervals import Timeline, aligned, sweep
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Thread, Trace
 
-# A longer stretch without any host event is no dispatch: nobody recorded what happened.
+# More time without any host event is no dispatch: what happened was not recorded.
 HOLE_NS: Final = 1_000_000
 # So many launching threads have each a line of what all others did.
 FEW: Final = 4

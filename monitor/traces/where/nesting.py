@@ -44,7 +44,7 @@ class Labels:
         return self._of(self.time[self.label != NONE], self.label[self.label != NONE])
 
     def bridged(self) -> Self:
-        """Fill the pauses between two stretches of one label."""
+        """Fill the pauses between two entries of one label."""
         held = self.held()
         return self._of(*_bridge(self.time, self.label, held.at(self.time)))
 

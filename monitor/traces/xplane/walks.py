@@ -26,7 +26,7 @@ _WINDOW: Final = 24
 
 @dataclass(slots=True)
 class Piece:
-    """A stretch of one line in a buffer; it begins with a field of the line."""
+    """A part of one line in a buffer; it begins with a field of the line."""
 
     line: int
     begin: int

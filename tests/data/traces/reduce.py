@@ -88,7 +88,7 @@ def cut(events: list[Event], steps: tuple[int, int]) -> list[Event]:
 
 
 def thin(events: Iterable[Event]) -> Iterable[Event]:
-    """Drop what tells nothing about time."""
+    """Drop what says nothing about time."""
     seen: Counter[tuple[str | None, str]] = Counter()
     for event in events:
         kind = (event.get("cat"), event["ph"])
@@ -96,11 +96,11 @@ def thin(events: Iterable[Event]) -> Iterable[Event]:
         if event.get("cat") == "python_function" and nanoseconds(event["dur"]) < FRAME_NS:
             continue
         if event["ph"] in "XM":
-            told = {k: v for k, v in event.get("args", {}).items() if k in FIELDS}
+            args = {k: v for k, v in event.get("args", {}).items() if k in FIELDS}
             if event["ph"] == "M":
-                told = event.get("args", {})
+                args = event.get("args", {})
             rest = {k: v for k, v in event.items() if k != "args"}
-            yield {**rest, "args": told} if told else rest
+            yield {**rest, "args": args} if args else rest
         elif seen[kind] <= TIMELESS:
             yield event
 
@@ -195,14 +195,14 @@ def packed(text: bytes) -> bytes:
 def kineto(source: Path, out: Path) -> None:
     """Reduce one Kineto file and count what is left."""
     name = source.name.removesuffix(".json.gz")
-    told = json.loads(gzip.decompress(source.read_bytes()))
-    events = told.pop("traceEvents")
+    content = json.loads(gzip.decompress(source.read_bytes()))
+    events = content.pop("traceEvents")
     if name in STEPS:
         events = cut(events, STEPS[name])
-    told["traceEvents"] = list(thin(events))
-    text = json.dumps(told, separators=(",", ":"))
+    content["traceEvents"] = list(thin(events))
+    text = json.dumps(content, separators=(",", ":"))
     (out / "kineto" / source.name).write_bytes(packed(text.encode()))
-    counted = json.dumps(truth(name, told["traceEvents"]), indent=1)
+    counted = json.dumps(truth(name, content["traceEvents"]), indent=1)
     (out / "truth" / f"{name}.json").write_text(counted + "\n")
 
 
