@@ -110,8 +110,8 @@ def why_not(target: Target) -> Refusal | None:
 
 # A job of many workers must not fill the screen with the same sentence.
 MOST_NEWS = 4
-# What the agents tell of the job itself: its first compilations are worth a line each.
-MOST_TOLD = 20
+# What agents report of the job itself: its first compilations are worth a line each.
+MOST_REPORTED = 20
 SHORT_LIVED, SHORT_LIVED_SECONDS = "short_lived", 60.0
 
 
@@ -121,8 +121,8 @@ class EventBuffer:
     def __init__(self, root: ProcessKey) -> None:
         self._root = root
         self._events: list[JobEvent] = []
-        self._told: Counter[str] = Counter()
-        self._short_lived, self._short_lived_told = 0, float("-inf")
+        self._counts: Counter[str] = Counter()
+        self._short_lived, self._short_lived_at = 0, float("-inf")
 
     def take(self) -> list[JobEvent]:
         """Return what happened since the last call."""
@@ -130,10 +130,10 @@ class EventBuffer:
         return events
 
     def add(self, events: Iterable[JobEvent]) -> None:
-        """Take in what is told of the job itself; only the first of a kind are news."""
+        """Take in events of the job itself; only the first of a kind are news."""
         for event in events:
-            self._told[event.kind] += event.is_news
-            news = event.is_news and self._told[event.kind] <= MOST_TOLD
+            self._counts[event.kind] += event.is_news
+            news = event.is_news and self._counts[event.kind] <= MOST_REPORTED
             self._events.append(replace(event, is_news=news))
 
     def happened(  # noqa: PLR0913  the parts of an event
@@ -146,26 +146,26 @@ class EventBuffer:
         now: float,
         severity: str = "info",
     ) -> None:
-        """Tell what happened to a process, at once or when it turns out to stay."""
+        """Take in what happened to a process; of a young one it is held back until it stays."""
         if tracked.is_young:
             event = JobEvent(kind, tracked.key, text, severity, at=now, data=data)
-            tracked.untold.append(event)
+            tracked.held_back.append(event)
         else:
-            self._tell(JobEvent(kind, tracked.key, text, severity, data=data))
+            self._keep(JobEvent(kind, tracked.key, text, severity, data=data))
 
-    def tell_untold(self, tracked: TrackedProcess) -> None:
-        """Tell what was held back of a process."""
-        for event in tracked.untold:
-            self._tell(event)
-        tracked.untold.clear()
+    def release(self, tracked: TrackedProcess) -> None:
+        """Pass on what was held back of a process."""
+        for event in tracked.held_back:
+            self._keep(event)
+        tracked.held_back.clear()
 
     def forget(self, tracked: TrackedProcess) -> None:
-        """Count a process that went before anything was told of it."""
+        """Count a process that ended before anything of it was stored."""
         self._short_lived += tracked.is_young and tracked.has_framework
 
     def count_short_lived(self, now: float) -> None:
-        """Say now and then how many processes came and went of which nothing else is kept."""
-        if not self._short_lived or now - self._short_lived_told < SHORT_LIVED_SECONDS:
+        """Report now and then how many processes came and went of which nothing else is kept."""
+        if not self._short_lived or now - self._short_lived_at < SHORT_LIVED_SECONDS:
             return
         several = "processes" if self._short_lived > 1 else "process"
         text = (
@@ -174,8 +174,8 @@ class EventBuffer:
         )
         data = {"count": self._short_lived}
         self._events.append(JobEvent(SHORT_LIVED, self._root, text, data=data, is_news=False))
-        self._short_lived, self._short_lived_told = 0, now
+        self._short_lived, self._short_lived_at = 0, now
 
-    def _tell(self, event: JobEvent) -> None:
-        self._told[event.kind] += 1
-        self._events.append(replace(event, is_news=self._told[event.kind] <= MOST_NEWS))
+    def _keep(self, event: JobEvent) -> None:
+        self._counts[event.kind] += 1
+        self._events.append(replace(event, is_news=self._counts[event.kind] <= MOST_NEWS))

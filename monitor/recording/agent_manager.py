@@ -1,4 +1,4 @@
-"""Which processes of the job the agent is in: enters them, reads what it tells, leaves them.
+"""Which processes of the job have an agent: enters them, reads its records, leaves them.
 
 A tick does nothing here that waits: a thread of its own (``attach_queue``) enters processes, and
 the links only take what is there.
@@ -72,9 +72,9 @@ class AgentManager:
         self._readings: dict[ProcessKey, Reading] = {}
         # What processes had done that are no longer here.
         self._gone: dict[ProcessKey, Mapping[str, Any]] = {}
-        # The job's first process as its agent left it; a short job has nothing else to tell.
+        # The job's first process as its agent left it; a short job has nothing else to show.
         self._last: Member | None = None
-        # Why the job's first process is not entered as it is; told once.
+        # Why the job's first process is not entered as it is; said once.
         self.not_entered: Refusal | None = None
         self._was_judged = False
         # What the agent of the first process said at last.
@@ -83,9 +83,9 @@ class AgentManager:
     def tick(
         self, now: float, stats: Mapping[ProcessKey, Stat], known: Mapping[ProcessKey, Identity]
     ) -> None:
-        """Take in what is new; begin with the processes whose turn it is."""
+        """Take in what is new; start with the processes whose turn it is."""
         self._now, self._readings = now, {}
-        self._take_seats(now, stats, known)
+        self._track(now, stats, known)
         for arrival in self._queue.arrivals():
             self._arrived(arrival, stats)
         # What one process says must not cost the others.
@@ -118,16 +118,16 @@ class AgentManager:
         return tuple(s.member() for s in processes if s.has_framework or s.link is not None)
 
     def last_members(self) -> tuple[Member, ...]:
-        """Return what is left to tell of when all agents have gone, however young it was."""
+        """Return the job's first process as it was when its agent left, however young."""
         return () if self._last is None else (replace(self._last, settled=True),)
 
     def readings(self) -> dict[ProcessKey, Reading]:
-        """Return what the agents told since the last tick, and why others did not."""
+        """Return what the agents measured since the last tick, or why there is nothing."""
         outside = (s for s in self._processes.values() if s.link is None and s.has_framework)
         return {**{tracked.key: tracked.without() for tracked in outside}, **self._readings}
 
     def has_settled(self, key: ProcessKey) -> bool:
-        """Tell whether an agent tells of a process that has lived long enough to be kept."""
+        """Tell whether an agent reports on a process that has lived long enough to be kept."""
         return (
             key in self._readings and key in self._processes and not self._processes[key].is_young
         )
@@ -146,7 +146,7 @@ class AgentManager:
 
     def counted(self) -> dict[ProcessKey, Mapping[str, Any]]:
         """Return what each process has done since the recording began, also those that ended."""
-        ours = ((key, tracked.counted.told()) for key, tracked in self._processes.items())
+        ours = ((key, tracked.counted.as_json()) for key, tracked in self._processes.items())
         return {**self._gone, **{key: sums for key, sums in ours if has_any(sums)}}
 
     def processes(self) -> list[TrackedProcess]:
@@ -188,7 +188,7 @@ class AgentManager:
     def _links(self) -> list[Link]:
         return [tracked.link for tracked in self._processes.values() if tracked.link is not None]
 
-    def _take_seats(
+    def _track(
         self, now: float, stats: Mapping[ProcessKey, Stat], known: Mapping[ProcessKey, Identity]
     ) -> None:
         taken = Counter(tracked.has_framework for tracked in self._processes.values())
@@ -210,11 +210,11 @@ class AgentManager:
         """Keep what was held back of a process that has turned out to stay."""
         tracked.is_young = tracked.key != self._root and lived(tracked.key) < SETTLED_SECONDS
         if not tracked.is_young:
-            self._events.tell_untold(tracked)
+            self._events.release(tracked)
 
     def _forget(self, tracked: TrackedProcess) -> None:
         self._events.forget(tracked)
-        sums = tracked.counted.told()
+        sums = tracked.counted.as_json()
         if not tracked.is_young and has_any(sums) and len(self._gone) < MOST_MEMBERS:
             self._gone[tracked.key] = sums
         del self._processes[tracked.key]
@@ -270,8 +270,8 @@ class AgentManager:
             self._refused(tracked, refusal)
 
     def _refused(self, tracked: TrackedProcess, refusal: Refusal) -> None:
-        if refusal.what != tracked.told:
-            tracked.told = refusal.what
+        if refusal.what != tracked.reported:
+            tracked.reported = refusal.what
             text, data = agent_events.refused(tracked, refusal), {"next_step": refusal.next_step}
             self._events.happened(REFUSED, tracked, text, data, now=self._now, severity="low")
 
@@ -288,7 +288,7 @@ class AgentManager:
             records = link.exchange()
         except LinkLost:
             records, lost = [], True
-        # An agent that was there already has told of a time that is not ours to tell of.
+        # An agent that was there before us has records of a time that is not of this run.
         ours = [record for record in records if moment(record.t) >= self._began_ns]
         tracked.agent_stats.take(ours, moment, link.damaged)
         fresh = tracked.agent_stats.reading(now_ns, stopped=tracked.is_stopped)
@@ -302,7 +302,7 @@ class AgentManager:
             )
 
     def _part(self, tracked: TrackedProcess, why: str) -> None:
-        """Close the line to an agent; what it told last is kept."""
+        """Close the link to an agent; its last records are kept."""
         link = tracked.link
         if link is None:
             return

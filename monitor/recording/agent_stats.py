@@ -46,7 +46,7 @@ class Frameworks:
         self.latest: Mapping[str, Mapping[str, Any]] = {}
         self._due = Due()
         self._changed: dict[str, None] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def take(self, state: State) -> None:
         """Take in one state."""
@@ -59,7 +59,7 @@ class Frameworks:
             self._changed[state.probe] = None
 
     def events(self, now_ns: int, *, ending: bool) -> list[JobEvent]:
-        """Return what is due to be kept: facts that change all the time are told now and then."""
+        """Return what is due to be kept: facts that change all the time are stored now and then."""
         if self._due.now(now_ns, self._changed, ending=ending) is None:
             return []
         changed, self._changed = self._changed, {}
@@ -67,8 +67,8 @@ class Frameworks:
 
     def _event(self, probe: str) -> JobEvent:
         facts = self.latest[probe]
-        is_first = probe not in self._told
-        self._told.add(probe)
+        is_first = probe not in self._reported
+        self._reported.add(probe)
         text = f"Process {self._key.pid}: {said(probe, facts)}."
         data = {"probe": probe, "facts": facts}
         return JobEvent(FRAMEWORK, self._key, text, data=data, is_news=is_first)
@@ -95,7 +95,7 @@ def _word(fact: object) -> str | None:
 
 
 def plain(fact: Any, deep: int = 0) -> Any:
-    """Return a fact as a sound probe would tell it: short, shallow, and in the store's numbers."""
+    """Return a fact as a sound probe would send it: short, shallow, and in the store's numbers."""
     match fact:
         case str():
             return fact[:LONGEST_WORD]
@@ -158,7 +158,7 @@ class AgentStats:
             self._gauge(gauges, moment(gauges.t), damaged, is_last=says_goodbye)
 
     def reading(self, now_ns: int, *, stopped: bool = False) -> Reading:
-        """Return the figures that came since the last call: the agent tells them each second.
+        """Return the figures that came since the last call: there are some each second.
 
         Of a process that is stopped only what came before is to be kept, and nothing holds now.
         """

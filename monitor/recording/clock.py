@@ -90,7 +90,7 @@ class Waker:
 
     def stop(self) -> None:
         """End the wait, now and from then on. May be called from a signal handler."""
-        # A full pipe has been told often enough.
+        # A full pipe wakes us as well.
         with contextlib.suppress(BlockingIOError):
             os.write(self._writer, b"x")
 

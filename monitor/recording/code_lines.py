@@ -124,7 +124,7 @@ def stacks_event(
 
 
 PLACES_KEPT = 20
-# A record tells of some seconds; a read in each of some threads may wait as long.
+# A record covers some seconds; in each of some threads a read may wait as long.
 MOST_NS = 10**12
 
 # What is said of "now": a record comes every few seconds.
@@ -141,11 +141,11 @@ class Readbacks:
         self._due = Due()
         self._count, self._ns = 0, 0
         self._places: dict[_Read, list[int]] = {}
-        # Of each place that was told lately: when it took how long.
+        # Of each recent place: when, how often, and how long it took.
         self._lately: dict[_Read, tuple[int, int, int]] = {}
 
     def top(self, now_ns: int) -> ReadBack | None:
-        """Return the line that reads took longest at, of those that were told of lately."""
+        """Return the line that reads took longest at, of the recent ones."""
         for old in [p for p, (at, _, _) in self._lately.items() if now_ns - at > WINDOW_NS]:
             del self._lately[old]
         place = max(self._lately, key=lambda p: self._lately[p][2], default=None)
@@ -173,7 +173,7 @@ class Readbacks:
             "count": self._count,
             "ns": self._ns,
             "seconds": round(seconds, 3),
-            "places": kept(_told(place, sums) for place, sums in most[:PLACES_KEPT]),
+            "places": kept(_entry(place, sums) for place, sums in most[:PLACES_KEPT]),
         }
         self._count, self._ns, self._places = 0, 0, {}
         text = f"Where process {self._key.pid} read values back from the device."
@@ -198,7 +198,7 @@ def _read_at(kind: str, read: Read) -> _Read | None:
     return None if frame is None else (kind, frame.file, frame.line, frame.function)
 
 
-def _told(place: _Read, sums: list[int]) -> JsonObject:
+def _entry(place: _Read, sums: list[int]) -> JsonObject:
     kind, file, line, function = place
     told = {"kind": kind, "file": file, "line": line, "function": function}
     return {**told, "count": sums[0], "ns": sums[1]}

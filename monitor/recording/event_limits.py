@@ -24,24 +24,24 @@ MOST_COUNTED = 1_000_000
 
 
 class Due:
-    """Says when the next event is due; the time runs from the first thing that there is to tell."""
+    """Says when the next event is due; the time runs from the first thing to be stored."""
 
     def __init__(self) -> None:
-        self._told, self._since_ns = 0, 0
+        self._stored, self._since_ns = 0, 0
 
     def now(self, now_ns: int, something: object, *, ending: bool) -> float | None:
-        """Return over how many seconds to tell, if something is due to be told now."""
+        """Return how many seconds an event that is due now covers; ``None`` where none is."""
         if not something:
             self._since_ns = now_ns
             return None
         self._since_ns = self._since_ns or now_ns
-        usual = EVENT_NS if self._told < LATER else LATER_EVENT_NS
-        due = usual if self._told else FIRST_EVENT_NS
+        usual = EVENT_NS if self._stored < LATER else LATER_EVENT_NS
+        due = usual if self._stored else FIRST_EVENT_NS
         since = now_ns - self._since_ns
         if since < due and not ending:
             return None
         self._since_ns = now_ns
-        self._told += 1
+        self._stored += 1
         return since / 1e9
 
 
@@ -105,7 +105,7 @@ class Quota:
         return count < STACKS_A_MINUTE
 
     def _counts(self, now: float, *, ending: bool) -> list[JobEvent]:
-        told = []
+        found = []
         for kind, (since, seconds) in self._since.items():
             if (now - since < seconds and not ending) or not self._left_out[kind]:
                 continue
@@ -113,5 +113,5 @@ class Quota:
             self._since[kind] = now, min(SELDOM, 2 * seconds)
             text = f"{count} more events of the kind '{kind}' in {now - since:.0f} s: only counted."
             data = {"kind": kind, "count": count, "seconds": round(now - since, 3)}
-            told.append(JobEvent(LEFT_OUT, self._root, text, data=data, is_news=False))
-        return told
+            found.append(JobEvent(LEFT_OUT, self._root, text, data=data, is_news=False))
+        return found

@@ -15,7 +15,7 @@ from whyidle.monitor.recording.tracked_process import TrackedProcess
 
 REFUSED = "outside_refused"
 # A sentence may name a process: each new one has its own.
-MOST_TOLD = 4
+MOST_REPORTED = 4
 
 
 class ExternalSampler:
@@ -23,35 +23,35 @@ class ExternalSampler:
 
     def __init__(self, fs: ProcFs) -> None:
         self._fs = fs
-        self._seat: TrackedProcess | None = None
+        self._tracked: TrackedProcess | None = None
         self._outside: PySpySampler | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def tick(self, processes: Iterable[TrackedProcess]) -> list[JobEvent]:
-        """Begin, go on or end; returns what there is to tell."""
+        """Begin, go on or end; returns what happened."""
         tracked = _wanted(list(processes))
-        if tracked is not self._seat:
+        if tracked is not self._tracked:
             self.close()
-            self._seat = tracked
+            self._tracked = tracked
             self._outside = PySpySampler(tracked.key, self._fs) if tracked is not None else None
         if tracked is None or self._outside is None:
             return []
         found = self._outside.poll()
-        # Who is stopped is at the same line all the time, and that says nothing.
+        # A stopped process keeps its line, and that says nothing.
         events = [_keep(tracked, found)] if found and not tracked.is_stopped else []
         refused = self._outside.refused
-        news = refused is not None and refused.what not in self._told
-        if refused is not None and news and len(self._told) < MOST_TOLD:
-            self._told.add(refused.what)
+        news = refused is not None and refused.what not in self._reported
+        if refused is not None and news and len(self._reported) < MOST_REPORTED:
+            self._reported.add(refused.what)
             text = f"{refused.what} {refused.next_step}".rstrip()
             events.append(JobEvent(REFUSED, tracked.key, text, "low"))
         return events
 
     def close(self) -> None:
-        """End the child that looks."""
+        """End the child that samples."""
         if self._outside is not None:
             self._outside.close()
-        self._outside, self._seat = None, None
+        self._outside, self._tracked = None, None
 
 
 def _wanted(processes: list[TrackedProcess]) -> TrackedProcess | None:

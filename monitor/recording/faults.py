@@ -22,9 +22,9 @@ from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.store import Writer
 
 FINDING: Final = "finding"
-# A job has warmed up, and the agent has told something, when the first look is due.
+# By then a job has warmed up, and its agent has sent something.
 FIRST_SECONDS: Final = 12.0
-# Soon after it the second, so that what lasts is told early; then less and less often.
+# Soon after it the second, so that what lasts is found early; then less and less often.
 AGAIN_SECONDS: Final = (5.0, 5.0, 10.0, 15.0, 30.0, 60.0)
 # What is looked at: so much of the past.
 WINDOW_SECONDS: Final = 120.0

@@ -94,7 +94,7 @@ class Asked:
     is_last: bool = False
 
     def value(self, name: str) -> float | None:
-        """Return a figure that a sound agent may have told; the store ends at 64 bits."""
+        """Return a figure if a sound agent may have sent it; the store ends at 64 bits."""
         value = self.gauges.values.get(name)
         return value if value is not None and 0 <= value < 2**63 else None
 
@@ -170,14 +170,14 @@ def _made_of(*how: Becomes) -> Iterator[tuple[Metric, Gauge]]:
 
 
 def why_no_step(asked: Asked) -> str:
-    """Return why nobody has told of a step yet."""
+    """Return why no step is known yet."""
     why = why_not(m.PROCESS_STEPS, asked.known)
     is_fed = why == step_times.NO_STEP and asked.value(wire.LOADER_BATCHES)
     return step_times.NO_OPTIMIZER if is_fed and not asked.value(wire.OPTIMIZER_STEPS) else why
 
 
 def why_not(metric: Metric, known: frozenset[str]) -> str:
-    """Return why an agent that tells nothing of a metric does not."""
+    """Return why an agent sends nothing of a metric."""
     if metric in step_times.MEASURED:
         if not known:
             return NO_FRAMEWORK

@@ -61,7 +61,7 @@ class Outside:
         moment.became_another = self._job_end.look()
 
     def name(self, moment: Moment) -> bool:
-        """Find out what the processes are; returns whether that told something new."""
+        """Find out what the processes are; returns whether anything is new."""
         if moment.became_another:
             self._naming.look_again(self._target.key)
         return bool(self._naming.look(moment.at, moment.stats))

@@ -64,16 +64,16 @@ Stage = tuple[str, Callable[[Moment], None]]
 class Guard:
     """Catches our own defects, each for itself, and has them counted and reported."""
 
-    def __init__(self, defects: Defects, tell: Callable[[str, Exception], None]) -> None:
+    def __init__(self, defects: Defects, report: Callable[[str, Exception], None]) -> None:
         self._defects = defects
         # Called for the first defect of a place in a while.
-        self._tell = tell
+        self._report = report
 
     def caught(self, where: str, error: Exception) -> None:
         """Count a defect, and report it unless that was done lately."""
         if self._defects.caught(where, error):
             with contextlib.suppress(Exception):
-                self._tell(where, error)
+                self._report(where, error)
 
     def attempt(self, where: str, step: Callable[[], object]) -> bool:
         """Take a step; return whether it came to its end."""

@@ -82,14 +82,14 @@ class Requests:
         if refusal is not None:
             raise Problem(f"No trace: {refusal.what}", refusal.next_step)
         self._traces.ask(time.monotonic(), seconds)
-        return self._told()
+        return self._progress()
 
     def _state(self) -> JsonObject:
         if self._traces.request.is_waiting and (refusal := self._barred()) is not None:
             self._traces.request.refused(f"No trace: {refusal.what}", refusal.next_step)
-        return self._told()
+        return self._progress()
 
-    def _told(self) -> JsonObject:
+    def _progress(self) -> JsonObject:
         return {"trace": self._traces.request.told.as_json()}
 
     def _label(self, text: object) -> JsonObject:

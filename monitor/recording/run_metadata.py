@@ -66,7 +66,7 @@ class RunMetadata:
                 continue
             if before is not None or len(self._entries) < MOST_ENTRIES:
                 self._entries[member.key] = _entry(member, before)
-        info: JsonObject = {"not_entered": _told(not_entered)}
+        info: JsonObject = {"not_entered": _refusal(not_entered)}
         if self._entries:
             info["processes"] = list(self._entries.values())
         self._keep(info)
@@ -98,7 +98,7 @@ class RunMetadata:
         self._writer.describe_run(self._run, info=self._info)
 
 
-def _told(refusal: Refusal | None) -> dict[str, str] | None:
+def _refusal(refusal: Refusal | None) -> dict[str, str] | None:
     if refusal is None:
         return None
     return {"what": refusal.what, "next_step": refusal.next_step}

@@ -78,7 +78,7 @@ class Session:
         ready: Callable[[int], None] | None = None,
         child: Child | None = None,
     ) -> RunSummary:
-        """Record until the job ends, the time is up or somebody stops it; then tell."""
+        """Record until the job ends, the time is up or somebody stops it; return the summary."""
         waker = Waker(wanted.target.pid)
         waker.stop_on(*stop_on)
         sampler = Sampler(wanted.hz, waker)

@@ -18,7 +18,7 @@ from whyidle.monitor.sources.news import GpuEvent
 from whyidle.monitor.sources.ownership import Owned
 from whyidle.monitor.tracing.trace_summary import TraceSummary
 
-# More stops than these are no longer told one by one.
+# More stops than these are not listed one by one.
 FEW_STOPS = 3
 # Below this one digit would say that there was none.
 TINY_MS = 0.1
@@ -46,7 +46,7 @@ class Member:
     settled: bool = True
     # The latest facts of each framework, by the name of its probe.
     framework: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    # What tells where a step ends; ``None``: nothing does yet.
+    # What marks the end of a step; ``None``: nothing does yet.
     steps_source: str | None = None
 
 
@@ -93,7 +93,7 @@ class Snapshot:
     # The last trace that was taken of the job, and whether it came with this tick.
     traces: TraceSummary | None = None
     has_new_trace: bool = False
-    # What is certainly wrong with it, as `diagnose --json` tells it, the most important first.
+    # What is certainly wrong with it, as `diagnose --json` has it, the most important first.
     findings: tuple[FindingJson, ...] = ()
 
     def shown(self, *, everything: bool) -> list[GpuFacts]:

@@ -17,19 +17,19 @@ from whyidle.monitor.recording.event_limits import EVENT_NS, Due, kept
 from whyidle.monitor.runs.summary import COMPILED, COMPILES
 
 STORM = "retrace_storm"
-# Longer ones a person would feel; the first of them are told singly.
+# Longer ones a person would feel; the first of them are events of their own.
 FELT_NS = 50_000_000
-FIRST_TOLD = 30
+FIRST_SINGLY = 30
 FIRST_OF_A_FUNCTION = 3
 FUNCTIONS_KEPT = 10
 # So often the same function from the same line is no warming up any more.
 STORM_COMPILES = 10
 STORM_NS = 60_000_000_000
-# Told again when it is so many times as many.
+# Reported again when it is so many times as many.
 STORM_AGAIN = 10
-# Of functions that are told apart.
+# Of functions that are kept apart.
 MOST_FUNCTIONS = 200
-LONGEST_TOLD = 80
+LONGEST_SHOWN = 80
 # Nothing takes longer; sums of it stay numbers that every reader knows.
 MOST_NS = 10**15
 
@@ -54,9 +54,9 @@ class _Sum:
         self.reason = record.reason or self.reason
         self.caller = record.caller or self.caller
 
-    def told(self) -> JsonObject:
-        told = {"count": self.count, "ns": self.ns, "cached": self.cached, "reason": self.reason}
-        return {**told, **_place(self.caller)}
+    def as_json(self) -> JsonObject:
+        sums = {"count": self.count, "ns": self.ns, "cached": self.cached, "reason": self.reason}
+        return {**sums, **_place(self.caller)}
 
 
 @dataclass
@@ -65,7 +65,7 @@ class _Storm:
 
     moments: deque[int] = field(default_factory=lambda: deque(maxlen=STORM_COMPILES))
     sum: _Sum = field(default_factory=_Sum)
-    tell_at: int = STORM_COMPILES
+    report_at: int = STORM_COMPILES
 
 
 class Compiles:
@@ -77,16 +77,16 @@ class Compiles:
         self._singly: dict[_Function, int] = {}
         self._ready: list[JobEvent] = []
         self._sums: dict[_Function, _Sum] = {}
-        # Of functions beyond those that are told apart.
+        # Of functions beyond those that are kept apart.
         self._rest = _Sum()
         self._storms: dict[_Function, _Storm] = {}
 
     def take(self, record: Compile, at_ns: int) -> None:
         """Take in one compilation."""
-        told = self._singly.get(_named(record), 0)
-        felt = record.ns >= FELT_NS and told < FIRST_OF_A_FUNCTION
-        if felt and sum(self._singly.values()) < FIRST_TOLD:
-            self._singly[_named(record)] = told + 1
+        singly = self._singly.get(_named(record), 0)
+        felt = record.ns >= FELT_NS and singly < FIRST_OF_A_FUNCTION
+        if felt and sum(self._singly.values()) < FIRST_SINGLY:
+            self._singly[_named(record)] = singly + 1
             self._ready.append(self._one(record, at_ns))
         else:
             self._sum(record).add(record)
@@ -129,7 +129,7 @@ class Compiles:
         rest, self._rest = self._rest, _Sum()
         most = sorted(sums.items(), key=lambda item: item[1].ns, reverse=True)
         functions = kept(
-            {"framework": name[0], "function": name[1], **each.told()}
+            {"framework": name[0], "function": name[1], **each.as_json()}
             for name, each in most[:FUNCTIONS_KEPT]
         )
         every = [*sums.values(), rest]
@@ -156,8 +156,8 @@ class Compiles:
         storm.moments.append(at_ns)
         storm.sum.add(record)
         lately = len(storm.moments) == STORM_COMPILES and at_ns - storm.moments[0] <= STORM_NS
-        if storm.sum.count >= storm.tell_at and lately:
-            storm.tell_at = STORM_AGAIN * storm.sum.count
+        if storm.sum.count >= storm.report_at and lately:
+            storm.report_at = STORM_AGAIN * storm.sum.count
             self._ready.append(self._storming(record, storm, at_ns))
 
     def _forget(self, now_ns: int) -> bool:
@@ -168,16 +168,17 @@ class Compiles:
         return bool(old)
 
     def _storming(self, record: Compile, storm: _Storm, at_ns: int) -> JobEvent:
-        told = storm.sum
+        whole = storm.sum
         text = (
-            f"Process {self._key.pid} compiles {_name(record)} again and again: {told.count}"
-            f" times so far, {told.ns / 1e9:.2g} s in all{_from(told.caller)}{_why(told.reason)}."
+            f"Process {self._key.pid} compiles {_name(record)} again and again: {whole.count}"
+            f" times so far, {whole.ns / 1e9:.2g} s in all{_from(whole.caller)}"
+            f"{_why(whole.reason)}."
         )
         lately = (at_ns - storm.moments[0]) / 1e9
         data = {
             "framework": record.framework,
             "function": record.function,
-            **told.told(),
+            **whole.as_json(),
             "lately": len(storm.moments),
             "lately_seconds": round(lately, 3),
         }
@@ -196,7 +197,7 @@ def _name(record: Compile) -> str:
 
 
 def _short(said: str) -> str:
-    return said if len(said) <= LONGEST_TOLD else f"{said[:LONGEST_TOLD]}…"
+    return said if len(said) <= LONGEST_SHOWN else f"{said[:LONGEST_SHOWN]}…"
 
 
 def _from(caller: Frame | None) -> str:
@@ -227,7 +228,7 @@ class Pauses:
     def __init__(self, key: ProcessKey) -> None:
         self._key = key
         self._waiting: deque[tuple[int, LongGc]] = deque(maxlen=MOST_WAITING)
-        self._told_ns: int | None = None
+        self._stored_ns: int | None = None
 
     def take(self, pause: LongGc, at_ns: int) -> None:
         """Take in one pause."""
@@ -235,14 +236,14 @@ class Pauses:
             self._waiting.append((at_ns, pause))
 
     def events(self, now_ns: int, *, ending: bool) -> list[JobEvent]:
-        """Tell the longest of some pauses: a job may have one in every step."""
-        rested = self._told_ns is None or now_ns - self._told_ns >= EVENT_NS
+        """Return the longest of some pauses: a job may have one in every step."""
+        rested = self._stored_ns is None or now_ns - self._stored_ns >= EVENT_NS
         if not self._waiting or not (rested or ending):
             return []
         at_ns, longest = max(self._waiting, key=lambda pause: pause[1].ns)
         others = len(self._waiting) - 1
         self._waiting.clear()
-        self._told_ns = now_ns
+        self._stored_ns = now_ns
         more = f", the longest of {others + 1}" if others else ""
         text = (
             f"Python's garbage collector held up process {self._key.pid} for"

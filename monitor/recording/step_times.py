@@ -46,14 +46,14 @@ class StepTimes:
     """Takes the steps of one process."""
 
     def __init__(self) -> None:
-        # Whose word it is; ``None``: nobody has told of a step yet.
+        # What marks the steps; ``None``: no step is known yet.
         self.source: str | None = None
         # How far back "now" reaches.
         self.window_ns = WINDOW_NS
         self._seen: deque[_Seen] = deque(maxlen=MOST_RECORDS)
 
     def take(self, steps: Steps, at_ns: int) -> bool:
-        """Take in one record; tells whether it makes sense."""
+        """Take in one record; returns whether it makes sense."""
         if steps.source not in wire.STEP_SOURCES or not 0 < steps.count <= MOST_COUNTED:
             return False
         durations = [ns for ns in steps.durations if ns][: steps.count]
@@ -72,7 +72,7 @@ class StepTimes:
         return True
 
     def put(self, reading: Reading, now_ns: int, why_none: str) -> None:
-        """Put what is known of the last moments, or why nobody has told of a step yet."""
+        """Put what is known of the last moments, or why no step is known yet."""
         if self.source is None:
             reading.unknown.update(dict.fromkeys(MEASURED, why_none))
             return
@@ -86,7 +86,7 @@ class StepTimes:
 
     def _rate(self, begin: int, now_ns: int) -> float:
         if not self._seen:
-            # It was looked for: the agent tells, and there was none.
+            # The agent counts steps, and there was none.
             return 0.0
         first, last = self._seen[0], self._seen[-1]
         longest = max(max(seen.durations, default=0) for seen in self._seen)

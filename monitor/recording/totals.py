@@ -94,7 +94,7 @@ class Stretches:
         self._last: int | None = None
 
     def begin(self) -> None:
-        """Another agent tells from now on: the time between is nobody's."""
+        """Another agent counts from now on: the time between is nobody's."""
         self._last = None
 
     def take(self, at_ns: int, steps: int, durations: Sequence[int]) -> None:
@@ -104,7 +104,7 @@ class Stretches:
         if last is None or at_ns <= last or not known:
             return
         weight = steps / len(known)
-        # Of slow steps all are told: a second holds two of them, then one, and its length misleads.
+        # Of slow steps all are sent: a second holds two of them, then one, and its length misleads.
         took = sum(known) if len(known) == steps else at_ns - last
         new = _Stretch(steps, took, 1, [])
         new.add(_Stretch(0, 0, 0, [(ns, weight) for ns in known]))
@@ -115,7 +115,7 @@ class Stretches:
         if len(self._found) > MOST_STRETCHES:
             self._halve()
 
-    def told(self) -> list[list[int]]:
+    def as_json(self) -> list[list[int]]:
         """Return of each how many steps it has, how long they took, and the middle one of them."""
         return [
             [each.steps, each.ns, round(middle)]
@@ -140,7 +140,7 @@ class ProcessTotals:
 
     def __init__(self) -> None:
         self.steps = 0
-        # Who told of the last of them.
+        # What marked the last of them.
         self.source: str | None = None
         self._spread = Spread()
         self._stretches = Stretches()
@@ -149,7 +149,7 @@ class ProcessTotals:
         self._last: dict[str, tuple[float, float]] = {}
 
     def begin(self) -> None:
-        """Another agent tells from now on, and counts from its own start."""
+        """Another agent counts from now on, from its own start."""
         self._last.clear()
         self._stretches.begin()
 
@@ -178,14 +178,14 @@ class ProcessTotals:
             grown, seconds = self._grown.get(name, (0.0, 0.0))
             self._grown[name] = grown + total - before[1], seconds + now - before[0]
 
-    def told(self) -> JsonObject:
+    def as_json(self) -> JsonObject:
         """Return it as it is kept."""
         return {
             "steps": self.steps if self.source else None,
             "source": self.source,
             "step_p50_ns": _whole(self._spread.quantile(0.5)),
             "step_p95_ns": _whole(self._spread.quantile(0.95)),
-            "stretches": self._stretches.told(),
+            "stretches": self._stretches.as_json(),
             "totals": {
                 name: [_whole(min(grown, 2.0**62)), round(seconds, 3)]
                 for name, (grown, seconds) in self._grown.items()
@@ -194,9 +194,9 @@ class ProcessTotals:
         }
 
 
-def has_any(told: Mapping[str, Any]) -> bool:
+def has_any(sums: Mapping[str, Any]) -> bool:
     """Tell whether anything was counted at all."""
-    return told["steps"] is not None or bool(told["totals"])
+    return sums["steps"] is not None or bool(sums["totals"])
 
 
 def _whole(value: float | None) -> int | None:

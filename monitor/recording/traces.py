@@ -35,7 +35,7 @@ from whyidle.monitor.tracing.trace_summary import TraceSummary
 
 # Two of the longest pauses between traces: an older one says nothing of now.
 FRESH_SECONDS = 2 * SELDOM_SECONDS
-# So often in a row nothing was compiled: one long compilation is told only when it ends.
+# So often in a row nothing was compiled: one long compilation is reported only when it ends.
 CALM_TICKS = 2
 # Fewer steps have no median worth the name.
 LEAST_STEPS = 3
@@ -47,7 +47,7 @@ SOURCE = "trace"
 
 
 class Traces:
-    """Those of one recording."""
+    """The traces of one recording."""
 
     def __init__(  # noqa: PLR0913  whose, where to, and when
         self,
@@ -155,7 +155,7 @@ class Traces:
         return news
 
     def put_steps(self, now: float, job: Reading, processes: Mapping[ProcessKey, Reading]) -> None:
-        """Put how long a step takes, where nobody but a trace tells."""
+        """Put how long a step takes, where only a trace knows."""
         told, seconds = self.last, self._step_seconds(now)
         if told is None or seconds is None:
             return
@@ -164,14 +164,14 @@ class Traces:
             _put(processes[told.key], m.PROCESS_STEP_P50, m.PROCESS_STEPS, seconds)
 
     def sourced(self, now: float, members: Iterable[Member]) -> tuple[Member, ...]:
-        """Return the members; the one whose steps only a trace tells has them from there."""
+        """Return the members; the one whose steps only a trace knows has them from there."""
         return tuple(self._sourced(now, member) for member in members)
 
     def _sourced(self, now: float, member: Member) -> Member:
         seconds = self._step_seconds(now)
         if self.last is None or self.last.key != member.key or seconds is None:
             return member
-        # The agent need not have told anything since the last tick.
+        # The agent may have sent nothing since the last tick.
         is_put = _put(member.reading, m.PROCESS_STEP_P50, m.PROCESS_STEPS, seconds)
         return replace(member, steps_source=SOURCE) if is_put else member
 
@@ -184,7 +184,7 @@ class Traces:
         return None if median is None else median / 1e9
 
     def close(self, *, job_ended: bool) -> None:
-        """End what is on its way; who waits for a trace finds in the run why there is none."""
+        """End what is under way; the run says why a trace that was asked for is missing."""
         is_lost = not self.request.told.is_over
         self._scheduler.close(JOB_ENDED if job_ended else "the recording ended first")
         if is_lost:
@@ -204,7 +204,7 @@ class Traces:
             rank.rank if rank else None,
             latest.get(m.PROCESS_STEP_P50),
             partial(self._way, tracked, share),
-            # Nobody else counts any where only a trace told how long they take.
+            # Where only a trace knows how long they take, nobody counts any.
             is_counted=latest.get(m.PROCESS_STEPS) is not None,
         )
 
@@ -215,7 +215,7 @@ class Traces:
 
 
 def _put(reading: Reading, metric: Metric, counted: Metric, seconds: float) -> bool:
-    """Put the time of a step where nobody counts steps; tells whether."""
+    """Put the time of a step where nobody counts steps; returns whether."""
     if reading.get(counted) is not None or reading.unknown.get(counted) == STOPPED:
         # Of a job that stopped stepping, or is stopped, an old trace says nothing.
         return False

@@ -1,4 +1,4 @@
-"""One process that may be entered, and how far we have come with it."""
+"""One process that may be entered, and how far that has come."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from whyidle.monitor.recording.agent_stats import MEASURED, AgentStats
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.totals import ProcessTotals
 
-# Who has begun just now may end at once, or become another program: it is not entered yet.
+# A process that has just begun may end at once, or become another program: it waits.
 BEGUN_SECONDS = 1.0
 # After a refusal it is tried again: what barred the way (a disk, a busy thread) may pass.
 TRY_AGAIN_SECONDS = (2.0, 10.0, 30.0, 120.0)
@@ -47,13 +47,14 @@ class TrackedProcess:
     # Stopped when it refused: tried again as soon as it goes on.
     was_stopped: bool = False
     is_stopped: bool = False
-    told: str | None = None
+    # The refusal that was reported last.
+    reported: str | None = None
     # As long as it may turn out to be one of many that hardly live, nothing of it is kept.
     is_young: bool = True
-    untold: list[JobEvent] = field(default_factory=list)
+    held_back: list[JobEvent] = field(default_factory=list)
     # What was seen of it from outside.
     outside: tuple[tuple[SourceLine, ...], int] = ((), 0)
-    # Since the recording began, whichever agent told.
+    # Since the recording began, over all of its agents.
     counted: ProcessTotals = field(default_factory=ProcessTotals)
     agent_stats: AgentStats = field(init=False)
 
@@ -76,7 +77,9 @@ class TrackedProcess:
         if self.link is not None and self.outcome is not None:
             by_run = self.outcome.method == AGENT and self.link.hello.get("method") == RUN
             return RUN if by_run else self.outcome.method
-        if self.barred is None and (self.outcome is None or (self.on_the_way and not self.told)):
+        if self.barred is None and (
+            self.outcome is None or (self.on_the_way and not self.reported)
+        ):
             return None
         return OUTSIDE
 
@@ -150,13 +153,13 @@ class TrackedProcess:
         )
 
     def without(self) -> Reading:
-        """Return why the agent tells nothing."""
+        """Return why nothing is known from inside."""
         reason = NOT_YET if self.method is None else NO_AGENT
         return Reading(unknown=dict.fromkeys(MEASURED, reason))
 
 
 def has_framework(who: Identity) -> bool:
-    """Tell whether a process has anything to tell from inside."""
+    """Tell whether there is anything to learn from inside a process."""
     return bool(FRAMEWORKS & (who.frameworks or {}).keys())
 
 

@@ -83,9 +83,9 @@ def test_the_first_of_a_kind_are_news_and_a_thousand_are_not(job: Job) -> None:
     for i in range(40):
         at = ["/job/a.py", i, "f"]
         job.puppet.write("compile", "jax", f"f{i}", 10**9, None, at, False)
-    job.until(lambda _: job.kinds().count("compile") >= stalls.FIRST_TOLD)
+    job.until(lambda _: job.kinds().count("compile") >= stalls.FIRST_SINGLY)
     news = [event for event in job.events if event.kind == "compile" and event.is_news]
-    assert len(news) == agent_events.MOST_TOLD
+    assert len(news) == agent_events.MOST_REPORTED
 
 
 def test_what_was_before_our_time_is_not_ours_to_tell(puppet: Puppet) -> None:

@@ -51,7 +51,7 @@ def test_where_the_thread_was_is_kept_soon_then_every_ten_seconds(
 
 
 def test_a_long_recording_keeps_it_less_often(agent_stats: AgentStats) -> None:
-    agent_stats.where._due._told = event_limits.LATER
+    agent_stats.where._due._stored = event_limits.LATER
     take(agent_stats, stacks(1, StackCount(1, LEAF, [STEP])))
     assert agent_stats.events(SECOND) == []
     assert agent_stats.events(SECOND + event_limits.EVENT_NS) == []

@@ -55,5 +55,5 @@ def test_sentences_of_many_processes_are_told_a_few_times(
             ProcessKey(pid, 1), trainer(puppet), 0.0, barred=BUSY, is_young=False
         )
         events += look.tick([tracked])
-    assert len(events) == external_sampler.MOST_TOLD
+    assert len(events) == external_sampler.MOST_REPORTED
     look.close()

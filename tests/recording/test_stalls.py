@@ -112,10 +112,10 @@ def test_a_liars_compilations_stay_small(compiles: Compiles) -> None:
         compiles.take(Compile(SECOND, "?" * 256, function, MOST, reason, caller), SECOND)
     assert len(compiles._sums) == len(compiles._storms) == module.MOST_FUNCTIONS
     events = compiles.events(SECOND, ending=True)
-    assert len(events) == module.FIRST_TOLD + 1
+    assert len(events) == module.FIRST_SINGLY + 1
     assert all(len(json.dumps(e.data)) < 20_000 and len(e.text) < 1000 for e in events)
     last = data(events[-1])
-    assert last["count"] == 5 * module.MOST_FUNCTIONS - module.FIRST_TOLD
+    assert last["count"] == 5 * module.MOST_FUNCTIONS - module.FIRST_SINGLY
     assert isinstance(last["ns"], int)
     assert last["ns"] <= MOST
 

@@ -86,7 +86,7 @@ def test_a_stretch_is_a_second_and_the_first_record_only_begins() -> None:
     counted = ProcessTotals()
     agent_stats = AgentStats(KEY, counted)
     take(agent_stats, *(steps(second, 10.0, 10.0, 30.0) for second in range(1, 5)))
-    assert counted.told()["stretches"] == [[3, 50 * MS, 10 * MS]] * 3
+    assert counted.as_json()["stretches"] == [[3, 50 * MS, 10 * MS]] * 3
 
 
 def test_of_many_steps_a_second_the_whole_second_counts() -> None:
@@ -94,7 +94,7 @@ def test_of_many_steps_a_second_the_whole_second_counts() -> None:
     counted = ProcessTotals()
     agent_stats = AgentStats(KEY, counted)
     take(agent_stats, *(steps(second, *[1.0] * 60, count=600) for second in range(1, 3)))
-    assert counted.told()["stretches"] == [[600, SECOND, MS]]
+    assert counted.as_json()["stretches"] == [[600, SECOND, MS]]
 
 
 def test_a_long_recording_has_no_more_stretches_and_loses_no_step() -> None:
@@ -102,12 +102,12 @@ def test_a_long_recording_has_no_more_stretches_and_loses_no_step() -> None:
     for second in range(10 * MOST_STRETCHES + 1):
         # It gets slower: what came first stays first.
         stretches.take(second * SECOND, 2, [(1 + second) * MS] * 2)
-    told = stretches.told()
-    assert MOST_STRETCHES / 2 <= len(told) <= MOST_STRETCHES
-    assert sum(count for count, _, _ in told) == 20 * MOST_STRETCHES
-    middles = [middle for _, _, middle in told]
+    found = stretches.as_json()
+    assert MOST_STRETCHES / 2 <= len(found) <= MOST_STRETCHES
+    assert sum(count for count, _, _ in found) == 20 * MOST_STRETCHES
+    middles = [middle for _, _, middle in found]
     assert middles == sorted(middles)
-    assert told[0][2] == pytest.approx(told[0][1] / told[0][0], rel=0.3)
+    assert found[0][2] == pytest.approx(found[0][1] / found[0][0], rel=0.3)
 
 
 def test_the_time_between_two_agents_is_nobodys() -> None:
@@ -117,14 +117,14 @@ def test_the_time_between_two_agents_is_nobodys() -> None:
     stretches.begin()
     for moment in (100, 101):
         stretches.take(moment * SECOND, 100, [MS])
-    assert [ns for _, ns, _ in stretches.told()] == [SECOND, SECOND]
+    assert [ns for _, ns, _ in stretches.as_json()] == [SECOND, SECOND]
 
 
 def test_clocks_that_go_back_and_steps_without_a_time_count_nothing() -> None:
     stretches = Stretches()
     for moment, durations in ((5, [MS]), (4, [MS]), (4, [MS]), (9, []), (10, [0])):
         stretches.take(moment * SECOND, 100, durations)
-    assert stretches.told() == []
+    assert stretches.as_json() == []
 
 
 def test_steps_are_counted_whatever_few_of_them_are_told() -> None:
@@ -132,17 +132,17 @@ def test_steps_are_counted_whatever_few_of_them_are_told() -> None:
     agent_stats = AgentStats(KEY, counted)
     for second in range(1, 11):
         take(agent_stats, steps(second, *([10.0] * 60), *([100.0] * 4), count=640))
-    told = counted.told()
-    assert (told["steps"], told["source"]) == (6400, "optimizer")
-    assert told["step_p50_ns"] == pytest.approx(10e6, rel=0.02)
-    assert told["step_p95_ns"] == pytest.approx(100e6, rel=0.02)
+    sums = counted.as_json()
+    assert (sums["steps"], sums["source"]) == (6400, "optimizer")
+    assert sums["step_p50_ns"] == pytest.approx(10e6, rel=0.02)
+    assert sums["step_p95_ns"] == pytest.approx(100e6, rel=0.02)
 
 
 def test_steps_of_another_kind_are_not_added() -> None:
     counted = ProcessTotals()
     agent_stats = AgentStats(KEY, counted)
     take(agent_stats, steps(1, *([10.0] * 60)), steps(2, 50, 50, source="whyidle.step"))
-    assert counted.told()["steps"] == 2
+    assert counted.as_json()["steps"] == 2
 
 
 def test_totals_grow_from_when_they_were_first_seen_and_through_another_agent() -> None:
@@ -151,14 +151,14 @@ def test_totals_grow_from_when_they_were_first_seen_and_through_another_agent() 
     take(first, gauges(1, loader_wait_ns=500), gauges(3, loader_wait_ns=700, samples=64))
     second = AgentStats(KEY, counted)
     take(second, gauges(100, loader_wait_ns=0), gauges(102, loader_wait_ns=40))
-    told = counted.told()
-    assert told["totals"] == {wire.LOADER_WAIT_NS: [240, 4.0]}
-    assert told["steps"] is None
-    assert has_any(told)
+    sums = counted.as_json()
+    assert sums["totals"] == {wire.LOADER_WAIT_NS: [240, 4.0]}
+    assert sums["steps"] is None
+    assert has_any(sums)
 
 
 def test_who_told_nothing_has_nothing() -> None:
-    assert not has_any(ProcessTotals().told())
+    assert not has_any(ProcessTotals().as_json())
 
 
 def test_nonsense_counts_nothing() -> None:
@@ -167,7 +167,7 @@ def test_nonsense_counts_nothing() -> None:
     absurd = (2.0**62, -1.0, 1e300, float("nan"), None, 5.0)
     for second, value in enumerate(absurd):
         take(agent_stats, gauges(second, **dict.fromkeys((*TOTALS, "another"), value)))
-    for total, _ in counted.told()["totals"].values():
+    for total, _ in counted.as_json()["totals"].values():
         assert 0 <= total < 2**63
     assert len(counted._last) == len(TOTALS)
 
@@ -177,4 +177,4 @@ def test_samples_a_second_are_over_the_time_in_which_there_were_any() -> None:
     agent_stats = AgentStats(KEY, counted)
     for second, samples in enumerate((0, 0, 0, 64, 128)):
         take(agent_stats, gauges(second, samples=samples))
-    assert counted.told()["totals"] == {wire.SAMPLES: [64, 1.0]}
+    assert counted.as_json()["totals"] == {wire.SAMPLES: [64, 1.0]}
