@@ -125,6 +125,6 @@ def test_names_that_the_recipes_use_are_in_the_code() -> None:
         for word in re.findall(r"\w+", path.read_text())
     }
     recipes = (ROOT / "CONTRIBUTING.md").read_text().partition("# Recipes")[2]
-    named = re.findall(r"`([A-Za-z_][\w.]*\w)(?:\([^`]*\))?`", recipes)
+    named = re.findall(r"`@?([A-Za-z_][\w.]*\w)(?:\([^`]*\))?`", recipes)
     assert len(named) > 10
     assert not [name for name in named if not set(name.split(".")) <= code | {"md", "toml"}]

@@ -28,13 +28,13 @@ def command() -> None:
     """Watch a running job.
 
     Its GPUs and processes are read from outside: the driver's counters and /proc. Into each Python
-    process with JAX or PyTorch goes a small agent, a thread that tells what only the inside knows:
-    pauses of the garbage collector, and which line of your code the main thread is at. For that
-    the process stands still for a few milliseconds at most; its results stay the same. The agent
-    writes to a file of its own under /tmp, and goes when the watching ends or the monitor is gone.
+    process with JAX or PyTorch goes a small agent, a thread that measures what only the inside
+    knows: steps, pauses of the garbage collector, the line of your code. Entering stops the process
+    for a few milliseconds at most; its results stay the same. The agent writes to a file of its own
+    under /tmp, and leaves when the watching ends or the monitor is gone.
 
-    Where GPUs wait, or nothing tells whether they do, a short trace is taken now and then: at most
-    1% of the job's time, and less and less often while each tells the same.
+    Where GPUs wait, or nothing measures whether they do, a short trace is taken now and then: at
+    most 1% of the job's time, and less and less often while each says the same.
 
     With --observe nothing goes into the job. Without a PID it lists the jobs to choose from. Ctrl-C
     ends the watching, never the job.

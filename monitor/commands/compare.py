@@ -17,8 +17,8 @@ In a test of your own:    monitor compare baseline last --fail-slower 5"""
 @click.argument("b")
 @click.option("--fail-slower", type=options.Finite(), metavar="PERCENT",
               help="End with 1 where B is slower by more than so much: by the number before the"
-              " brackets, and only beyond noise. With 7 where nobody can tell. At least 3: less is"
-              " never called a difference.")  # fmt: skip
+              " brackets, and only beyond noise. With 7 where it is not certain. At least 3: less"
+              " is never called a difference.")  # fmt: skip
 @options.as_json
 @options.implemented_by("compare")
 def command() -> None:

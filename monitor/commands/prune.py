@@ -47,7 +47,7 @@ class Size(click.ParamType[int]):
 @click.option("--older-than", type=Age(), metavar="AGE", help="Runs that ended before, e.g. 30d.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="All but the newest N.")
 @click.option("--max-size", type=Size(), metavar="SIZE", help="The oldest, until SIZE is left.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.as_json
 @options.implemented_by("prune")

@@ -14,5 +14,5 @@ from whyidle.monitor.commands import _options as options
 def command() -> None:
     """List the faults that are looked for, or show the page of one.
 
-    A page tells what the rule sees, why it costs, how to fix it, and when the rule is wrong.
+    A page says what the rule sees, why it costs, how to fix it, and when the rule is wrong.
     """

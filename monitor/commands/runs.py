@@ -15,7 +15,7 @@ from whyidle.monitor.commands import _options as options
 @options.as_json
 @options.implemented_by("runs")
 def command() -> None:
-    """List the recordings, or tell of one.
+    """List the recordings, or show one.
 
     RUN is its number, its label, or `last`.
     """

@@ -15,5 +15,5 @@ from whyidle.monitor.commands import _options as options
 def command() -> None:
     """End a recording in the background.
 
-    Without RUN the only one that runs. Tells what it saw; the job itself goes on.
+    Without RUN, the only one that runs. Prints its summary; the job itself goes on.
     """

@@ -3,7 +3,7 @@
 ## What it sees
 The share of the time in which the driver counts a reason to hold the clocks down: heat, the power
 brake of the machine, the power cap, or the pace of a group of GPUs. The worst GPU of the job is
-told, with its temperature, its draw and its clock.
+reported, with its temperature, its draw and its clock.
 
 ## Why it costs
 Kernels that compute take longer as the clock falls; those that wait for memory hardly do. When the
@@ -13,11 +13,11 @@ that work in step the slowest one sets the pace of all.
 ## How to fix
 Heat: air flow, dust, fan settings, the place in the rack, the temperature of the room. The power
 brake: the power supply, or a cable. The power cap: raise it where the machine allows it
-(`nvidia-smi -pl WATTS`); `nvidia-smi -q -d PERFORMANCE` tells which of them is at work.
+(`nvidia-smi -pl WATTS`); `nvidia-smi -q -d PERFORMANCE` shows which of them is at work.
 
 ## When it is wrong
-A GPU at full load that touches its power cap works as it was made to: that is told as information.
-A GPU that has nothing to do holds its clocks down, too, for no reason of these.
+A GPU at full load that touches its power cap works as it was made to: that is only information.
+A GPU that has nothing to do holds its clocks down, too, for none of these reasons.
 
 ## Documents
 None of the five speaks of it: beyond the documents. NVML's own documentation says that the hardware

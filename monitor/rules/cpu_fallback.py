@@ -1,9 +1,9 @@
 """A GPU is there, and the job computes on the CPU.
 
 ## What it sees
-The backend that the framework computes with is the CPU, while the driver or /dev shows a GPU. Also
-told, at most as information, is a job whose user chose the CPU himself, with JAX_PLATFORMS or an
-empty CUDA_VISIBLE_DEVICES.
+The backend that the framework computes with is the CPU, while the driver or /dev shows a GPU. A job
+whose user chose the CPU, with JAX_PLATFORMS or an empty CUDA_VISIBLE_DEVICES, is reported too, at
+most as information.
 
 ## Why it costs
 A training step takes many times as long on the CPU, and the GPU stands still. JAX falls back with

@@ -19,7 +19,7 @@ the cores, let one of the jobs move.
 ## When it is wrong
 A main thread that runs ahead of a busy device loses nothing by waiting. Of JAX's threads on a CPU
 another one than the main thread computes: there only counts what the main thread waits longer than
-it sleeps. What other programs take is told without a saving: they may be gone tomorrow.
+it sleeps. What other programs take is reported without a gain: they may be gone tomorrow.
 
 ## Documents
 None of the five speaks of it: beyond the documents.

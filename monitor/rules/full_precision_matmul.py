@@ -20,7 +20,7 @@ policy `mixed_bfloat16` is set before the model is built.
 ## When it is wrong
 Small products wait for memory or for their launch and gain little. A few computations need the
 digits: sums over very many elements, norms, losses; autocast leaves those in float32. On a CPU it
-pays only with units for bfloat16 (AMX, AVX-512 BF16), which no trace tells of: not judged here.
+pays only with units for bfloat16 (AMX, AVX-512 BF16), which no trace shows: not judged here.
 
 ## Documents
 D4 summary (bfloat16 matmuls) and D5 (AMP, Keras). In JAX `default_matmul_precision("bfloat16")`

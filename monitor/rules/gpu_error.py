@@ -2,7 +2,7 @@
 
 ## What it sees
 The XID errors that the driver reports while the job is watched, and a GPU that the driver no longer
-reaches. What an XID means and what to do first is told beside it.
+reaches. Beside an XID stands what it means and what to do first.
 
 ## Why it costs
 Some errors end the process that used the GPU, some leave a GPU that answers nobody until it is
@@ -16,8 +16,8 @@ reset of the GPU at the next opportunity; a lost GPU (79) wants a restart of the
 the kernel (`dmesg`) names the process. What comes back after that is a matter for the maker.
 
 ## When it is wrong
-An error that another program caused on the same machine is told too. XIDs 43 and 45 follow another
-error, or a process that was killed: look at what came before.
+An error that another program caused on the same machine is reported too. XIDs 43 and 45 follow
+another error, or a process that was killed: look at what came before.
 
 ## Documents
 None of the five speaks of it: beyond the documents. The meanings are those of NVIDIA's XID

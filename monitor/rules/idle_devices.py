@@ -2,7 +2,7 @@
 
 ## What it sees
 The devices that the process may use and those on which it keeps anything at all, as the framework
-itself tells. In a trace of several devices: those that computed hardly anything, and all of them
+itself reports. In a trace of several devices: those that computed hardly anything, and all of them
 where together they do less than one device could.
 
 ## Why it costs
@@ -19,7 +19,7 @@ all wait for the host do not get faster by being more: there, find what the host
 ## When it is wrong
 Devices may be left to another program on purpose: hide them with CUDA_VISIBLE_DEVICES. Only the
 time of computing divides, and a small batch divides badly. Of a CPU that plays several devices one
-may use all cores already: then it is told for what it means on GPUs, and no time with it.
+may use all cores already: then it is reported for what it means on GPUs, without a time.
 
 ## Documents
 D1 §2, D3, D4 §5-6 and D5. `PositionalSharding`, `pjit` and `Shard` are gone or never were: it is

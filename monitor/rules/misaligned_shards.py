@@ -2,8 +2,8 @@
 
 ## What it sees
 In a trace of several GPUs: one that computes for longer than the others, while these wait for it.
-In JAX also: all arrays on several devices are whole on each of them, and no program has the devices
-tell each other anything. In PyTorch also a batch whose size is no multiple of the GPUs that
+In JAX also: all arrays on several devices are whole on each of them, and no program makes the
+devices exchange anything. In PyTorch also a batch whose size is no multiple of the GPUs that
 `nn.DataParallel` splits it for.
 
 ## Why it costs

@@ -18,7 +18,7 @@ or stored comes out of it as a result. Branches that depend on values become `jn
 While a program is searched for a fault one may run it with `jax.disable_jit()` on purpose. A job
 that computes something once per hour outside of the step loses nothing by that. Operations so large
 that each fills the device for milliseconds gain little. A step that is compiled again each time
-runs such operations while it is traced: then it is told as `retracing` alone.
+runs such operations while it is traced: then only `retracing` is reported.
 
 ## Documents
 D1 (core mechanisms: no jit) and D4 §1 (jit).

@@ -19,8 +19,8 @@ can be run in this way, too, with their parameters stacked.
 ## When it is wrong
 Passes of different shapes cannot be scanned. A few passes are better written out; `scan` takes
 `unroll=` for some of that. In a job of days the time for compiling does not count, and on a GPU a
-program without the loop may even run a little faster. Compiling is no part of a step: it is told in
-seconds, and how much it matters goes by them.
+program without the loop may even run a little faster. Compiling is no part of a step: it is given
+in seconds, and they decide how much it matters.
 
 ## Documents
 D4 §3 (scan instead of a loop).
