@@ -1,7 +1,7 @@
-"""The time of a step by cause, over time: as the counters and the agent have it, moment by moment.
+"""Step time by cause, over time: an estimate from counters and the agent, moment by moment.
 
-Each moment is judged as the live view judges now (``estimate.running``). What only a trace can tell
-apart is divided as the last trace before it has it, where that may still count; else it is unknown.
+Each moment is judged as the live view does it (``estimate.running``). What only a trace can
+separate is split as in the last trace before, if that still counts; else it is unknown.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ BY_COUNTERS: Final = "an estimate from counters"
 BY_TRACE: Final = f"{BY_COUNTERS}; what they cannot separate is split as in the last trace before"
 _GPU: Final = (m.GPU_UTILISATION, m.GPU_SM_ACTIVITY)
 MOST_TRACES: Final = 8
-# Agents tell of the last seconds every few ticks: meanwhile it stands.
+# Agents report the last seconds every few ticks; until then a value holds.
 _HOLDS_MS: Final = 6_000
 
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """For each moment how the time divides: seconds of a step, or shares where none is known."""
+    """How the time divides at each moment: seconds of a step, or shares if steps are unknown."""
 
     times: Sequence[int]
     parts: Mapping[Slice, Sequence[float | None]]
     is_of_steps: bool
     # Why the steps are not known, or nothing at all.
     unknown: str | None = None
-    # A trace divides what the counters leave unknown, at some moment at least.
+    # At some moment a trace divides what the counters leave unknown.
     by_trace: bool = False
 
     @property
     def how(self) -> str:
-        """Who says so, in words."""
+        """The source of the figures."""
         return BY_TRACE if self.by_trace else BY_COUNTERS
 
 
 def causes(source: SeriesSource, gpus: Sequence[Subject], device: Device | None) -> Causes:
-    """Return how the time of steps divides over the span; ``gpus`` are the job's own."""
+    """Return how step time divides over the time range; ``gpus`` are the job's own."""
     what = ("causes", tuple(gpus), device)
     return source.once(what, lambda: _causes(source, gpus, device))
 
@@ -81,7 +81,7 @@ def _causes(source: SeriesSource, gpus: Sequence[Subject], device: Device | None
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What is known of a moment."""
+    """What is known about a moment."""
 
     ts_ms: int
     values: Mapping[tuple[Metric, str], float]
@@ -95,7 +95,7 @@ def _divided(
     *,
     of_steps: bool,
 ) -> tuple[Mapping[Slice, float] | None, bool]:
-    """Return how one moment divides, ``None``: nothing is known of it; whether a trace says so."""
+    """Return how one moment divides, ``None`` if unknown; and whether a trace was used."""
     values, trace = moment.values, moment.trace
     job = Reading({metric: value for (metric, name), value in values.items() if name == "job"})
     cards = [
@@ -106,7 +106,7 @@ def _divided(
     if whole is None:
         return None, False
     is_filled = False
-    # Where nobody measured anything, nothing speaks against a trace: that is no evidence.
+    # Without any measurement a trace cannot be contradicted, which is no evidence for it.
     if trace is not None and values:
         age = (moment.ts_ms - trace.ts_ms) / 1000
         estimate = running(job, cards, device, trace, age)
@@ -121,9 +121,9 @@ def _divided(
 def _filled(
     counted: Mapping[Slice, float], traced: Mapping[Slice, int]
 ) -> tuple[Mapping[Slice, float], bool]:
-    """Return what the counters tell, with its unknown part divided as a trace has it.
+    """Return the counted slices, with the unknown part divided as in a trace.
 
-    Of each part the trace has as much to say as it has more than was counted.
+    Each slice gets a share in proportion to how much the trace has beyond what was counted.
     """
     total, whole = sum(counted.values()), sum(traced.values())
     known = {part: counted.get(part, 0) / total if total else 0.0 for part in Slice}
@@ -136,7 +136,7 @@ def _filled(
 
 
 def _by_time(all_series: Sequence[Series]) -> dict[int, dict[tuple[Metric, str], float]]:
-    """Return what is known at each moment; what was not due at one holds on for a little."""
+    """Return what is known at each moment; a value that was not due holds for a little."""
     times = sorted({time for series in all_series for time in series.times})
     moments: dict[int, dict[tuple[Metric, str], float]] = {time: {} for time in times}
     for series in all_series:
@@ -154,13 +154,13 @@ def _by_time(all_series: Sequence[Series]) -> dict[int, dict[tuple[Metric, str],
 # Which trace counts at a moment -------------------------------------------------------------------
 def _traces(reader: Reader, run: int) -> Sequence[TraceSummary]:
     """Return the newest traces of a run, in the order in which they were taken."""
-    # They take some milliseconds to read, and seldom is there another one.
+    # Reading them takes milliseconds, and new ones are rare.
     newest = reader.newest_trace(run)
     return remember((reader, run, "last traces", newest), lambda: _read_traces(reader, run))
 
 
 def _trace_at(traces: Sequence[TraceSummary], ts_ms: int) -> TraceSummary | None:
-    """Return the last one that began at or before a moment."""
+    """Return the last trace that began at or before a moment."""
     place = bisect_right([each.ts_ms for each in traces], ts_ms)
     return traces[place - 1] if place else None
 
@@ -171,7 +171,7 @@ def _read_traces(reader: Reader, run: int) -> list[TraceSummary]:
 
 
 def _summary_of(kept: StoredTraceJson) -> TraceSummary | None:
-    """Return a kept trace as the recorder told of it; one that nobody took is of no moment."""
+    """Return a stored trace as the recorder summed it up; a trace from a file has no time."""
     answer, taken = kept.get("answer"), kept.get("taken")
     if not isinstance(answer, dict) or not isinstance(taken, dict):
         return None

@@ -40,21 +40,21 @@ ONLY_MIDDLE: Final = "only its median step is known"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A figure on both sides in words, and what the change is for a person."""
+    """A figure on both sides as text, and whether the change is good."""
 
     name: str
     a: str
     b: str
     change: str
     is_: Better
-    # Seconds, where a chart shows it.
+    # Seconds, for a chart.
     seconds: float | None = None
     slice: Slice | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How the time of a step spreads on one side: seconds, and how many steps each stands for."""
+    """The distribution of step times on one side: seconds, and how many steps each stands for."""
 
     name: str
     values: tuple[float, ...]
@@ -67,7 +67,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What the findings that are gone had promised, beside what was measured."""
+    """What the findings that are gone had predicted, beside what was measured."""
 
     rules: tuple[str, ...]
     ranges: tuple[Range, ...]
@@ -77,14 +77,14 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two runs beside each other."""
+    """Two runs side by side."""
 
     answer: ComparisonJson
     names: tuple[str, str]
     verdict: str
     is_: Better
     about: tuple[str, ...]
-    # Seconds by slice of a piece of work; ``None``: not known, and why.
+    # Seconds by slice of a piece of work, or why they are unknown.
     budgets: Mapping[str, Mapping[Slice, float] | str]
     slices: tuple[Change, ...]
     steps: tuple[Distribution, ...]
@@ -133,7 +133,7 @@ def of(found: Comparison) -> Compared:
 
 
 def _about(found: Comparison) -> list[str]:
-    """Return what both are, and why the verdict is no surer: a line for each side."""
+    """Return what both sides are, and why the verdict is no firmer: a line per side."""
     lines: list[str] = []
     for text in terminal.about(found):
         if text.startswith(" ") and lines:
@@ -153,7 +153,7 @@ def _budget(found: Comparison, which: Literal["a", "b"]) -> Mapping[Slice, float
 
 
 def _slices(found: Comparison) -> Iterable[Change]:
-    """Yield the slices that are a part to speak of on either side, the largest change first."""
+    """Yield the slices that matter on either side, the largest change first."""
     whole = max(sum(getattr(p.ns, which) or 0.0 for p in found.slices) for which in ("a", "b"))
     shown = [p for p in found.slices if max(p.share.a or 0, p.share.b or 0) >= VISIBLE]
     for part in sorted(shown, key=lambda p: -abs(p.ns.change or 0.0)):
@@ -170,7 +170,7 @@ def _slices(found: Comparison) -> Iterable[Change]:
 
 
 def _better(by: float | None, whole: float | None) -> Better:
-    """Say whether a change is one: less is better of all that is compared here."""
+    """Return whether a change counts: for everything compared here, less is better."""
     if by is None or whole is None:
         return "unknown"
     if abs(by) < BETWEEN_RUNS * whole or not by:
@@ -201,12 +201,12 @@ def _distribution(found: Comparison, which: Literal["a", "b"]) -> Distribution |
 
 
 def _of_what(steps: int, stretches: int) -> str:
-    return f"{steps:,} steps" if steps == stretches else f"{steps:,} steps in {stretches} stretches"
+    return f"{steps:,} steps" if steps == stretches else f"{steps:,} steps in {stretches} intervals"
 
 
 # Predicted and measured --------------------------------------------------------------------------
 def promise(found: Comparison) -> Promise:
-    """Put what was said of the faults of A that are gone beside what was measured."""
+    """Compare what was predicted for the faults of A that are gone with what was measured."""
     gone = _gone(found)
     diagnosis = as_json(diagnose(found.a.window))
     timed = [each for each in diagnosis["findings"] if each["rule"] in gone and each["speedup"]]
@@ -222,7 +222,7 @@ def promise(found: Comparison) -> Promise:
 
 
 def _gone(found: Comparison) -> set[str]:
-    """Return rules whose finding was worth a person's time, and is not any more."""
+    """Return the rules whose finding mattered in A, and no longer does in B."""
     some = (*found.faults.gone, *found.faults.kept)
     return {each.rule for each in some if each.a in MATTERS and each.b not in MATTERS}
 
@@ -263,7 +263,7 @@ def _kernels(found: Comparison) -> Iterable[Change]:
 
 
 def _figures(found: Comparison) -> Iterable[Change]:
-    """Yield copies, memory and energy, as far as a side knows them."""
+    """Yield copies, memory and energy, as far as they are known."""
     for transfer in found.transfers:
         yield _change(f"copies {transfer.direction}", transfer.ns, clock)
         yield _change(f"bytes {transfer.direction}", transfer.bytes, numbers.size)

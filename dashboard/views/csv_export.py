@@ -1,4 +1,4 @@
-"""What a page shows, as a table for other programs: one row a moment, one column a line."""
+"""What a page shows, as CSV: one row per moment, one column per line."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from whyidle.dashboard.views.series import Series
 
 
 def as_csv(all_series: Sequence[Series]) -> str:
-    """Return courses as CSV; what was not known stays empty."""
+    """Return series as CSV; unknown values stay empty."""
     known = [series for series in all_series if series.unknown is None]
     width = _width(known)
     columns = [_column(series, width) for series in known]
-    # A row bears the first moment that lies in it.
+    # A row has the time of its first moment.
     times: dict[int, int] = {}
     for time in sorted({time for series in known for time in series.times}):
         times.setdefault(time // width, time)
@@ -32,7 +32,7 @@ def as_csv(all_series: Sequence[Series]) -> str:
 
 
 def _width(all_series: Sequence[Series]) -> int:
-    """Return how long a row lasts: as the points of the coarsest course, where they differ."""
+    """Return the duration of a row: the point distance of the coarsest series."""
     if len({tuple(series.times) for series in all_series}) < 2:
         return 1
     return max(
@@ -41,7 +41,7 @@ def _width(all_series: Sequence[Series]) -> int:
 
 
 def _column(series: Series, width: int) -> dict[int, float]:
-    """Return the mean of what is known in each row."""
+    """Return the mean of the known values in each row."""
     rows: dict[int, list[float]] = {}
     for time, value in zip(series.times, series.values, strict=True):
         if value is not None:

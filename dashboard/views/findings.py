@@ -1,4 +1,4 @@
-"""What was found in a run, as a page needs it beyond ``diagnose.as_json``."""
+"""The findings of a run, as a page needs them beyond ``diagnose.as_json``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.rules import DOCUMENTS
 from whyidle.monitor.store import Run
 
-# Places whose code is shown; the others are named.
+# How many locations are shown with their code; the others are only named.
 MOST_CODE: Final = 2
-# Risks that stand beside the dearest finding; the page Fix has all.
+# How many risks stand beside the costliest finding; the page Fix shows all.
 MOST_BESIDE: Final = 2
 # A command that would not fit on a screen.
 LONGEST_COMMAND: Final = 500
@@ -33,7 +33,7 @@ _PID, _RUN = re.compile(r"\bPID\b"), re.compile(r"\bRUN\b")
 
 @dataclass(frozen=True, slots=True)
 class CodeLocation:
-    """A line of the user's code, with what stands there or why that is not shown."""
+    """A line of user code, with the code there or why it is not shown."""
 
     words: str
     code: Code | None
@@ -48,13 +48,13 @@ class Range:
     low: float
     high: float
     colour: str
-    # Where it is a measured one.
+    # Set for a measured range.
     middle: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A measured number in words."""
+    """A measured number as text."""
 
     name: str
     value: str
@@ -72,7 +72,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """What is said first: the finding that costs most time, and the risks that are no cost."""
+    """What comes first: the finding that costs most time, and risks that cost none yet."""
 
     first: FindingJson
     beside: Sequence[FindingJson]
@@ -80,10 +80,9 @@ class Lead:
 
 
 def lead(findings: Sequence[FindingJson]) -> Lead | None:
-    """Return which finding explains most of the lost time; with what comes before it in the list.
+    """Return the finding that explains most of the lost time, with the risks listed before it.
 
-    The list has errors and risks first. Who looks at idle time wants to know its cause, and of the
-    risks besides.
+    The list has errors and risks first, but the user wants the cause of idle time first.
     """
     if not findings:
         return None
@@ -95,19 +94,19 @@ def lead(findings: Sequence[FindingJson]) -> Lead | None:
 
 
 def of_slice(answer: DiagnosisJson, part: Slice) -> FindingJson | None:
-    """Return the finding that is about a part of the time and names lines; the first of them."""
+    """Return the first finding about a slice that names lines of code."""
     found = (each for each in answer["findings"] if each["slice"] == part and each["where"])
     return next(found, None)
 
 
 def _lost(finding: FindingJson) -> float:
-    """Return the share of the time by which it is compared; of equals the first stays the first."""
+    """Return the lost share of time by which findings are ranked."""
     return sum(finding["lost_share"] or (0.0,)) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer of ``monitor diagnose``, and the code that it names."""
+    """The answer of ``monitor diagnose``, with the code that it names."""
 
     answer: DiagnosisJson
     verdict: str
@@ -120,14 +119,14 @@ class Page:
 
 
 def of(answer: DiagnosisJson, run: Run) -> Page:
-    """Return an answer of ``monitor diagnose`` as a page shows it."""
+    """Return an answer of ``monitor diagnose`` in the form of the page."""
     return Page(
         answer, terminal.verdict(answer), {f["rule"]: places(f, run) for f in answer["findings"]}
     )
 
 
 def places(finding: FindingJson, run: Run) -> list[CodeLocation]:
-    """Return the lines that a finding names, those that cost most with their code."""
+    """Return the lines that a finding names, the costliest with their code."""
     found = []
     for i, place in enumerate(finding["where"]):
         share = "" if place["share"] is None else f"  {place['share']:.0%}"
@@ -142,12 +141,12 @@ def places(finding: FindingJson, run: Run) -> list[CodeLocation]:
 
 
 def gain(finding: FindingJson) -> str | None:
-    """Say what the fix gives back."""
+    """Return the gain of the fix as text."""
     return terminal.gain(finding)
 
 
 def ranges(findings: Sequence[FindingJson]) -> list[Range]:
-    """Return what each fix is expected to give back."""
+    """Return the expected gain of each fix."""
     found = []
     for each in findings:
         if each["speedup"]:
@@ -158,7 +157,7 @@ def ranges(findings: Sequence[FindingJson]) -> list[Range]:
 
 
 def evidence(finding: FindingJson) -> list[Evidence]:
-    """Return what speaks for it, each with where it comes from and how old it is."""
+    """Return the evidence, each piece with its source and age."""
     return [
         Evidence(e["name"], amount(e["value"], e["unit"]), terminal.source(e))
         for e in finding["evidence"]
@@ -166,7 +165,7 @@ def evidence(finding: FindingJson) -> list[Evidence]:
 
 
 def remedies(finding: FindingJson) -> list[Remedy]:
-    """Return the fixes that concern this job."""
+    """Return the fixes for this job's frameworks."""
     names = {str(name): words for name, words in FRAMEWORKS.items()}
     return [
         Remedy(names.get(name, name), fix["text"], fix["code"])
@@ -175,23 +174,23 @@ def remedies(finding: FindingJson) -> list[Remedy]:
 
 
 def documents(finding: FindingJson) -> list[tuple[str, str]]:
-    """Return what the rule cites, with the names of the documents."""
+    """Return the documents that the rule cites, with their names."""
     return [(each, DOCUMENTS.get(each[:2], "")) for each in finding["documents"]]
 
 
 def why(rule: str) -> str:
-    """Return the page of a rule: what it sees, why it costs, when it is wrong."""
+    """Return the page of a rule: what it checks, why it costs, when it is wrong."""
     found = rules.load().get(rule)
     return "" if found is None else found.page.partition("\n")[2].strip()
 
 
 def unexplained(answer: DiagnosisJson) -> list[tuple[str, float]]:
-    """Return the parts that are no work and that no finding is about."""
+    """Return the idle slices that no finding is about."""
     return [(words(Slice(part)), share) for part, share in answer["unexplained"].items()]
 
 
 def while_it_computes(answer: DiagnosisJson) -> list[str]:
-    """Say how the GPU works while it works."""
+    """Return how well the GPU computes while it computes."""
     works = answer["compute"]
     if not works:
         return []
@@ -203,13 +202,13 @@ def while_it_computes(answer: DiagnosisJson) -> list[str]:
 
 
 def caveats(answer: DiagnosisJson) -> list[str]:
-    """Say what a reader must know besides: of the trace, and of rules that failed."""
+    """Return the warnings about the trace, and the rules that failed."""
     failed = answer["failed"].items()
     return [*answer["warnings"], *(f"{r} failed, a defect of whyidle: {why}" for r, why in failed)]
 
 
 def not_checked(answer: DiagnosisJson, run: Run) -> dict[str, list[str]]:
-    """Return the rules that could not judge by what they need, with the numbers of this run."""
+    """Return the rules that could not be checked, by what they need in this run."""
     found: dict[str, list[str]] = {}
     for need, names in terminal.by_need(answer["not_checked"]).items():
         text = need
@@ -220,7 +219,7 @@ def not_checked(answer: DiagnosisJson, run: Run) -> dict[str, list[str]]:
 
 
 def measuring(run: Run) -> str:
-    """Return the commands that tell whether a change has helped."""
+    """Return the commands that show whether a change has helped."""
     command, label = run.command or "CMD", f"fix-of-{run.id}"
     is_masked = MASK in command
     if is_masked or len(command) > LONGEST_COMMAND:

@@ -1,4 +1,4 @@
-"""How we are ourselves: what it costs, who tells something and how old that is, what went wrong."""
+"""The health of the recording: its overhead, the age of each source's data, what went wrong."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from whyidle.monitor.render import numbers
 from whyidle.monitor.runs.summary import ROLLING
 from whyidle.monitor.store import Event, Reader, Run
 
-# Who is silent for so long, at so many ticks that are due, has a reason.
+# Silence for this long, and for this many due ticks, means trouble.
 SILENT_SECONDS: Final = 5.0
 SILENT_TICKS: Final = 3
-# What a screen has room for; the reasons that concern most come first.
+# What fits on the screen; the reasons for most metrics come first.
 MOST_TROUBLE: Final = 4
 MOST_REASONS: Final = 5
 COST: Final = (
     ("CPU", m.SELF_CPU), ("memory", m.SELF_RSS), ("one sampling pass", m.SELF_TICK),
     ("NVML", m.SELF_NVML), ("missed ticks", m.SELF_MISSED),
 )  # fmt: skip
-# What is told of how the job does: pages have findings, marks and a list for it. A GPU that is lost
-# concerns every page.
+# Events about the job, which the pages show as findings, marks and a list. A lost GPU concerns
+# every page.
 OF_THE_JOB: Final = frozenset({"finding", "retrace_storm", "gc_pause"})
 SOURCES: Final[dict[Source, str]] = {
     "nvml": "GPU driver", "gpm": "GPU activity", "agent": "agent", "procfs": "system",
@@ -35,15 +35,15 @@ SOURCES: Final[dict[Source, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the corner tells, in words."""
+    """What the sidebar shows, as text."""
 
-    # The recorder has not been heard of for so many seconds.
+    # For how many seconds the recorder has been silent.
     silent_s: float | None
     cost: Mapping[str, str]
-    # By source: the age of its newest value, or that it no values.
+    # By source: the age of its newest value, or that it has none.
     ages: Mapping[str, str]
     agent: str
-    # Why it is not inside, and what to type.
+    # Why the agent is not inside, and what to type.
     agent_why: str
     agent_step: str
     trouble: tuple[Event, ...]
@@ -51,7 +51,7 @@ class Health:
 
 
 def health(reader: Reader, run: Run) -> Health:
-    """Return how the recording of a run is."""
+    """Return the health of a recording."""
     newest = Newest.of(reader, run)
     inside, why, step = _agent(run.info or {})
     without = OF_THE_JOB | ROLLING
@@ -102,7 +102,7 @@ def _reasons(newest: Newest) -> list[str]:
 
 
 def _agent(info: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return who has the agent inside; why some have none, and what to type."""
+    """Return how many processes have the agent; why some have none, and what to type."""
     processes = [p for p in info.get("processes", ()) if isinstance(p, Mapping)]
     inside = sum(bool(process.get("inside")) for process in processes)
     said = f"inside {inside} of {len(processes)} processes" if processes else "inside no process"

@@ -1,4 +1,4 @@
-"""Which run is shown: who it is, its GPUs, and the account of its time with what is wrong in it."""
+"""The shown run: its state, its GPUs and processes, and the account of its time."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NOTHING: Final = "no measurement shows it"
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """The GPUs to show; why there is none."""
+    """The GPUs to show, or why there are none."""
 
     shown: tuple[Subject, ...]
-    # Those of the job: only their idle time is its own.
+    # The job's GPUs: only their idle time is its own.
     mine: tuple[Subject, ...]
     others: int
     how: str
@@ -37,13 +37,13 @@ class Gpus:
     rows: tuple[Gpu, ...] = ()
 
     def one(self, index: str | None) -> tuple[Subject, ...]:
-        """Return the GPU of that index alone; all that are shown, where there is no such one."""
+        """Return the GPU of that index, or all shown GPUs if there is none."""
         found = tuple(s for s, g in zip(self.shown, self.rows, strict=True) if g.idx == index)
         return found or self.shown
 
 
 def gpus(reader: Reader, run: Run, *, everything: bool) -> Gpus:
-    """Return this job's GPUs, or all of the machine."""
+    """Return the job's GPUs, or all GPUs of the machine."""
     info = run.info or {}
     found = reader.gpus(run.id)
     mine = [gpu for gpu in found if gpu.idx in info.get("gpus", ())] or found
@@ -66,7 +66,7 @@ def _subject(gpu: Gpu) -> Subject:
 
 
 def state(run: Run) -> str:
-    """Return in a few words whether a run goes on, or how it ended."""
+    """Return whether a run is still going, or how it ended, in a few words."""
     if run.is_recording:
         return "recording"
     if run.ended_ms is not None:
@@ -74,26 +74,26 @@ def state(run: Run) -> str:
     recorder = Recorder(
         run.host, run.boot_id, run.recorder_namespace, run.recorder_pid, run.recorder_start_ticks
     )
-    # From another machine or container nobody can tell.
+    # A recorder on another machine or in a container cannot be checked.
     return "its recorder was killed" if recorder.lives() is False else "its recorder is elsewhere"
 
 
 def device(run: Run, *, has_gpus: bool) -> Device | None:
-    """Return what the job computes on: as its frameworks say, else where a GPU is known."""
+    """Return what the job computes on: as its frameworks report, else a GPU if one is known."""
     training = trained((each.frameworks, each.counted) for each in in_order(run))
     return BACKENDS.get(training.backend or "") or ("gpu" if has_gpus else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """One that trains; the store may know it by several numbers, one after the other."""
+    """A training process; the store may have several subjects for it, one after the other."""
 
     name: str
     subjects: tuple[Subject, ...]
 
 
 def trainers(reader: Reader, run: Run, most: int = 8) -> list[Trainer]:
-    """Return the processes that train, the first for the whole; workers that load data do not."""
+    """Return the training processes, the principal one first; data loader workers do not count."""
     order = in_order(run)
     stepping = [each for each in order if each.counted is not None and each.counted.steps]
     by_name: dict[str, list[Watched]] = {}
@@ -102,7 +102,7 @@ def trainers(reader: Reader, run: Run, most: int = 8) -> list[Trainer]:
         by_name.setdefault(name, []).append(watched)
     found = []
     for name, some in list(by_name.items())[:most]:
-        # A rank that was started again goes on where it ended: the newest process comes last.
+        # A restarted rank continues the earlier one: the newest process comes last.
         some.sort(key=lambda watched: watched.start_ticks or 0)
         there = tuple(Subject(i, name) for each in some for i in subjects(reader, run, each))
         if there:
@@ -111,12 +111,12 @@ def trainers(reader: Reader, run: Run, most: int = 8) -> list[Trainer]:
 
 
 def standing(reader: Reader, run: Run) -> tuple[object, ...]:
-    """Return what changes an answer about a run, however little time goes by meanwhile."""
+    """Return a key that changes whenever answers about a run may change."""
     return run.is_recording, run.ended_ms, run.label, reader.newest_trace(run.id)
 
 
 def account(store: Path, run: int, seconds: float | None) -> tuple[BudgetJson | None, str]:
-    """Return where the time of the last seconds went and who says so; or why nobody knows."""
+    """Return where the time of the last seconds went and its source; or why it is unknown."""
     window = opening.of_run(store, str(run), seconds)
     if window.budget is None:
         return None, diagnose.why_no_budget(window)
@@ -124,17 +124,17 @@ def account(store: Path, run: int, seconds: float | None) -> tuple[BudgetJson | 
 
 
 def diagnosis(store: Path, run: int, seconds: float | None = None) -> DiagnosisJson:
-    """Return the answer of ``monitor diagnose``, of the last seconds if wanted."""
+    """Return the answer of ``monitor diagnose``, for the last seconds if wanted."""
     return diagnose.as_json(diagnose.diagnose(opening.of_run(store, str(run), seconds)))
 
 
 def known_compute(
     budget: AccountJson | None, source: str | None, *, counted: bool
 ) -> tuple[float | None, str]:
-    """Return the share of compute and who says so; where nobody does, ``None`` and why.
+    """Return the share of compute and its source; if it is unknown, ``None`` and why.
 
-    ``counted``: a counter of the job's GPUs says how busy they are. Without one an estimate has no
-    compute at all, and that is no measured zero.
+    ``counted``: a counter shows how busy the job's GPUs are. Without one, an estimate contains
+    no compute at all, which is not a measured zero.
     """
     slices = budget["slices"] if budget else {}
     total = sum(slices.values())
@@ -143,4 +143,4 @@ def known_compute(
     compute = slices.get(Slice.COMPUTE, 0)
     if source == ESTIMATE and not compute and not counted:
         return None, ONLY_A_TRACE
-    return compute / total, f"by the {source}" if source else ""
+    return compute / total, f"by {source}" if source else ""

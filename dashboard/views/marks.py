@@ -1,4 +1,4 @@
-"""What happened at a moment, for charts to mark and for a list: compilations, traces, trouble."""
+"""Events for the marks of charts and for a list: compilations, traces, trouble."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS: Final = {
     "xid": ("GPU error", theme.VERMILION),
     "gpu_lost": ("GPU lost", theme.VERMILION),
 }
-# Facts that change all the time, and are no news.
+# Facts that change all the time are not news.
 _QUIET: Final = frozenset({*ROLLING, "framework", "short_lived"})
 MOST: Final = 60
 MOST_NEWS: Final = 12
@@ -30,14 +30,14 @@ MOST_NEWS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What happened, for a list; more than that lies before it."""
+    """Events for a list, and how many earlier ones it leaves out."""
 
     events: tuple[Event, ...]
     more: int
 
 
 def marks(reader: Reader, run: int, span: TimeRange) -> list[dict[str, object]]:
-    """Return the marks of a span, the newest where there are too many."""
+    """Return the marks in a time range, the newest if there are too many."""
     found = [
         {"ts_ms": e.ts_ms, "kind": KINDS[e.kind][0], "colour": KINDS[e.kind][1], "text": e.text}
         for e in _happened(reader, run, span)
@@ -47,13 +47,13 @@ def marks(reader: Reader, run: int, span: TimeRange) -> list[dict[str, object]]:
 
 
 def news(reader: Reader, run: int, span: TimeRange) -> News:
-    """Return what happened in a span, the newest first."""
+    """Return the events in a time range, the newest first."""
     found = _happened(reader, run, span)[::-1]
     return News(found[:MOST_NEWS], max(0, len(found) - MOST_NEWS))
 
 
 def _happened(reader: Reader, run: int, span: TimeRange) -> tuple[Event, ...]:
-    """Return the events of a span; what is drawn in the same second shares one look."""
+    """Return the events in a time range, read at most once a second."""
 
     def ask() -> tuple[Event, ...]:
         events = reader.events(run, span.start_ms, without=_QUIET, most=10 * MOST)

@@ -1,4 +1,4 @@
-"""Who holds the memory, how much of it is left, and whether it grows."""
+"""Which processes use the memory, how much is left, and whether use grows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from whyidle.monitor.signals.recorded import Trend
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.store import Point, Process, Reader, Run
 
-# Growth is that of the last minutes: what was loaded at the start says nothing of now.
+# Growth covers the last minutes: what was loaded at the start says nothing about now.
 GROWTH_SECONDS: Final = 900
-# By the framework's own count, in the order in which one holds the other.
+# The framework's own counts.
 POOL: Final = (
     m.PROCESS_POOL_USED, m.PROCESS_POOL_RESERVED, m.PROCESS_POOL_PEAK, m.PROCESS_LIVE_BYTES,
 )  # fmt: skip
@@ -32,14 +32,14 @@ MOST_HOLDERS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How the memory went in the last minutes."""
+    """How memory use changed in the last minutes."""
 
     metric: Metric
     held: float
     per_hour: float
-    # It rises to the end, and does not level out.
+    # It rises to the end, without levelling out.
     grows: bool
-    # ``None``: it is not known how much is left, or it does not grow.
+    # ``None``: it does not grow, or the room left is unknown.
     full_in_s: float | None
 
 
@@ -57,7 +57,7 @@ class Holder:
 
 
 def growth(store: Path, run: int) -> tuple[list[Growth], str | None]:
-    """Return how the memory went, as the rule ``memory_growth`` judges it; or what that needs."""
+    """Return the growth as the rule ``memory_growth`` judges it; or what the rule needs."""
     window = opening.of_run(store, str(run), GROWTH_SECONDS)
     trends = window.job.trends
     found = [_growth(window, by, trends[by]) for by in memory_growth.BY if by in trends]
@@ -75,16 +75,16 @@ def _growth(window: Window, metric: Metric, trend: Trend) -> Growth:
 def pools(
     source: SeriesSource, whose: Sequence[Subject], metrics: Sequence[Metric] = POOL
 ) -> list[Series]:
-    """Return by the framework's count what a process held; parts of one process follow in turn."""
+    """Return the framework's memory counts of a process, its subjects joined in order of time."""
     return [joined(source.of(metric, whose), metric.words) for metric in metrics]
 
 
 def held(
     source: SeriesSource, metric: Metric, whose: Sequence[Trainer], now_ms: int
 ) -> list[Series]:
-    """Return what the newest process of each told in the last seconds; who is gone holds nothing.
+    """Return the recent values of the newest process of each trainer; a dead process holds none.
 
-    A course over the whole span would end with the last that a dead process said.
+    A series over the whole time range would end with the last value of a dead process.
     """
     recent = TimeRange(now_ms - int(OLD_SECONDS * 1000), now_ms + 1, is_live=True)
     subjects = [who.subjects[-1] for who in whose]
@@ -92,7 +92,7 @@ def held(
 
 
 def joined(parts: Sequence[Series], name: str) -> Series:
-    """Return the parts of one course in the order of time."""
+    """Return the parts of one series, joined in order of time."""
     known = [part for part in parts if part.unknown is None]
     if not known:
         return replace(parts[0], name=name)
@@ -103,13 +103,13 @@ def joined(parts: Sequence[Series], name: str) -> Series:
         for part in known
         for row in zip(part.times, part.values, part.least, part.most, strict=True)
     ]
-    # Where one of them was silent another one may have spoken.
+    # Where one part is silent, another may have a value.
     by_time = {point.ts_ms: point for point in points if point.mean is not None}
     return Series.of(name, known[0].metric, [by_time[time] for time in sorted(by_time)])
 
 
 def holders(reader: Reader, run: Run, gpus: Sequence[Subject]) -> list[Holder]:
-    """Return which processes hold memory of these GPUs now, the most first."""
+    """Return the processes that use memory of these GPUs now, the largest first."""
     newest = Newest.read(reader, run, (Scope.GPU_PROCESS,))
     processes = {process.id: process for process in reader.processes(run.id)}
     names = {gpu.id: gpu.name for gpu in gpus}
@@ -134,7 +134,7 @@ def holders(reader: Reader, run: Run, gpus: Sequence[Subject]) -> list[Holder]:
 
 
 def _is_ours(process: Process, ours: Collection[tuple[int, int | None]]) -> bool:
-    """Tell whether it is one of the job, or a child of one; another may have got its number."""
+    """Return whether a process is of the job, or a child of it; pids may have been reused."""
     ticks = process.start_ticks
     return any(
         (pid == process.pid and begun in {None, ticks})

@@ -1,4 +1,4 @@
-"""A file as another user could open it: each folder on its way is looked at, link by link."""
+"""Open a file as another user could: each folder on its path is checked, link by link."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ _WAY: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _READS: Final = 4
 _PASSES: Final = 1
-# Folders and links on a way: there are loops, and each costs a handle.
+# Folders and links on a path: there may be loops, and each costs a handle.
 _MOST_NAMES: Final = 100
 
 
 class NotAllowed(ValueError):  # noqa: N818  an answer
-    """That user may not."""
+    """The user may not read the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user, as the kernel compares; one that is not known here is any other one."""
+    """A user as the kernel sees one; a user unknown here has only the rights of others."""
 
     uid: int | None
     groups: frozenset[int] = frozenset()
 
     @classmethod
     def ourselves(cls) -> User:
-        """Return who we are."""
+        """Return our own user."""
         return cls(os.geteuid(), frozenset({os.getegid(), *os.getgroups()}))
 
     @classmethod
     def named(cls, user: str) -> User:
-        """Return the user of a name, or of a number where there is no name."""
+        """Return the user of a name, or of a number that has no name."""
         try:
             found = pwd.getpwnam(user)
         except KeyError:
@@ -45,7 +45,7 @@ class User:
         return cls(found.pw_uid, frozenset(os.getgrouplist(user, found.pw_gid)))
 
     def may(self, what: int, info: os.stat_result) -> bool:
-        """Tell whether the mode of a file gives this user a right; of its three only one counts."""
+        """Return whether a file's mode grants a right: only one of its three classes counts."""
         if self.uid == 0:
             return True
         if info.st_uid == self.uid:
@@ -55,14 +55,14 @@ class User:
         return bool(info.st_mode & what)
 
     def trusts(self, link: os.stat_result) -> bool:
-        """Tell whether a link leads where this user wanted to go."""
+        """Return whether this user can trust where a link leads."""
         return link.st_uid in {0, self.uid}
 
 
 def open_as(path: Path, user: User) -> int:
-    """Return the file for reading; ``OSError`` where we may not, ``NotAllowed`` where they may not.
+    """Open a file for reading; ``OSError`` if we may not, ``NotAllowed`` if the user may not.
 
-    A last part that is a link is not followed: nobody names his program so.
+    A link as the last part is not followed: source files are not named by links.
     """
     with contextlib.ExitStack() as handles:
         handle = os.open(path.name, _READ, dir_fd=_folder(path.parent, user, handles))
@@ -73,7 +73,7 @@ def open_as(path: Path, user: User) -> int:
 
 
 def _folder(path: PurePath, user: User, handles: contextlib.ExitStack) -> int:
-    """Go down to a folder, name by name: what was looked at is what is gone through."""
+    """Descend to a folder, name by name, so that what is checked is what is used."""
     here = root = _held("/", None, handles)
     left = _parts(path)
     for _ in range(_MOST_NAMES):
@@ -101,5 +101,5 @@ def _held(name: str, folder: int | None, handles: contextlib.ExitStack) -> int:
 
 
 def _parts(path: PurePath) -> list[str]:
-    """Return the names on the way, the first one last."""
+    """Return the names on the path, the first one last."""
     return [part for part in reversed(path.parts) if part.strip("/")]

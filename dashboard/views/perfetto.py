@@ -1,4 +1,4 @@
-"""A trace for ui.perfetto.dev, made by a process of its own: a trace may be large."""
+"""A trace for ui.perfetto.dev, made in a separate process: a trace may be large."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SECONDS_MOST: Final = 600
 
 
 def packed(path: Path) -> bytes:
-    """Return the file for Perfetto; however we end, the process does too, and leaves nothing."""
-    # A file without a name: nobody has to remove it.
+    """Return the file for Perfetto; the process ends with us, and leaves nothing behind."""
+    # A file without a name needs no clean-up.
     with tempfile.TemporaryFile() as out:
         subprocess.run(  # noqa: S603  our own Python
             [sys.executable, "-m", __name__, str(path)],
@@ -27,7 +27,7 @@ def packed(path: Path) -> bytes:
             stdout=out,
             stderr=subprocess.PIPE,
             timeout=_SECONDS_MOST,
-            # There are other threads: it only asks the kernel, and takes no lock of theirs.
+            # Safe beside other threads: it makes one system call, and takes no lock.
             preexec_fn=ends_with_us(),
         )
         out.seek(0)
@@ -35,7 +35,7 @@ def packed(path: Path) -> bytes:
 
 
 def _main(path: Path) -> None:
-    # Of that process alone: the page needs none of it.
+    # Only this process needs these imports.
     from whyidle.monitor.traces import perfetto  # noqa: PLC0415
     from whyidle.monitor.traces.analysis import analyse  # noqa: PLC0415
 

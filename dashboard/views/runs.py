@@ -1,4 +1,4 @@
-"""Which runs there are to choose from, and which of them belong beside each other."""
+"""Which runs there are to choose from, and which of them to compare."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from whyidle.dashboard.views import job
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.store import Run
 
-# Further back a picker does not go; a link does.
+# A picker goes no further back; a link does.
 MOST_RUNS: Final = 200
-# Before and after have to be told apart in the width of the sidebar.
+# Labels must stay distinct within the width of the sidebar.
 LONGEST: Final = 22
 _DAY_SECONDS: Final = 86400
 
 
 def called(run: Run) -> str:
-    """Return a run in a line, for a picker: its number, what it is, when it began, how it is."""
+    """Return a run as a picker entry: its number, name, start, and state."""
     mark = "● " if run.is_recording else ""
     return f"{run.id} · {_name(run)} · {_began(run)} · {mark}{printable(job.state(run))}"
 
 
 def _name(run: Run) -> str:
-    """Return the label, or the end of the script: there two programs of a folder differ."""
+    """Return the label, or the end of the script path, where two scripts in a folder differ."""
     if run.label:
         label = printable(run.label)
         return label if len(label) <= LONGEST else f"{label[: LONGEST - 1]}…"
@@ -40,10 +40,10 @@ def _began(run: Run) -> str:
 
 
 def beside(known: Sequence[Run], run: Run) -> tuple[Run | None, Run | None]:
-    """Return what to compare where nobody has chosen: A, and B after it.
+    """Return what to compare by default: A, and B after it.
 
-    It is the newest run before this one of the same program, or of another in its folder; for the
-    first run of a program the newest one after it.
+    The partner is the newest earlier run of the same program, or of another in its folder; for
+    the first run of a program, the newest later one.
     """
     if (earlier := _alike(known, run, is_later=False)) is not None:
         return earlier, run
@@ -52,7 +52,7 @@ def beside(known: Sequence[Run], run: Run) -> tuple[Run | None, Run | None]:
 
 
 def after(known: Sequence[Run], run: Run) -> Run | None:
-    """Return the newest run after this one of the same program, or of another in its folder."""
+    """Return the newest later run of the same program, or of another in its folder."""
     return _alike(known, run, is_later=True)
 
 

@@ -1,4 +1,4 @@
-"""How metrics went over time, aligned; and why one is not known."""
+"""Metrics over time, aligned; and why one is unknown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line of a chart; a gap where it was not known."""
+    """One line of a chart; unknown values are gaps."""
 
     name: str
     metric: Metric
@@ -31,18 +31,18 @@ class Series:
 
     @classmethod
     def of(cls, name: str, metric: Metric, points: Sequence[Point]) -> Series:
-        """Make it of points that the store gave."""
+        """Make a series from the points of the store."""
         times, values, least, most = zip(*points, strict=True)
         return cls(name, metric, times, values, least, most)
 
     @property
     def last(self) -> float | None:
-        """The newest value that is known."""
+        """The newest known value."""
         return next((value for value in reversed(self.values) if value is not None), None)
 
     @property
     def mean(self) -> float | None:
-        """The mean of what is known."""
+        """The mean of the known values."""
         known = [value for value in self.values if value is not None]
         return sum(known) / len(known) if known else None
 
@@ -74,13 +74,13 @@ class SeriesSource:
     _unknown: dict[Scope, Mapping[Key, Unknown]] = field(default_factory=dict)
 
     def once(self, what: Hashable, answer: Callable[[], _T]) -> _T:
-        """Return what was answered for this very span before; else ask."""
+        """Return the cached answer for this time range, or compute it."""
         return remember((self.reader, self.run, self.span, what), answer)
 
     def of(
         self, metric: Metric, subjects: Sequence[Subject], points: int | None = None
     ) -> list[Series]:
-        """Return the course of a metric, one a subject; of many each has fewer points."""
+        """Return the series of a metric, one per subject; many subjects get fewer points each."""
         points = self.grid or points or min(POINTS, max(2, MOST_POINTS // max(1, len(subjects))))
         what = (metric, tuple(subjects), points)
         return self.once(what, lambda: self._read(metric, subjects, points))
@@ -100,7 +100,7 @@ class SeriesSource:
         return all_series
 
     def one(self, metric: Metric, subject: int, name: str | None = None) -> Series:
-        """Return the course of a metric of one subject."""
+        """Return the series of a metric for one subject."""
         return self.of(metric, [Subject(subject, name or metric.words)])[0]
 
     def mean(
@@ -110,9 +110,9 @@ class SeriesSource:
         name: str | None = None,
         points: int = POINTS,
     ) -> Series:
-        """Return the mean over subjects: known where it is known of all that tell anything.
+        """Return the mean over subjects, known where all subjects with any data are known.
 
-        Beside it the least and the most that one of them had.
+        Its ``least`` and ``most`` are those of any one subject.
         """
         name, points = name or metric.words, self.grid or points
         if len(subjects) == 1:
@@ -126,7 +126,7 @@ class SeriesSource:
         return self.once(what, lambda: _mean(name, metric, known))
 
     def why_not(self, metric: Metric, subject: int) -> str:
-        """Return why a metric has no value, in the words of who could not read it."""
+        """Return why a metric has no value, as its source reported it."""
         scope = metric.scope
         if scope not in self._unknown:
             self._unknown[scope] = self.reader.unknown(self.run, (scope,))

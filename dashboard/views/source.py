@@ -1,4 +1,4 @@
-"""The user's own code around a line: of a file that the job itself could read, no more of it."""
+"""The user's code around a line, only from files that the job itself could read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from whyidle.monitor.signals.source import LARGEST
 from whyidle.monitor.store import Run
 from whyidle.monitor.store.identity import host
 
-# Lines before and after the one that is meant.
+# Lines shown before and after the one in question.
 AROUND: Final = 5
 LONGEST_LINE: Final = 200
 _DEMOS: Final = "demo_workloads/"
@@ -34,7 +34,7 @@ SHORTER: Final = "it no longer has this line"
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Some lines of a file, and what speaks against their being those that ran."""
+    """Some lines of a file, with reasons why they may not be the ones that ran."""
 
     first: int
     lines: tuple[str, ...]
@@ -43,7 +43,7 @@ class Code:
 
 
 def around(place: PlaceJson | OwnerJson, run: Run) -> Code | str:
-    """Return the code at a place, or why it cannot be shown."""
+    """Return the code at a location, or why it cannot be shown."""
     line = place["line"]
     if not line:
         return NO_LINE
@@ -68,8 +68,8 @@ def around(place: PlaceJson | OwnerJson, run: Run) -> Code | str:
 
 
 def _read(path: Path, user: User) -> tuple[str, float]:
-    """Return the text of a file, and when it was changed."""
-    # A job may name anything: a pipe would block, a device or a link may do worse.
+    """Return the text of a file, and when it was last changed."""
+    # A job may name anything: a pipe would block, a device or a link could do worse.
     with os.fdopen(open_as.open_as(path, user), "rb") as file:
         info = os.fstat(file.fileno())
         if not stat.S_ISREG(info.st_mode) or info.st_size > LARGEST:
@@ -78,22 +78,22 @@ def _read(path: Path, user: User) -> tuple[str, float]:
 
 
 def _reader(run: Run, *, is_demo: bool) -> User:
-    """Return whose rights count: ours, where the file is our own, or nobody tells the user."""
+    """Return whose rights count: ours if the file is our own, or the job's user is unknown."""
     return User.ourselves() if is_demo or run.user is None else User.named(run.user)
 
 
 def _path(file: str) -> tuple[Path, bool]:
-    """Return where the file is, and whether it is a demo of ours that ran elsewhere."""
+    """Return the path, and whether it is one of our demos that ran elsewhere."""
     path = Path(file)
     demo = None if path.exists() else _demo(file)
     return demo or path, demo is not None
 
 
 def _demo(file: str) -> Path | None:
-    """Return a program of a demo where it lies here: a recording may be of another machine."""
+    """Return the local path of a demo program: the recording may be from another machine."""
     _, found, rest = file.rpartition(_DEMOS)
     if not found and settings.current().is_sample:
-        # Its jobs were demos that lay elsewhere.
+        # The sample's jobs were demos in another folder.
         rest = "/".join(Path(file).parts[-2:])
     if not rest or rest == file or ".." in Path(rest).parts:
         return None
@@ -104,7 +104,7 @@ def _demo(file: str) -> Path | None:
 
 
 def _of_the_file(run: Run, changed_ms: float) -> list[str]:
-    """Say why the file may not be the one that ran."""
+    """Return why the file may not be the one that ran."""
     caveats = []
     if run.host not in {None, host()}:
         caveats.append(f"recorded on {run.host}: this is the file of that name here")
@@ -117,7 +117,7 @@ def _of_the_file(run: Run, changed_ms: float) -> list[str]:
 
 
 def _is_inside(text: str, line: int, function: str) -> bool:
-    """Tell whether the function is there, or called there, as far as that can be told of it."""
+    """Return whether the function is, or is called, at the line; in doubt, yes."""
     name = function.rpartition(".")[2]
     if not name.isidentifier() or name in text.splitlines()[line - 1]:
         return True

@@ -1,4 +1,4 @@
-"""From when to when a page shows a run."""
+"""The time range of a run that a page shows."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ ALL: Final = "all"
 RANGES: Final[dict[str, int | None]] = {
     "1m": 60, "5m": 300, "15m": 900, "1h": 3600, "6h": 21600, "24h": 86400, ALL: None,
 }  # fmt: skip
-# Of one line: more is not seen, and costs.
+# Points of one line: more cannot be seen, and cost time.
 POINTS: Final = 500
-# Of each line of a chart with several; what is judged moment by moment shares their reads.
+# Points per line of a chart with several; estimates per moment share these reads.
 FEW_POINTS: Final = 160
-# Of a chart with many lines.
+# Points of a chart with many lines.
 MOST_POINTS: Final = 1000
-# A chart moves on by so much of a point: until then it is the same, and costs nothing.
+# A live chart moves on by this part of a point; until then it is cached.
 _PART_OF_A_POINT: Final = 4
-# Around a peak this part of the whole is shown, and at least so much.
+# Around a peak, this part of the range is shown, and at least this long.
 _AROUND: Final = 20
 _LEAST_MS: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """A stretch of a run, by the clock of the recording."""
+    """A time range of a run, by the clock of the recording."""
 
     start_ms: int
     end_ms: int
     is_live: bool
-    # Another name is another choice of the reader's: a zoom within the old one does not count on.
+    # A zoom within a range of another name is dropped.
     name: str = ""
 
     @property
@@ -43,14 +43,14 @@ class TimeRange:
         return (self.end_ms - self.start_ms) / 1000
 
     def around(self, ts_ms: int) -> TimeRange:
-        """Return a short stretch around a moment of this one."""
+        """Return a short range around a moment within this one."""
         half = max(_LEAST_MS, (self.end_ms - self.start_ms) // _AROUND) // 2
         start, end = max(self.start_ms, ts_ms - half), min(self.end_ms, ts_ms + half)
         return replace(self, start_ms=start, end_ms=end, name=f"{self.name} {ts_ms}")
 
 
 def of(reader: Reader, run: Run, name: str, now_ms: int) -> TimeRange:
-    """Return the last stretch of that name: until now, or until the run's end."""
+    """Return the range of that name that ends now, or at the run's end."""
     live = run.is_recording
     end = now_ms if live else _end(reader, run)
     seconds = RANGES.get(name)
@@ -63,7 +63,7 @@ def of(reader: Reader, run: Run, name: str, now_ms: int) -> TimeRange:
 
 
 def _end(reader: Reader, run: Run) -> int:
-    """Return when a run ended; one whose recorder died, when it was last heard of."""
+    """Return when a run ended; if its recorder died, when it was last heard from."""
     newest = reader.latest(run.id, (Scope.MONITOR, Scope.JOB)).values()
     last = max((value.ts_ms for value in newest), default=None)
     if run.ended_ms is not None and (last is None or last <= run.ended_ms):
@@ -73,9 +73,9 @@ def _end(reader: Reader, run: Run) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def local(ts_ms: int) -> int:
-    """Return a moment as charts take it: by this machine's clock, as if that were the world's.
+    """Return a moment for a chart: local time, as if it were UTC.
 
-    Charts know no time zones, and read a number faster than a date in words.
+    Charts ignore time zones, and read numbers faster than dates in text.
     """
     moment = datetime.fromtimestamp(ts_ms / 1000, tz=UTC).astimezone()
     offset = moment.utcoffset() or timedelta(0)

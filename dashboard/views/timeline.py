@@ -1,6 +1,6 @@
-"""Which trace is looked at, and which window of it.
+"""Which trace is shown, and which window of it.
 
-What a link names is nanoseconds since the trace's first event; inside all is ticks, as in ``kept``.
+Links use nanoseconds since the trace's first event; everything inside uses ticks, like the store.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LEAST_TICKS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class TickRange:
-    """A stretch of a trace, in ticks."""
+    """A window of a trace, in ticks."""
 
     start: int
     end: int
@@ -54,7 +54,7 @@ def traces(store: Path, run: int) -> list[KeptTrace]:
 
 
 def name(trace: KeptTrace) -> str:
-    """Return in a line, for a picker, what a trace is: when it was taken, or of which file."""
+    """Return a trace as a picker entry: when it was taken, or from which file."""
     if trace.taken is None:
         number = "" if trace.run is None else f"{trace.id} · "
         return f"{number}file {for_picker(trace.path.name)}"
@@ -65,12 +65,12 @@ def name(trace: KeptTrace) -> str:
 
 
 def for_picker(text: str) -> str:
-    """Return words for a picker, which reads markdown: what could be some is left out."""
+    """Return text for a picker, without anything that it could read as markdown."""
     return _MARKUP.sub("", printable(text))[:_LONGEST]
 
 
 def format_name(trace: KeptTrace) -> str:
-    """Return whose profiler wrote a trace, and how much is in it."""
+    """Return which profiler wrote a trace, and how many events it has."""
     return f"{_PROFILERS.get(trace.format, trace.format)}, {trace.answer.get('events', 0):,} events"
 
 
@@ -80,7 +80,7 @@ def whole(trace: KeptTrace) -> TickRange:
 
 
 def part_of(trace: KeptTrace, text: str | None) -> TickRange:
-    """Return the window that a link names; all of the trace where it names none that there is."""
+    """Return the window that a link names; the whole trace if it names none."""
     found = _WINDOW.fullmatch(text or "")
     if found is None:
         return whole(trace)
@@ -88,29 +88,29 @@ def part_of(trace: KeptTrace, text: str | None) -> TickRange:
 
 
 def within(trace: KeptTrace, start: float, end: float) -> TickRange:
-    """Return a window of these bounds, as much of it as the trace has."""
+    """Return a window with these bounds, clipped to the trace."""
     all_ = whole(trace)
     first = min(max(all_.start, int(start)), all_.end - LEAST_TICKS)
     return TickRange(first, max(first + LEAST_TICKS, min(int(end), all_.end)))
 
 
 def link(trace: KeptTrace, part: TickRange) -> str | None:
-    """Return how a link names a window; nothing for all of the trace."""
+    """Return how a link names a window; ``None`` for the whole trace."""
     if part == whole(trace):
         return None
     start, end = (at - trace.start for at in (part.start, part.end))
-    # Of a window that is no whole nanosecond long, what lies around it.
+    # Rounded outwards to whole nanoseconds.
     return f"{start // trace.ticks_per_ns}-{-(-end // trace.ticks_per_ns)}"
 
 
 def zoomed(trace: KeptTrace, part: TickRange, times: float) -> TickRange:
-    """Return a window so many times as long, around the same middle."""
+    """Return a window this many times as long, around the same middle."""
     middle, half = (part.start + part.end) / 2, part.ticks * times / 2
     return within(trace, middle - half, middle + half)
 
 
 def shifted(trace: KeptTrace, part: TickRange, parts: float) -> TickRange:
-    """Return the window beside this one, as long as it; the last one where the trace ends."""
+    """Return the window moved by some of its lengths, at most to the end of the trace."""
     all_ = whole(trace)
     start = part.start + int(part.ticks * parts)
     start = max(all_.start, min(start, all_.end - part.ticks))
@@ -126,7 +126,7 @@ class TraceSteps:
 
     @property
     def at(self) -> int | None:
-        """The number of the step that is shown, from zero; none where it is no step."""
+        """The index of the shown step; ``None`` if the window is not a step."""
         near = max(2, self.shown.ticks // 1000)
         for i, part in enumerate(self.parts):
             off = abs(part.start - self.shown.start), abs(part.end - self.shown.end)
@@ -136,14 +136,14 @@ class TraceSteps:
 
     @property
     def previous(self) -> int | None:
-        """The last step that begins before what is shown."""
+        """The last step that begins before the shown window."""
         i = self.at
         before = [k for k, p in enumerate(self.parts) if p.start < self.shown.start]
         return (i - 1 if i else None) if i is not None else (before[-1] if before else None)
 
     @property
     def following(self) -> int | None:
-        """The first step that begins after what is shown has begun."""
+        """The first step that begins after the start of the shown window."""
         i = self.at
         if i is not None:
             return i + 1 if i + 1 < len(self.parts) else None
@@ -160,7 +160,7 @@ class TraceSteps:
 
     @property
     def median(self) -> int | None:
-        """The step that takes as long as the middle one."""
+        """The step of median length."""
         lengths = [part.ticks for part in self.parts]
         return lengths.index(statistics.median_low(lengths)) if lengths else None
 
@@ -172,7 +172,7 @@ def steps_of(store: Path, trace: int, shown: TickRange) -> TraceSteps:
 
 
 def step_of(data: object, steps: TraceSteps) -> TickRange | None:
-    """Return the step that a piece of the lanes stands for; nothing where it stands for none."""
+    """Return the step that was clicked on; ``None`` if it was something else."""
     if not isinstance(data, list) or len(data) < 2 or data[0] != "step":
         return None
     number = data[1]
@@ -181,9 +181,9 @@ def step_of(data: object, steps: TraceSteps) -> TickRange | None:
 
 
 def account(trace: KeptTrace, segments: Sequence[Segments], part: TickRange) -> list[BudgetJson]:
-    """Return for each device how a window of its time divides, to the nanosecond.
+    """Return for each device how the time of a window divides, to the nanosecond.
 
-    All of a trace is what the answer has: from its first operation to its last.
+    For the whole trace that is, as in its answer, from the first operation to the last.
     """
     return [_account(trace, some, part, worked=part == whole(trace)) for some in segments]
 
@@ -202,21 +202,21 @@ def _account(trace: KeptTrace, segments: Segments, part: TickRange, *, worked: b
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The account that stands for a trace on every page, and what it is of."""
+    """The account that represents a trace on every page, and what it covers."""
 
     budget: AccountJson
     of: str
-    # It is that of the whole steps, and not from the first operation to the last.
+    # It covers the whole steps rather than first to last operation.
     is_of_steps: bool
 
     @property
     def total_ns(self) -> int:
-        """All of its time, of all devices."""
+        """The total time of all devices."""
         return sum(self.budget["slices"].values())
 
 
 def headline(answer: TraceJson) -> Headline:
-    """Return what the other pages tell of a trace."""
+    """Return the account that the other pages show for a trace."""
     traced = Traced(answer, "")
     budget, steps = traced.account, answer.get("step_budget")
     if steps and budget["slices"] == steps["slices"]:
@@ -228,7 +228,7 @@ def headline(answer: TraceJson) -> Headline:
 def rows(
     trace: KeptTrace, part: TickRange, budgets: Mapping[str, AccountJson]
 ) -> dict[str, AccountJson]:
-    """Return accounts by what each is of: of the trace as all pages tell it, then of the window."""
+    """Return accounts by what they cover: the trace as on all pages, then the window."""
     whole_trace = headline(trace.answer)
     found = {whole_trace.of: whole_trace.budget} if whole_trace.is_of_steps else {}
     of = FIRST_TO_LAST if part == whole(trace) else f"these {clock(ns(trace, part.ticks))}"
@@ -238,7 +238,7 @@ def rows(
 
 
 def device_names(answer: TraceJson) -> list[str]:
-    """Return what the devices of a trace are called: as short as they are told apart."""
+    """Return the names of a trace's devices, as short as they stay distinct."""
     devices = answer["devices"]
     hosts = {device.get("host") for device in devices}
     kinds = [device["kind"] for device in devices]

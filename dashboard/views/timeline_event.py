@@ -1,4 +1,4 @@
-"""One operation of a device, or one event of a host thread: what is known of it."""
+"""Details of one operation of a device, or one event of a host thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ints
 
 _READ_MOST: Final = 60_000
-# A launch is looked for so long before the operation.
+# How long before the operation its launch is looked for.
 _LAUNCHED_NS: Final = 50_000_000
 
 
@@ -31,15 +31,15 @@ class TraceEvent:
     start: int
     end: int
     cause: Cause
-    # Name and value, in words.
+    # Name and value, as text.
     facts: Sequence[tuple[str, str]]
-    # What a host event had in it.
+    # What ran inside a host event.
     activity: HostActivity
 
 
 @dataclass(frozen=True, slots=True)
 class EventRef:
-    """Of which device or thread, and when, in ticks."""
+    """A reference to an event: its device or thread, and its time in ticks."""
 
     of: int
     start: int
@@ -47,7 +47,7 @@ class EventRef:
 
 
 def operation(store: Path, number: int, wanted: EventRef) -> TraceEvent | None:
-    """Return an operation of a device; nothing where there is none at that time."""
+    """Return an operation of a device; ``None`` if there is none at that time."""
     with Kept.open(store) as kept:
         trace = kept.open_trace(number)
         early = _LAUNCHED_NS * trace.ticks_per_ns
@@ -67,7 +67,7 @@ def operation(store: Path, number: int, wanted: EventRef) -> TraceEvent | None:
 
 
 def host_event(store: Path, number: int, wanted: EventRef) -> TraceEvent | None:
-    """Return an event of a host thread; nothing where there is none at that time."""
+    """Return an event of a host thread; ``None`` if there is none at that time."""
     with Kept.open(store) as kept:
         trace = kept.open_trace(number)
         if wanted.of >= len(trace.threads):
@@ -89,7 +89,7 @@ def host_event(store: Path, number: int, wanted: EventRef) -> TraceEvent | None:
 
 
 def _nearest(start: Ints, end: Ints, wanted: EventRef, trace: KeptTrace) -> int | None:
-    """Return the row of these times: a link has them in whole nanoseconds only."""
+    """Return the row with these times, which a link rounds to nanoseconds."""
     if not len(start):
         return None
     off = np.abs(start - wanted.start) + np.abs(end - wanted.end)
@@ -120,7 +120,7 @@ def _of_operation(timeline: Timeline, device: int, row: int) -> Iterator[tuple[s
 
 
 def _in_all(answer: TraceJson, name: str) -> Iterator[tuple[str, str]]:
-    """Tell how often it ran in all of the trace, and for how long."""
+    """Yield how often it ran in the whole trace, and for how long."""
     found = [*(answer.get("top_kernels") or ()), *(answer.get("top_operators") or ())]
     entry = next((each for each in found if each["name"] == name), None)
     if entry is None:

@@ -1,4 +1,4 @@
-"""Why a device did nothing just then: what the host did meanwhile, and which launch was late."""
+"""Why a device was idle: what the host did meanwhile, and which launch was late."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from whyidle.monitor.traces.model import Ops
 _IDLE: Final = np.array([cause.slice.idle for cause in Cause])
 _FIRST_LOOK_NS: Final = 1_000_000
 _FURTHER: Final = 4
-# A launch is looked for so long before the gap, or as long as the gap is.
+# A launch is looked for this long before the gap, or as long as the gap is.
 _LAUNCHED_NS: Final = 10_000_000
 _READ_MOST: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A stretch in which a device did nothing."""
+    """A time in which a device was idle."""
 
     device: int
     start: int
     end: int
-    # By what it is owed to, the longest first.
+    # Ticks by cause, the longest first.
     parts: Sequence[tuple[Cause, int]]
-    # The thread that the device waited for; why there is nothing to say of the host.
+    # The thread that the device waited for; ``None`` if unknown.
     thread: str | None
     activity: HostActivity
-    # What ran then, and its launch; nothing where the trace does not tell.
+    # What ran next, and its launch; ``None`` if the trace does not show it.
     then: str | None
     launch: Launch | None
     unknown: str | None = None
@@ -50,7 +50,7 @@ class Gap:
 
     @property
     def slice(self) -> Slice:
-        """To which slice most of it belongs."""
+        """The slice to which most of it belongs."""
         time: dict[Slice, int] = {}
         for cause, ticks in self.parts:
             time[cause.slice] = time.get(cause.slice, 0) + ticks
@@ -58,7 +58,7 @@ class Gap:
 
 
 def gap_at(store: Path, trace: KeptTrace, device: int, at: int) -> Gap | None:
-    """Return the gap of a device that holds a moment; nothing where it worked then."""
+    """Return the gap of a device around a moment; ``None`` if it was busy then."""
     if not 0 <= device < len(trace.answer["devices"]):
         return None
     with Kept.open(store) as kept:
@@ -72,7 +72,7 @@ def gap_at(store: Path, trace: KeptTrace, device: int, at: int) -> Gap | None:
 
 
 def _segments(kept: Kept, trace: KeptTrace, device: int, at: int) -> Segments | None:
-    """Return the pieces of the gap around a moment, looking further until both ends are seen."""
+    """Return the segments of the gap around a moment, reading on until both ends are found."""
     reach = _FIRST_LOOK_NS * trace.ticks_per_ns
     while True:
         first, last = max(trace.start, at - reach), min(trace.end, at + reach) + 1
@@ -122,7 +122,7 @@ def _next(ops: Ops, end: int) -> int | None:
 
 
 def _thread(segments: Segments, timeline: Timeline, launch: Launch | None) -> int | None:
-    """Return the thread that the device waited for, else who launched, else the main thread."""
+    """Return the thread that the device waited for, else that of the launch, else the main one."""
     waits = segments.thread >= 0
     if waits.any():
         ticks = (segments.end - segments.start)[waits]
@@ -134,5 +134,5 @@ def _thread(segments: Segments, timeline: Timeline, launch: Launch | None) -> in
 
 
 def lines_of(answer: TraceJson, part: Slice) -> list[OwnerJson]:
-    """Return the lines of the user's code to which the answer owes a slice, most first."""
+    """Return the lines of user code that cause a slice, the costliest first."""
     return [place for place in answer.get("where") or [] if place.get("slice") == part]

@@ -1,4 +1,4 @@
-"""What a host thread did in a stretch of a trace, and which of its calls launched an operation."""
+"""What a host thread did during part of a trace, and which of its calls launched an operation."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NEWEST: Final = 4000
 
 @dataclass(frozen=True, slots=True)
 class HostEventTotal:
-    """Something that a host thread did in a stretch, all times of it together."""
+    """The total of one kind of host event during part of a trace."""
 
     name: str
     cause: Cause
     count: int
-    # Ticks in which it was the innermost, and in which it was open at all.
+    # Ticks in which it was innermost, and in which it was open at all.
     own: int
     open: int
 
@@ -46,16 +46,16 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class HostActivity:
-    """What a thread did in a stretch."""
+    """What a thread did during part of a trace."""
 
-    # That which had most of it for itself first.
+    # The one with most time of its own first.
     totals: Sequence[HostEventTotal] = ()
-    # What was open in the longest part of it, the innermost first.
+    # What was open in its longest part, the innermost first.
     stack: Sequence[str] = ()
 
 
 def activity(timeline: Timeline, thread: int, start: int, end: int) -> HostActivity:
-    """Return what a thread did from one tick up to another."""
+    """Return what a thread did between two ticks."""
     spans = _overlapping(timeline.host, thread, start, end)
     if not len(spans):
         return HostActivity()
@@ -73,7 +73,7 @@ def activity(timeline: Timeline, thread: int, start: int, end: int) -> HostActiv
 
 @dataclass(frozen=True, slots=True)
 class _Inside:
-    """How spans lie in each other, and how much of each lies in the stretch."""
+    """How spans nest, and how much of each lies in the window."""
 
     parent: list[int]
     ticks: list[int]
@@ -85,14 +85,14 @@ class _Inside:
 
 
 def _overlapping(host: Spans, thread: int, start: int, end: int) -> Spans:
-    """Return the spans of a thread in a stretch, as ``nest`` wants them."""
+    """Return the spans of a thread in a window, sorted for ``nest``."""
     rows = (host.thread == thread) & (host.start < end) & (host.end > start)
     some = host.take(rows & (host.end > host.start))
     return some.take(np.lexsort((-some.end, some.start)))
 
 
 def _by_name(timeline: Timeline, spans: Spans, own: Ints, inside: _Inside) -> list[HostEventTotal]:
-    """Add up what is called the same; what lies in its own kind is not counted twice."""
+    """Add up spans by name; a span inside its own kind is not counted twice."""
     found: dict[tuple[int, int], list[int]] = {}
     keys = list(zip(spans.name.tolist(), spans.kind.tolist(), strict=True))
     for row, key in enumerate(keys):
@@ -120,7 +120,7 @@ def _stack(timeline: Timeline, spans: Spans, parent: Ints, row: int) -> list[str
 
 
 def launch_of(timeline: Timeline, device: int, row: int) -> Launch | None:
-    """Return the call that launched an operation of a device; none where the trace tells none."""
+    """Return the call that launched an operation; ``None`` if the trace shows none."""
     calls, host = timeline.calls, timeline.host
     id_ = int(timeline.lanes[device].ops.correlation[row])
     rows = calls.row[calls.id == id_] if id_ >= 0 else calls.row[:0]

@@ -1,4 +1,4 @@
-"""The picture of a window: lines of pieces, as many as a person can tell apart."""
+"""The lanes of a window: rows of pieces, no more than a person can distinguish."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.model import Ints, Ops, Spans
 
-# Of each table so many events are read for a picture, the longest.
+# How many events of each table are read for a picture, the longest ones.
 READ_MOST: Final = 60_000
-# So many pieces are drawn: a browser draws them in well under a second.
+# A browser draws this many pieces in well under a second.
 DRAWN_MOST: Final = 2000
 STEPS_MOST: Final = 200
 STREAMS_MOST: Final = 6
 STREAM_LINES: Final = 3
-# Of the first thread, and of each other one, so many lines.
+# Lanes for the first thread, and for each other one.
 HOST_LINES: Final = (9, 3)
 THREADS_MOST: Final = 4
-# What covers so much of a window says nothing of a moment in it: it is told in words.
+# An event that covers this much of a window is named in a note instead of drawn.
 ALL_OF_IT: Final = 0.95
 
 _T = TypeVar("_T", Ops, Spans)
@@ -38,10 +38,10 @@ _IDLE: Final = np.array([cause.slice is not Slice.COMPUTE for cause in Cause])
 
 @dataclass(frozen=True, slots=True)
 class LaneHeader:
-    """What a line is about."""
+    """What a lane is about."""
 
     what: What
-    # Of which it is: "GPU 0", a thread; and which of its lines.
+    # Whose lane it is ("GPU 0", a thread), and which of its lanes.
     group: str
     name: str
     # The number of the device or thread.
@@ -50,13 +50,13 @@ class LaneHeader:
 
 @dataclass(slots=True)
 class Lane:
-    """One line of the picture."""
+    """One lane of the picture."""
 
     header: LaneHeader
     merged: MergedPieces
-    # For each piece the name of its longest event.
+    # The name of the longest event in each piece.
     names: list[str]
-    # For each piece when its longest event begins and ends.
+    # Start and end of the longest event in each piece.
     starts: Ints
     ends: Ints
 
@@ -69,15 +69,15 @@ class Picture:
     part: TickRange
     lines: list[Lane]
     steps: list[tuple[int, TickRange]]
-    # What stands around all that a thread does in the window: names, the outermost first.
+    # Events that cover the whole window, by thread: names, the outermost first.
     around: dict[str, list[str]]
-    # What is not drawn, in words.
+    # What is not drawn, as text.
     notes: list[str]
 
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows that become a line."""
+    """Rows that become a lane."""
 
     header: LaneHeader
     table: Ops | Spans | Segments
@@ -86,7 +86,7 @@ class _Rows:
 
 @dataclass(slots=True)
 class _Builder:
-    """Makes a picture of what was read."""
+    """Builds a picture from what was read."""
 
     trace: KeptTrace
     part: TickRange
@@ -137,7 +137,7 @@ class _Builder:
             yield from _lanes(LaneHeader("host", label, "", thread), of, most)
 
     def _threads(self, host: Spans) -> list[int]:
-        """The threads that the devices wait for first, then those that did most."""
+        """Return the threads: first those the devices wait for, then the busiest."""
         waits = np.zeros(len(self.trace.threads) + 1, np.int64)
         for device in self.devices:
             s = self.account[device]
@@ -149,14 +149,14 @@ class _Builder:
         )
         if self.all_threads or len(order) <= THREADS_MOST:
             return order
-        self.notes.append(f"of {len(order)} threads the {THREADS_MOST} that tell most are shown")
+        self.notes.append(f"of {len(order)} threads the {THREADS_MOST} most relevant are shown")
         return order[:THREADS_MOST]
 
 
 def picture(
     store: Path, trace: int, part: TickRange, devices: Sequence[int], *, all_threads: bool = False
 ) -> Picture:
-    """Return what is to be seen of a window of a stored trace."""
+    """Return the lanes of a window of a stored trace."""
     with Kept.open(store) as kept:
         timeline = kept.window(trace, part.start, part.end, READ_MOST)
         account = kept.account(trace, part.start, part.end)
@@ -171,13 +171,13 @@ def picture(
 
 
 def _shown(steps: Sequence[tuple[int, int]], part: TickRange) -> list[tuple[int, TickRange]]:
-    """Return the steps that a window shows, with their numbers."""
+    """Return the steps in a window, with their numbers."""
     found = [
         (i, TickRange(max(start, part.start), min(end, part.end)))
         for i, (start, end) in enumerate(steps, 1)
         if start < part.end and end > part.start
     ]
-    # More are a line of one colour.
+    # More would blur into one colour.
     return found if len(found) <= STEPS_MOST else []
 
 
@@ -199,7 +199,7 @@ def _lane(timeline: Timeline, rows: _Rows, merged: MergedPieces) -> Lane:
 
 
 def _real(table: _T) -> _T:
-    """Leave out what has no length, and bring the rest into the order of time, the longer first."""
+    """Drop rows without length, and sort the rest by time, the longer first."""
     some = table.take(table.end > table.start)
     return some.take(np.lexsort((-some.end, some.start)))
 

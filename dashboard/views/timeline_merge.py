@@ -1,4 +1,4 @@
-"""What of very many pieces a person can see: long ones as they are, short ones drawn together."""
+"""Reduce many pieces to what can be seen: long ones stay, short neighbours are merged."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import numpy as np
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Table
 
-# A width in which nobody tells two pieces apart, as a part of the window.
+# Two pieces within this part of the window cannot be distinguished.
 FINEST: Final = 1 / 1200
 _COARSER: Final = 1.6
 
 
 @dataclass(slots=True)
 class MergedPieces(Table):
-    """What is drawn of one line: each row stands for one piece, or for neighbours of it."""
+    """What is drawn of one lane: each row is one piece, or several merged ones."""
 
     start: Ints
     end: Ints
-    kind: Kinds  # a Cause: that which has most of the time
+    kind: Kinds  # the Cause with most of the time
     count: Ints  # pieces
-    busy: Ints  # ticks that the pieces have together
-    main: Ids  # the row of the longest of them
+    busy: Ints  # ticks of all its pieces
+    main: Ids  # the row of the longest piece
 
 
 def merge_short(start: Ints, end: Ints, kind: Ints, finest: int) -> MergedPieces:
-    """Draw together what is shorter than ``finest`` and close; pieces lie apart, in order."""
+    """Merge pieces shorter than ``finest`` that are close; pieces are disjoint and sorted."""
     if not len(start):
         return MergedPieces.of()
     length = end - start
     short = length < finest
-    # At first by equal stretches of time, so that what has most of the time is of one place.
+    # First by equal cells of time, so that the dominant cause is a local one.
     place = start // finest
     starts = np.r_[True, ~(short[1:] & short[:-1] & (place[1:] == place[:-1]))]
     cells = _joined(start, end, kind, length, np.flatnonzero(starts))
@@ -45,7 +45,7 @@ def merge_short(start: Ints, end: Ints, kind: Ints, finest: int) -> MergedPieces
 
 
 def _joined(start: Ints, end: Ints, kind: Ints, length: Ints, first: Any) -> MergedPieces:
-    """Return one row for the pieces from each of these on up to the next."""
+    """Return one row for the pieces from each start to the next."""
     count = np.diff(first, append=len(start))
     group = np.repeat(np.arange(len(first)), count)
     most = np.maximum.reduceat(length, first)
@@ -54,7 +54,7 @@ def _joined(start: Ints, end: Ints, kind: Ints, length: Ints, first: Any) -> Mer
     of_kind = np.bincount(
         group * len(Cause) + kind, weights=length, minlength=len(first) * len(Cause)
     ).reshape(len(first), len(Cause))
-    # Pieces without length have no time to weigh.
+    # Pieces without length have no weight.
     kinds = np.where(of_kind.any(axis=1), of_kind.argmax(axis=1), kind[main])
     return MergedPieces.of(
         start=start[first],
@@ -67,7 +67,7 @@ def _joined(start: Ints, end: Ints, kind: Ints, length: Ints, first: Any) -> Mer
 
 
 def merge_to_fit(lines: list[tuple[Ints, Ints, Ints]], span: int, most: int) -> list[MergedPieces]:
-    """Return what is drawn of lines so that all together are at most about so many."""
+    """Merge the pieces of all lanes until there are about ``most`` at most."""
     finest = max(1, int(span * FINEST))
     while True:
         pieces = [merge_short(*line, finest) for line in lines]
@@ -77,7 +77,7 @@ def merge_to_fit(lines: list[tuple[Ints, Ints, Ints]], span: int, most: int) -> 
 
 
 def depths(start: Ints, end: Ints) -> Ints:
-    """Return on which line each of sorted spans lies so that none overlaps another on its own."""
+    """Return the row of each of the sorted spans, so that none overlaps another on its row."""
     found = np.arange(len(start)) - np.searchsorted(np.sort(end), start, "right")
     if _apart(start, end, found):
         return found

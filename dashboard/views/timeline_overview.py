@@ -1,4 +1,4 @@
-"""All of a trace at a glance: how its time divides, from its first moment to its last."""
+"""A whole trace at a glance: how its time divides from start to end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Ints
 
 MOMENTS: Final = 240
-# A shorter stretch without an account is told nowhere.
+# A shorter part without an account is not mentioned.
 _NOTABLE: Final = 0.01
 _SLICES: Final = list(Slice)
 _SLICE_OF: Final = np.array([_SLICES.index(cause.slice) for cause in Cause])
@@ -24,17 +24,17 @@ _SLICE_OF: Final = np.array([_SLICES.index(cause.slice) for cause in Cause])
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """For each of equal stretches of a trace the share that each slice has of it."""
+    """The share of each slice in equal intervals of a trace."""
 
-    # Where the stretches begin, in ticks, and where the last one ends.
+    # The edges of the intervals, in ticks.
     edges: Sequence[int]
     parts: dict[Slice, list[float]]
-    # From when to when something is known of these devices; ``None``: of all of the trace.
+    # The part of the trace with data of these devices; ``None``: all of it.
     known: tuple[int, int] | None = None
 
 
 def overview(store: Path, number: int, devices: Sequence[int]) -> Overview:
-    """Return how the time of these devices divides, over all of a trace."""
+    """Return how the time of these devices divides over the whole trace."""
     with Kept.open(store) as kept:
         trace = kept.open_trace(number)
         account = kept.account(number, trace.start, trace.end + 1)
@@ -51,7 +51,7 @@ def overview(store: Path, number: int, devices: Sequence[int]) -> Overview:
 
 
 def _known(accounts: Sequence[Segments], cut: Ints) -> tuple[int, int] | None:
-    """Return where the accounts begin and end, where that is not where the trace does."""
+    """Return where the accounts begin and end, if not where the trace does."""
     known = [some for some in accounts if len(some)]
     if not known:
         return None
@@ -67,7 +67,7 @@ def _by_slice(segments: Segments) -> list[tuple[int, Segments]]:
 
 
 def _until(segments: Segments, times: Ints) -> Ints:
-    """Return how much of these disjoint pieces lies before each time."""
+    """Return how much of these disjoint segments lies before each time."""
     before = np.r_[0, np.cumsum(segments.end - segments.start)]
     ended = np.searchsorted(segments.end, times, "right")
     start = np.append(segments.start, np.iinfo(np.int64).max)[ended]

@@ -1,4 +1,4 @@
-"""What goes over the links between host and device: now, and as the newest trace has it."""
+"""Transfers between host and device: now, and in the newest trace."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ MOST_TRACES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The PCIe link of a GPU as it stands."""
+    """The current PCIe link of a GPU."""
 
     limit: float | None
     words: str
-    # It could be faster: the GPU and its slot allow more.
+    # What GPU and slot support, if that is faster.
     could_be: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """What the newest trace of a GPU says of copies."""
+    """What the newest trace of a GPU shows about copies."""
 
     trace: int
     age_s: float
     rows: Sequence[CopyJson]
-    # Of the traced time: that copies ran, and that nothing else did.
+    # Shares of the traced time: copies ran; only copies ran.
     copying: float
     exposed: float
-    # Of the bytes by direction, those from or to pageable memory; ``None``: nobody says.
+    # The share of pageable bytes by direction; ``None`` if unknown.
     pageable: Mapping[str, float | None]
 
 
 def link(newest: Newest, gpu: Gpu) -> Link:
-    """Return what the link of a GPU can carry in each direction."""
+    """Return how much the link of a GPU can carry in each direction."""
     generation = newest.get(m.GPU_PCIE_GENERATION, gpu.id)
     width = newest.get(m.GPU_PCIE_WIDTH, gpu.id)
     if generation.value is None or width.value is None:
@@ -63,7 +63,7 @@ def link(newest: Newest, gpu: Gpu) -> Link:
 
 
 def carried(source: SeriesSource, metric: Metric, gpus: Sequence[Subject]) -> Series:
-    """Return what went over the links of some GPUs, the mean of them."""
+    """Return the traffic over the links of some GPUs, as their mean."""
     return source.mean(metric, gpus, _NAMES[metric], FEW_POINTS)
 
 
@@ -76,7 +76,7 @@ _NAMES: Final[dict[Metric, str]] = {
 
 
 def copies(reader: Reader, run: Run, now_ms: int) -> Copies | None:
-    """Return what the newest trace of a GPU tells; ``None``: there is no such trace."""
+    """Return the copies in the newest trace of a GPU; ``None`` if there is no such trace."""
     for kept in reader.newest_traces(run.id, MOST_TRACES):
         answer = kept.get("answer")
         devices = answer.get("devices", ()) if isinstance(answer, dict) else ()
@@ -100,7 +100,7 @@ def _exposed(answer: TraceJson, span: int) -> float:
 
 
 def _pageable(rows: Sequence[CopyJson], direction: str) -> float | None:
-    """Return the share of a direction's bytes that crosses pageable memory."""
+    """Return the share of a direction's bytes that goes through pageable memory."""
     mine = [row for row in rows if row["direction"] == direction]
     sizes = [(size, row["memory"]) for row in mine if (size := row["bytes"]) is not None]
     whole = sum(size for size, _ in sizes)

@@ -75,8 +75,8 @@ def test_the_share_that_computes_is_that_of_the_range_shown(
 
     monkeypatch.setattr(jobs, "account", account)
     run = reader.find("last")
-    assert _now_parts.computing(asked(reader, run, "all")) == (0.25, "by the trace 1")
-    assert _now_parts.computing(asked(reader, run, "1m")) == (0.75, "by the trace 1")
+    assert _now_parts.computing(asked(reader, run, "all")) == (0.25, "by trace 1")
+    assert _now_parts.computing(asked(reader, run, "1m")) == (0.75, "by trace 1")
 
 
 def test_the_numbers_of_a_paused_page_stand_still(live: Job) -> None:

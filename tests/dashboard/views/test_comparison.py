@@ -96,7 +96,7 @@ def test_the_distribution_is_of_the_stretches_that_count() -> None:
     assert a.low is not None
     assert a.high is not None
     assert a.low < a.mean < a.high
-    assert a.of == f"{20 * len(a.values)} steps in {len(a.values)} stretches"
+    assert a.of == f"{20 * len(a.values)} steps in {len(a.values)} intervals"
 
 
 def test_where_batches_differ_all_is_of_a_sample() -> None:

@@ -20,12 +20,12 @@ def test_an_estimate_without_counters_does_not_say_that_nothing_is_computed() ->
 
 def test_a_counter_that_stands_at_zero_says_so() -> None:
     told = budget(compute=0, idle_unknown=100)
-    assert known_compute(told, "estimate", counted=True) == (0.0, "by the estimate")
+    assert known_compute(told, "estimate", counted=True) == (0.0, "by estimate")
 
 
 def test_a_trace_that_has_no_compute_in_its_steps_says_so() -> None:
     told = budget(compute=0, idle_input=100)
-    assert known_compute(told, "trace 3", counted=False) == (0.0, "by the trace 3")
+    assert known_compute(told, "trace 3", counted=False) == (0.0, "by trace 3")
 
 
 def test_what_is_known_is_a_share_of_all_the_time() -> None:
