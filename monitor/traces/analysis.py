@@ -70,7 +70,7 @@ def analyse_trace(path: Path, trace: Trace, step_ns: int | None = None) -> Analy
     budgets = [report.budget for report in found.devices]
     with ThreadPoolExecutor(WORKERS) as pool:
         ran = pool.submit(summarise, trace, launched, found.steps)
-        found_spots = hotspots(trace, budgets, launched)
+        spots = hotspots(trace, budgets, launched)
         called = calls(trace, found.steps)
     return Analysis(
         trace=trace,
@@ -78,7 +78,7 @@ def analyse_trace(path: Path, trace: Trace, step_ns: int | None = None) -> Analy
         devices=found.devices,
         path=path,
         kernels=ran.result(),
-        hotspots=found_spots,
+        hotspots=spots,
         calls=called,
     )
 

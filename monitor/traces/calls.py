@@ -14,7 +14,7 @@ from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.model import Flags, Ints, Spans, Trace
 from whyidle.monitor.traces.steps import TraceSteps
 
-# Names in the list: those that were called most often, and those that took longest.
+# Names in the list: the most frequent calls, and those that took longest.
 LONGEST_LIST: Final = 60
 # Frames of Python are lines of code, not calls of a framework; a capture has its own account.
 _LEFT_OUT: Final = (Cause.PYTHON, Cause.BLOCKED, Cause.GC)

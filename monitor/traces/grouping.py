@@ -1,4 +1,4 @@
-"""Distinct values without sorting or hashing what is many: ids are small numbers.
+"""Distinct values of long columns without sorting or hashing: ids are small numbers.
 
 ``np.unique`` takes 10 ms and more for 100 k rows; counting takes a tenth of that.
 """

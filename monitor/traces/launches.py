@@ -73,7 +73,7 @@ def match(trace: Trace, ops: Ops, index: Index | None = None) -> Launches:
     """Join operations to the calls of the same correlation id, else to the operator around them.
 
     Several calls may carry one id (a runtime call inside a driver call): the earliest counts.
-    An external id is believed only where it is causal: some traces put a correlation id there.
+    An external id is used only where it is causal: some traces have a correlation id there.
     """
     index = index or Index(trace)
     ids = index.for_ops(trace, ops)

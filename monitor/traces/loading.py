@@ -1,4 +1,4 @@
-"""A file of any kind that we know -> one ``Trace``."""
+"""A file of any format that we read -> one ``Trace``."""
 
 from __future__ import annotations
 

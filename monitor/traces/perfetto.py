@@ -23,7 +23,7 @@ WHY: Final = 1
 APART: Final = 100
 # Nobody looks at more; what does not fit goes to the last one.
 MOST_LANES: Final = 50
-# The colours that the format knows, for viewers that follow it.
+# The colours that the format knows, for viewers that use them.
 _COLOURS: Final = {
     Slice.EXPOSED_COMM: "rail_load",
     Slice.EXPOSED_COPY: "rail_animation",

@@ -49,7 +49,7 @@ class Budget:
 
 
 def rounded(ticks: dict[Cause, int], ticks_per_ns: int) -> dict[Cause, int]:
-    """Return whole nanoseconds that add up to the rounded total: what is cut off goes round."""
+    """Return whole nanoseconds that add up to the rounded total: the remainder is shared out."""
     if ticks_per_ns == 1:
         return dict(ticks)
     whole = {cause: t // ticks_per_ns for cause, t in ticks.items()}

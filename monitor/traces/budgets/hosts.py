@@ -126,12 +126,12 @@ def _python_lines(trace: Trace) -> frozenset[int]:
 
 
 def _marked(ids: frozenset[int], size: int) -> Flags:
-    """A column that holds at these places."""
+    """A column that is true at these places."""
     column = np.zeros(size, np.bool_)
     column[[i for i in ids if i >= 0]] = True
     return column
 
 
 def threads_of(ids: Ids) -> frozenset[int]:
-    """The threads that occur."""
+    """The distinct threads, without -1."""
     return frozenset(i for i in present(ids) if i >= 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal, NamedTuple
 
-# How many commas are worth a try, and how far from the end they are looked for first.
+# How many commas are tried, and how far from the end they are searched first.
 _TRIES: Final = 8
 _WINDOW: Final = 64 << 10
 _BOUNDARY: Final = re.compile(rb"\}\s*(,)\s*\{")

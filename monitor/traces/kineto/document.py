@@ -16,11 +16,11 @@ from whyidle.monitor.traces.kineto.cuts import Fault, boundaries, fault_of, midd
 from whyidle.monitor.traces.kineto.header import Header, read_header
 from whyidle.monitor.traces.kineto.repair import escape_quotes, looks_unfinished, repair
 
-# Longer than any event, any header, any tail that is worth reading.
+# Longer than any event, header or tail worth reading.
 MOST_EVENT: Final = 16 << 20
 MOST_HEADER: Final = 16 << 20
 MOST_TAIL: Final = 1 << 20
-# How many damaged places are passed over.
+# How many damaged places are skipped.
 MOST_DAMAGED: Final = 500
 
 _CLOSE: Final = ord("]")

@@ -10,7 +10,7 @@ import numpy as np
 
 from whyidle.monitor.traces.model import Ids
 
-# What all the names of a file may take, and one of them: a mangled kernel has some thousands.
+# Most characters of all names of a file, and of one: a mangled kernel has some thousands.
 MOST_CHARACTERS: Final = 256 << 20
 LONGEST_NAME: Final = 16 << 10
 # No job has as many.

@@ -21,7 +21,7 @@ _SAME: Final = 1.5
 # A profiler slows a step down, and no two steps are alike.
 AGREES: Final = 0.25
 NO_STEP: Final = "what repeats takes {took:.3g} ms, and that is no step of the job"
-# Where so much of the work starts after the last step of the host, its steps are no steps.
+# Where so much work starts after the host's last step, the host's steps do not hold it.
 LATE: Final = 0.5
 # Steps that do the same have the same number of operations, but for the first and the last.
 UNEVEN: Final = 0.02
@@ -87,7 +87,7 @@ def _in_torch(job: BusiestProcess) -> FoundSteps | None:
 
 
 def agreeing(found: TraceSteps, step_ns: int | None, ticks_per_ns: int) -> TraceSteps:
-    """Return the steps of a trace where a marker or the job's own count speaks for them."""
+    """Return the steps, if they come from markers or agree with the job's own count."""
     took = found.median
     if step_ns is None or took is None or found.source != "repetition":
         return found

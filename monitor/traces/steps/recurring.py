@@ -22,7 +22,7 @@ _JITTED: Final = re.compile(r"^PjitFunction\(")
 # a few calls of few names, which nobody makes at random.
 _KERNEL_BITS: Final = 20
 _CALL_BITS: Final = 6
-# What is submitted without a much longer pause than between two periods belongs to the same thing.
+# What follows without a much longer pause than between two periods belongs to the same thing.
 _PAUSE: Final = 2
 # A call over more of a thread than this is around the steps, and is none.
 _AROUND: Final = 0.5
@@ -35,7 +35,7 @@ FoundSteps = tuple[Ints, Ints, str]
 
 
 class BusiestProcess:
-    """What a trace says of its busiest process."""
+    """The busiest process of a trace, and what recurs in it."""
 
     def __init__(self, trace: Trace) -> None:
         self._names = trace.names

@@ -14,7 +14,7 @@ from whyidle.monitor.traces.where.user_code import UserCode
 
 
 def asked_by(trace: Trace, device: Device, launches: Launches, code: UserCode) -> Ints:
-    """Return the sight of each operation: the line that HLO names, else where it was launched.
+    """Return the code point of each operation: the line that HLO names, else where it was launched.
 
     The line of HLO comes first because it is the operation's own; a launch runs a whole program.
     """
@@ -23,7 +23,7 @@ def asked_by(trace: Trace, device: Device, launches: Launches, code: UserCode) -
     if device.kind == "cpu":  # work there has no launch: it runs when and where it is called
         thread = np.where(known, thread, _thread_of(trace, ops))
         start = np.where(known, start, ops.start)
-        # XLA also runs it later, on a thread of its own, when Python has long moved on.
+        # XLA may also run it later on its own thread, when Python has moved on.
         known |= np.isin(thread, code.threads) | (trace.format != "xplane")
     launched = np.where(known, code.at(thread, start), NONE)
     if not trace.sources:
@@ -57,7 +57,7 @@ def _thread_of(trace: Trace, ops: Ops) -> Ids:
 
 
 def _named_by_hlo(trace: Trace, device: Device, code: UserCode) -> Ints:
-    """The sight that the compiled program names for each operation."""
+    """The code point that the compiled program names for each operation."""
     ops, sites = device.ops, dict(trace.sources)
     op = ops.hlo_op
     if device.kind == "cpu":  # there the operation is what a span is named after
@@ -78,7 +78,7 @@ def _in_any_program(trace: Trace) -> dict[tuple[int, int], Site]:
 
 
 def running(ops: Ops, asked: Ints) -> Labels:
-    """Return who asked for what runs; of several operations at once the one that began first."""
+    """Return the code behind what runs; of several operations at once, that of the first."""
     reach = np.maximum.accumulate(ops.end) if len(ops) else ops.end
     start = np.maximum(ops.start, np.r_[ops.start[:1], reach[:-1]])
     real = ops.end > start
@@ -86,7 +86,7 @@ def running(ops: Ops, asked: Ints) -> Labels:
 
 
 def following(ops: Ops, asked: Ints) -> Labels:
-    """Return who asked for the operation that starts next."""
+    """Return the code behind the operation that starts next."""
     first = changes(ops.start)
     ever = np.iinfo(np.int64).min
     return Labels(np.r_[ever, ops.start[first]], np.r_[asked[first], NONE])

@@ -30,11 +30,11 @@ class Labels:
         return np.where(i >= 0, np.r_[self.label, NONE][i], NONE)
 
     def named(self, names: Ints) -> Self:
-        """Put names for labels: label ``i`` becomes ``names[i]``."""
+        """Replace labels by names: label ``i`` becomes ``names[i]``."""
         return self._of(self.time, np.r_[names, NONE][self.label])
 
     def over(self, other: Labels) -> Self:
-        """Let another one hold where this one has no label."""
+        """Use another one where this one has no label."""
         time, (i, j) = aligned(self.time, other.time)
         mine, below = np.append(self.label, NONE)[i], np.append(other.label, NONE)[j]
         return self._of(time, np.where(mine == NONE, below, mine))

@@ -1,8 +1,8 @@
 """Where each event of a buffer begins, and the proof that none is missed.
 
 A walk that ends exactly where the next one began proves that one, from the first on, which begins
-where the line does. Where it does not, the events between are walked one by one. So nothing is
-guessed, but behind damaged bytes: there, what looks like an event is taken for one.
+where the line does. Where it does not, the events between are walked one by one. Nothing is
+guessed, except behind damaged bytes, where what looks like an event is taken for one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers for names: one table for the trace, the way there from a plane's, and answers by name."""
+"""Numbers for names: one table for the trace, lookups from a plane's table, and values by name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Interner:
 
 
 class Lookup:
-    """The way from the numbers of one table to those of the trace; only what is used is named."""
+    """Turns the numbers of one table into those of the trace; only names in use are kept."""
 
     def __init__(self, table: dict[int, bytes], intern: Interner) -> None:
         self._table = table
@@ -65,7 +65,7 @@ class Lookup:
 
 
 class PerName:
-    """The answers to one question about names: asked once for each name that is used."""
+    """A function of names, computed once for each name in use."""
 
     def __init__(self, intern: Interner, question: Callable[[str], int], none: int = -1) -> None:
         self._names = intern.names
@@ -75,7 +75,7 @@ class PerName:
         self._asked = np.zeros(0, np.bool_)
 
     def __call__(self, ids: Ids) -> Ints:
-        """Return the answer for each of these names; ``none`` where there is no name."""
+        """Return the value for each of these names; ``none`` where there is no name."""
         if len(self._names) >= len(self._table):
             self._grow(2 * len(self._names) + 1)
         if not self._asked[ids].all():

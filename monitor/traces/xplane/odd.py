@@ -1,4 +1,4 @@
-"""One event, field by field: for what no other writer does, and for damage."""
+"""One event, field by field: for unusual writers, and for damage."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ DEVICE_STATS: Final = ("correlation_id", *(name for name in _TEXTS if name != "t
 
 @dataclass(frozen=True, slots=True)
 class PlaneRequest:
-    """What is to be read of a plane, and who takes it."""
+    """What to read of a plane, and where it goes."""
 
     line: Callable[[Line], bool]
     stats: tuple[str, ...]
