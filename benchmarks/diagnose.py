@@ -19,7 +19,7 @@ from pathlib import Path
 
 from results import Result, print_results
 from store import SEED, START_MS, busy_gpu
-from traces import generated
+from traces import generated_xplane
 
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.core.paths import DATABASE
@@ -102,7 +102,7 @@ def measure(folder: Path, hours: float, gpus: int) -> list[Result]:
     path = folder / DATABASE
     fill(path, int(hours * 3600), gpus)
     run = median(lambda: as_json(diagnose(of_run(path, "last"))))
-    answer = contract(analyse(generated(folder)))
+    answer = contract(analyse(generated_xplane(folder)))
     trace = median(lambda: as_json(diagnose(of_answer(answer, "trace"))))
     return [
         Result(f"a run of {hours:g} h x {gpus} GPUs", run, "s", BAR_RUN_S),

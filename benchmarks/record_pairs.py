@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from whyidle.monitor.demo.pairs import SIDES, Pair, all_pairs
 from whyidle.monitor.demo.printed import faster, printed
@@ -34,6 +34,17 @@ SECONDS = 18.0
 # How often each side runs alone, and for how long.
 TURNS, TURN_S = 3, 5.0
 Printed = dict[str, float | None]
+
+
+class Recorded(TypedDict, total=False):
+    """One side of a pair: the window that rules judge, and what the program printed."""
+
+    window: dict[str, Any]
+    findings: list[dict[str, Any]]
+    step_ms: float | None
+    samples_per_s: float | None
+
+
 _PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -52,7 +63,7 @@ def pairs(faults: list[str], framework: str | None) -> list[Pair]:
     return [pair for pair in mine if not faults or pair.name in faults]
 
 
-def ran(script: Path, seconds: float) -> dict[str, Any]:
+def ran(script: Path, seconds: float) -> Recorded:
     """Run one program watched, and return its window and the time of its step."""
     with tempfile.TemporaryDirectory(prefix="whyidle-pair-") as state:
         environment = {**os.environ, "WHYIDLE_STATE_DIR": state}
@@ -77,8 +88,9 @@ def ran(script: Path, seconds: float) -> dict[str, Any]:
         )
     if diagnosed.returncode:
         sys.exit(f"{script} could not be diagnosed:\n{diagnosed.stderr}")
-    found: dict[str, Any] = json.loads(diagnosed.stdout)
-    return {**found, **printed(done.stdout)}
+    found: Recorded = json.loads(diagnosed.stdout)
+    pace = printed(done.stdout)
+    return {**found, "step_ms": pace["step_ms"], "samples_per_s": pace["samples_per_s"]}
 
 
 def in_turns(before: Path, after: Path, turns: int = TURNS) -> tuple[Printed, Printed]:
@@ -107,16 +119,16 @@ def _mean(some: list[Printed]) -> Printed:
     return means
 
 
-def keep(path: Path, recorded: dict[str, Any]) -> None:
+def keep(path: Path, recorded: Recorded) -> None:
     """Write one side of a pair, without the name of the folder that the project lies in."""
     text = json.dumps(recorded).replace(f"{ROOT}/", FOLDER)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def kept(path: Path) -> dict[str, Any]:
+def kept(path: Path) -> Recorded:
     """Read it again: rules look at the source of the demos, wherever these lie now."""
     text = gzip.decompress(path.read_bytes()).decode()
-    recorded: dict[str, Any] = json.loads(text.replace(FOLDER, f"{ROOT}/"))
+    recorded: Recorded = json.loads(text.replace(FOLDER, f"{ROOT}/"))
     return recorded
 
 
@@ -132,7 +144,8 @@ def main() -> None:
         sides = []
         alone = in_turns(pair.script("before"), pair.script("after"))
         for side, pace in zip(SIDES, alone, strict=True):
-            recorded = ran(pair.script(side), given.seconds) | pace
+            recorded = ran(pair.script(side), given.seconds)
+            recorded["step_ms"], recorded["samples_per_s"] = pace["step_ms"], pace["samples_per_s"]
             findings = recorded.pop("findings")
             sides.append(recorded)
             path = WINDOWS / fault / f"{side}_{framework}.json.gz"

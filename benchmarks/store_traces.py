@@ -121,7 +121,8 @@ def answer_of(trace: Trace) -> dict[str, Any]:
     """Return as much of an answer as is asked of it here."""
     device = dict.fromkeys(
         ("host", "pid", "rank", "model", "span_ns", "busy_ns", "idle_ns", "compute_ns", "comm_ns",
-         "exposed_comm_ns", "copy_ns", "exposed_copy_ns", "kernels", "comm_kernels", "copies")
+         "exposed_comm_ns", "copy_ns", "exposed_copy_ns", "kernels", "comm_kernels", "copies",
+         "budget")
     )  # fmt: skip
     devices = [{**device, "index": d.index, "kind": d.kind} for d in trace.devices]
     return {"devices": devices, "top_kernels": []}

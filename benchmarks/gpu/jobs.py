@@ -15,11 +15,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from benchmarks import agent_cost, attach_stress
 from benchmarks.gpu.runner import FRAMEWORKS, Check, Failed, LeftOut, Part, monitor, output, tail
@@ -61,9 +61,9 @@ except jax.errors.JaxRuntimeError:  # a later one may not know it any more
 }
 
 
-def check_device(facts: dict[str, Any], *, gpu: bool) -> None:
+def check_device(device: str, *, gpu: bool) -> None:
     """Fail where a job ran on the CPU though there is a GPU."""
-    if gpu and facts["device"] == "cpu":
+    if gpu and device == "cpu":
         raise Failed("the job ran on the CPU: the framework does not see the GPU")
 
 
@@ -90,10 +90,21 @@ def _start(check: Check, framework: str, part: Part) -> None:
         took.append(round(time.monotonic() - began, 1))
         facts = json.loads(out.splitlines()[-1])
     part.figures = {**facts, "start_s": took}
-    check_device(facts, gpu=check.gpu)
+    check_device(facts["device"], gpu=check.gpu)
 
 
 # Jobs are entered --------------------------------------------------------------------------------
+class JobResult(TypedDict):
+    """What a job that checks itself came to."""
+
+    rounds: int
+    wrong: int
+    device: str
+    longest_round_ms: float
+    losses: str
+    last_loss: float
+
+
 def source(framework: str, rounds: int | None = None, port: int | None = None) -> str:
     """Return the program of a job; without a number of rounds it works until a line comes."""
     text: str = getattr(victims, framework.upper())
@@ -103,154 +114,202 @@ def source(framework: str, rounds: int | None = None, port: int | None = None) -
     return f"{ON_THE_GPU[framework]}{work}{limit}{server}loop(work, lambda: device)\n"
 
 
-def figures_of(result: dict[str, Any]) -> dict[str, Any]:
-    """Return what a job that checked itself came to."""
-    losses, result = result["first"], {**result, "device": result["more"]}
+def result_of(printed: dict[str, Any]) -> JobResult:
+    """Return the result that a job printed, with its losses as a digest."""
     return {
-        **{name: result[name] for name in ("rounds", "wrong", "device")},
-        "longest_round_ms": result["gap_ms"],
-        "losses": hashlib.sha256(losses.encode()).hexdigest(),
-        "last_loss": float.fromhex(ast.literal_eval(losses)[-1]),
+        "rounds": printed["rounds"],
+        "wrong": printed["wrong"],
+        "device": printed["more"],
+        "longest_round_ms": printed["gap_ms"],
+        "losses": hashlib.sha256(printed["first"].encode()).hexdigest(),
+        "last_loss": float.fromhex(ast.literal_eval(printed["first"])[-1]),
     }
-
-
-def program(check: Check, framework: str, rounds: int) -> list[str]:
-    """Write a job that ends by itself; return its command line."""
-    file = check.folder / f"{framework}.py"
-    file.write_text(source(framework, rounds))
-    return [sys.executable, str(file)]
-
-
-@contextmanager
-def running(check: Check, framework: str, port: int | None = None) -> Iterator[victims.Victim]:
-    """Start a job and wait until it works; it is gone afterwards."""
-    check_installed(framework)
-    with (check.folder / f"{framework}.stderr").open("w") as errors:
-        program = source(framework, port=port)
-        with victims.running(program, stderr=errors, env=os.environ | SETTINGS) as job:
-            yield job
-
-
-def end(check: Check, framework: str, job: victims.Victim) -> dict[str, Any]:
-    """Let a job finish, and return what it came to."""
-    try:
-        return figures_of(job.end())
-    except (AssertionError, subprocess.TimeoutExpired):
-        said = tail((check.folder / f"{framework}.stderr").read_text(errors="replace"))
-        raise Failed(f"the job hangs or died ({job.process.poll()}): {said}") from None
 
 
 def attach(check: Check) -> None:
     """Enter one job of each framework in every way, and see at the end what it has lost."""
-    os.environ["WHYIDLE_STATE_DIR"] = str(check.folder / "state")
-    for name in ("jax",) if check.quick else FRAMEWORKS:
-        alone: dict[str, Any] = {}
-        check.do(f"{name}: alone", partial(_alone, check, name, alone))
-        with ExitStack() as stack:
-            _enter(check, name, alone, stack)
-        if not check.quick:
-            check.do(f"{name}: monitor run", partial(_run, check, name, alone))
+    os.environ |= SETTINGS | {"WHYIDLE_STATE_DIR": str(check.folder / "state")}
+    for framework in ("jax",) if check.quick else FRAMEWORKS:
+        Entering(check, framework).do_all()
     if not check.quick:
-        check.do("jax: its own profiler server", partial(_server, check))
+        check.do("jax: its own profiler server", Entering(check, "jax").server)
 
 
-def _enter(check: Check, name: str, alone: dict[str, Any], stack: ExitStack) -> None:
-    jobs: list[victims.Victim] = []
+class Entering:
+    """The parts of the check for one framework."""
 
-    def start(_: Part) -> None:
-        jobs.append(stack.enter_context(running(check, name)))
+    job: victims.Victim
 
-    check.do(f"{name}: starts", start)
-    for job in jobs:
-        check.do(f"{name}: every way in", partial(_ways, job))
-        check.do(f"{name}: in and out", partial(_cycles, check, job))
-        check.do(f"{name}: monitor attach", partial(_attach, check, job))
-        if not check.quick:
-            check.do(f"{name}: from outside", partial(_observe, check, job))
-        check.do(f"{name}: lost the same", partial(_ends, check, name, job, alone))
+    def __init__(self, check: Check, framework: str) -> None:
+        self._check, self._framework = check, framework
+        self._errors = check.folder / f"{framework}.stderr"
+        # What a job does that is left alone.
+        self._alone: JobResult | None = None
+
+    def do_all(self) -> None:
+        """Do one part after the other; all of them enter the same job."""
+        self._do("alone", self._leave_alone)
+        with ExitStack() as stack:
+            if self._do("starts", partial(self._start, stack)).verdict == "ok":
+                self._do("every way in", self._ways)
+                self._do("in and out", self._cycles)
+                self._do("monitor attach", self._attach)
+                if not self._check.quick:
+                    self._do("from outside", self._observe)
+                self._do("lost the same", self._end)
+        if not self._check.quick:
+            self._do("monitor run", self._run)
+
+    def _do(self, name: str, work: Callable[[Part], None]) -> Part:
+        return self._check.do(f"{self._framework}: {name}", work)
+
+    def _program(self, rounds: int) -> list[str]:
+        """Write a job that ends by itself; return its command line."""
+        check_installed(self._framework)
+        file = self._check.folder / f"job_{self._framework}.py"
+        file.write_text(source(self._framework, rounds))
+        return [sys.executable, str(file)]
+
+    def _leave_alone(self, part: Part) -> None:
+        """Two jobs without an agent must have the same losses: else the others prove nothing."""
+        command, runs = self._program(ALONE_ROUNDS), []
+        for _ in range(1 if self._check.quick else 2):
+            out, _ = output("the job", command, timeout=PATIENCE)
+            runs.append(result_of(json.loads(out.splitlines()[-1])))
+        part.figures = {**runs[0]}
+        check_device(runs[0]["device"], gpu=self._check.gpu)
+        if len({each["losses"] for each in runs}) > 1 or any(each["wrong"] for each in runs):
+            raise Failed("two runs of the job without an agent had different losses")
+        self._alone = runs[0]
+
+    def _compare(self, result: JobResult) -> None:
+        """Fail where a job did not do what it does alone."""
+        if not self._alone:
+            raise LeftOut("it is not known what the job does alone")
+        if result["wrong"]:
+            raise Failed(f"{result['wrong']} of {result['rounds']} rounds lost something else")
+        if result["losses"] != self._alone["losses"]:
+            raise Failed("the job lost something else than alone, from its first round on")
+
+    @contextmanager
+    def _running(self, port: int | None = None) -> Iterator[victims.Victim]:
+        """Start a job and wait until it works; it is gone afterwards."""
+        check_installed(self._framework)
+        with (
+            self._errors.open("w") as errors,
+            victims.running(source(self._framework, port=port), stderr=errors) as job,
+        ):
+            yield job
+
+    def _start(self, stack: ExitStack, _part: Part) -> None:
+        self.job = stack.enter_context(self._running())
+
+    def _result(self, job: victims.Victim) -> JobResult:
+        """Let a job finish, and return its result."""
+        try:
+            return result_of(job.end())
+        except (AssertionError, subprocess.TimeoutExpired):
+            said = tail(self._errors.read_text(errors="replace"))
+            raise Failed(f"the job hangs or died ({job.process.poll()}): {said}") from None
+
+    def _end(self, part: Part) -> None:
+        result = self._result(self.job)
+        part.figures = {**result}
+        self._compare(result)
+
+    def _ways(self, part: Part) -> None:
+        """Come in by the ladder, again while the agent is there, and look at every other rung."""
+        target = Target(self.job.key, ProcFs())
+        rungs = {r.name: r.refused and r.refused.what for r in ladder.rungs(target)}
+        first, second = ladder.enter(target), ladder.enter(target)
+        attach_stress.leave(self.job.key)
+        part.figures = {
+            "refused": {name: why for name, why in rungs.items() if why},
+            "first": {"method": first.method, **_stops(first.stops_ms)},
+            "again": {"method": second.method, **_stops(second.stops_ms)},
+        }
+        best = REMOTE_EXEC if sys.version_info >= (3, 14) else PTRACE
+        if (first.method, second.method) != (best, AGENT) or second.stops_ms:
+            raise Failed(f"entered by {first.method}, then by {second.method}: {first.refusal}")
+
+    def _cycles(self, part: Part) -> None:
+        quick, wanted = self._check.quick, QUICK_CYCLES if self._check.quick else CYCLES
+        # The rest of the time is for the other ways in.
+        until = time.monotonic() + min(CYCLE_SECONDS, self._check.left)
+        tally = attach_stress.Tally()
+        while tally.cycles < wanted and time.monotonic() < until:
+            if self.job.process.poll() is not None:
+                break
+            attach_stress.cycle(self.job.key, tally)
+        part.figures = {**_stops(tally.stops), "cycles": tally.cycles}
+        part.figures["not_entered"] = missed = tally.not_entered
+        part.figures["cycle_median_s"] = round(statistics.median(tally.seconds or [0.0]), 3)
+        if missed:
+            raise Failed(f"{missed} of {tally.cycles} not entered: {'; '.join(tally.why)}")
+        if not quick and tally.cycles < wanted:
+            raise Failed(f"only {tally.cycles} of {wanted} times in the time that there was")
+        median, p99 = part.figures["stop_median_ms"], part.figures["stop_p99_ms"]
+        too_long = median > attach_stress.BAR_MEDIAN_MS or p99 > attach_stress.BAR_P99_MS
+        # A few stops on a busy machine prove nothing.
+        if not quick and too_long:
+            raise Failed(f"stops of {median:.2f} ms (median), {p99:.2f} ms (p99) are too long")
+
+    def _watch(self, part: Part, *more: str) -> dict[str, Any]:
+        """Have the command watch the job; return its summary."""
+        seconds = f"{QUICK_WATCH_SECONDS if self._check.quick else WATCH_SECONDS:g}"
+        words = ("attach", str(self.job.process.pid), "--json", "--for", seconds, *more)
+        summary, _ = monitor(*words, timeout=PATIENCE)
+        part.figures = _brief(summary)
+        return summary
+
+    def _attach(self, part: Part) -> None:
+        summary = self._watch(part)
+        part.figures["gpus"] = gpus = [_gpu(gpu) for gpu in summary["gpus"] or ()]
+        part.figures["monitor_cpu_cores"] = (summary["monitor"] or {}).get("cpu_cores")
+        if summary["attached"] != "agent":
+            why = [each["refused"] for each in summary["agents"] or () if each["refused"]]
+            raise Failed(f"the agent did not enter: {'; '.join(why) or 'it was not its turn yet'}")
+        if self._check.gpu and not any(gpu["job"] for gpu in gpus):
+            raise Failed(f"no GPU was said to be the job's: {summary['gpu_problem']}")
+
+    def _observe(self, part: Part) -> None:
+        self._watch(part, "--observe")
+        if part.figures["attached"] != OUTSIDE:
+            raise Failed(f"attached: {part.figures['attached']}")
+
+    def _run(self, part: Part) -> None:
+        command = self._program(RUN_ROUNDS)
+        summary, said = monitor("run", "--json", "--", *command, timeout=PATIENCE)
+        printed = [each for each in said.splitlines() if each.startswith('{"rounds"')]
+        if not printed:
+            raise Failed(f"the job said nothing: {tail(said)}")
+        result = result_of(json.loads(printed[-1]))
+        part.figures = {**_brief(summary), "job": result}
+        if (summary["attached"], summary["method"]) != ("agent", RUN):
+            raise Failed(f"attached: {summary['attached']} by {summary['method']}")
+        self._compare(result)
+
+    def server(self, part: Part) -> None:
+        """Take a trace by the job's own server: nothing is put into the job."""
+        if importlib.util.find_spec("grpc") is None:
+            raise LeftOut("grpcio is not installed here")
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        with self._running(port) as job:
+            words = ("trace", str(job.process.pid), "--server", str(port), "--json")
+            trace, _ = monitor(*words, timeout=PATIENCE)
+            result, devices = self._result(job), len(trace["devices"])
+        part.figures = {"events": trace["events"], "devices": devices, "job": result}
+        if not devices or result["wrong"]:
+            raise Failed(f"devices: {devices}; wrong rounds: {result['wrong']}")
 
 
-def _alone(check: Check, framework: str, alone: dict[str, Any], part: Part) -> None:
-    """Two jobs without an agent must have the same losses: else the others prove nothing."""
-    check_installed(framework)
-    command = program(check, framework, ALONE_ROUNDS)
-    runs = []
-    for _ in range(1 if check.quick else 2):
-        out, _ = output("the job", command, env=os.environ | SETTINGS, timeout=PATIENCE)
-        runs.append(figures_of(json.loads(out.splitlines()[-1])))
-    part.figures = runs[0]
-    check_device(runs[0], gpu=check.gpu)
-    if len({each["losses"] for each in runs}) > 1 or any(each["wrong"] for each in runs):
-        raise Failed("two runs of the job without an agent had different losses")
-    alone.update(runs[0])
-
-
-def _compare(result: dict[str, Any], alone: dict[str, Any]) -> None:
-    """Fail where a job did not do what it does alone."""
-    if not alone:
-        raise LeftOut("it is not known what the job does alone")
-    if result["wrong"]:
-        raise Failed(f"{result['wrong']} of {result['rounds']} rounds lost something else")
-    if result["losses"] != alone["losses"]:
-        raise Failed("the job lost something else than alone, from its first round on")
-
-
-def _ends(
-    check: Check, framework: str, job: victims.Victim, alone: dict[str, Any], part: Part
-) -> None:
-    part.figures = end(check, framework, job)
-    _compare(part.figures, alone)
-
-
-def _ways(job: victims.Victim, part: Part) -> None:
-    """Come in by the ladder, once more while the agent is there, and look at every other rung."""
-    target = Target(job.key, ProcFs())
-    rungs = {r.name: r.refused and r.refused.what for r in ladder.rungs(target)}
-    first, second = ladder.enter(target), ladder.enter(target)
-    attach_stress.leave(job.key)
-    part.figures = {
-        "refused": {name: why for name, why in rungs.items() if why},
-        "first": {"method": first.method, **_stops(list(first.stops_ms))},
-        "again": {"method": second.method, **_stops(list(second.stops_ms))},
-    }
-    best = REMOTE_EXEC if sys.version_info >= (3, 14) else PTRACE
-    if (first.method, second.method) != (best, AGENT) or second.stops_ms:
-        raise Failed(f"entered by {first.method}, then by {second.method}: {first.refusal}")
-
-
-def _cycles(check: Check, job: victims.Victim, part: Part) -> None:
-    # The rest of the time is for the other ways in.
-    tally, until = attach_stress.Tally(), time.monotonic() + min(CYCLE_SECONDS, check.left)
-    for _ in range(QUICK_CYCLES if check.quick else CYCLES):
-        if job.process.poll() is not None or time.monotonic() > until:
-            break
-        attach_stress.cycle(job.key, tally)
-    part.figures = {**_stops(tally.stops), "cycles": tally.cycles}
-    part.figures["not_entered"] = tally.not_entered
-    part.figures["cycle_median_s"] = round(statistics.median(tally.seconds or [0.0]), 3)
-    if tally.not_entered:
-        raise Failed(f"{tally.not_entered} of {tally.cycles} not entered: {'; '.join(tally.why)}")
-    if not check.quick and tally.cycles < CYCLES:
-        raise Failed(f"only {tally.cycles} of {CYCLES} times in the time that there was")
-    median, p99 = part.figures["stop_median_ms"], part.figures["stop_p99_ms"]
-    # Of a few stops on a busy machine nothing is known.
-    if not check.quick and (median > attach_stress.BAR_MEDIAN_MS or p99 > attach_stress.BAR_P99_MS):
-        raise Failed(f"stops of {median:.2f} ms (median), {p99:.2f} ms (p99) are too long")
-
-
-def _stops(stops: list[float]) -> dict[str, Any]:
+def _stops(stops: Sequence[float]) -> dict[str, Any]:
     ordered = sorted(stops) or [0.0]
     found = statistics.median(ordered), ordered[int(len(ordered) * 0.99)], ordered[-1]
     names = ("stop_median_ms", "stop_p99_ms", "stop_max_ms")
     return {"stops": len(stops), **dict(zip(names, (round(ms, 3) for ms in found), strict=True))}
-
-
-def _watch(check: Check, job: victims.Victim, *more: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Have the command watch a job; return its summary, and the figures of it."""
-    seconds = f"{QUICK_WATCH_SECONDS if check.quick else WATCH_SECONDS:g}"
-    words = ("attach", str(job.process.pid), "--json", "--for", seconds, *more)
-    summary, _ = monitor(*words, timeout=PATIENCE)
-    return summary, _brief(summary)
 
 
 def _brief(summary: dict[str, Any]) -> dict[str, Any]:
@@ -258,58 +317,11 @@ def _brief(summary: dict[str, Any]) -> dict[str, Any]:
     return {n: summary.get(n) for n in ("attached", "method", "steps")} | {"findings": found}
 
 
-def _attach(check: Check, job: victims.Victim, part: Part) -> None:
-    summary, part.figures = _watch(check, job)
-    part.figures["gpus"] = [_gpu(gpu) for gpu in summary["gpus"] or ()]
-    part.figures["monitor_cpu_cores"] = (summary["monitor"] or {}).get("cpu_cores")
-    if summary["attached"] != "agent":
-        why = [each["refused"] for each in summary["agents"] or () if each["refused"]]
-        raise Failed(f"the agent did not come in: {'; '.join(why) or 'it was not its turn yet'}")
-    if check.gpu and not any(gpu["job"] for gpu in part.figures["gpus"]):
-        raise Failed(f"no GPU was said to be the job's: {summary['gpu_problem']}")
-
-
 def _gpu(gpu: dict[str, Any]) -> dict[str, Any]:
     """Return what is known of a GPU, as means, and why the rest is not; nothing that is its own."""
     each = {name: value for name, value in gpu.items() if isinstance(value, dict)}
     means = {name: value["mean"] for name, value in each.items() if "mean" in value}
     return {"job": gpu["job"], "means": means, "unknown": gpu.get("unknown")}
-
-
-def _observe(check: Check, job: victims.Victim, part: Part) -> None:
-    _, part.figures = _watch(check, job, "--observe")
-    if part.figures["attached"] != OUTSIDE:
-        raise Failed(f"attached: {part.figures['attached']}")
-
-
-def _run(check: Check, framework: str, alone: dict[str, Any], part: Part) -> None:
-    check_installed(framework)
-    job = program(check, framework, RUN_ROUNDS)
-    env = os.environ | SETTINGS
-    summary, said = monitor("run", "--json", "--", *job, env=env, timeout=PATIENCE)
-    last = [each for each in said.splitlines() if each.startswith('{"rounds"')]
-    if not last:
-        raise Failed(f"the job said nothing: {tail(said)}")
-    part.figures = {**_brief(summary), "job": figures_of(json.loads(last[-1]))}
-    if (summary["attached"], summary["method"]) != ("agent", RUN):
-        raise Failed(f"attached: {summary['attached']} by {summary['method']}")
-    _compare(part.figures["job"], alone)
-
-
-def _server(check: Check, part: Part) -> None:
-    """Take a trace by the job's own server: nothing of ours goes in."""
-    if importlib.util.find_spec("grpc") is None:
-        raise LeftOut("grpcio is not installed here")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with running(check, "jax", port) as job:
-        words = ("trace", str(job.process.pid), "--server", str(port), "--json")
-        answer, _ = monitor(*words, timeout=PATIENCE)
-        how = end(check, "jax", job)
-    part.figures = {"events": answer["events"], "devices": len(answer["devices"]), "job": how}
-    if not answer["devices"] or how["wrong"]:
-        raise Failed(f"devices: {len(answer['devices'])}; wrong rounds: {how['wrong']}")
 
 
 # What the agent costs ----------------------------------------------------------------------------
@@ -342,7 +354,7 @@ def _cost(check: Check, framework: str, part: Part) -> None:
             for trace in measured["traces"]
         ],
     }
-    check_device(measured, gpu=check.gpu)
+    check_device(measured["device"], gpu=check.gpu)
 
 
 def _ms(value: Any) -> Any:

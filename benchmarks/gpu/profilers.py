@@ -35,7 +35,7 @@ def profiled(check: Check, framework: str) -> tuple[dict[str, Any], Path]:
         command = [sys.executable, PROGRAMS, "profile", framework, folder]
         output("the program", command, timeout=PATIENCE)
     facts: dict[str, Any] = json.loads((folder / "facts.json").read_text())
-    check_device(facts, gpu=check.gpu)
+    check_device(facts["device"], gpu=check.gpu)
     return facts, folder / FILES[framework]
 
 

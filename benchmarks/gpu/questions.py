@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 from benchmarks.gpu.tape import (
-    NOT_SUPPORTED,
     TYPES,
     UINT,
     Points,
@@ -21,7 +20,7 @@ from benchmarks.gpu.tape import (
     unwrapped,
 )
 from whyidle.monitor.sources.fields import FIELDS
-from whyidle.monitor.sources.nvml import SENTINELS, Nvml, Unknown
+from whyidle.monitor.sources.nvml import NOT_SUPPORTED, SENTINELS, Nvml, Unknown
 
 MS = 1000.0
 REPEATS = 5

@@ -96,8 +96,8 @@ def _record(check: Check, part: Part) -> None:
         "slowest_call_median_us": costs[slowest],
         "differs": [f["question"] for f in document["findings"] if f["differs"]],
     }
-    files = (made.with_suffix(".tape"), made)
-    part.files = [str(path.relative_to(check.folder)) for path in files]
+    kept = (made.with_suffix(".tape"), made)
+    part.files = [str(path.relative_to(check.folder)) for path in kept]
     if check.gpu and not document["loaded"]:
         raise Failed("no framework here sees the GPU, so the tape has no load")
 

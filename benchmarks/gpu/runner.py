@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 SCHEMA = 1
 FRAMEWORKS = ("torch", "jax")
@@ -35,6 +35,27 @@ class Failed(Exception):  # noqa: N818  an answer
 
 class LeftOut(Exception):  # noqa: N818  an answer
     """It cannot be looked at here; the text says why."""
+
+
+class PartJson(TypedDict):
+    """A part as the report has it."""
+
+    name: str
+    verdict: str
+    why: str | None
+    seconds: float
+    figures: dict[str, Any]
+    files: list[str]
+
+
+class CheckJson(TypedDict):
+    """A check as the report has it."""
+
+    name: str
+    verdict: str
+    why: str | None
+    seconds: float
+    parts: list[PartJson]
 
 
 @dataclass
@@ -90,7 +111,7 @@ class Check:
         finally:
             part.seconds = round(time.monotonic() - began, 1)
             _write(self.folder / ANSWER, [asdict(each) for each in self.parts])
-            print(f"  {line(asdict(part))}", flush=True)
+            print(f"  {line(PartJson(**asdict(part)))}", flush=True)
         return part
 
 
@@ -104,14 +125,14 @@ class Checkup:
     command: str
     # Of the monotonic clock.
     until: float
-    checks: list[dict[str, Any]] = field(default_factory=list)
+    checks: list[CheckJson] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
     def run(self, name: str, seconds: float, command: Sequence[str]) -> None:
         """Run one check, for as long as it may take at most."""
         began, folder = time.monotonic(), self.work / name
         limit = min(began + seconds, self.until)
-        check = {"name": name, "verdict": "failed", "why": CUT, "seconds": 0.0, "parts": []}
+        check = CheckJson(name=name, verdict="failed", why=CUT, seconds=0.0, parts=[])
         self.checks.append(check)
         folder.mkdir()
         if limit - began < 1:
@@ -125,9 +146,7 @@ class Checkup:
         self.pack()
         print(f"{line(check)}\n", flush=True)
 
-    def _wait(
-        self, check: dict[str, Any], folder: Path, command: list[str], limit: float
-    ) -> int | None:
+    def _wait(self, check: CheckJson, folder: Path, command: list[str], limit: float) -> int | None:
         """Wait for a check; ``None``: it was cut off. Nothing that it started is left."""
         none = subprocess.DEVNULL
         with (
@@ -150,7 +169,7 @@ class Checkup:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
 
-    def _update(self, check: dict[str, Any], folder: Path) -> None:
+    def _update(self, check: CheckJson, folder: Path) -> None:
         done, check["parts"] = len(check["parts"]), parts_of(folder)
         for part in check["parts"][done:]:
             print(f"  {line(part)}", flush=True)
@@ -176,7 +195,7 @@ class Checkup:
         half.rename(self.out / ARCHIVE)
 
 
-def _judged(code: int | None, parts: list[dict[str, Any]]) -> tuple[str, str | None]:
+def _judged(code: int | None, parts: list[PartJson]) -> tuple[str, str | None]:
     """Return what a check came to: the worst of its parts."""
     verdicts = [part["verdict"] for part in parts]
     done = f"{verdicts.count('ok')} of {len(parts)} parts ok"
@@ -188,7 +207,7 @@ def _judged(code: int | None, parts: list[dict[str, Any]]) -> tuple[str, str | N
         return "failed", done
     if "ok" in verdicts:
         return "ok", None if set(verdicts) == {"ok"} else done
-    return "left out", "; ".join(dict.fromkeys(part["why"] for part in parts))
+    return "left out", "; ".join(dict.fromkeys(part["why"] or "" for part in parts))
 
 
 def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -204,16 +223,16 @@ def _write(path: Path, document: object) -> None:
     half.rename(path)
 
 
-def parts_of(folder: Path) -> list[dict[str, Any]]:
+def parts_of(folder: Path) -> list[PartJson]:
     """Return the parts of a check that are done."""
     try:
-        parts: list[dict[str, Any]] = json.loads((folder / ANSWER).read_text())
+        parts: list[PartJson] = json.loads((folder / ANSWER).read_text())
     except FileNotFoundError:
         return []
     return parts
 
 
-def line(part: dict[str, Any]) -> str:
+def line(part: PartJson | CheckJson) -> str:
     """Return one part as a line of the report."""
     why = f" ({part['why']})" if part["why"] else ""
     return f"{part['verdict']:<9}{part['name']}{why}, {part['seconds']:g} s"

@@ -48,57 +48,35 @@ SETTINGS = {
 
 
 def _table(declared: str) -> dict[str, list[list[str]]]:
-    """Read lines of: function without nvmlDeviceGet, then key=member for each number in it."""
-    lines = (line.split() for line in declared.strip().splitlines())
-    return {words[0]: [word.split("=") for word in words[1:]] for words in lines}
+    """Read entries of: function without nvmlDeviceGet, then key=member for each number in it."""
+    entries = (entry.split() for entry in declared.split(";"))
+    return {words[0]: [word.split("=") for word in words[1:]] for words in entries}
 
 
 # What the probe asks, what other tools ask and is asked once, and what of it changes.
 _PROBED = _table("""
-UtilizationRates utilization.gpu=gpu utilization.memory=memory
-MemoryInfo memory.total=total memory.used=used
-MemoryInfo_v2 memory.total=total memory.used=used memory.reserved=reserved
-PciInfo pci.device_id=pciDeviceId pci.subsystem_id=pciSubSystemId
-EnforcedPowerLimit power.limit
-Temperature temperature
-CurrPcieLinkGeneration pcie.gen
-CurrPcieLinkWidth pcie.width
-MaxPcieLinkGeneration pcie.gen_max
-MaxPcieLinkWidth pcie.width_max
+UtilizationRates utilization.gpu=gpu utilization.memory=memory; Temperature temperature;
+MemoryInfo memory.total=total memory.used=used; EnforcedPowerLimit power.limit;
+MemoryInfo_v2 memory.total=total memory.used=used memory.reserved=reserved;
+PciInfo pci.device_id=pciDeviceId pci.subsystem_id=pciSubSystemId; MigMode mig.enabled mig.pending;
+CurrPcieLinkGeneration pcie.gen; CurrPcieLinkWidth pcie.width;
+MaxPcieLinkGeneration pcie.gen_max; MaxPcieLinkWidth pcie.width_max;
 CudaComputeCapability capability.major capability.minor
-MigMode mig.enabled mig.pending
 """)
 _ONCE = _table("""
-EncoderUtilization encoder
-DecoderUtilization decoder
-BAR1MemoryInfo bar1.total=bar1Total bar1.used=bar1Used
-MemoryBusWidth memory.bus_width
-PowerManagementLimit power.limit.management
-PowerManagementDefaultLimit power.limit.default
-PowerManagementLimitConstraints power.limit.min power.limit.max
-FanSpeed fan
-NumFans fan.count
-SupportedClocksEventReasons clocks_event_reasons.supported
-PcieReplayCounter pcie.replays
-PcieSpeed pcie.speed
-MinorNumber minor_number
-Brand brand
-Architecture architecture
-NumGpuCores cores
-ComputeMode compute_mode
-PersistenceMode persistence_mode
-EccMode ecc.mode ecc.mode.pending
-SupportedEventTypes events
-MaxClockInfo clock.max.{clock}
-TemperatureThreshold temperature.threshold.{0}
-NvLinkState nvlink.{0}.active
+EncoderUtilization encoder; DecoderUtilization decoder; FanSpeed fan; NumFans fan.count;
+BAR1MemoryInfo bar1.total=bar1Total bar1.used=bar1Used; MemoryBusWidth memory.bus_width;
+PowerManagementLimit power.limit.management; PowerManagementDefaultLimit power.limit.default;
+PowerManagementLimitConstraints power.limit.min power.limit.max; SupportedEventTypes events;
+SupportedClocksEventReasons clocks_event_reasons.supported; PcieReplayCounter pcie.replays;
+PcieSpeed pcie.speed; MinorNumber minor_number; Brand brand; Architecture architecture;
+NumGpuCores cores; ComputeMode compute_mode; PersistenceMode persistence_mode;
+EccMode ecc.mode ecc.mode.pending; MaxClockInfo clock.max.{clock};
+TemperatureThreshold temperature.threshold.{0}; NvLinkState nvlink.{0}.active
 """)
 _CHANGING = _table("""
-PowerUsage power.usage
-TotalEnergyConsumption energy
-PerformanceState pstate
-CurrentClocksEventReasons clocks_event_reasons
-ClockInfo clock.{clock}
+PowerUsage power.usage; TotalEnergyConsumption energy; PerformanceState pstate;
+CurrentClocksEventReasons clocks_event_reasons; ClockInfo clock.{clock}
 """)
 KEYS = _PROBED | _ONCE | _CHANGING
 _ARGUMENTS = {"MaxClockInfo": range(4), "TemperatureThreshold": range(4), "NvLinkState": range(18),
