@@ -37,13 +37,13 @@ class Outside:
 
     def __init__(self, target: Target, probe: GpuProbe) -> None:
         self._target = target
-        self._naming = Naming(target.key, target.fs)
-        self._naming.look(time.monotonic(), [target.key])
+        self._probe = probe
         cgroup = Cgroup(target.pid, target.fs)
+        self._host = HostProbe(target.fs, cgroup)
         self._job_end = JobEnd(target, cgroup.oom_kills)
         self._tree = Tree(target.key, target.fs)
-        self._host = HostProbe(target.fs, cgroup)
-        self._probe = probe
+        self._naming = Naming(target.key, target.fs)
+        self._naming.look(time.monotonic(), [target.key])
         self.overhead = Overhead()
         # As at the last tick.
         self.stats: Mapping[ProcessKey, Stat] = {}

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,7 @@ def test_a_fault_is_told_once_and_stored(recording: Recording) -> None:
     told = [text for _ in range(4) for text in recording.look()]
     assert len([text for text in told if "[input_starved]" in text]) == 1
     assert "input_starved" in recording.rules()
-    with sqlite3.connect(recording.writer.path) as other:
+    with closing(sqlite3.connect(recording.writer.path)) as other, other:
         rows = other.execute("SELECT rule, severity, data FROM finding").fetchall()
     (row,) = [row for row in rows if row[0] == "input_starved"]
     assert json.loads(row[2])["state"] == "found"

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def test_no_acknowledged_tick_is_lost(path: Path, seed: int) -> None:
         run = reader.find("last")
         assert run.end_reason == DIED
         summary = reader.summary(run.id)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         column = GPU_POWER.column
         rows = connection.execute(f"SELECT subject, ts_ms, {column} FROM gpu_sample").fetchall()
     connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_each_has_its_turn(store: Store, monkeypatch: pytest.MonkeyPatch) -> Non
     left = []
     for minute in range(6):
         record(store, START_MS + 8 * DAY_MS + minute * 60_000, {})
-        with sqlite3.connect(store.path) as connection:
+        with closing(sqlite3.connect(store.path)) as connection, connection:
             left.append(connection.execute(query).fetchone()[0])
         connection.close()
     assert left == [7, 4, 1, 0, 0, 0]

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_an_empty_file_has_no_recordings(path: Path, read: Callable[[Path], obje
 
 def test_a_file_without_tables_has_no_recordings(path: Path) -> None:
     path.parent.mkdir()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA journal_mode = WAL")
     connection.close()
     assert path.stat().st_size
@@ -57,7 +58,7 @@ def test_a_writer_begins_in_an_empty_file(path: Path) -> None:
     store.writer.close()
     with Reader.open(path) as reader:
         assert reader.latest(store.run)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         # Incremental: without it the space of deleted recordings would never be given back.
         assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
     connection.close()
@@ -75,7 +76,7 @@ def test_another_file_is_refused_and_left_alone(path: Path, opened: type) -> Non
 @pytest.mark.parametrize("opened", [Writer.open, Reader.open])
 def test_a_database_of_another_program_is_refused(path: Path, opened: type) -> None:
     path.parent.mkdir()
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("CREATE TABLE bookmarks (url)")
     connection.close()
     with pytest.raises(StorageProblem, match="another program"):

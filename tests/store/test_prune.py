@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_shrinking_gives_back_every_free_page(path: Path) -> None:
     assert before > 8 << 20
     assert shrink(path) == before - path.stat().st_size
     assert path.stat().st_size < 1 << 20
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("PRAGMA freelist_count").fetchone() == (0,)
     connection.close()
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -13,7 +14,7 @@ HOUR_S = 3600
 
 
 def oldest(store: Store, level: Level) -> int | None:
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path)) as connection, connection:
         query = f"SELECT min(ts_ms) FROM {level.table(Scope.GPU)}"
         found: int | None = connection.execute(query).fetchone()[0]
     connection.close()
@@ -83,7 +84,7 @@ def test_reasons_that_came_and_went_do_not_pile_up(store: Store) -> None:
         store.clock.ms += 1000
     store.clock.ms = START_MS + 2 * DAY_MS - 60_000
     minute(store)
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path)) as connection, connection:
         (kept,) = connection.execute("SELECT count(*) FROM unknown").fetchone()
     connection.close()
     assert kept == 1
@@ -109,7 +110,7 @@ def test_a_clock_that_is_set_back_stops_no_roll_up(store: Store) -> None:
     for i in range(100):
         assert store.writer.append(store.run, store.tick(START_MS + i * 1000, {GPU_POWER: 1.0}))
         store.writer.maintain(START_MS / 1000 - 86_400 + i)
-    with sqlite3.connect(store.path) as connection:
+    with closing(sqlite3.connect(store.path)) as connection, connection:
         query = f"SELECT count(*) FROM {R10.table(Scope.GPU)}"
         assert connection.execute(query).fetchone() == (9,)
     connection.close()

@@ -4,6 +4,7 @@ import os
 import random
 import sqlite3
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def same(found: list[Point], wanted: list[Point]) -> bool:
 
 def stored(path: Path, level: Level) -> list[Point]:
     name = GPU_POWER.column
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         rows = connection.execute(
             f"SELECT ts_ms, {name}__sum / coalesce({name}__n, ticks), {name}__min, {name}__max"
             f" FROM {level.table(Scope.GPU)} ORDER BY ts_ms"
@@ -108,7 +109,7 @@ def test_a_crash_in_mid_bucket_loses_no_rollup(path: Path, seconds: int) -> None
     for level in ROLLUPS:
         wanted = expected(START_MS, START_MS + seconds * 1000, level.width_ms)
         assert same(stored(path, level), wanted)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         ended = connection.execute("SELECT ended_ms, end_reason FROM run").fetchone()
     connection.close()
     assert ended == (START_MS + seconds * 1000 - 1000, DIED)

@@ -300,7 +300,8 @@ def test_what_is_readable_of_traces_is_salvaged(path: Path) -> None:
     fresh.writer.close()
     own = put(path, a_trace(fresh.run, events=77))
     salvage(aside, path)
-    (run,) = (r.id for r in Reader.open(path).runs() if r.id != fresh.run)
+    with Reader.open(path) as reader:
+        (run,) = (r.id for r in reader.runs() if r.id != fresh.run)
     assert traces_of(path, fresh.run) == [own]
     assert events_of(path, own) == 77
     found = [events_of(path, trace) for trace in traces_of(path, run)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,7 @@ def test_a_damaged_store_is_told(store: Path, page: str) -> None:
 @BOTH
 def test_a_store_of_a_newer_version_is_told(store: Path, page: str) -> None:
     recorded(store)
-    with sqlite3.connect(store) as connection:
+    with closing(sqlite3.connect(store)) as connection, connection:
         connection.execute("PRAGMA user_version = 9999")
     connection.close()
     assert "pip install --upgrade whyidle" in app(store, page).words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,7 @@ def traced(path: Path, at_s: int, job_of: dict[int, dict[m.Metric, float]], **ns
         "steps": {"count": 0}, "devices": [{"kind": "cpu", "index": "0"}],
     }  # fmt: skip
     taken = {"pid": 1, "how": "the agent", "rank": None, "held_ns": None}
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
             "INSERT INTO trace (run, ts_ms, format, path, header) VALUES (1, ?, 'xplane', '/x', ?)",
             (START_MS + 1000 * at_s, json.dumps({"answer": answer, "taken": taken})),
