@@ -52,21 +52,21 @@ def run(
     with live_dashboard.beside(screen, wanted=dashboard) as opened:
         session = Session(database(), opened.screen)
         session.open_gpus(require=require_gpu)
-        told = session.record(
+        summary = session.record(
             Wanted(target, hz, label, observe=observe, any_user=any_user, trace_share=share),
             seconds,
             stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
             ready=None if ready_fd is None else announcer(ready_fd),
         )
         try:
-            record.tell(told, as_json=as_json)
+            record.show(summary, as_json=as_json)
         except OSError:
             if session.stopped_by != signal.SIGHUP:
                 raise
-            # The terminal has gone, and whoever could read.
+            # The terminal has gone: nobody can read it.
             mute()
         if session.stopped_by is None:
-            opened.stay(told.run.id, may_wait=sys.stdout.isatty() and not as_json)
+            opened.stay(summary.run.id, may_wait=sys.stdout.isatty() and not as_json)
     if session.stopped_by in {signal.SIGINT, signal.SIGHUP}:
         sys.exit(128 + session.stopped_by)
 

@@ -35,7 +35,7 @@ def start(
 ) -> None:
     """Start a recorder in a session of its own and return when its first tick is stored."""
     folder = state_dir()
-    # Opened once here, so that a store that cannot work is told to the person, not to the log.
+    # Opened once here, so that the person hears of a store that cannot work, not the log.
     check_label(label)
     with Writer.open(database()) as store:
         trouble = store.trouble
@@ -76,7 +76,7 @@ def start(
 
 
 def announcer(handle: int) -> Callable[[int], None]:
-    """Return what tells the starter that the first tick is stored."""
+    """Return a function that tells the starter that the first tick is stored."""
 
     def announce(run: int) -> None:
         os.write(handle, f"{run}\n".encode())

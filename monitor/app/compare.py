@@ -37,7 +37,7 @@ def _judge(found: Comparison, percent: float) -> None:
     """End as a script asked for."""
     speedup = found.speedup
     if speedup is None or found.verdict in {Verdict.UNCERTAIN, Verdict.UNKNOWN}:
-        what, again = "Whether B is slower than A cannot be told", "for longer"
+        what, again = "It is not known whether B is slower than A", "for longer"
         if found.why_uncertain:
             what, again = f"{what}: {found.why_uncertain}", "again, while nothing else runs"
         raise NotJudged(f"{what}.", f"Record both {again}: monitor run --label NAME -- CMD")
@@ -94,7 +94,7 @@ def _number(target: str, name: str) -> int:
 
 
 def _refuse_too_little(percent: float | None) -> None:
-    """Say before anything is read that so small a difference is never told."""
+    """Say before anything is read that so small a difference is never reported."""
     least = 100 * BETWEEN_RUNS
     if percent is not None and percent < least:
         raise UsageProblem(
@@ -105,7 +105,7 @@ def _refuse_too_little(percent: float | None) -> None:
 
 
 def _refuse_the_same(a: str, b: str) -> None:
-    """Say so before anything is read: a thing beside itself shows no difference."""
+    """Refuse it before anything is read: a thing beside itself shows no difference."""
     one, two = Path(a), Path(b)
     if one.is_file() and two.is_file():
         if one.samefile(two):
@@ -115,7 +115,7 @@ def _refuse_the_same(a: str, b: str) -> None:
         return
     if one.is_file() or two.is_file() or not database().exists():
         return
-    # A name that looks like a file is told of when it is opened.
+    # What is wrong with a name that looks like a file is said when it is opened.
     if any(map(_looks_like_a_file, (a, b))):
         return
     if (run := _number(a, "A")) == _number(b, "B"):

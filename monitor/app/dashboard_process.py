@@ -80,7 +80,7 @@ class Beside:
         self.end()
 
     def news(self) -> str | None:
-        """Return what there is to tell, each thing once: the link, or that there is none."""
+        """Return what there is to say, each thing once: the link, or that there is none."""
         if self._link is None and (link := self._linked()):
             self._link = link
             return f"The dashboard: {link}"
@@ -90,7 +90,7 @@ class Beside:
         return None
 
     def stay(self) -> str | None:
-        """Return the link where somebody can still open it; ``None``: nobody answers there."""
+        """Return the link where somebody can still open it; ``None``: nothing answers there."""
         self.news()
         return self._link if self._child.poll() is None else None
 

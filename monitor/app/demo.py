@@ -16,7 +16,7 @@ from whyidle.monitor.core.errors import Exit, Problem, UsageProblem
 from whyidle.monitor.core.interrupts import handled
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.demo import pairs as demos
-from whyidle.monitor.demo.answer import as_json as told
+from whyidle.monitor.demo.answer import as_json as answer
 from whyidle.monitor.demo.outcome import Outcome, of_runs
 from whyidle.monitor.demo.pairs import SIDES, Pair, installed
 from whyidle.monitor.demo.watched import NO_TRACES, TRACES, Failed, Stopped, Watched, watch
@@ -111,7 +111,7 @@ def _chosen(fault: str | None, framework: str | None, *, everything: bool) -> li
 
 
 def _commands() -> list[str]:
-    """Return the commands that there are: one whose part is not built is not told of."""
+    """Return the commands that there are: one whose part is not built is not listed."""
     context = click.get_current_context().find_root()
     group = context.command
     return group.list_commands(context) if isinstance(group, click.Group) else []
@@ -146,7 +146,7 @@ def _run_all(chosen: list[Pair], asked: Asked, *, as_json: bool) -> list[Outcome
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:
     if as_json:
-        click.echo(jsonl.line(told(outcome)))
+        click.echo(jsonl.line(answer(outcome)))
         return
 
     click.echo(f"{screen(outcome)}\n", color=True)

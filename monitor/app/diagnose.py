@@ -47,7 +47,7 @@ def _window(target: str, seconds: float | None) -> Window:
     is_process = run is None and not Path(target).is_file()
     if seconds is not None and not is_process:
         raise UsageProblem(
-            "--seconds is for a process that nobody records, and this is none.",
+            "--seconds is for a running process that is not being recorded.",
             "Leave it out, or name a process: monitor diagnose PID --seconds 30",
         )
     if is_process:
@@ -94,10 +94,13 @@ def _named(reader: Reader, target: str) -> str:
 def _watched(pid: str, seconds: float) -> str:
     """Watch a process for a while, and return the run that this has made."""
     target = Target.named(pid)
-    say(f"Nobody records process {pid}: watching it for {seconds:g} s.", "Ctrl-C ends that early.")
+    say(
+        f"Process {pid} is not being recorded: watching it for {seconds:g} s.",
+        "Ctrl-C ends that early.",
+    )
     session = Session(database(), Quiet())
     session.open_gpus()
-    told = session.record(
+    summary = session.record(
         Wanted(target), seconds, stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     )
-    return str(told.run.id)
+    return str(summary.run.id)

@@ -179,9 +179,9 @@ def _gpus(probe: GpuProbe) -> Iterator[Check]:
         missing = ((k, r) for k, r in unknown.items() if k not in known_now)
         known = [k for k in metrics_of(Scope.GPU) if k in known_now]
         detail = f"{gpu.facts.name}: {len(known)} of {len(metrics_of(Scope.GPU))} metrics"
-        told = "; ".join(by_reason(missing))
+        why = "; ".join(by_reason(missing))
         judged: State = "fail" if result.lost else "ok" if known else "warn"
-        yield Check(f"gpu {gpu.facts.index}", judged, f"{detail}{f'; {told}' if told else ''}")
+        yield Check(f"gpu {gpu.facts.index}", judged, f"{detail}{f'; {why}' if why else ''}")
 
 
 def _job(target: Target, probe: GpuProbe) -> Iterator[Check]:

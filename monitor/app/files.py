@@ -62,19 +62,19 @@ class _File(io.FileIO):
 
     def __init__(self, descriptor: int, name: str) -> None:
         super().__init__(descriptor, "wb")
-        self._told = name
+        self._name = name
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
-            raise _unwritten(self._told, error) from None
+            raise _unwritten(self._name, error) from None
 
     def close(self) -> None:
         try:
             super().close()
         except OSError as error:
-            raise _unwritten(self._told, error) from None
+            raise _unwritten(self._name, error) from None
 
 
 @contextlib.contextmanager

@@ -109,7 +109,7 @@ def _device_memory(job: Job) -> float:
 def _gpu_processes(
     fs: ProcFs,
 ) -> tuple[dict[int, dict[str, Reading]], list[tuple[str, int]], str | None]:
-    """Return by pid what it has on each GPU, the pids that are nobody here, and what went wrong."""
+    """Return by pid what it has on each GPU, the pids not visible here, and what went wrong."""
     probe = GpuProbe()
     try:
         probe.open(NVML_SECONDS)

@@ -109,5 +109,5 @@ def _in_foreground() -> bool:
 
 
 def shell_code(code: int) -> int:
-    """Return an exit code as a shell tells it."""
+    """Return an exit code as a shell reports it."""
     return 128 - code if code < 0 else code

@@ -24,18 +24,18 @@ class Noting(Protocol):
 
 
 class _Telling:
-    """A screen that also tells how the page is doing."""
+    """A screen that also shows how the page is doing."""
 
     def __init__(self, screen: Screen, page: Beside) -> None:
         self._screen, self._page = screen, page
 
     def tick(self, snapshot: Snapshot) -> None:
         """Show one tick."""
-        if told := self._page.news():
+        if news := self._page.news():
             if isinstance(self._screen, Noting):
-                self._screen.note = told
+                self._screen.note = news
             else:
-                click.echo(told, err=True)
+                click.echo(news, err=True)
         self._screen.tick(snapshot)
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class Opened:
 
 @contextlib.contextmanager
 def beside(screen: Screen, *, wanted: bool) -> Iterator[Opened]:
-    """Start the page, and end it; return a screen that tells its link. Without it there is none."""
+    """Start the page, and end it; return a screen that shows its link. Without it there is none."""
     if not wanted:
         yield Opened(screen)
         return

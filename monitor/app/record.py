@@ -43,10 +43,10 @@ def screen(*, as_json: bool, quiet: bool, everything: bool) -> Screen:
     return screens.PlainLines(everything=everything)
 
 
-def tell(told: RunSummary, *, as_json: bool, err: bool = False) -> None:
+def show(summary: RunSummary, *, as_json: bool, err: bool = False) -> None:
     """Print the summary of a recording."""
     # As above: `monitor run` starts its job first.
     from whyidle.monitor.render import jsonl, plain  # noqa: PLC0415
 
-    text = jsonl.line(jsonl.summary_object(told)) if as_json else plain.summary_page(told)
+    text = jsonl.line(jsonl.summary_object(summary)) if as_json else plain.summary_page(summary)
     click.echo(text, err=err)

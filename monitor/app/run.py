@@ -45,22 +45,22 @@ def run(
     launch.start()
     # The job is never kept waiting by us: not by a store that another program holds.
     session = _session(probe)
-    told = None
+    summary = None
     if session is not None:
-        told = _watch(
+        summary = _watch(
             session, launch, hz, label, observe=observe, trace_share=share, first_trace=first_trace
         )
     code = launch.wait()
     try:
-        if told is not None and (as_json or not quiet):
-            from whyidle.monitor.app.record import tell
+        if summary is not None and (as_json or not quiet):
+            from whyidle.monitor.app.record import show
 
-            tell(told, as_json=as_json, err=not as_json)
+            show(summary, as_json=as_json, err=not as_json)
             sys.stdout.flush()
     except OSError:
         # A summary that nobody can read must not change the job's code.
         mute()
-    except Exception as error:  # noqa: BLE001  nor must one that we cannot tell
+    except Exception as error:  # noqa: BLE001  nor must one that we do not know
         say(f"the summary failed ({error}).", "Look again with: monitor runs last")
     sys.exit(shell_code(code))
 

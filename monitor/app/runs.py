@@ -42,7 +42,7 @@ def run(*, run: str | None, label: str | None, as_json: bool) -> None:
 
 def _one(ref: str, *, as_json: bool) -> None:
     # A list needs none of these, and numpy with them: they take a quarter of a second.
-    from whyidle.monitor.app.record import tell  # noqa: PLC0415
+    from whyidle.monitor.app.record import show  # noqa: PLC0415
     from whyidle.monitor.diagnosis.diagnose import concluded  # noqa: PLC0415
     from whyidle.monitor.runs.summary import summarise  # noqa: PLC0415
 
@@ -51,7 +51,7 @@ def _one(ref: str, *, as_json: bool) -> None:
     if as_json:
         click.echo(jsonl.line(jsonl.summary_object(summary) | {"traces": traces}))
         return
-    tell(summary, as_json=False)
+    show(summary, as_json=False)
     for trace in traces:
         click.echo(f"kept trace: {trace['file']}; see it with: monitor trace view {summary.run.id}")
 

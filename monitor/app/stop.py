@@ -7,7 +7,7 @@ import select
 import signal
 from pathlib import Path
 
-from whyidle.monitor.app.record import tell
+from whyidle.monitor.app.record import show
 from whyidle.monitor.core.errors import NotPermitted, Problem, TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.runs.summary import summarise
@@ -20,7 +20,7 @@ def run(*, run: str | None, everything: bool, as_json: bool) -> None:
     """End the recordings that are meant, and show what each saw."""
     for found in _to_stop(database(), run, everything=everything):
         _stop(found)
-        tell(summarise(database(), str(found.id)), as_json=as_json)
+        show(summarise(database(), str(found.id)), as_json=as_json)
 
 
 def _to_stop(path: Path, ref: str | None, *, everything: bool) -> list[Run]:

@@ -35,7 +35,7 @@ from whyidle.monitor.tracing.taken import Taken, Way
 BETWEEN: Final = 0.1
 # A recording's own trace is over by then.
 PATIENCE_SECONDS: Final = 15.0
-# The agent tells of steps once a second.
+# The agent reports steps once a second.
 STEP_SECONDS: Final = 2.0
 # Part of what was asked for; a shorter trace may be of less than a step.
 SHORT: Final = 0.5
@@ -48,7 +48,7 @@ class Shot:
     key: ProcessKey
     taken: Taken
     run: int | None
-    # How long it was asked for, and how long the job's steps take, where the agent told.
+    # How long it was asked for, and how long the job's steps take, where the agent says.
     seconds: float
     step_ns: int | None = None
 
@@ -93,9 +93,9 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
             seconds = min(seconds, MOST_SERVER_SECONDS)
             return Shot(key, _from_server(key, space, owner, server, seconds), run, seconds)
         with _entered(target) as link:
-            told = _Listener(link)
-            taken = _from_agent(told, space, owner, seconds)
-            return Shot(key, taken, run, seconds, told.step_ns(taken, seconds))
+            listener = _Listener(link)
+            taken = _from_agent(listener, space, owner, seconds)
+            return Shot(key, taken, run, seconds, listener.step_ns(taken, seconds))
 
 
 # Inside ------------------------------------------------------------------------------------------
@@ -190,12 +190,12 @@ class _Listener:
         return [ns for steps in ours for ns in steps.durations if ns]
 
 
-def _from_agent(told: _Listener, space: Space, owner: str, seconds: float) -> Taken:
+def _from_agent(listener: _Listener, space: Space, owner: str, seconds: float) -> Taken:
 
-    link = told.link
+    link = listener.link
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        found = _wait(ByAgent(link, space, owner), link.key.pid, seconds, told.exchange)
+        found = _wait(ByAgent(link, space, owner), link.key.pid, seconds, listener.exchange)
         if not isinstance(found, str):
             return found
         # Another one's trace is over in a moment.
@@ -214,7 +214,7 @@ def _not_taken(pid: int, why: str) -> Problem:
 def _wait(
     way: Way, pid: int, seconds: float, exchange: Callable[[], None] = lambda: None
 ) -> Taken | str:
-    """Wait for a trace, or why there is none; whoever ends us meanwhile has it dropped."""
+    """Wait for a trace, or why there is none; when something ends us meanwhile it is dropped."""
     try:
         exchange()
         found: Taken | str | None = way.ask(seconds)

@@ -71,7 +71,7 @@ def _window_of(path: Path) -> TraceWindow | None:
         with Kept.open(database()) as kept:
             takes = [trace.taken for trace in kept.traces() if trace.path.name == path.name]
     except StorageProblem:
-        # The account is worth telling without.
+        # The account is worth showing without.
         return None
     return next((window for taken in takes if (window := TraceWindow.from_taken(taken))), None)
 

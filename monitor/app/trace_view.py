@@ -57,7 +57,7 @@ def _kept(name: str) -> str | None:
 
 
 def _check_no_number(name: str) -> None:
-    """Leave it to who reads files, unless it is a number: nobody names a file like this."""
+    """Take it for a file, unless it is a number: no file is named like this."""
     if name.isdecimal():
         what = f"There is no recording {name}, and no file named so."
         raise UsageProblem(what, "List them: monitor runs")

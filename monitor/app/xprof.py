@@ -46,7 +46,7 @@ _NO_NAME = re.compile(r"[^\w.-]+|^\.+")
 
 
 def xprof(source: Source, port: int | None, opened: Callable[[str], None]) -> NoReturn:
-    """Show an XPlane file in XProf, tell the link, and stay until somebody ends us."""
+    """Show an XPlane file in XProf, print the link, and stay until we are ended."""
     if find_spec("tensorboard") is None or find_spec("xprof") is None:
         raise UsageProblem(
             "XProf is not installed in this Python.", 'Type: pip install "whyidle[xprof]"'
@@ -171,7 +171,7 @@ def _too_long() -> UsageProblem:
 def _server(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run TensorBoard; it goes when we go, on Linux even if we are killed.
 
-    Then the folder stays: nobody is left to delete it.
+    Then the folder stays: nothing is left to delete it.
     """
     options = ["--logdir", str(folder / "logs"), "--host", HOST, "--port", str(port)]
     # Without the fast loader it is one process, and ends with it.
@@ -226,7 +226,7 @@ def _wait_until_listed(server: subprocess.Popen[bytes], port: int, run: str, fol
 
 
 def _runs(port: int) -> list[str]:
-    """Return the runs that XProf lists; none while nobody answers."""
+    """Return the runs that XProf lists; none while it does not answer."""
     # A proxy must not be asked for what is on this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

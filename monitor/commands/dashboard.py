@@ -27,6 +27,6 @@ def command() -> None:
     """Show recordings as a web page: is the GPU busy, where does the time go, what to change.
 
     It opens RUN (its number, its label, or `last`); every other one can be chosen there. What runs
-    is shown live. The page is for whoever has the link that is printed, on this machine; Ctrl-C
+    is shown live. Only those who have the printed link can open the page, on this machine; Ctrl-C
     ends it. From another machine, by ssh: ssh -L 8765:127.0.0.1:8765 HOST, then open the link.
     """

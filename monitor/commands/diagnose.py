@@ -19,18 +19,18 @@ In a test of your own:   monitor run -- python train.py && monitor diagnose last
 @click.command(epilog=_EPILOG)
 @click.argument("target", metavar="[RUN|FILE|PID]", default="last")
 @click.option("--fail-on", type=click.Choice(LEVELS), metavar="LEVEL",
-              help="End with 1 where a finding is at least so severe: high, medium, low or"
+              help="End with 1 where a finding is at least this severe: high, medium, low or"
               " info; else with 7 where it is not known where most of the time goes.")  # fmt: skip
 @click.option("--seconds", type=options.Finite(min=0.0, min_open=True), metavar="S",
-              help="Of a process that nobody records: watch it so long first"
+              help="Of a process that is not being recorded: watch it for so long first"
               f" (default: {WATCH_SECONDS:g}).")  # fmt: skip
 @options.as_json
 @options.implemented_by("diagnose")
 def command() -> None:
     """Say what costs a job its time, and what gives it back.
 
-    Of a recording (its number, its label, or `last`), of a trace file, or of a running process: of
-    one that is being recorded at once, of any other after it was watched for a while. Findings come
-    with their evidence, the line of your code, the fix, and the gain to expect; what could not be
-    judged comes with what would allow it.
+    Of a recording (its number, its label, or `last`), of a trace file, or of a running process:
+    at once of one that is being recorded, of any other after it was watched for a while. Findings
+    come with their evidence, the line of your code, the fix, and the gain to expect; what could not
+    be judged comes with what would allow it.
     """

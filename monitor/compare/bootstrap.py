@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A number with the bounds that chance leaves to it; no bounds, and why, where nobody knows."""
+    """A number with the bounds that chance leaves to it; where they are not known, why."""
 
     low: float | None
     middle: float
@@ -53,7 +53,7 @@ class Samples:
 
     @classmethod
     def of(cls, values: list[float], weights: list[float] | None = None) -> Samples:
-        """Return samples; each stands for one where nothing else is said."""
+        """Return samples; each stands for one unless given otherwise."""
         found = np.asarray(values, dtype=np.float64)
         return cls(found, np.ones_like(found) if weights is None else np.asarray(weights, float))
 

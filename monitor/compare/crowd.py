@@ -13,7 +13,7 @@ from whyidle.monitor.signals.window import Window
 NOTABLE_WAIT: Final = 0.05
 # Of the cores of the machine: who else took so much more of them was a change of its own.
 NOTABLE_USE: Final = 0.1
-# The rule that tells of the neighbours on the machine as well as of the job.
+# The rule that finds the machine's other programs as well as the job's own fault.
 STARVED: Final = "cpu_starved"
 NOT_THE_SAME: Final = "the machine was not the same for both"
 
@@ -32,7 +32,7 @@ def is_of_neighbours(finding: Finding, a: Window, b: Window) -> bool:
         return False
     one, two = _others(a), _others(b)
     alike = one is not None and two is not None and abs(one - two) < NOTABLE_USE
-    # What other programs take is told without a saving.
+    # What other programs take is shown without a saving.
     return not alike or finding.found.gain is None
 
 

@@ -65,14 +65,14 @@ def _fault(rule: str, one: _Judged, two: _Judged) -> Fault:
 
 def _title(a: Finding | None, b: Finding | None) -> str:
     """Return the words for it: of one that stays, those that say it of both."""
-    told = [each.found.title or each.rule.title for each in (a, b) if each is not None]
-    if a is not None and len(set(told)) > 1:
+    titles = [each.found.title or each.rule.title for each in (a, b) if each is not None]
+    if a is not None and len(set(titles)) > 1:
         return a.rule.title
-    return told[0] if told else ""
+    return titles[0] if titles else ""
 
 
 def _why_unknown(rule: str, has: _Judged, other: _Judged) -> str | None:
-    """Say why nobody knows whether the other side has it too."""
+    """Say why it is not known whether the other side has it too."""
     unlike = has.device and other.device and has.device != other.device
     if unlike and rule != OF_THE_DEVICE:
         devices = f"{(other.device or '').upper()}, and not on a {(has.device or '').upper()}"

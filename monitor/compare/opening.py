@@ -21,7 +21,7 @@ from whyidle.monitor.store.stored_traces import Kept
 from whyidle.monitor.traces.analysis import Analysis
 from whyidle.monitor.traces.answer import contract
 
-# What a person asks of memory, and the metric that tells its peak, where that is another one.
+# What a person asks of memory, and the metric of its peak, where that is another one.
 _OF_PROCESSES: Final = {
     "device memory, by the framework": (m.PROCESS_POOL_USED, m.PROCESS_POOL_PEAK),
     "arrays alive": (m.PROCESS_LIVE_BYTES, m.PROCESS_LIVE_BYTES),
@@ -31,7 +31,7 @@ ON_GPU: Final = "GPU memory"
 NOT_MEASURED: Final = "it was not measured"
 NO_STEPS: Final = "no step could be told apart"
 NO_START: Final = "when its training began is not known: start-up would be in the mean"
-# Of fewer steps than this nobody knows what 95% of them stay under.
+# With fewer steps than this it is not known what 95% of them stay under.
 LEAST_FOR_P95: Final = 20
 OF_A_TRACE: Final = "those of a trace"
 OF_OUR_TRACES: Final = "seen in short traces only"
@@ -47,7 +47,7 @@ def of_analysis(analysis: Analysis, label: str | None = None) -> Side:
 
 
 def of_window(window: Window, label: str | None = None) -> Side:
-    """Return the side that a window alone tells of: the middle step, and no distribution."""
+    """Return a side by its window alone: the middle step, and no distribution."""
     step, job = window.step_s, window.job
     samples = job.means.get(m.JOB_SAMPLES)
     pace = None

@@ -17,9 +17,9 @@ from whyidle.monitor.signals.traced import Traced
 SECOND_NS: Final = 1e9
 # A list of kernels that holds so much of their time holds all of them.
 WHOLE: Final = 0.9995
-# Kernels that are told.
+# Kernels that are listed.
 MOST_KERNELS: Final = 10
-# A change of less than this share of the work is none to speak of.
+# A change of less than this share of the work is not listed.
 LEAST_CHANGE: Final = 0.001
 # Steps whose times are farther apart are not the same steps.
 SAME_STEP: Final = 2.0
@@ -30,7 +30,7 @@ LISTS: Final[tuple[tuple[_List, str], ...]] = (
     ("top_operators", "operators"),
 )
 _OF: Final = {"kernels": "kernels of a GPU", "operators": "operators of a CPU"}
-NO_TRACE: Final = "only a trace tells: none was taken of it"
+NO_TRACE: Final = "only a trace shows it, and none was taken"
 OTHER_STEPS: Final = "its trace shows no steps, or others than the job counts"
 NO_COPIES: Final = "it computes on a CPU, which has no memory of its own to copy to"
 # Nothing goes anywhere: a device fills its own memory.
@@ -57,7 +57,7 @@ class Work:
 
     @property
     def trace(self) -> Traced | None:
-        """The trace that tells of it."""
+        """Its trace."""
         return self.side.window.trace
 
     def portion(self) -> float | None:
@@ -120,12 +120,12 @@ def kernels(a: Work, b: Work) -> Kernels:
             return Kernels(_changed(ours, theirs, (a, b)), what)
     lacking = [work.side.label for work in (a, b) if _first_list(work) is None]
     if lacking:
-        return Kernels((), "kernels", f"{' and '.join(lacking)}: the trace tells of none")
+        return Kernels((), "kernels", f"{' and '.join(lacking)}: the trace lists none")
     return Kernels((), "kernels", f"A has {_first_list(a)}, B {_first_list(b)}")
 
 
 def _first_list(work: Work) -> str | None:
-    """Say what its trace tells of."""
+    """Say what its trace lists."""
     return next((_OF[what] for key, what in LISTS if _listed(work, key)), None)
 
 
@@ -236,7 +236,7 @@ def _copies(work: Work) -> dict[str, _Copied]:
 
 
 def _not_comparable(a: Work, b: Work) -> str | None:
-    """Say why what ran cannot be told of the same piece of work on both sides."""
+    """Say why what ran cannot be given for the same piece of work on both sides."""
     lacking = [(work.side.label, why) for work in (a, b) if (why := _why_no_portion(work))]
     if lacking:
         names = " and ".join(label for label, why in lacking if why == lacking[0][1])

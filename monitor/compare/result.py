@@ -21,7 +21,7 @@ class Verdict(StrEnum):
     SLOWER = "slower"
     # No difference beyond noise.
     SAME = "same"
-    # There may be one; what there is does not tell it from chance, or the machine had changed.
+    # There may be one; the data does not tell it from chance, or the machine had changed.
     UNCERTAIN = "uncertain"
     UNKNOWN = "unknown"
 
@@ -40,28 +40,28 @@ class Steps:
     mean: Compared | None = None
 
     @property
-    def _told(self) -> Compared:
+    def _deciding(self) -> Compared:
         return self.mean if self.mean is not None and self.by == "mean" else self.median
 
     @property
     def a(self) -> Interval:
         """The time of a step of A."""
-        return self._told.a
+        return self._deciding.a
 
     @property
     def b(self) -> Interval:
         """The time of a step of B."""
-        return self._told.b
+        return self._deciding.b
 
     @property
     def speedup(self) -> Interval:
         """How many times faster B is."""
-        return self._told.ratio
+        return self._deciding.ratio
 
     @property
     def difference(self) -> Interval:
         """How much longer a step of B takes."""
-        return self._told.difference
+        return self._deciding.difference
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def _of_one(side: Side) -> Iterator[str]:
 
 
 def _of_trace(window: Window) -> Sequence[str]:
-    """Return what is said of the trace: also of a file that nothing could be read from."""
+    """Return the warnings of the trace, also of a file that nothing could be read from."""
     if window.kind == "file" and window.traces:
         return list(window.traces[0].answer.get("warnings", ()))
     return window.warnings

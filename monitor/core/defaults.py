@@ -9,6 +9,6 @@ TRACE_SECONDS: Final = 1.0
 MOST_TRACE_SECONDS: Final = 10.0
 # A trace that the job itself begins meanwhile fails in the job.
 MOST_SERVER_SECONDS: Final = 1.0
-# How long a process that nobody records is watched: enough for the agent, a trace, and some steps
+# How long a process that is not being recorded is watched: enough for agent, trace, and some steps
 # after it.
 WATCH_SECONDS: Final = 30.0

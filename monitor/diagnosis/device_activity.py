@@ -41,7 +41,7 @@ PEAKS: Final[tuple[tuple[str, float], ...]] = (
 
 _FUSING: Final[dict[str, str]] = {"pytorch": "torch.compile", "jax": "jax.jit"}
 
-NO_COUNTERS: Final = "no counters of the GPU's pipes, and no names of kernels that tell"
+NO_COUNTERS: Final = "no counters of the GPU's pipes, and no kernel names that say it"
 NO_FLOPS: Final = "the operations of a step are not known, and no counter of the tensor cores"
 
 
@@ -54,12 +54,12 @@ class Busy:
     tensor_cores: tuple[float, float] | None = None
     # Of the chip's peak.
     efficiency: Measure | None = None
-    # In words, the most telling first.
+    # In words, the most important first.
     said: tuple[str, ...] = ()
     unknown: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> ComputeJson:
-        """Return it as programs are told."""
+        """Return it as the answer has it."""
         used = self.efficiency
         return {
             "bound": self.bound,
@@ -109,7 +109,7 @@ def _bound_by_names(window: Window) -> tuple[Bound | None, tuple[str, ...]]:
     families = {} if kernels is None else kernels.get("families_ns", {})
     total = sum(families.values())
     named = total - families.get("unknown", 0)
-    # Where most names tell nothing, they tell nothing of the whole.
+    # Where most names say nothing, nothing is known of the whole.
     if not total or named < MOST * total:
         return None, ()
     work = sum(families.get(name, 0) for name in ("matmul", "convolution", "attention"))

@@ -1,4 +1,4 @@
-"""From a window to what is wrong in it: all rules, causes before symptoms, the most first."""
+"""What is wrong in a window: all rules, causes before symptoms, the most important first."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from whyidle.monitor.signals.window import Window
 # Smaller losses are not worth a person's time.
 LEAST: Final = LEAST_LOST[Severity.LOW]
 NO_GPU: Final = "no GPU computes for it, as far as is known"
-MOSTLY_UNKNOWN: Final = "nobody saw where most of the time goes"
+MOSTLY_UNKNOWN: Final = "where most of the time goes is unknown"
 # A cause that takes less explains no symptom away.
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
 # Errors and risks first; then what costs time; then what is only to know.
@@ -102,11 +102,11 @@ class Diagnosis:
         total = 0 if budget is None else sum(budget["slices"].values())
         if budget is None or not total:
             return {}
-        told = {str(each.found.slice) for each in self.findings if each.found.gain is not None}
+        named = {str(each.found.slice) for each in self.findings if each.found.gain is not None}
         left = {
             part: ns / total
             for part, ns in budget["slices"].items()
-            if part != Slice.COMPUTE and part not in told and ns >= EXPLAINS * total
+            if part != Slice.COMPUTE and part not in named and ns >= EXPLAINS * total
         }
         return dict(sorted(left.items(), key=lambda item: -item[1]))
 
@@ -206,7 +206,7 @@ def concluded(path: Path, summary: RunSummary) -> RunSummary:
     """Return the summary of a run with what is wrong with it: a defect here must not cost it."""
     try:
         found = as_json(diagnose(of_run(path, str(summary.run.id))))
-    except Exception as error:  # noqa: BLE001  the recording is worth telling without
+    except Exception as error:  # noqa: BLE001  the recording is worth showing without
         return replace(summary, not_diagnosed=f"{type(error).__name__}: {error}")
     return replace(summary, diagnosis=found)
 
@@ -304,14 +304,14 @@ def needs(window: Window, verdict: NotChecked) -> str:
 
 
 def not_judged(window: Window) -> NotJudged:
-    """Say why it says nothing that nothing is found."""
+    """Say why it means nothing that nothing is found."""
     why = why_no_budget(window) if window.budget is None else MOSTLY_UNKNOWN
     what = f"Too little is known to judge it: {why}."
     return NotJudged(what, f"It needs {needs(window, NotChecked(Need.TRACE))}.")
 
 
 def why_no_budget(window: Window) -> str:
-    """Say why nobody knows where the time goes."""
+    """Say why it is not known where the time goes."""
     if window.traces:
         return "the traces cover less than a step, or show no work of any device"
     return "no trace was taken, and no counter says how busy the device was"

@@ -44,7 +44,7 @@ class Rule:
     # ``None``: planned, and never fires.
     detect: Detect | None = None
     kind: Kind = Kind.TIME
-    # What gets faster: where the fix makes a step larger, only the samples tell.
+    # What gets faster: where the fix makes a step larger, only the samples show it.
     paced_by: Literal["steps", "samples"] = "steps"
     # Rules whose finding explains this one away: a symptom is silent beside its cause.
     symptom_of: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import of_slice, seen
 from whyidle.monitor.signals.window import Window
 
-# Below this nobody need care; "low" in the contract.
+# Below this it does not matter; "low" in the contract.
 LEAST: Final = 0.01
 PAGE: Final = 4096
 # Less than 16 MB anew in a step is what gradients and activations of ordinary training take.

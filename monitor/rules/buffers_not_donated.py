@@ -37,7 +37,7 @@ from whyidle.monitor.signals.window import Window
 
 # Smaller states are not worth a line, on any device.
 LEAST_BYTES: Final = 16 << 20
-# The arguments have the batch besides, the results what is told of the step.
+# The arguments hold the batch besides, the results what the step reports.
 LEAST_SHARE: Final = 0.5
 # So much of what could be taken over is, where it was donated.
 TAKEN_OVER: Final = 0.25
@@ -67,13 +67,13 @@ def detect(window: Window) -> Verdict:
 
 
 def _found(window: Window, program: Program, where: tuple[Place, ...]) -> Found:
-    told = window.job.measure
+    measure = window.job.measure
     return Found(
         gain=None,
         evidence=(
-            Evidence.of("results in memory of their own", told(_twice(program), "bytes")),
-            Evidence.of("arguments", told(program["argument_bytes"], "bytes")),
-            Evidence.of("of these overwritten", told(program["aliased_bytes"], "bytes")),
+            Evidence.of("results in memory of their own", measure(_twice(program), "bytes")),
+            Evidence.of("arguments", measure(program["argument_bytes"], "bytes")),
+            Evidence.of("of these overwritten", measure(program["aliased_bytes"], "bytes")),
         ),
         where=where,
         severity=_severity(window, _twice(program)),

@@ -20,7 +20,7 @@ A GPU at full load that touches its power cap works as it was made to: that is o
 A GPU that has nothing to do holds its clocks down, too, for none of these reasons.
 
 ## Documents
-None of the five speaks of it: beyond the documents. NVML's own documentation says that the hardware
+None of the five mentions it: beyond the documents. NVML's own documentation says that the hardware
 slowdown divides the clock by two or more.
 """
 
@@ -77,8 +77,8 @@ def _found(window: Window, gpu: SeenGpu, metric: Metric, what: str, severity: Se
     evidence = [Evidence.of("clocks held down", held)]
     for shown, name in SHOWN.items():
         if shown in gpu.means:
-            told = window.job.measure(gpu.means[shown], shown.unit, "nvml")
-            evidence.append(Evidence.of(name, told))
+            measured = window.job.measure(gpu.means[shown], shown.unit, "nvml")
+            evidence.append(Evidence.of(name, measured))
     return Found(
         gain,
         tuple(evidence),

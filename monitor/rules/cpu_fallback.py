@@ -41,13 +41,13 @@ _PROBES: Final[dict[str, Framework]] = {"jax": "jax", "torch": "pytorch"}
 
 def detect(window: Window) -> Verdict:
     """Compare what the job computes with to what there is."""
-    facts = {name: told for name, told in window.job.facts.items() if "backend" in told}
+    facts = {name: said for name, said in window.job.facts.items() if "backend" in said}
     if not facts:
         return None if window.gpu_trace is not None else window.lacks(Need.INSIDE)
-    if any(told["backend"] != CPU for told in facts.values()):
+    if any(said["backend"] != CPU for said in facts.values()):
         # Two frameworks often share the work: one that is on the GPU is enough.
         return None
-    seen = [told.get("gpus_present") for told in facts.values()]
+    seen = [said.get("gpus_present") for said in facts.values()]
     in_job = max((n for n in seen if isinstance(n, int)), default=None)
     gpus = max(in_job or 0, len(window.job.gpus))
     if gpus == 0:
@@ -67,8 +67,8 @@ def _found(
             Evidence.of("GPUs that the job could open", window.job.measure(in_job, "count"))
         )
     chosen = _chosen(facts)
-    for name, told in facts.items():
-        evidence.append(_said(window, f"backend of {name}", str(told["backend"])))
+    for name, said in facts.items():
+        evidence.append(_said(window, f"backend of {name}", str(said["backend"])))
     if chosen is not None:
         evidence.append(_said(window, chosen[0], chosen[1]))
     return Found(
@@ -82,8 +82,8 @@ def _found(
 
 def _chosen(facts: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
     """Return by what the user chose the CPU, and the words of it."""
-    for told in facts.values():
-        asked, visible = told.get("platforms_asked"), told.get("gpus_visible")
+    for said in facts.values():
+        asked, visible = said.get("platforms_asked"), said.get("gpus_visible")
         if isinstance(asked, str) and asked.split(",")[0].strip() == CPU:
             return "JAX_PLATFORMS", asked
         if isinstance(visible, str) and visible.strip() in HIDDEN:

@@ -22,7 +22,7 @@ another one than the main thread computes: there only counts what the main threa
 it sleeps. What other programs take is reported without a gain: they may be gone tomorrow.
 
 ## Documents
-None of the five speaks of it: beyond the documents.
+None of the five mentions it: beyond the documents.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.window import Window
 
-# Below this a wait costs nobody anything: "medium" in the contract.
+# Below this a wait costs nothing: "medium" in the contract.
 LEAST_WAIT: Final = 0.05
 # A limit that bites in one of ten periods is too low; single bursts are not.
 LEAST_THROTTLED: Final = 0.10
@@ -170,14 +170,14 @@ def _workers(window: Window) -> int:
 
 def _evidence(window: Window, wait: Measure, throttled: Measure | None) -> list[Evidence]:
     workers = _workers(window)
-    told = {
+    measures = {
         "main thread waits for a core": wait,
         "periods cut by the CPU limit": throttled,
         "cores": _cores(window),
         "cores used by the job": window.job.mean(m.JOB_CPU),
         "loader workers": window.job.measure(workers, "count") if workers else None,
     }
-    return [Evidence.of(name, measure) for name, measure in told.items() if measure is not None]
+    return [Evidence.of(name, measure) for name, measure in measures.items() if measure is not None]
 
 
 rule = Rule(

@@ -91,18 +91,18 @@ def _on_gpu(window: Window, trace: Traced) -> Verdict:
 
 
 def _on_cpu(window: Window) -> Verdict:
-    told = overhead(window)
-    if told is None:
+    cost = overhead(window)
+    if cost is None:
         return window.lacks(Need.STEPS)
     batch = window.fact("batch_size")
     small = isinstance(batch, int) and batch < SMALL_BATCH
-    if told.share < MOSTLY or small or _is_compiled(window):
+    if cost.share < MOSTLY or small or _is_compiled(window):
         return None
     return Found(
-        gain=Gain.between(told.share * FUSED_LEAST, told.share * FUSED_MOST),
+        gain=Gain.between(cost.share * FUSED_LEAST, cost.share * FUSED_MOST),
         evidence=(
-            Evidence.of("operators", told.per_step),
-            Evidence.of("main thread's time for one", told.each.times(1e6, "us")),
+            Evidence.of("operators", cost.per_step),
+            Evidence.of("main thread's time for one", cost.each.times(1e6, "us")),
         ),
         where=of_slice(window, Slice.COMPUTE),
         slice=Slice.COMPUTE,

@@ -79,13 +79,13 @@ def detect(window: Window) -> Verdict:
     exposed = trace.share(Slice.EXPOSED_COMM)
     if exposed is None or exposed.value < LEAST:
         return None
-    told = tuple(_evidence(trace, exposed))
+    evidence = tuple(_evidence(trace, exposed))
     where = of_slice(window, Slice.EXPOSED_COMM)
     if _between_two(trace) > 0.5:
         title = "The device waits for what other devices send it"
         part = Slice.EXPOSED_COMM
-        return Found(None, told, where, part, Severity.MEDIUM, title, fixes=OF_PIPELINES)
-    return Found(_gain(trace, exposed), told, where, Slice.EXPOSED_COMM)
+        return Found(None, evidence, where, part, Severity.MEDIUM, title, fixes=OF_PIPELINES)
+    return Found(_gain(trace, exposed), evidence, where, Slice.EXPOSED_COMM)
 
 
 def _is_alone(window: Window) -> bool:

@@ -72,17 +72,17 @@ def detect(window: Window) -> Verdict:
     share = _flops(forward) / work
     compute, dispatch = (trace.share(s) for s in (Slice.COMPUTE, Slice.IDLE_DISPATCH))
     busy = sum(part.value for part in (compute, dispatch) if part is not None)
-    told = window.job.measure
+    measure = window.job.measure
     return Found(
         gain=Gain.between(OF_THE_WORK * share * busy, AT_MOST_OF_THE_WORK * share * busy),
         evidence=(
             Evidence.of(
-                f"flops of the forward pass, {_name(forward)}", told(_flops(forward), "count")
+                f"flops of the forward pass, {_name(forward)}", measure(_flops(forward), "count")
             ),
             Evidence.of(
-                f"flops of its gradient, {_name(backward)}", told(_flops(backward), "count")
+                f"flops of its gradient, {_name(backward)}", measure(_flops(backward), "count")
             ),
-            Evidence.of("of the work of a step", told(share, "ratio")),
+            Evidence.of("of the work of a step", measure(share, "ratio")),
         ),
         where=_where(window, pair),
         slice=Slice.COMPUTE,

@@ -118,7 +118,7 @@ def _from_f32(model: str) -> tuple[float, float] | None:
 
 
 def _where(trace: Traced) -> tuple[Place, ...]:
-    """Return the lines whose computing is said to be products."""
+    """Return the lines that compute products, by the names of their calls."""
     return own(
         Place(p["file"], p["line"] or 0, p["function"], p["share"])
         for p in trace.places(Slice.COMPUTE)

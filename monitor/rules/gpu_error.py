@@ -5,7 +5,7 @@ The XID errors that the driver reports while the job is watched, and a GPU that 
 reaches. Beside an XID stands what it means and what to do first.
 
 ## Why it costs
-Some errors end the process that used the GPU, some leave a GPU that answers nobody until it is
+Some errors end the process that used the GPU, some leave a GPU that does not answer until it is
 reset, and some only announce that its memory wears out. A job that goes on after one of them may
 hang in its next collective, or compute with damaged numbers.
 
@@ -13,14 +13,14 @@ hang in its next collective, or compute with damaged numbers.
 Save a checkpoint if the job still answers. Then do what the error asks for: an error of the program
 (XID 13, 31) is found with compute-sanitizer; an error of the memory (48, 63, 64, 94, 95) wants a
 reset of the GPU at the next opportunity; a lost GPU (79) wants a restart of the machine. The log of
-the kernel (`dmesg`) names the process. What comes back after that is a matter for the maker.
+the kernel (`dmesg`) names the process. What comes back after that is for the maker to look at.
 
 ## When it is wrong
 An error that another program caused on the same machine is reported too. XIDs 43 and 45 follow
 another error, or a process that was killed: look at what came before.
 
 ## Documents
-None of the five speaks of it: beyond the documents. The meanings are those of NVIDIA's XID
+None of the five mentions it: beyond the documents. The meanings are those of NVIDIA's XID
 catalogue.
 """
 
@@ -77,19 +77,19 @@ _GPU = re.compile(r"GPU (\d+(?::\d+)?)")
 
 
 def detect(window: Window) -> Verdict:
-    """Look for errors that the driver told of."""
+    """Look for errors that the driver reported."""
     errors = [*window.job.events.get(LOST, ()), *window.job.events.get(XID, ())]
     if not errors:
         return None if window.job.gpus else window.lacks(Need.GPU)
     worst = min(errors, key=lambda error: _order(window, error))
     code = worst.get("code")
     meaning, then = _meaning(code)
-    told = f" (XID {code})" if isinstance(code, int) else ""
+    number = f" (XID {code})" if isinstance(code, int) else ""
     return Found(
         gain=None,
         evidence=tuple(_evidence(window, errors, then)),
         severity=Severity.HIGH if _is_mine(window, worst) else Severity.MEDIUM,
-        title=f"GPU {_index(worst) or '?'}: {meaning}{told}",
+        title=f"GPU {_index(worst) or '?'}: {meaning}{number}",
     )
 
 
@@ -114,7 +114,7 @@ def _index(error: Mapping[str, Any]) -> str | None:
 
 
 def _is_mine(window: Window, error: Mapping[str, Any]) -> bool:
-    """Tell whether it is a GPU of the job; where nobody knows, it may be."""
+    """Tell whether it is a GPU of the job; where that is not known, it may be."""
     owned = {gpu.index for gpu in window.job.gpus if gpu.owned}
     index = _index(error)
     return not owned or index is None or index in owned

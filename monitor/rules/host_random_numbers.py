@@ -1,13 +1,13 @@
 """The main thread draws random numbers on the host in every step.
 
 ## What it sees
-The looks at the main thread that found it on lines that call NumPy's, Python's or, where the job
+The stack samples that found the main thread on lines that call NumPy's, Python's or, where the job
 computes on a GPU, PyTorch's random numbers without a device. It reads these lines in the source.
 
 ## Why it costs
 Noise, masks and augmentations of a whole batch are many numbers: 30 ns each with NumPy, 100 ns to
 1 µs with Python's `random`. They are drawn by the thread that launches the work, and what is drawn
-has to be copied to the device besides.
+must then be copied to the device.
 
 ## How to fix
 Draw them where they are needed: `torch.randn(.., device=device)`, `jax.random` in the compiled
@@ -15,7 +15,7 @@ step, with a key of its own for each step that was derived outside.
 
 ## When it is wrong
 Numbers that are drawn while the device has other work cost nothing. In worker processes of a loader
-they are in nobody's way. On a CPU backend the device's numbers take the same CPU; NumPy's newer
+they hold nothing up. On a CPU backend the device's numbers take the same CPU; NumPy's newer
 generator is there about as fast as JAX's, and half as fast as PyTorch's.
 
 ## Documents
@@ -34,7 +34,7 @@ from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
 
-# Smaller shares are within what some hundred looks at the main thread miss by.
+# Smaller shares are within the error of some hundred stack samples.
 LEAST_SHARE: Final = 0.03
 # What comes back on a CPU, by what one number takes (``benchmarks/unit_costs.py``): NumPy 9 to 21
 # ns, PyTorch 3 to 5, so that a seventh to a half of NumPy's time stays, and what copies go with it;

@@ -133,7 +133,7 @@ def _of_cpu(window: Window, trace: Traced) -> Verdict:
 def _largest(trace: Traced, programs: list[Program]) -> Program | None:
     """Return the program with the largest arguments among those that each step calls.
 
-    Of several that share a name nobody knows which one it is: the smallest is surely called.
+    Of several that share a name it is not known which one it is: the smallest is surely called.
     """
     each: dict[str, Program] = {}
     for program in sorted(programs, key=_bytes, reverse=True):

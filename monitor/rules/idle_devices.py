@@ -66,7 +66,7 @@ def detect(window: Window) -> Verdict:
 
 
 def _why_not(window: Window) -> Verdict:
-    """Nobody tells; a trace of one device, or a rank among many, is no such job."""
+    """The devices are not known; a trace of one device, or a rank among many, is no such job."""
     if window.gpu_trace is not None or window.fact("world_size"):
         return None
     return None if window.job.inside and window.frameworks else window.lacks(Need.INSIDE)

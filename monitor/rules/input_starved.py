@@ -3,7 +3,7 @@
 ## What it sees
 The part of the time in which the device does nothing because the main thread is in the data loader:
 exact in a trace, measured by the agent as the waits for PyTorch's loaders. Where there is no such
-loader, the looks at the main thread count that found it reading or decoding data, as far as the
+loader, the stack samples count that found the main thread reading or decoding data, as far as the
 device was idle at the time. On a GPU also those that found it preparing batches in the user's own
 functions (augment, collate, ...) or in NumPy, while no framework's call was under way.
 
@@ -46,13 +46,13 @@ from whyidle.monitor.signals.window import Window
 
 # Below this the loader is not worth a person's time; "low" in the contract.
 LEAST: Final = 0.01
-# The same of looks at the main thread: five a second miss by as much.
+# The same of stack samples: at five a second their error is as large.
 LEAST_OF_LOOKS: Final = 0.05
-# Nobody measured what comes back of it: less than this is not told.
+# What comes back of it was never measured: less than this is not reported.
 LEAST_OF_PREPARING: Final = 0.15
 # Of five measured pairs: workers take from the launching thread 0.67 of what the host is late by.
 TAKEN_BY_WORKERS: Final = 0.67
-# What part of a wait comes back at least, on a GPU and where only counters tell (measured: 60-73%).
+# What part of a wait comes back at least, on a GPU and where only counters show it (60-73%).
 BACK_LEAST, BACK_MOST = 0.6, 1.0
 # To hand a batch over costs the workers some of their time (measured: 1% of threads, 11% of
 # processes).
@@ -69,8 +69,8 @@ def detect(window: Window) -> Verdict:
     doing = reading(window.job)
     if doing is not None and doing.share.value >= LEAST_OF_LOOKS:
         return _of_main_thread(window, doing)
-    if window.gpu_trace is not None and (told := _of_preparing(window, window.gpu_trace)):
-        return told
+    if window.gpu_trace is not None and (verdict := _of_preparing(window, window.gpu_trace)):
+        return verdict
     if waits is None:
         return window.lacks(Need.TRACE if window.job.inside else Need.INSIDE)
     return None

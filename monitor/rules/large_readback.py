@@ -8,7 +8,7 @@ in the trace, and the time in which nothing else runs.
 ## Why it costs
 The host waits until the device has computed the array, then for the copy, then does its own work
 on it; the device meanwhile has nothing to do. Logits, activations or pictures of a whole batch are
-a thousand times larger than what one wants to know of them.
+a thousand times larger than what one wants to know from them.
 
 ## How to fix
 Compute on the device what is wanted of the array, and return that: a mean, a count of hits, the
@@ -45,7 +45,7 @@ LEAST_BYTES: Final = 1 << 20
 LEAST_RATE: Final = 20e6
 # Every second step: what is read less often is logging.
 LEAST_READS: Final = 0.5
-# Smaller shares are within what some hundred looks at the main thread miss by.
+# Smaller shares are within the error of some hundred stack samples.
 LEAST_SHARE: Final = 0.03
 # A look now and then stays, and what the device does instead: a tenth of it is much.
 BACK_LEAST: Final = 0.9
@@ -107,7 +107,7 @@ def _of_tensors(window: Window) -> Verdict:
     )
     gain = Gain.between(BACK_LEAST * (share.value - error), share.value + error)
     found = _found(window, gain, evidence, Slice.IDLE_DISPATCH)
-    # Some looks at the line by chance are no reason to act.
+    # A few samples at the line by chance are no reason to act.
     is_sure = share.value - error >= LEAST_SHARE
     return found if is_sure else replace(found, severity=Severity.LOW)
 

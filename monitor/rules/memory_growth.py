@@ -42,7 +42,7 @@ LEAST_GROWN: Final = 0.1
 # The second half rose much like the first: a cache that fills up rises less and less, and loading
 # a model rises once. Steps of a busy machine come at an uneven pace.
 LEVEL, BURST = 0.25, 4.0
-# What was seen for a second tells of a minute: pools and caches still fill up for some time.
+# A second foretells a minute at most: pools and caches still fill up for some time.
 FORESEEN: Final = 60
 # Memory that is full within a day ends the job.
 DAY_S: Final = 86_400
@@ -85,7 +85,7 @@ def grows(trend: Trend) -> bool:
 
 
 def left_s(window: Window, metric: Metric, trend: Trend) -> float | None:
-    """Return how long it can go on, by the memory that it grows in; ``None``: nobody knows."""
+    """Return how long it can go on, by the memory that it grows in; ``None``: not known."""
     on_device = metric in _ON_DEVICE and window.device == "gpu"
     rooms = _on_device(window) if on_device else _on_host(window, trend)
     return min(rooms) / trend.per_s if rooms and trend.per_s > 0 else None
@@ -106,18 +106,18 @@ def _on_device(window: Window) -> list[float]:
 
 
 def _evidence(window: Window, metric: Metric, trend: Trend, left_s: float | None) -> list[Evidence]:
-    def told(value: float, unit: str) -> Measure:
+    def measure(value: float, unit: str) -> Measure:
         return window.job.measure(value, unit, metric.source)
 
     found = [
-        Evidence.of(f"growth of {metric.words}", told(trend.per_s, "bytes_per_second")),
-        Evidence.of("grown", told(trend.last - trend.first, "bytes")),
+        Evidence.of(f"growth of {metric.words}", measure(trend.per_s, "bytes_per_second")),
+        Evidence.of("grown", measure(trend.last - trend.first, "bytes")),
     ]
     pace = window.steps_per_s
     if pace is not None:
-        found.append(Evidence.of("growth", told(trend.per_s / pace.value, "bytes/step")))
+        found.append(Evidence.of("growth", measure(trend.per_s / pace.value, "bytes/step")))
     if left_s is not None:
-        found.append(Evidence.of("until the memory is full", told(left_s, "s")))
+        found.append(Evidence.of("until the memory is full", measure(left_s, "s")))
     return found
 
 

@@ -57,7 +57,11 @@ def detect(window: Window) -> Verdict:
     if isinstance(devices, int) and (found := _whole_on_each(window, devices)):
         return found
     several = isinstance(devices, int) and devices > 1
-    return window.lacks(Need.GPU_TRACE, "of all devices together") if several else _nobody(window)
+    return (
+        window.lacks(Need.GPU_TRACE, "of all devices together")
+        if several
+        else _without_trace(window)
+    )
 
 
 def _whole_on_each(window: Window, devices: int) -> Found | None:
@@ -86,7 +90,7 @@ def _whole_on_each(window: Window, devices: int) -> Found | None:
     )
 
 
-def _nobody(window: Window) -> Verdict:
+def _without_trace(window: Window) -> Verdict:
     """A job of one device divides nothing; of another, nothing is known."""
     is_known = window.trace is not None or window.fact("devices_used") is not None
     return None if is_known else window.lacks(Need.INSIDE)
@@ -94,8 +98,8 @@ def _nobody(window: Window) -> Verdict:
 
 def _around(window: Window) -> list[str]:
     """Return what is around the model, by its names."""
-    told = window.fact("parallel")
-    return [told] if isinstance(told, str) else list(told or ())
+    wrappers = window.fact("parallel")
+    return [wrappers] if isinstance(wrappers, str) else list(wrappers or ())
 
 
 def _work(trace: Traced) -> list[int]:

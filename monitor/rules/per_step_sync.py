@@ -40,7 +40,7 @@ from whyidle.monitor.signals.window import Window
 
 # Every second step: what is read less often is logging.
 LEAST_READS: Final = 0.5
-# Smaller shares are within what some hundred looks at the main thread miss by.
+# Smaller shares are within the error of some hundred stack samples.
 LEAST_SHARE: Final = 0.03
 # Of the line's time: a tenth may be other work, that stays, and every fiftieth step still reads.
 LINE_LEAST, LINE_MOST = 0.9, 0.98

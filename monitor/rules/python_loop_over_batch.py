@@ -13,12 +13,12 @@ vectors in place of matrices leaves most of the device unused.
 ## How to fix
 Give the whole batch to one call. In PyTorch layers take a batch dimension in front; `torch.vmap`
 adds one to a function that has none. In JAX write the function for one sample, and let `jax.vmap`
-make of it the one for the batch.
+make it one for the batch.
 
 ## When it is wrong
 Samples of different shapes cannot be stacked before they are padded. The results of all samples at
 once need more memory than those of one. A loop in which each pass needs the one before is not
-meant: that is one for `lax.scan`.
+meant: that is for `lax.scan`.
 
 ## Documents
 D4 §2 (vmap for loops).
@@ -82,7 +82,7 @@ def detect(window: Window) -> Verdict:
 
 
 def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
-    """Return what is called how often in a step; ``None``: that cannot be told."""
+    """Return what is called how often in a step; ``None``: not known."""
     if window.uses("jax"):
         return _of_functions(trace)
     backward = [c["count"] for c in trace.calls(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")]

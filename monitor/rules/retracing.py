@@ -2,9 +2,9 @@
 
 ## What it sees
 The agent hears of each compilation of JAX and of `torch.compile`: the function, the line that
-called it (of PyTorch: where it begins), and what differed from the times before. The fault is there
-when one function was compiled ten times or more from the same line, of PyTorch five times, and it
-goes on after the job has warmed up.
+called it (for PyTorch: where it begins), and what differed from the times before. The fault is
+there when one function was compiled ten times or more from the same line (for PyTorch five times),
+and it goes on after the job has warmed up.
 
 ## Why it costs
 A compiled program fits arguments of one shape and one type. A batch of another length, a Python
@@ -69,7 +69,7 @@ _SIZE: Final = re.compile(r"size|shape|stride|\blen\(|ndim")
 LOOK: Final = Fix(
     "Keep what the reason names as it is from step to step, or pass it as a tensor.",
     """\
-torch._logging.set_logs(recompiles=True)  # tells each reason, with the line of your code""",
+torch._logging.set_logs(recompiles=True)  # prints each reason, with the line of your code""",
 )
 _FRAMEWORKS: Final[dict[str, Framework]] = {"jax": "jax", "torch": "pytorch"}
 
@@ -134,8 +134,8 @@ def _evidence(window: Window, again: list[Recompiled]) -> list[Evidence]:
         found.append(Evidence("why", worst.function.reason, "", "agent", age, seconds))
     programs = (window.fact("executables_by_name") or {}).get(f"jit_{worst.function.function}")
     if isinstance(programs, int) and programs > 1:
-        told = window.job.measure(programs, "count")
-        found.append(Evidence.of("compiled programs of this name alive", told))
+        alive = window.job.measure(programs, "count")
+        found.append(Evidence.of("compiled programs of this name alive", alive))
     return found
 
 

@@ -17,7 +17,7 @@ learning rate with it. In JAX `jax.vmap` over more samples does the same.
 Gradient accumulation does not cure this: it runs as many small steps as before (measured: 11.2k ->
 12.8k samples/s, against 77.6k with a real batch). A larger batch changes the training: whether it
 learns as well has to be tried. Where another fault makes many small operations out of few, that
-one is to be cured first. JAX on a CPU is not judged: its operations tell nothing of their size.
+one is to be cured first. JAX on a CPU is not judged: its operations say nothing of their size.
 
 ## Documents
 D1 §3 (larger batches).
@@ -60,23 +60,23 @@ def detect(window: Window) -> Verdict:
 def _on_cpu(window: Window) -> Verdict:
     if not window.uses("pytorch"):
         return window.lacks(Need.GPU_TRACE)
-    told, batch = overhead(window), window.fact("batch_size")
-    if told is None:
+    cost, batch = overhead(window), window.fact("batch_size")
+    if cost is None:
         return window.lacks(Need.STEPS)
     if not isinstance(batch, int):
         return window.lacks(Need.INSIDE, "the size of a batch, of a DataLoader")
-    if told.share < MOSTLY or batch >= SMALL_BATCH:
+    if cost.share < MOSTLY or batch >= SMALL_BATCH:
         return None
     optimizer = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
     # What an optimizer does is the same for any batch, too, as far as its operators are not that.
     others = 1 - (optimizer.value if optimizer else 0.0)
-    most = 1 - (1 - told.share) * others
+    most = 1 - (1 - cost.share) * others
     return Found(
-        gain=Gain.between(told.least * (1 - 1 / LARGER), most * (1 - 1 / LARGEST)),
+        gain=Gain.between(cost.least * (1 - 1 / LARGER), most * (1 - 1 / LARGEST)),
         evidence=(
             Evidence.of("batch", window.job.measure(batch, "samples")),
-            Evidence.of("operators", told.per_step),
-            Evidence.of("main thread's time for one", told.each.times(1e6, "us")),
+            Evidence.of("operators", cost.per_step),
+            Evidence.of("main thread's time for one", cost.each.times(1e6, "us")),
             *_samples(window, batch),
         ),
         slice=Slice.COMPUTE,
@@ -85,10 +85,10 @@ def _on_cpu(window: Window) -> Verdict:
 
 
 def _samples(window: Window, batch: int) -> list[Evidence]:
-    """Say of what the gain is told: samples a second, not steps."""
+    """Say what the gain is of: samples a second, not steps."""
     pace = window.steps_per_s
-    told = [] if pace is None else [pace.times(batch, "samples/s")]
-    return [Evidence.of("trained now (the gain is of this)", each) for each in told]
+    measures = [] if pace is None else [pace.times(batch, "samples/s")]
+    return [Evidence.of("trained now (the gain is of this)", each) for each in measures]
 
 
 def _on_gpu(window: Window, trace: Traced) -> Verdict:
@@ -125,8 +125,8 @@ def _gain(fixed: float) -> Gain:
 
 
 def _used(means: object) -> float | None:
-    told: dict[m.Metric, float] = dict(means) if isinstance(means, dict) else {}
-    used, total = told.get(m.GPU_MEMORY_USED), told.get(m.GPU_MEMORY_TOTAL)
+    by_metric: dict[m.Metric, float] = dict(means) if isinstance(means, dict) else {}
+    used, total = by_metric.get(m.GPU_MEMORY_USED), by_metric.get(m.GPU_MEMORY_TOTAL)
     return None if used is None or not total else used / total
 
 

@@ -7,7 +7,7 @@ while it is measured.
 ## Why it costs
 Nothing is lost. But the first steps compile, fill caches and start the workers of the loader; they
 take up to a thousand times as long as those that follow. Figures from there, and what they seem to
-promise, say nothing of the training.
+promise, say nothing about the training.
 
 ## How to fix
 Measure samples a second after ten steps or more, and let the device finish before each look at the

@@ -15,7 +15,7 @@ or stored comes out of it as a result. Branches that depend on values become `jn
 `lax.cond`; settings become static arguments.
 
 ## When it is wrong
-While a program is searched for a fault one may run it with `jax.disable_jit()` on purpose. A job
+To debug a program one may run it with `jax.disable_jit()` on purpose. A job
 that computes something once per hour outside of the step loses nothing by that. Operations so large
 that each fills the device for milliseconds gain little. A step that is compiled again each time
 runs such operations while it is traced: then only `retracing` is reported.
@@ -49,7 +49,7 @@ CALL_LEAST, CALL_MOST = 1, 4
 # The compiler joins operations: of their own time it leaves all at most, and there a third.
 JOINED: Final = 0.36
 
-# As many functions as a recording tells of.
+# As many functions as a recording lists.
 MOST_COMPILED: Final = 20
 
 
@@ -75,8 +75,8 @@ def detect(window: Window) -> Verdict:
 
 def _where(window: Window) -> tuple[Place, ...]:
     """Return the lines that had single operations compiled, those the job is at most first."""
-    told = window.where_compiled(most=MOST_COMPILED)
-    return at(window.job, (place for place in told if place.function in OWN))
+    places = window.where_compiled(most=MOST_COMPILED)
+    return at(window.job, (place for place in places if place.function in OWN))
 
 
 def _gain(window: Window, trace: Traced, found: Eager) -> Gain:
@@ -88,7 +88,7 @@ def _gain(window: Window, trace: Traced, found: Eager) -> Gain:
     compute, dispatch = (0.0 if part is None else part.value for part in parts)
     if not dispatch:
         return Gain(0.0, 0.0)
-    # What nobody knows of is spread over both as they are.
+    # What is not known is spread over both in proportion.
     compute, dispatch = compute / (compute + dispatch), dispatch / (compute + dispatch)
     most = compute + dispatch * min(1.0, CALL_MOST / found.in_a_step)
     least = JOINED * compute + dispatch * min(1.0, CALL_LEAST / found.in_a_step)
@@ -96,17 +96,19 @@ def _gain(window: Window, trace: Traced, found: Eager) -> Gain:
 
 
 def _evidence(window: Window, trace: Traced, found: Eager) -> list[Evidence]:
-    told = [
+    evidence = [
         Evidence.of("single operations in a step, about", trace.measure(found.in_a_step, "1/step")),
         Evidence.of("of all calls of programs", trace.measure(found.share, "ratio")),
     ]
     dispatch = trace.share(Slice.IDLE_DISPATCH)
     if dispatch is not None:
-        told.append(Evidence.of("host dispatch", dispatch))
+        evidence.append(Evidence.of("host dispatch", dispatch))
     programs = window.fact("executables")
     if isinstance(programs, int):
-        told.append(Evidence.of("compiled programs alive", window.job.measure(programs, "count")))
-    return told
+        evidence.append(
+            Evidence.of("compiled programs alive", window.job.measure(programs, "count"))
+        )
+    return evidence
 
 
 rule = Rule(

@@ -74,15 +74,15 @@ def detect(window: Window) -> Verdict:
 
 
 def _found(window: Window, program: Program, took: float, where: tuple[Place, ...]) -> Found:
-    told = window.job.measure
+    measure = window.job.measure
     whole = window.job.warm_s + window.job.seconds
     share = Measure(min(1.0, took / whole), "ratio", "agent", window.job.age_s, whole)
     return Found(
         gain=None,
         evidence=(
-            Evidence.of("operations of the program", told(program["operations"], "count")),
-            Evidence.of("products of matrices in it", told(_products(program), "count")),
-            Evidence.of("compiling it took", told(took, "s")),
+            Evidence.of("operations of the program", measure(program["operations"], "count")),
+            Evidence.of("products of matrices in it", measure(_products(program), "count")),
+            Evidence.of("compiling it took", measure(took, "s")),
             Evidence.of("of all the time watched", share),
         ),
         where=own(where),

@@ -1,4 +1,4 @@
-"""Sums over a recording of what its agents told now and then: what was compiled, what was read."""
+"""Sums over a recording of what its agents reported: what was compiled, what was read."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ class ReadBack:
         }
 
 
-def compiled(told: Iterable[Mapping[str, Any]]) -> tuple[Compiled, ...]:
+def compiled(events: Iterable[Mapping[str, Any]]) -> tuple[Compiled, ...]:
     """Return the functions that took longest to compile, from single events and from sums."""
     sums: dict[tuple[Any, ...], list[Any]] = {}
-    for data in told:
+    for data in events:
         for each in data.get("functions", (data,)):
             place = tuple(each.get(name) for name in ("framework", "function", "file", "line"))
             found = sums.setdefault(place, [0, 0, 0, None])
@@ -81,10 +81,10 @@ def compiled(told: Iterable[Mapping[str, Any]]) -> tuple[Compiled, ...]:
     )
 
 
-def reads(told: Iterable[Mapping[str, Any]]) -> tuple[ReadBack, ...]:
+def reads(events: Iterable[Mapping[str, Any]]) -> tuple[ReadBack, ...]:
     """Return the lines that read most often."""
     sums: dict[tuple[str, str, int, str], list[int]] = {}
-    for data in told:
+    for data in events:
         for each in data["places"]:
             place = each["kind"], each["file"], each["line"], each["function"]
             found = sums.setdefault(place, [0, 0])

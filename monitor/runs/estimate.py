@@ -5,7 +5,7 @@ against it. Otherwise compute is the least that the counters of the GPUs prove, 
 the host spent elsewhere explains the rest, as far as it goes. Two causes at one moment (a garbage
 collection inside the wait for a batch) count once: one wins over the next in the order of the
 account of a trace, ``ORDER``. A read from the device mostly waits for compute: of it only what no
-kernel can have filled is idle time. What then is left is unknown, and it is said why.
+kernel can have filled is idle time. What is then left is unknown, with the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TRACE_SECONDS: Final = 600.0
 CHANGED: Final = 0.2
 # Waits below this in all explain nothing: a bar of them would say that nothing is known.
 LEAST: Final = 0.005
-# What the counters see and the trace does not is told from here on.
+# What the counters see and the trace does not is shown from here on.
 NOTABLE: Final = 0.05
 ORDER: Final[dict[Slice, Metric]] = {
     Slice.IDLE_GC: m.JOB_GC_PAUSE,
@@ -39,7 +39,7 @@ ORDER: Final[dict[Slice, Metric]] = {
     Slice.IDLE_SYNC: m.JOB_SYNC_WAIT,
     Slice.IDLE_INPUT: m.JOB_LOADER_WAIT,
 }
-# Those that the agent sees whole. A trace knows more ways to wait for a device than it does.
+# The waits that the agent sees whole. A trace knows more ways to wait for a device than it does.
 SEEN: Final = (Slice.IDLE_GC, Slice.IDLE_COMPILE, Slice.IDLE_INPUT)
 Device = Literal["gpu", "cpu"]
 
@@ -163,7 +163,7 @@ def _mean(gpus: Sequence[Reading], metric: Metric) -> float | None:
 
 
 def _share(value: float | None) -> float | None:
-    """Return a share that makes sense; a job may tell anything."""
+    """Return a share that makes sense; a job may report anything."""
     return None if value is None or not math.isfinite(value) else min(1.0, max(0.0, value))
 
 

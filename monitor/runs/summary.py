@@ -1,4 +1,4 @@
-"""A recording in one page: read back from the store, so what is said is what was kept."""
+"""The summary of a recording, read back from the store: it says what was kept, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from whyidle.monitor.runs.aggregates import Compiled, ReadBack, compiled, reads
 from whyidle.monitor.runs.training import METRICS, Counted, Trained, trained
 from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
 
-# A job may have had thousands of processes; the page tells of the whole.
+# A job may have had thousands of processes; the page shows the whole.
 SCOPES = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)
 # The kind of event that says, every few seconds, where a main thread was.
 STACKS = "stacks"
@@ -28,7 +28,7 @@ STACKS = "stacks"
 READS, COMPILES = "reads", "compiles"
 # A single one is news.
 COMPILED = "compile"
-# What comes all the time is told as sums.
+# What comes all the time is shown as sums.
 ROLLING = frozenset({STACKS, READS, COMPILES})
 MOST_LINES = 20
 # What a page and a person can hold; a long run has more.
@@ -47,7 +47,7 @@ class Watched:
     stops_ms: tuple[float, ...]
     refused: str | None
     next_step: str | None
-    # Where this is not told (by an older program) the pid alone must do.
+    # Where an older program did not keep it, the pid alone must do.
     start_ticks: int | None = None
     # What its frameworks said last, by the name of the probe.
     frameworks: dict[str, JsonObject] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What `attach`, `run`, `stop` and `runs RUN` tell of a recording."""
+    """What `attach`, `run`, `stop` and `runs RUN` show of a recording."""
 
     run: Run
     seconds: float
@@ -69,15 +69,15 @@ class RunSummary:
     # Events that are not among these.
     more_events: int = 0
     where: tuple[SourceLine, ...] = ()
-    # Whose main thread was there; ``None``: nobody was looked at.
+    # Whose main thread was there; ``None``: no main thread was sampled.
     where_of: Watched | None = None
     # Of the same process: what took longest to compile, and where values were read back.
     compiled: tuple[Compiled, ...] = ()
     reads: tuple[ReadBack, ...] = ()
-    # What the newest trace of it told; ``None``: none was kept with it.
+    # Its newest trace; ``None``: none was kept with it.
     trace: LastTraceJson | None = None
     trouble: str | None = None
-    # What is wrong with it, as ``monitor diagnose --json`` tells it; and why nobody can say.
+    # What is wrong with it, as ``monitor diagnose --json`` says it; or why that is not known.
     diagnosis: DiagnosisJson | None = None
     not_diagnosed: str | None = None
 
@@ -125,8 +125,8 @@ class RunSummary:
     @property
     def not_entered(self) -> str | None:
         """Why the first process has no agent, in full, where it is not among the watched."""
-        told = (self.run.info or {}).get("not_entered")
-        return f"{told['what']} {told['next_step']}".rstrip() if told else None
+        refusal = (self.run.info or {}).get("not_entered")
+        return f"{refusal['what']} {refusal['next_step']}".rstrip() if refusal else None
 
     @property
     def gpu_problem(self) -> str | None:
@@ -205,7 +205,7 @@ def in_order(run: Run) -> list[Watched]:
 
 
 def _where(reader: Reader, run: Run) -> tuple[Watched | None, tuple[SourceLine, ...]]:
-    """Return where a main thread was, most first, of the first process that tells."""
+    """Return where a main thread was, most first, of the first process that was sampled."""
     for watched in in_order(run):
         if found := lines(reader, run, watched):
             return watched, found
@@ -248,7 +248,7 @@ def lines(reader: Reader, run: Run, watched: Watched, since_ms: int = 0) -> tupl
 
 
 def add_up(stacks: Iterable[Mapping[str, Any]], what: str) -> tuple[SourceLine, ...]:
-    """Add up looks at a thread: its "lines" or its "leaves"."""
+    """Add up stack samples of a thread: its "lines" or its "leaves"."""
     counts: Counter[tuple[str, int, str]] = Counter()
     samples = 0
     for data in stacks:

@@ -21,7 +21,7 @@ METRICS: Final = {
     "sync_wait": m.JOB_SYNC_WAIT,
     "compile": m.JOB_COMPILE,
 }
-# The probes that tell of a framework; of a process with both, who counts steps is PyTorch.
+# The probes of frameworks; in a process with both, PyTorch counts the steps.
 _WORDS = {"torch": "PyTorch", "jax": "JAX"}
 
 NOT_SAID = "the agent did not say"
@@ -91,8 +91,8 @@ def trained(
     processes: Iterable[tuple[Mapping[str, Mapping[str, Any]], Counted | None]],
 ) -> Trained:
     """Return what the processes come to; those that stand for the job first."""
-    told = list(processes)
-    counted = [sums for _, sums in told if sums is not None]
+    known_of = list(processes)
+    counted = [sums for _, sums in known_of if sums is not None]
     paced = [sums for sums in counted if sums.steps]
     slowest = max(paced, key=lambda sums: sums.step_p50_ns or 0, default=Counted())
     # A process that takes steps and does not count its samples would be missing from the sum.
@@ -100,7 +100,7 @@ def trained(
     known = [rate for rate in samples if rate]
     compiles = [n for sums in counted if (n := sums.grown(wire.COMPILES)) is not None]
     return Trained(
-        **_what([frameworks for frameworks, _ in told]),
+        **_what([frameworks for frameworks, _ in known_of]),
         steps=slowest.steps,
         steps_source=slowest.source,
         step_p50_s=_seconds(slowest.step_p50_ns),

@@ -67,20 +67,20 @@ class Activity:
 
 
 def reading(job: Recorded) -> Activity | None:
-    """Return the time in which it reads or decodes data itself; ``None``: nobody looked."""
+    """Return the time in which it reads or decodes data itself; ``None``: not sampled."""
     seen = step_samples(job)
-    return _most(job, seen, _told(seen.lines, _reads), seen.at_leaves(_is_of_reader))
+    return _most(job, seen, _matching(seen.lines, _reads), seen.at_leaves(_is_of_reader))
 
 
 def preparing(job: Recorded) -> Activity | None:
-    """Return the time in which it prepares batches, in no framework's code; ``None``: no looks.
+    """Return the time in which it prepares batches, in no framework's code; ``None``: not sampled.
 
-    A look counts where the line itself was found at work, or a library of the host was.
+    A sample counts where it found the line itself at work, or a library of the host.
     """
     if not job.lines:
         return None
     seen = step_samples(job)
-    lines = _told(seen.lines, _prepares)
+    lines = _matching(seen.lines, _prepares)
     mine = {(line.file, line.line) for line in lines}
     working = seen.at_leaves(
         lambda leaf: (leaf.file, leaf.line) in mine or bool(_ON_THE_HOST.fullmatch(leaf.file))
@@ -91,11 +91,11 @@ def preparing(job: Recorded) -> Activity | None:
 
 
 def drawing(job: Recorded) -> Activity | None:
-    """Return the time on lines that draw random numbers on the host; ``None``: nobody looked."""
+    """Return the time on lines that draw random numbers on the host; ``None``: not sampled."""
     # Where PyTorch computes on the CPU, its own numbers are where they are needed.
     torch = job.fact("backend") not in {None, "cpu"}
     seen = step_samples(job)
-    return _most(job, seen, _told(seen.lines, lambda line: _draws(line, torch=torch)))
+    return _most(job, seen, _matching(seen.lines, lambda line: _draws(line, torch=torch)))
 
 
 def one_by_one(drawn: Activity) -> bool:
@@ -112,7 +112,7 @@ def _most(
     places = lines
     if in_libraries > _sum(lines):
         # A library was found reading: who called it is known only where the code says so.
-        places = _told(seen.lines, lambda line: _reads(line) or _fetches(line))
+        places = _matching(seen.lines, lambda line: _reads(line) or _fetches(line))
     return Activity(
         job.measure(max(in_libraries, _sum(lines)), "ratio"),
         tuple(Place.at(one) for one in places[:3]),
@@ -123,7 +123,7 @@ def _sum(lines: Iterable[SourceLine]) -> float:
     return min(1.0, sum(line.share for line in lines))
 
 
-def _told(
+def _matching(
     lines: Iterable[SourceLine], does: Callable[[SourceLine], bool]
 ) -> tuple[SourceLine, ...]:
     return tuple(line for line in lines if does(line))

@@ -9,7 +9,7 @@ from typing import Final
 from whyidle.monitor.signals.traced import Traced
 
 _CALL: Final = re.compile(r"PjitFunction\((.*)\)")
-# What ``jax.lax`` and ``jax.numpy`` compile under their own names when nobody compiles around them.
+# What ``jax.lax`` and ``jax.numpy`` compile under their own names outside of compiled functions.
 _OWN: Final = (
     "_mean _normal _reduce_max _reduce_min _reduce_sum _threefry_split _uniform _var _where abs add"
     " add_any argmax argmin broadcast broadcast_in_dim clip concatenate conv_general_dilated"
@@ -37,17 +37,17 @@ class Eager:
 
 
 def eager(trace: Traced) -> Eager | None:
-    """Return them; ``None``: the trace has no calls of JAX."""
-    told = {call["name"]: call["count"] for call in trace.calls(_CALL.pattern) if call["count"]}
-    if not told:
+    """Count the single operations; ``None``: the trace has no calls of JAX."""
+    counts = {call["name"]: call["count"] for call in trace.calls(_CALL.pattern) if call["count"]}
+    if not counts:
         return None
-    own = {name: n for name, n in told.items() if name[len("PjitFunction(") : -1] in OWN}
+    own = {name: n for name, n in counts.items() if name[len("PjitFunction(") : -1] in OWN}
     calls = sum(own.values())
     per_step = trace.calls_per_step("|".join(map(re.escape, own))) if own else None
     rarest = min(own.values(), default=1)
     return Eager(
         len(own),
         calls,
-        calls / sum(told.values()),
+        calls / sum(counts.values()),
         calls / rarest if per_step is None else per_step.value,
     )

@@ -33,13 +33,13 @@ POINTS: Final = 200
 SETTLING_MS: Final = 2000
 # A second of which so much is spent compiling is no training.
 COMPILING: Final = 0.3
-# Looks at the main thread are kept for ten seconds and told at their end.
+# Stack samples are collected for ten seconds and recorded at their end.
 HALF_OF_LOOKS_MS: Final = 5000
 # Never more of the window than this is warming up.
 MOST_WARM: Final = 0.5
 # In a longer window some seconds more or less of warming up do not count.
 SHORT_S: Final = 120.0
-# Of steps that take longer, values tell of more than the usual seconds.
+# Where steps take longer, values cover more than the usual seconds.
 LONG_STEP_S: Final = 3.0
 # What rules ask of a GPU: a live look is paid for in each recording.
 OF_GPUS: Final = (
@@ -63,7 +63,7 @@ OF_GPUS: Final = (
 # GPUs are many, and only their means are asked for.
 GPU_POINTS: Final = 40
 MOST_EVENTS: Final = 500
-# Of looks at a thread, each of ten seconds, the newest; of facts, the last of each framework.
+# Of stack samples, ten seconds each, the newest; of facts, the last of each framework.
 MOST_STACKS: Final = 600
 MOST_FACTS: Final = 20
 FRAMEWORK: Final = "framework"
@@ -139,7 +139,7 @@ def _newest(reader: Reader, run: Run) -> int:
 
 
 def _principal(reader: Reader, run: Run) -> Watched | None:
-    """Return the process that stands for the job: one that told where it was, if any did."""
+    """Return the process that stands for the job: one whose stack was sampled, if any was."""
     order = in_order(run)
     return next(
         (w for w in order if event_data(reader, run, (STACKS,), w, most=1)), next(iter(order), None)
@@ -159,14 +159,14 @@ def _steady(reader: Reader, run: Run, span: Span) -> Span:
 
 
 def _compiled(reader: Reader, run: Run, span: Span) -> int | None:
-    """Return when a job whose steps nobody counts had compiled what it needs."""
+    """Return when a job whose steps are not counted had compiled what it needs."""
     points = _series(reader, m.JOB_COMPILE, (run.id,), span)
     latest = span.start_ms + MOST_WARM * 1000 * span.seconds
     early = [p for p in points if p.ts_ms < latest]
     busy = [end for _, end, share in rolling.since_the_last(early) if share > COMPILING]
     known = [point.ts_ms for point in early if point.mean is not None]
     if not busy and known and early[0].mean is None:
-        # Small programs compile in no time, and start all the same: until then nobody told of it.
+        # Small programs compile in no time, and start all the same: until then nothing shows it.
         return known[0]
     return max(busy, default=None)
 

@@ -68,8 +68,8 @@ def over_samples(lines: Iterable[SourceLine]) -> Looping | None:
 
 
 def _calls(line: SourceLine, names: set[str]) -> bool:
-    told = (_callee(call) for call in calls(line.file, line.line))
-    return any(name in names or _FOLLOWS.fullmatch(name) for name in told)
+    names_called = (_callee(call) for call in calls(line.file, line.line))
+    return any(name in names or _FOLLOWS.fullmatch(name) for name in names_called)
 
 
 def _callee(call: ast.Call) -> str:

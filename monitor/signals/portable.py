@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 def dump(window: Window) -> JsonObject:
     """Return everything that rules can ask of a window."""
-    told = {f.name: _plain(getattr(window.job, f.name)) for f in fields(Recorded)}
+    data = {f.name: _plain(getattr(window.job, f.name)) for f in fields(Recorded)}
     return {
         "target": window.target,
         "kind": window.kind,
@@ -44,13 +44,13 @@ def dump(window: Window) -> JsonObject:
             {"answer": _short(t.answer), "source": t.source, "age_s": t.age_s}
             for t in window.traces
         ],
-        "job": told,
+        "job": data,
     }
 
 
-def load(told: Mapping[str, Any]) -> Window:
+def load(data: Mapping[str, Any]) -> Window:
     """Return a window that was dumped; metrics that are gone since are left out."""
-    job = dict(told["job"])
+    job = dict(data["job"])
     for name, row in _ROWS.items():
         job[name] = tuple(msgspec.convert(each, row) for each in job[name])
     job["means"] = _metrics(job["means"], float)
@@ -61,15 +61,15 @@ def load(told: Mapping[str, Any]) -> Window:
     )
     job["events"] = {kind: tuple(some) for kind, some in job["events"].items()}
     recorded = Recorded(**job)
-    traces = tuple(Traced(t["answer"], t["source"], t["age_s"]) for t in told["traces"])
-    estimate = estimated(recorded) if told["kind"] == "run" else None
-    return Window(told["target"], told["kind"], traces, recorded, estimate)
+    traces = tuple(Traced(t["answer"], t["source"], t["age_s"]) for t in data["traces"])
+    estimate = estimated(recorded) if data["kind"] == "run" else None
+    return Window(data["target"], data["kind"], traces, recorded, estimate)
 
 
-def _metrics(told: Mapping[str, Any], kind: type[_T]) -> dict[Metric, _T]:
+def _metrics(data: Mapping[str, Any], kind: type[_T]) -> dict[Metric, _T]:
     return {
         _BY_NAME[name]: msgspec.convert(value, kind)
-        for name, value in told.items()
+        for name, value in data.items()
         if name in _BY_NAME
     }
 

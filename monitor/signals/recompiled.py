@@ -36,7 +36,7 @@ def compiled_again(job: Recorded) -> list[Recompiled]:
         return []
     storms = {(e.get("function"), e.get("file"), e.get("line")) for e in job.events.get(STORM, ())}
     again = [one for one in job.compiled if _is_again(one, storms)]
-    # The time of the whole recording tells who compiles, that of its steady part how much.
+    # The whole recording shows which functions compile, its steady part how much.
     return [Recompiled(one, share.times(one.ns / whole)) for one in again]
 
 

@@ -87,6 +87,6 @@ class Recorded:
         return Measure(value, unit, source, self.age_s, self.seconds)
 
     def fact(self, name: str) -> Any:
-        """Return what the first framework that knows says of something; ``None``: nobody does."""
+        """Return a fact from the first framework that knows it; ``None``: none does."""
         found = (facts[name] for facts in self.facts.values() if facts.get(name) is not None)
         return next(found, None)

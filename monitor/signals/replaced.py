@@ -30,7 +30,7 @@ def is_replaced(place: Place) -> bool:
 def calls_of(function: str, lines: Iterable[SourceLine]) -> Iterator[Place]:
     """Yield the lines that call a function and keep what it gives, near where the job is.
 
-    Nobody may have seen it being compiled: then its name is all that is known of it.
+    Its compilation may not have been seen: then its name is all that is known of it.
     """
     for file, where in dict.fromkeys((line.file, line.function) for line in lines):
         tree = tree_of(file)

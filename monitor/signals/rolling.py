@@ -1,4 +1,4 @@
-"""Series whose every point tells of the last ten seconds, told anew: of the time since the last.
+"""From points that each cover the last ten seconds to points that cover the time since the last.
 
 What a job compiles while it starts is in such points for ten seconds more: in a recording of
 twelve it would be nearly everywhere.

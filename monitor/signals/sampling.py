@@ -1,4 +1,4 @@
-"""Looks at the main thread, as they tell of a step: without start-up, and how sure they are.
+"""Stack samples of the main thread within the steps: without start-up, and with their error.
 
 A recording of a minute still holds the seconds in which the job imported its libraries and built
 its model. They are no part of a step, and make every share of one look smaller than it is.
@@ -19,7 +19,7 @@ from whyidle.monitor.signals.source import tree_of
 
 # By chance nineteen of twenty such counts miss by less than twice their standard error.
 SURE: Final = 2.0
-# Where nobody says how many looks there were: as many as ten seconds have.
+# Where the number of samples is not known: as many as ten seconds have.
 FEW: Final = 1 / 50
 _MODULE: Final = ""
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
@@ -33,9 +33,9 @@ class StepSamples:
 
     lines: tuple[SourceLine, ...]
     leaves: tuple[SourceLine, ...]
-    # The share of one look.
+    # The share of one sample.
     one: float
-    # Start-up that was left out by its lines, and is still among the leaves: nobody knows where.
+    # Start-up that was left out by its lines, and is still among the leaves, not known where.
     hidden: float = 0.0
 
     def error(self, share: float) -> float:
@@ -58,7 +58,7 @@ class StepSamples:
 
 
 def step_samples(job: Recorded) -> StepSamples:
-    """Return the looks at the steps; all of them where no start-up was seen."""
+    """Return the samples of the steps; all of them where no start-up was seen."""
     out = start_up(job.lines, by_time=bool(job.warm_s))
     taken = sum(line.share for line in out)
     left = 1.0 - taken

@@ -30,8 +30,8 @@ def text_of(file: str) -> str | None:
         # A job may name anything: a pipe would block, a device may do worse.
         handle = os.open(Path(file), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as opened:
-            told = os.fstat(opened.fileno())
-            if not stat.S_ISREG(told.st_mode) or told.st_size > LARGEST:
+            status = os.fstat(opened.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
                 return None
             return opened.read(LARGEST).decode(errors="replace")
     except (OSError, ValueError):

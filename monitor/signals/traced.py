@@ -21,7 +21,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.window import is_too_short
 
-# Fewer steps have no mean worth the name.
+# Fewer steps have no mean to speak of.
 LEAST_STEPS = 3
 # Where so much is unknown the rest is no account of the job.
 MOSTLY = 0.9
@@ -29,7 +29,7 @@ MOSTLY = 0.9
 
 @dataclass(frozen=True)
 class Traced:
-    """What one trace told."""
+    """One trace, by its answer."""
 
     answer: TraceJson
     # As evidence names it: "trace 3", or the name of a file.
@@ -71,7 +71,7 @@ class Traced:
     # Steps ---------------------------------------------------------------------------------------
     @property
     def steps(self) -> int:
-        """Whole steps in it; 0 where none could be told apart."""
+        """Whole steps in it; 0 where none were found."""
         return self.answer["steps"]["count"]
 
     @property

@@ -35,8 +35,8 @@ def of_slice(window: Window, part: Slice) -> tuple[Place, ...]:
     """Return the user's lines that a trace gives to a slice; none where it gives none."""
     if window.trace is None:
         return ()
-    told = window.trace.places(part)
-    return own(Place(p["file"], p["line"] or 0, p["function"], p["share"]) for p in told)
+    places = window.trace.places(part)
+    return own(Place(p["file"], p["line"] or 0, p["function"], p["share"]) for p in places)
 
 
 def seen(job: Recorded, does: Callable[[SourceLine], bool]) -> tuple[Place, ...]:

@@ -62,10 +62,10 @@ def overlapped(window: Window, waiting: float) -> tuple[float, float] | None:
 def share_of_lines(
     job: Recorded, places: Iterable[tuple[str, int]], helpers: re.Pattern[str] = HELPERS
 ) -> Measure | None:
-    """Return how much of the main thread's time goes to these lines; ``None``: nobody looked.
+    """Return how much of the main thread's time goes to these lines; ``None``: not sampled.
 
-    Only looks count that found it at the line itself, or in helpers: a line may also call a whole
-    model.
+    Only samples count that found it at the line itself, or in helpers: a line may also call a
+    whole model.
     """
     if not job.lines:
         return None

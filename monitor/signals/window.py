@@ -65,7 +65,7 @@ class Window:
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader must be told of the trace that everything stands on."""
+        """What a reader must know of the trace that everything rests on."""
         return [] if self.trace is None else list(self.trace.answer.get("warnings", ()))
 
     @cached_property
@@ -110,7 +110,7 @@ class Window:
 
     @cached_property
     def not_measured(self) -> Mapping[Slice, str]:
-        """The parts of an estimate that nobody measures, and why: their time is in the unknown."""
+        """The parts of an estimate that are not measured, and why: their time is in the unknown."""
         if self.trace is not None or self.estimate is None:
             return {}
         found = {}
@@ -135,13 +135,13 @@ class Window:
     # Who it is -----------------------------------------------------------------------------------
     @cached_property
     def frameworks(self) -> tuple[Framework, ...]:
-        """The frameworks in use, as agent or trace tell."""
-        told = [_FRAMEWORKS[probe] for probe in self.job.facts if probe in _FRAMEWORKS]
-        if told or self.trace is None:
-            return tuple(told)
+        """The frameworks in use, as the agent or the trace says."""
+        named = [_FRAMEWORKS[probe] for probe in self.job.facts if probe in _FRAMEWORKS]
+        if named or self.trace is None:
+            return tuple(named)
         trace = self.trace
         seen = tuple(name for name, like in _MARKS if trace.calls(like))
-        # A Kineto file whose names tell nothing is PyTorch's all the same.
+        # A Kineto file whose names say nothing is PyTorch's all the same.
         return seen or (("pytorch",) if trace.answer["format"] == "kineto" else ())
 
     def uses(self, framework: Framework) -> bool:
@@ -176,7 +176,7 @@ class Window:
         return None if self.trace is None else self.trace.step_s
 
     def per_step(self, metric: Metric) -> Measure | None:
-        """Return a metric of the main process, told per second, per step instead."""
+        """Return a metric of the main process that is per second, per step instead."""
         rate, unit = self.job.mean(metric), "1/step"
         if metric.unit == "bytes_per_second":
             unit = "bytes/step"
