@@ -1,7 +1,7 @@
 """The part ``compilations``: what ``torch.compile`` compiles, for how long, and why again.
 
-The compiler keeps a few words about each of its last compilations, for whoever asks. They are read
-once a second; nothing is put into the job. What it compiled before we came is not told again.
+The compiler keeps metrics of its last compilations. They are read once a second; nothing in the job
+is changed. What was compiled before we came is left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MODULE = "torch._dynamo.utils"
 KEPT = "_compilation_metrics"
-# What took longer than this, or ended longer ago, is a clock that was set meanwhile.
+# A longer duration, or an end longer ago, means that the clock was set meanwhile.
 LONGEST_NS = 6 * 3600 * 1_000_000_000
 LONGEST_AGO_NS = 60 * 1_000_000_000
 # Of a reason that is a whole sentence, not a condition.
@@ -38,14 +38,14 @@ class Compilations(Part):
         self._missed = 0
 
     def begin(self) -> None:
-        """Leave out what is there already."""
+        """Skip what was compiled before."""
         if loaded(MODULE) is not None:
             kept = need(MODULE, KEPT)
             self._last = kept[-1] if kept else None
 
     def second(self, now: int) -> dict[str, int | None]:
-        """Tell what was compiled since the last look."""
-        # Before somebody imports the compiler nothing is compiled.
+        """Put a record of each compilation since the last second."""
+        # Nothing is compiled before the compiler is imported.
         for one in self._fresh() if loaded(MODULE) is not None else ():
             self._put(one, now)
         return dict(self._totals)
@@ -59,7 +59,7 @@ class Compilations(Part):
         kept = list(there)
         last, self._last = self._last, kept[-1] if kept else None
         known = next((n for n in reversed(range(len(kept))) if kept[n] is last), None)
-        # Somebody may have had it forget all; full, it forgets the oldest.
+        # The job may have cleared it; full, it drops the oldest.
         if known is None and len(kept) == there.maxlen:
             self._missed += 1
         return kept if known is None else kept[known + 1 :]
@@ -68,7 +68,7 @@ class Compilations(Part):
         took = _nanoseconds(one)
         self._totals[COMPILE_NS] += took
         name, file = getattr(one, "co_name", None), getattr(one, "co_filename", None)
-        # Of a backward pass, or of one that was given up, only the time is told.
+        # Of a backward pass, or of one that was given up, only the time is counted.
         if type(name) is not str or type(file) is not str:
             return
         self._totals[COMPILES] += 1
@@ -92,7 +92,7 @@ def _nanoseconds(one: Any) -> int:
 
 
 def _ended(one: Any, now: int) -> int:
-    """Return when, on our clock: the compiler notes it on the one that people read."""
+    """Return when it ended on our clock: the compiler notes it on the wall clock."""
     micros = getattr(one, "end_time_us", None)
     if type(micros) is not int:
         return now
@@ -101,7 +101,7 @@ def _ended(one: Any, now: int) -> int:
 
 
 def _reason(text: Any) -> str | None:
-    """Return what no longer held: the first line, without its number and the source beside it."""
+    """Return what no longer held: the first line, without its number and source."""
     if type(text) is not str or not text or NO_REASON in text:
         return None
     first = text.split("\n", 1)[0].partition(" # ")[0]

@@ -1,8 +1,8 @@
-"""Whether ``torch.compile`` went through an optimizer's step.
+"""Whether ``torch.compile`` has compiled an optimizer's step.
 
-Such a program looks at the hooks of all optimizers before each step, and is compiled anew when
-they are not the same ones: that may take minutes, and happens a few times at most before the
-compiler gives up. So hooks neither come nor go where there is one.
+Such a program checks the hooks of all optimizers before each step, and is compiled again when they
+have changed: that may take minutes, and after a few times the compiler gives up. So where there is
+one, we neither add nor remove hooks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ENTRIES = "torch._C._dynamo.eval_frame"
 OPTIMIZER = "torch.optim.optimizer"
 # The compiler's own name for that module, beside the code that it compiled with a step inside.
 BESIDE = "__import_torch_dot_optim_dot_optimizer"
-# What runs around each step; some steps begin a program of their own, and this another.
+# The functions around each step; some steps begin a program of their own, and these another.
 AROUND = ("profile_hook_step", "wrapper")
 
 
@@ -36,7 +36,7 @@ def step_is_compiled() -> bool:
 
 def _beside() -> bool:
     modules = list(sys.modules.values())
-    # Thousands, and nearly all of this kind: of these in C, a tenth of a microsecond each.
+    # Thousands, nearly all of this kind: these are checked in C, a tenth of a microsecond each.
     plain = [module for module in modules if type(module) is ModuleType]
     if any(map(contains, map(vars, plain), repeat(BESIDE))):
         return True

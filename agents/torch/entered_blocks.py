@@ -1,9 +1,9 @@
 """Blocks of the job's own that began in a trace: they end with it.
 
 PyTorch frees what it noted of a block of ``record_function`` with the trace that it began in. An
-end that comes later is passed over, but not where another trace is on by then, be it the user's
-own: it is written to what was freed. So a block that is open when ours ends is ended first. Its own
-end finds it so, and does nothing.
+end that comes later is ignored, unless another trace is on by then, be it the user's own: then it
+is written to freed memory. So a block that is open when ours ends is ended first. Its own end finds
+it ended, and does nothing.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from typing import Any
 
 MODULE = "torch.autograd.profiler"
-# Of those that are alive at one time. A file tells whether one was open that is not known here.
+# Blocks alive at one time. The trace's file shows whether one was open that is not known here.
 MOST = 10_000
 _UNSEEN = ("DisableTorchFunction", "_DisableTorchDispatch")
 _call = partial.__call__
 
 
 class EnteredBlocks:
-    """Those that the job's main thread has entered while a trace of ours is on."""
+    """Blocks that the job's main thread has entered while a trace of ours is on."""
 
     def __init__(self, on: dict[str, Any]) -> None:
-        # Has something in it while one is on.
+        # Has something in it while a trace is on.
         self._on = on
-        # Each goes with its block.
+        # Each entry goes with its block.
         self._met: dict[int, ref[Any]] = {}
         self._hooks = Hooks()
         self._ours: Any = None
         self._theirs: Any = None
 
     def watch(self, main: int | None) -> None:
-        """Look at each that this thread enters, until ``leave``."""
+        """Note each block that this thread enters, until ``leave``."""
         try:
             kind = need(MODULE, "record_function")
             there = vars(kind).get("__enter__")
@@ -52,46 +52,46 @@ class EnteredBlocks:
                 hide(ours)
                 self._theirs, self._ours = there, ours
         except (Missing, TypeError):
-            # Then a block that is open makes a trace the last one.
+            # Then an open block makes a trace the last one.
             return
-        # One that somebody has put over ours since stays, and calls ours or not.
+        # One that somebody has put over ours since stays, whether it calls ours or not.
         if there is not None and there is self._theirs:
             replace(self._hooks, kind, "__enter__", self._ours)
 
     def leave(self) -> None:
-        """Look no more."""
+        """Note no more."""
         self._hooks.undo()
 
     def is_halfway(self) -> bool:
-        """Tell whether the last one is just being entered: how to end it is not known yet."""
-        # In one step of C: one that goes meanwhile takes itself out.
+        """Tell whether the last block is just being entered: it cannot be ended yet."""
+        # In one step of C: a block that goes meanwhile removes itself.
         last = [None, *self._met.values()][-1]
         block = None if last is None else last()
         return block is not None and attributes(block).get("record") is None
 
     def end(self) -> None:
-        """End those that are open, the innermost first; on the main thread."""
+        """End the open blocks, the innermost first; on the main thread."""
         blocks = [met() for met in reversed(list(self._met.values()))]
         self._met.clear()
         if not blocks:
             return
-        # One that has ended is ended for good, and ended again without an effect.
+        # To end one again has no effect.
         ends, after = _ends([attributes(block).get("record") for block in blocks])
         done = False
         try:
             done = in_c([*ends, *after])
         finally:
             if not done:
-                # Whatever failed: what the user sees of calls is as it was.
+                # Whatever failed, the user's own hooks of calls see what they did before.
                 in_c(after)
 
 
 def in_c(calls: list[partial[Any]]) -> bool:
-    """Make these calls in one step of C; tells whether none failed there, which is passed over."""
+    """Make these calls in one step of C; returns whether none failed there, which is ignored."""
     try:
         deque(map(_call, calls), 0)
     except RuntimeError as error:
-        # What has a frame of Python is the job's, from a signal.
+        # An exception with a Python frame is the job's own, from a signal.
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             raise
         return False
@@ -99,8 +99,8 @@ def in_c(calls: list[partial[Any]]) -> bool:
 
 
 def _ends(records: list[Any]) -> tuple[list[partial[Any]], list[partial[Any]]]:
-    """Return what ends them, unseen by those of the user's own who see calls; and what follows."""
-    # As torch itself has called it before: asked for, it would be looked for in its libraries.
+    """Return the calls that end them, unseen by the user's hooks of calls; and those to follow."""
+    # As torch itself has called it before: an attribute access would search its libraries.
     found = names_of((names_of((loaded("torch") or {}).get("ops")) or {}).get("profiler")) or {}
     overload = attributes(found.get("_record_function_exit")).get("_RecordFunction")
     end = attributes(overload).get("_op")

@@ -1,4 +1,4 @@
-"""Looks at the job's objects that run no line of their classes."""
+"""Reading the job's objects without running a line of their classes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-# How ``type`` itself reads these of a class, whatever the class of that class says.
+# As ``type`` itself reads these of a class, whatever its metaclass defines.
 _order: Any = vars(type)["__mro__"].__get__
 _inside: Any = vars(type)["__dict__"].__get__
 _name: Any = vars(type)["__name__"].__get__
 
 
 def attributes(thing: Any) -> dict[str, Any]:
-    """Return what an object keeps, nothing for one that keeps it in another way."""
+    """Return an object's attributes; none for one that has no plain ``__dict__``."""
     owner = definer(type(thing), "__dict__")
     if owner is None:
         return {}
@@ -26,12 +26,12 @@ def attributes(thing: Any) -> dict[str, Any]:
 
 
 def definer(kind: Any, name: str) -> Any:
-    """Return the class from which a class has this, ``None`` where none of them does."""
+    """Return the class that defines a name for this class; ``None`` where none does."""
     return next((each for each in _order(kind) if name in _inside(each)), None)
 
 
 def members(kind: Any) -> Mapping[str, Any]:
-    """Return what is written in a class."""
+    """Return what a class itself defines."""
     found: Mapping[str, Any] = _inside(kind)
     return found
 

@@ -1,9 +1,9 @@
-"""Kineto, the library behind PyTorch's profiler, where Python has no word for it.
+"""Kineto, the library behind PyTorch's profiler, where Python has no interface to it.
 
-It writes to the job's standard error whenever a profile begins or ends. How grave a message must be
-is a variable that its library exports: it is ours for moments, and then as before. Where that is
-not found for certain, there is no trace. It also says so, without asking that variable, when the
-first profile begins on another thread than the one that imported PyTorch: then there is none, too.
+It writes to the job's standard error whenever a profile begins or ends. The severity from which it
+does is a variable that its library exports: we set it for moments, and then restore it. Where it is
+not found for certain, there is no trace. Regardless of it, Kineto also writes when the first
+profile begins on another thread than the one that imported PyTorch: then there is none, either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-# Graver than the gravest: Kineto's own levels end at 5, which its own variable cannot silence.
+# Above all levels: Kineto's own end at 5, which its environment variable cannot silence.
 SILENT = 6
 _LEVEL = "_ZN9libkineto6Logger14severityLevel_E"
 _API = "_ZN9libkineto3apiEv"
@@ -29,14 +29,14 @@ _IS_ACTIVE = "_ZN9libkineto21ActivityProfilerProxy8isActiveEv"
 # What LibkinetoApi begins with: a reference, the profiler, the client, and the client's thread.
 _REFERENCE, _PROFILER, _CLIENT = range(3)
 _THREAD_OFFSET = 24
-# What its profiler begins with: its methods, a flag, that reference, and what it controls all by.
+# What its profiler begins with: its methods, a flag, that reference, and its controller.
 _PROFILER_REFERENCE, _CONTROLLER = 2, 3
 # Nobody's first profile takes longer to get ready.
 READY_NS = 10_000_000_000
 
 
 class Kineto:
-    """What its library exports; raises Missing where that is not what we know."""
+    """What its library exports; raises Missing where that is not as we know it."""
 
     def __init__(self, main: int) -> None:
         ctypes = need("ctypes")
@@ -59,16 +59,16 @@ class Kineto:
         mine = ctypes["c_int32"](main & 0xFFFFFFFF).value
         if not self._is_registered() and not (self._words[_CLIENT] and thread == mine):
             raise Missing("not the main thread imported torch, and Kineto would say so")
-        # For who may run no line of Python: how grave a message must be, and that none is.
+        # For callers that may run no line of Python: read the level, and silence all.
         self.ask = partial(getattr, self._level, "value")
         self.hush = partial(setattr, self._level, "value", SILENT)
 
     def restore(self, level: int) -> None:
-        """Let it speak as before."""
+        """Restore the level, so that it writes as before."""
         self._level.value = level
 
     def is_active(self) -> bool:
-        """Tell whether it profiles or is about to, for whomever."""
+        """Tell whether anybody's profile is on or about to begin."""
         if not self._is_registered():
             return False
         profiler = (self._pointer * 4).from_address(self._words[_PROFILER])
@@ -76,7 +76,7 @@ class Kineto:
             raise Missing("this version of Kineto is another one than we know")
         if profiler[_CONTROLLER]:
             return bool(self._is_active(self._words[_PROFILER]))
-        # Somebody's first profile is getting ready: to ask it then would end the process.
+        # Somebody's first profile is being prepared: a call to it now would end the process.
         self._bare_since = self._bare_since or monotonic_ns()
         return monotonic_ns() - self._bare_since < READY_NS
 

@@ -1,9 +1,9 @@
-"""Changing a dict of the job's that its threads may be going through at this moment.
+"""Changing a dict of the job's that its threads may be iterating over at this moment.
 
-What goes through an ``OrderedDict`` fails at its next step when the dict has changed meanwhile,
-but not when that was its last. So a change is safe while there is one thing in it at most; or
-while nobody else holds the dict, which all do who go through it. A look and a change are made
-within one call of C: no thread of the job's runs in between.
+An iterator over an ``OrderedDict`` fails at its next step when the dict has changed meanwhile, but
+not when that was its last. So a change is safe while there is one item at most; or while nobody
+else holds the dict, as every iterator does. The check and the change are made within one call of C:
+no thread of the job's runs in between.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def add(names: dict[str, Any], name: str, key: Any, value: Any) -> bool:
-    """Put something into the dict of that name, at its end; returns whether it could be done."""
+    """Add an item at the end of the dict of that name; returns whether that was possible."""
     return _change(names, name, setitem, key, value)
 
 
 def remove(names: dict[str, Any], name: str, key: Any) -> bool:
-    """Take out of the dict what is there; returns whether it could be done."""
+    """Remove an item of the dict; returns whether that was possible."""
     return _change(names, name, delitem, key)
 
 
@@ -41,13 +41,13 @@ def _change(names: dict[str, Any], name: str, act: Callable[..., Any], *args: An
 def _prepared(
     names: dict[str, Any], name: str, look: Callable[[Any], int], args: tuple[Any, ...]
 ) -> tuple[Iterator[tuple[Any, ...]], Iterator[int]]:
-    """Return what finds the dict, and what looks at it; neither holds it before."""
+    """Return iterators that find the dict, and that check it; neither holds it before."""
     find, place = names.__getitem__, (name,)
     return zip(map(find, place), *((each,) for each in args)), map(look, map(find, place))
 
 
 def _alone() -> int:
-    """Return how many references there are to a dict that only its module holds."""
+    """Return how many references this counts to a dict that only its module holds."""
     wanted, found = _prepared({"": OrderedDict()}, "", getrefcount, ())
     _held = next(wanted)
     return next(found)

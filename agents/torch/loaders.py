@@ -1,8 +1,8 @@
-"""The part ``loader waits``: how long the job waits for its batches, and how its loaders are set.
+"""The part ``loader waits``: how long the job waits for batches, and its loaders' settings.
 
-Where the main thread takes batches, the others' waits do not count: a thread that fetches ahead
-waits in its own time. Where batches come very fast, waits are noted of some of them only, and all
-that are long: those are rare, and may be most of the time.
+Where the main thread takes batches, the others' waits do not count: a thread that prefetches waits
+in its own time. Where batches come very fast, only some waits are noted, and all long ones: those
+are rare, and may be most of the time.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 MODULE = "torch.utils.data.dataloader"
-# Batches between two looks.
+# Batches between two seconds.
 CAPACITY = 20_000
-# Waits that are remembered, for one that began before them and ends after.
+# Waits that are remembered, for one that began before them and ends after them.
 LATELY = 4096
-# Iterators that are told apart, and settings that are told.
+# Iterators that are told apart, and settings that are sent.
 MOST_ITERATORS = 64
 MOST_LOADERS = 8
 # What an iterator keeps of its loader's settings, by our names.
@@ -45,7 +45,7 @@ SETTINGS = {
     "prefetch_factor": "_prefetch_factor",
 }
 KINDS = {0: "map", 1: "iterable"}
-# What stands for a first batch of no samples; one less for each that it has.
+# Stands for an iterator's first batch without samples; one less for each sample that it has.
 FIRST = -2
 # Fast is more than so many in a second; a wait is long from here on.
 MANY = 500
@@ -53,17 +53,16 @@ LONG_NS = 100_000
 
 
 class LoaderWaits(Part):
-    """Listens to the iterators of all loaders, those that live already too."""
+    """Times the iterators of all loaders, including those that exist already."""
 
     name = "loader waits"
 
     def __init__(self, context: Any) -> None:
         super().__init__(context)
-        # By turns the thread, when it asked, how long it waited, and how many samples it got: 0 for
-        # unknown, -1 for the end of the data, from -2 downwards for those of an iterator's first
-        # batch.
+        # In turn: the thread, when it asked, how long it waited, and how many samples it got. 0 is
+        # unknown, -1 the end of the data, -2 and below an iterator's first batch.
         self._taken: deque[int] = deque(maxlen=4 * 4 * CAPACITY)
-        # When the main thread asked lately, and how long it waited then.
+        # When the main thread asked lately, and how long it waited.
         self._asked: deque[int] = deque(maxlen=LATELY)
         self._waited: deque[int] = deque(maxlen=LATELY)
         # The samples in a batch of each iterator; both go with the iterator.
@@ -78,7 +77,7 @@ class LoaderWaits(Part):
         self._is_nested = False
 
     def begin(self) -> None:
-        """Take the place of ``__next__``."""
+        """Wrap ``__next__``."""
         iterator = need(MODULE, "_BaseDataLoaderIter")
         original = need(MODULE, "_BaseDataLoaderIter", "__next__")
         meet = _meeting(self._sizes, self._known, self._new.append)
@@ -96,7 +95,7 @@ class LoaderWaits(Part):
         taken = drain(self._taken, 4 * number)
         threads, samples = taken[::4], taken[3::4]
         waits = self._beyond(threads, taken[1::4], taken[2::4])
-        # Of an inner wait that nobody noted the outer one would not know.
+        # An outer wait must know of each inner one.
         weight = self._downsampler.second(now, noted, may=not self._is_nested)
         firsts = list(map(FIRST.__ge__, samples))
         if any(firsts):
@@ -104,7 +103,7 @@ class LoaderWaits(Part):
         if weight == 1:
             self._count(threads, waits, samples, 1)
         else:
-            # The long ones and the first of each iterator are all there.
+            # The long ones and the first of each iterator are all noted.
             alone = list(map(or_, firsts, map(LONG_NS.__lt__, waits)))
             self._count_some(threads, waits, samples, alone, weight)
         while self._new:
@@ -120,14 +119,14 @@ class LoaderWaits(Part):
         if not self._loaders:
             return {}
         found: dict[str, Any] = {"loaders": self._loaders, **self._downsampler.facts("batches")}
-        # The one that trains is seen first; those of validation come later.
+        # The loader for training is seen first; those for validation come later.
         size = self._loaders[-1]["batch_size"]
         if size is not None:
             found["batch_size"] = size
         return found
 
     def lost(self) -> int:
-        """Return how often it was too much."""
+        """Return how often there were too many."""
         return self._missed
 
     def _advance(
@@ -170,7 +169,7 @@ class LoaderWaits(Part):
         return __next__
 
     def _beyond(self, threads: list[int], asked: list[int], waits: list[int]) -> list[int]:
-        """Return what each waited beyond the waits inside of it: a loader may feed another."""
+        """Return each wait less the waits inside it: a loader may feed another."""
         main, mine = self.context.main, waits
         if main is None:
             return waits
@@ -183,7 +182,7 @@ class LoaderWaits(Part):
             self._asked.extend(asked)
             self._waited.extend(mine)
             return waits
-        # What the inner one yields is counted, too, and both would be told as one.
+        # What the inner one yields is counted, too, and both would be mixed up.
         self._sizes_known, self._is_nested = False, True
         found = list(waits)
         for place, moment, wait in zip(places, asked, mine):
@@ -209,7 +208,7 @@ class LoaderWaits(Part):
         for some, stands in ((alone, 1.0), (list(map(not_, alone)), weight)):
             its = [list(compress(each, some)) for each in (threads, waits, samples)]
             self._count(its[0], its[1], its[2], stands)
-        # How many batches were asked for is known, whatever those that were noted stand for.
+        # How many batches were requested is known, whatever the noted ones stand for.
         stood = self._batches - batches_before
         came = max(0, self._downsampler.came - samples.count(-1))
         self._batches = batches_before + came
@@ -227,7 +226,7 @@ class LoaderWaits(Part):
             self._sizes_known = False
         main = self.context.main
         if not self._on_main and main in threads:
-            # Until then the others' waits were all that was known.
+            # Until then only the others' waits were known.
             self._on_main = True
             first = threads.index(main)
             self._wait += round(weight * sum(waits[:first]))
@@ -245,7 +244,7 @@ def _meeting(
     sizes: dict[int, int], known: dict[int, Any], tell: Callable[[dict[str, Any]], None]
 ) -> Callable[[Any], int]:
     def meet(iterator: Any) -> int:
-        """Note an iterator that was not seen before; no line of the user's own runs."""
+        """Note an iterator that was not seen before; runs no line of the user's."""
         names = attributes(iterator)
         size = attributes(names.get("_index_sampler")).get("batch_size")
         if type(size) is not int or size < 1:
@@ -257,7 +256,7 @@ def _meeting(
         settings["dataset"] = class_name(type(names.get("_dataset")))[:LONGEST_NAME]
         if len(sizes) < MOST_ITERATORS:
             key = id(iterator)
-            # What comes when it goes must be C: a line of ours there could lose a signal.
+            # What runs when it goes must be C: a line of ours there could lose a signal.
             known[key] = tuple(ref(iterator, partial(each.pop, key)) for each in (sizes, known))
             sizes[key] = size or 0
             tell(settings)

@@ -1,4 +1,4 @@
-"""The part ``CUDA memory``: what torch's own allocator has, and how hard it had to try.
+"""The part ``CUDA memory``: what torch's own allocator holds, and how hard it had to try.
 
 The figures lie in the process: reading them neither asks the driver nor waits for a device.
 """
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Devices that are not used are asked this seldom: 60 figures each.
+# Unused devices are read this seldom: 60 figures each.
 SECONDS_BETWEEN = 10
 MOST_DEVICES = 64
 GPUS = "/proc/driver/nvidia/gpus"
-# Where the allocator keeps it: a number, or the figure of one pool at one moment.
+# Where the allocator keeps them: a number, or the path to one.
 FIGURES = {
     POOL_USED_BYTES: ("allocated_bytes", "all", "current"),
     POOL_PEAK_BYTES: ("allocated_bytes", "all", "peak"),
@@ -51,7 +51,7 @@ class CudaMemory(Part):
         self._present = _gpus()
 
     def begin(self) -> None:
-        """Find the allocator: nothing of a build without CUDA."""
+        """Find the allocator; a build without CUDA has none."""
         need("torch.cuda", "_initialized")
         need("torch.cuda", "_is_in_bad_fork")
         self._read: Callable[[int], Any] | None = None
@@ -93,7 +93,7 @@ class CudaMemory(Part):
 
 def _is_initialized() -> bool:
     names = loaded("torch.cuda") or {}
-    # In a child of a process that uses CUDA it only seems so.
+    # In a forked child of a process that uses CUDA, it only looks so.
     return bool(names.get("_initialized")) and not names["_is_in_bad_fork"]()
 
 

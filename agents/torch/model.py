@@ -1,7 +1,7 @@
 """The part ``model``: its class and what wraps it, as the main thread's stack shows them.
 
-The model is whose ``forward`` is the outermost that runs. A look sees it where it falls into one:
-so there are many looks at first, and few when the model is known.
+The model is the one whose ``forward`` is the outermost on the stack. A sample shows it only during
+one: so there are many samples at first, and few once the model is known.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_FRAMES = 200
-# Models that are named: those that run nearly as often as the one seen most.
+# Models that are named: all that run at least this often, relative to the most frequent one.
 MOST_NAMED = 3
 SELDOM = 0.1
 # Models and files that are told apart.
 MOST_MODELS = 16
 MOST_FILES = 1000
-# It is looked for so often in each of the first seconds, until it was seen that often.
+# Samples in each of the first seconds, until it was seen that often.
 SAMPLES_A_SECOND = 5
 FIRST_SECONDS = 60
 OFTEN = 3
 SECONDS_BETWEEN = 5
-# The functions that tell.
+# The functions that show a model or a wrapper.
 FUNCTIONS = {"forward"} | {function for _, function in WRAPPERS.values()}
-# Of torch's own code only the plain containers and layers are a model.
+# Of torch's own code, only containers and layers are a model.
 LAYERS = "/torch/nn/modules/"
 LOSSES = "/torch/nn/modules/loss.py"
 
 
 class Model(Part):
-    """Looks for the model."""
+    """Samples the main thread's stack for the model."""
 
     name = "model"
 
@@ -54,7 +54,7 @@ class Model(Part):
         self._failed: Exception | None = None
 
     def begin(self) -> None:
-        """Begin to look, where it is known which thread is the main one."""
+        """Begin to sample, where it is known which thread is the main one."""
         if self.context.main is not None:
             timer = Timer(SECOND // SAMPLES_A_SECOND, self._try_sample, EARLY)
             self.hooks.add(lambda: self.context.timers.remove(timer))
@@ -62,7 +62,7 @@ class Model(Part):
             self.context.timers.add(timer, time.monotonic_ns())
 
     def second(self, now: int) -> dict[str, int | None]:
-        """Look, if a look is due."""
+        """Sample, if a sample is due."""
         self._seconds += 1
         if self._failed is not None:
             raise self._failed
@@ -75,7 +75,7 @@ class Model(Part):
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """Say which models were seen, the first first, and all that wrapped one."""
+        """Return the models that were seen, in order, and all that wrapped one."""
         found: dict[str, Any] = {}
         if self._models:
             found["model"] = self._named()
@@ -93,7 +93,7 @@ class Model(Part):
         return f"{', '.join(others)} and {last}" if others else last
 
     def _try_sample(self, now: int) -> None:
-        """Look; what fails ends this part, at its next second, and not the agent."""
+        """Sample; a failure ends this part, at its next second, not the agent."""
         try:
             self._sample(now)
         except Exception as error:

@@ -1,6 +1,6 @@
-"""The part ``parallel``: whether the job is one of many; what wraps a model for that.
+"""The part ``parallel``: whether the process is one of many, and what wraps a model for that.
 
-``torch.distributed`` keeps in each process what it is a part of; no message goes out to ask.
+``torch.distributed`` keeps in each process what it is part of; no message is sent to find out.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ WRAPPERS = {
     "torch/distributed/pipelining/schedules.py": ("pipelining", "step"),
     "deepspeed/runtime/engine.py": ("DeepSpeed", "forward"),
 }
-# The one that needs no other processes.
+# The wrapper that needs no other processes.
 ALONE = "DataParallel"
 DISTRIBUTED = "torch.distributed.distributed_c10d"
 # What is called on a model, and makes it another one: by the class of what it keeps for it.
 CALLED = "torch.distributed._composable_state"
 MARKS = {"FSDPState": "fully_shard", "_ReplicateState": "replicate"}
-# Modules that are looked at for that: the outermost is among the first.
+# Modules that are checked for that: the outermost is among the first.
 MOST_MODULES = 100
 
 
@@ -45,11 +45,11 @@ def wrapper(file: str, function: str) -> str | None:
 
 
 def around(seen: set[str]) -> list[str]:
-    """Return what is around the model: of what was seen what can be, and what was called on it."""
+    """Return what wraps the model: what was seen and is possible, and what was applied to it."""
     if not is_one_of_many():
         return sorted(seen & {ALONE})
     called = (loaded(CALLED) or {}).get("_module_state_mapping")
-    # Of a dict whose keys die; as it lies, in one piece.
+    # The data of a weak-key dict, read as it is.
     states = getattr(called, "data", None)
     if not isinstance(states, dict):
         return sorted(seen)
@@ -58,7 +58,7 @@ def around(seen: set[str]) -> list[str]:
 
 
 def is_one_of_many() -> bool:
-    """Tell whether this process has joined a group, if only one of its own."""
+    """Tell whether this process has joined a group, even one of its own."""
     world = (loaded(DISTRIBUTED) or {}).get("_world")
     return getattr(world, "_default_pg", None) is not None
 
@@ -69,16 +69,16 @@ def _class(state: Any) -> str:
 
 
 class Processes(Part):
-    """Asks for the group of all processes."""
+    """Reads the group of all processes."""
 
     name = "torch.distributed"
 
     def begin(self) -> None:
-        """See that it is kept where we look, if it can be used at all."""
+        """Check that it is kept where we look, if torch was built with it."""
         self.facts()
 
     def facts(self) -> dict[str, Any]:
-        """Say how many processes work together, and how they talk."""
+        """Return how many processes work together, and by which backend."""
         # A build without it has no such module.
         if loaded(DISTRIBUTED) is None:
             return {}

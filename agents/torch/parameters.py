@@ -1,7 +1,7 @@
-"""The part ``parameters``: what the optimizers move, by number, size, type and device.
+"""The part ``parameters``: what the optimizers update, by number, size, type and device.
 
-A model has many, and looking at one takes a microsecond of Python's lock: so a look takes a few of
-them each second, and begins again when it is through and something may have changed.
+A model has many, and reading one takes a microsecond of Python's lock: so a scan reads some of them
+each second, and begins again when it is done and something may have changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-# Parameters that are looked at in one second, and in all.
+# Parameters that are read in one second, and in all.
 MOST_AT_ONCE = 200
 MOST = 100_000
 # Types may change where numbers do not.
@@ -33,7 +33,7 @@ TORCHS = ("DTensor", "torch.distributed.")
 
 
 class Getters:
-    """How torch itself asks a tensor: by its C, which no class of the user's own replaces."""
+    """Torch's own getters of a tensor: in C, which no class of the user's replaces."""
 
     def __init__(self) -> None:
         self.number, self.size, self.dtype, self.device = (
@@ -43,7 +43,7 @@ class Getters:
         self._parameter = need("torch.nn.parameter", "Parameter")
 
     def may_ask(self, kind: Any) -> bool:
-        """Tell whether asking runs no Python of the user's own."""
+        """Tell whether the getters run no Python of the user's."""
         if kind is self._parameter or kind is self._tensor:
             return True
         sees = definer(kind, "__torch_dispatch__")
@@ -55,10 +55,10 @@ class Getters:
 
 
 class Tally:
-    """What one look found."""
+    """What one scan found."""
 
     def __init__(self) -> None:
-        # Those of which nothing may be asked.
+        # Those that may not be read.
         self.unseen = 0
         self.number = 0
         self.bytes = 0
@@ -84,25 +84,25 @@ class Tally:
 
 
 class Parameters(Part):
-    """Looks at the parameters of all optimizers that have stepped."""
+    """Scans the parameters of all optimizers that have stepped."""
 
     name = "parameters"
 
     def __init__(self, context: Any) -> None:
         super().__init__(context)
         self._shape: list[int] = []
-        # How far a look has come of how many, and how long the next one rests.
+        # How far a scan has come, of how many, and the seconds until the next one.
         self._at = self._end = self._rests = 0
         self._tally = Tally()
         self._done: Tally | None = None
 
     def begin(self) -> None:
-        """Find what keeps a class of the user's own from noticing our looks."""
+        """Find what keeps a class of the user's from noticing our reads."""
         self._ask = Getters()
         self._quiet = need("torch._C", "DisableTorchFunctionSubclass")
 
     def second(self, _now: int) -> dict[str, int | None]:
-        """Look at the next few."""
+        """Read the next few."""
         groups = [group for optimizer in list(stepped.values()) for group in _groups(optimizer())]
         shape = [len(group) for group in groups]
         self._rests -= 1
@@ -118,7 +118,7 @@ class Parameters(Part):
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """Return what the last whole look found."""
+        """Return what the last whole scan found."""
         done = self._done
         if done is None:
             return {}
@@ -140,7 +140,7 @@ class Parameters(Part):
         self._tally = Tally()
 
     def _add(self, parameter: Any) -> None:
-        # One that has no shape yet says so by an exception.
+        # One without a shape yet raises.
         with suppress(Exception):
             self._tally.add(parameter, self._ask)
 

@@ -1,4 +1,4 @@
-"""Putting a function of ours in the place of one of the job's, and back."""
+"""Replacing a function of the job's by one of ours, and restoring it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ EVALUATION = "torch._C._dynamo.eval_frame"
 
 
 def replace(hooks: Hooks, owner: Any, name: str, ours: Any) -> None:
-    """Put ours under a name of a class, or of a module, which may be given by what it has.
+    """Put ours under a name of a class, or of a module, which may be given by its namespace.
 
-    Undone only where it still is ours.
+    Undone only where it is still ours.
     """
     is_names = type(owner) is dict
     there = owner if is_names else vars(owner)
     before = there.get(name, replace)
 
     def undo() -> None:
-        # Somebody may have put theirs over ours since: that one stays, and calls ours for good.
+        # Somebody may have wrapped ours since: theirs stays, and calls ours for good.
         if there.get(name) is ours:
             if is_names:
                 there[name] = before
@@ -46,15 +46,15 @@ def replace(hooks: Hooks, owner: Any, name: str, ours: Any) -> None:
 
 
 def hide(*functions: Any) -> None:
-    """Have ``torch.compile`` call these as they are.
+    """Have ``torch.compile`` call these uncompiled.
 
-    It would compile each that is called where a graph breaks, as it does at a read, and warn of it.
+    It would compile each that is called at a graph break, as at a read, and warn about it.
     """
     names = loaded(EVALUATION)
     if names is None:
         # Before there was a compiler.
         return
-    # The name that it had before it was told more.
+    # Its name in versions that take no strategy.
     skip = names.get("skip_code")
     if skip is None:
         tell = need(EVALUATION, "set_code_exec_strategy")
@@ -71,7 +71,7 @@ def _skip_by_strategy(tell: Callable[[Any, Any], None], strategy: Any, code: Any
 
 
 def copy_names(ours: Any, theirs: Any) -> None:
-    """Give ours the names of theirs, for who looks or pickles."""
+    """Give ours the names of theirs, for those who print or pickle it."""
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         with suppress(AttributeError, TypeError):
             setattr(ours, name, getattr(theirs, name))

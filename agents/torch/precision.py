@@ -1,6 +1,6 @@
-"""The part ``precision``: regions of autocast, and the switches that make matrices faster.
+"""The part ``precision``: regions of autocast, and the switches for faster matrix products.
 
-The flags are read where they lie: their older getters raise or warn once the newer were used.
+The flags are read at their source: their older getters raise or warn once the newer were used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Regions entered between two looks.
+# Regions entered between two seconds.
 CAPACITY = 65_536
 MOST_DTYPES = 8
 # Our names for what torch keeps: where the newer getter finds it, and the older one.
@@ -46,7 +46,7 @@ class Autocasts(Part):
         self._dtypes: set[str] = set()
 
     def begin(self) -> None:
-        """Take the place of ``__enter__``."""
+        """Wrap ``__enter__``."""
         autocast = need("torch.amp.autocast_mode", "autocast")
         original = need("torch.amp.autocast_mode", "autocast", "__enter__")
         if type(original) is not FunctionType:
@@ -66,11 +66,11 @@ class Autocasts(Part):
         return {AUTOCASTS: self._total}
 
     def facts(self) -> dict[str, Any]:
-        """Say which types the regions were in."""
+        """Return the types of the regions."""
         return {"autocast": sorted(self._dtypes)}
 
     def lost(self) -> int:
-        """Return how often it was too much."""
+        """Return how often there were too many."""
         return self._missed
 
 
@@ -96,7 +96,7 @@ class Switches(Part):
             raise Missing("torch._C has none of the flags that we know")
 
     def facts(self) -> dict[str, Any]:
-        """Say how the flags stand."""
+        """Return the flags' values."""
         found: dict[str, Any] = {}
         for name, (getter, args) in self._getters.items():
             value = getter(*args)
@@ -106,9 +106,9 @@ class Switches(Part):
 
 
 class _Entered:
-    """What an instance enters by is counted; the class shows the original.
+    """Counts entering by an instance; the class shows the original.
 
-    TorchScript compiles what it finds in the class, and ours is nothing that it knows.
+    TorchScript compiles what it finds in the class, and could not compile ours.
     """
 
     __slots__ = ("_original", "_ours")
@@ -134,7 +134,7 @@ def _enter(original: Callable[[Any], Any], append: Callable[[Any], None]) -> Cal
 
 
 def _word(value: Any) -> str:
-    """Return the newer word, also for the older flag."""
+    """Return the newer name, also for the older flag."""
     if isinstance(value, bool):
         return "tf32" if value else "ieee"
     return str(value)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Version(Part):
-    """Says which torch it is."""
+    """The version of torch."""
 
     name = "version"
 
@@ -57,7 +57,7 @@ class Version(Part):
 
 
 class TorchProbe(FrameworkProbe):
-    """One life of the probe."""
+    """The probe, from on to off."""
 
     name = "torch"
     module = "torch"

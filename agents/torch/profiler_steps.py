@@ -1,4 +1,4 @@
-"""The part ``profiler steps``: the user's own ``torch.profiler`` says where a step ends."""
+"""The part ``profiler steps``: the user's own ``torch.profiler`` marks where a step ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODULE = "torch.profiler.profiler"
 
 
 class ProfilerSteps(Part):
-    """Listens to ``profile.step``, from when its module is there."""
+    """Wraps ``profile.step`` once its module is there."""
 
     name = "profiler steps"
 
@@ -24,7 +24,7 @@ class ProfilerSteps(Part):
         self._begun = False
 
     def begin(self) -> None:
-        """Listen, if there is something to listen to yet."""
+        """Wrap it, if the module is there."""
         if self._begun or loaded(MODULE) is None:
             return
         self._begun = True
@@ -37,14 +37,14 @@ class ProfilerSteps(Part):
         replace(self.hooks, profile, "step", ours)
 
     def second(self, _now: int) -> dict[str, int | None]:
-        """See whether the module has come."""
+        """Check whether the module is there by now."""
         self.begin()
         return {}
 
 
 def _step(original: Callable[..., Any], tick: Callable[[int], None]) -> Callable[..., Any]:
     def step(*args: Any, **kwargs: Any) -> Any:
-        # Before it: what a profiler does then belongs to one step or the other.
+        # Before the call: what the profiler does in it belongs to the next step.
         tick(0)
         return original(*args, **kwargs)
 

@@ -1,8 +1,8 @@
-"""The user's own profiler: it always wins, and never meets ours.
+"""The user's own profiler: it always wins, and never overlaps ours.
 
-Two profilers at once end the process. So the few functions of C that begin and end one are wrapped
-where PyTorch keeps them. Whoever begins one says so, and then has ours end. Ours says that it is
-open, unless somebody has, and begins, all in one step of C.
+Two profilers at once end the process. So the few C functions that begin and end one are wrapped
+where PyTorch keeps them. One that the user begins is noted first, and then ours is ended. Ours
+checks for the user's, notes that it is open, and begins, all in one step of C.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HOME = "torch._C._autograd"
 PLACES = (HOME, "torch.autograd", "torch.autograd.profiler", "torch.autograd.profiler_legacy")
 BEGINS = ("_prepare_profiler", "_enable_profiler", "_enable_profiler_legacy")
 ENDS = ("_disable_profiler", "_disable_profiler_legacy")
-# From then on a main thread that sleeps in C is woken to end ours, less and less often.
+# After so long, a main thread that sleeps in C is woken to end ours, ever less often.
 WAKE_NS = 50_000_000
 SELDOM_NS = 1_000_000_000
 POLL_SECONDS = 0.002
@@ -45,7 +45,7 @@ _nothing = partial(int)
 
 
 class Began(NamedTuple):
-    """What the beginning of ours came to, step by step."""
+    """The results of beginning ours, step by step."""
 
     wanted: None
     vacant: None
@@ -68,12 +68,12 @@ class Began(NamedTuple):
 
     @property
     def level_before(self) -> int:
-        """What Kineto's level was, or what its first beginning made of it."""
+        """Kineto's level before ours, or as its first beginning set it."""
         return self.level if self.new_level == SILENT else self.new_level
 
 
 class Ended(NamedTuple):
-    """What the end of ours came to."""
+    """The results of ending ours."""
 
     monotonic_ns: int
     result: Any
@@ -86,37 +86,37 @@ class Ended(NamedTuple):
 
 
 class Profilers:
-    """Who profiles: the user, or we, or nobody. Ours begins and ends on the main thread."""
+    """Who profiles: the user, we, or nobody. Ours begins and ends on the main thread."""
 
     def __init__(self, main_call: MainThreadCall) -> None:
         self._main_call = main_call
-        # By thread: who has begun one and has not ended it.
+        # The threads on which the user has begun one and not ended it.
         self._users: dict[int, None] = {}
-        # Fails where there is one of them.
+        # Raises where there is one of them.
         self._vacancy = map(getitem, repeat((None,)), map(len, repeat(self._users)))
         # One thing as long as ours may begin.
         self._wish: list[None] = []
         self._length_ns = 0
         self._patience = PATIENCE
-        # Takes and calls what ends ours, if there is something.
+        # Removes and calls what ends ours, if ours is open.
         self._open: dict[str, partial[Any]] = {}
         closing = map(_call, map(self._open.pop, repeat("end"), repeat(_nothing)))
         self._close = partial(next, closing)
         self._begun: deque[Any] = deque()
         self._ended: deque[Any] = deque()
-        # Why ours did not begin, or has ended without our asking.
+        # Why ours did not begin, or ended early.
         self.why_not: str | None = None
         # The job's own blocks that began in ours.
         self._entered = EnteredBlocks(self._open)
-        # Nothing more is wanted: who enters a block is looked at only until ours has ended.
+        # No more are wanted: entered blocks are noted only until ours has ended.
         self._is_leaving = False
         self._ours: dict[str, Callable[..., Any]] = {}
         self._theirs: dict[str, Callable[..., Any]] = {}
 
     def install(self, hooks: Hooks) -> None:
-        """Wrap them wherever they are; raises Missing. Again for what is imported later."""
+        """Wrap them wherever they are; raises Missing. Called again for later imports."""
         if not self._ours:
-            # All of them are there before the first is changed.
+            # All are found before the first is replaced.
             self._theirs = {name: need(HOME, name) for name in (*BEGINS, *ENDS)}
             for name, theirs in self._theirs.items():
                 make = partial(_beginning, self) if name in BEGINS else _ending
@@ -132,7 +132,7 @@ class Profilers:
         return bool(self._users) or bool(need("torch.autograd.profiler", "_is_profiler_enabled"))
 
     def start(self, kineto: Kineto, config: Any, activities: set[Any], length_ns: int) -> None:
-        """Have ours begin when the main thread comes by, unless the user profiles then."""
+        """Let ours begin between two steps of the main thread, unless the user profiles then."""
         self._begun.clear()
         self._ended.clear()
         self.why_not = None
@@ -145,8 +145,8 @@ class Profilers:
         theirs, clock = self._theirs, partial(monotonic_ns)
         end = [clock, partial(theirs["_disable_profiler"]), clock]
         ending = partial(self._ended.extend, map(_call, end))
-        # In one step of C: nothing that a signal does can come in between. The level may be set
-        # anew by the first beginning of all.
+        # In one step of C: no signal handler can run in between. The very first beginning may set
+        # the level anew.
         begin: list[partial[Any]] = [
             partial(self._wish.pop),
             partial(next, self._vacancy),
@@ -165,19 +165,19 @@ class Profilers:
         self._main_call.request(partial(self._begin, begin))
 
     def cancel(self) -> None:
-        """Have ours not begin any more."""
+        """Let ours not begin any more."""
         self._wish.clear()
         self._main_call.cancel()
         self._is_leaving = True
         self._leave()
 
     def forget(self) -> None:
-        """In a fork's child: nothing of it goes on there."""
+        """In a fork's child: stop everything."""
         self.cancel()
         self._entered.leave()
 
     def finish(self) -> None:
-        """Have ours end when the main thread comes by; asked again and again, until it has."""
+        """Let ours end between two steps of the main thread; called repeatedly until it has."""
         if self._open:
             self._main_call.request(self._come_by)
 
@@ -193,7 +193,7 @@ class Profilers:
         return bool(self._open)
 
     def began(self) -> Began | None:
-        """Return when ours began; ``None`` if it has not."""
+        """Return the results of beginning ours; ``None`` if it has not begun."""
         found = tuple(self._begun)
         return Began(*found) if len(found) == len(Began._fields) else None
 
@@ -207,14 +207,14 @@ class Profilers:
         return int(before[0]) if before else None
 
     def take(self) -> Ended | None:
-        """Return what ours has, once."""
+        """Return the results of ending ours, once."""
         self._entered.leave()
         found = tuple(self._ended)
         self._ended.clear()
         return Ended(*found) if len(found) == len(Ended._fields) else None
 
     def give_way(self) -> None:
-        """End ours, for the user is about to begin; on his thread."""
+        """End ours, as the user is about to begin; on the user's thread."""
         if not self._open:
             return
         self.why_not = USED
@@ -226,20 +226,20 @@ class Profilers:
             self._wait_for(self._main_call.main)
 
     def _leave(self) -> None:
-        # A block that began in ours and was not seen would stay open past its end.
+        # A block that began in ours without being noted would stay open past its end.
         if self._is_leaving and not self._open:
             self._entered.leave()
 
     def _come_by(self) -> None:
-        """End ours where it need not be this very moment, on the main thread."""
+        """End ours, or a moment later if a block is just being entered; on the main thread."""
         if self._open and self._patience and self._entered.is_halfway():
-            # It is asked for again; but one that could not be entered stays so.
+            # It is requested again; but a block that failed to enter stays like this.
             self._patience -= 1
         else:
             self.end_here()
 
     def _wait_for(self, main: int) -> None:
-        """Wait until the main thread has ended ours: replaced by his, it would record for good."""
+        """Wait until the main thread has ended ours: replaced by the user's, it would never end."""
         pause, due = WAKE_NS, monotonic_ns() + WAKE_NS
         while self._open:
             self.finish()
@@ -267,12 +267,12 @@ class Profilers:
             return
         began = self.began()
         if began is not None:
-            # By itself, should the agent's thread not have its turn in time.
+            # By itself, should the agent's thread not run in time.
             self._main_call.request(self._come_by, began.monotonic_ns + self._length_ns)
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Tell what failed below a line of ours from what a handler of the job's raised."""
+    """Tell a failure below a line of ours from an exception of a handler of the job's."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
@@ -297,7 +297,7 @@ def _ending(users: dict[int, None], theirs: Callable[..., Any]) -> Callable[...,
         try:
             return theirs(*arguments, **more)
         finally:
-            # Ended on another thread than begun: then all are, for there is only one.
+            # Ended on another thread than it began: then all have, as there is only one.
             if users.pop(_thread.get_ident(), users) is users:
                 users.clear()
 

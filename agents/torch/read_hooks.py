@@ -1,7 +1,7 @@
-"""The hooks of the part ``reads``: what lies in the place of a method of ``torch.Tensor``.
+"""The hooks of the part ``reads``: what replaces a method of ``torch.Tensor``.
 
-What an optimizer reads of its own steps only passes, and so do the reads that are not looked at
-where there are very many.
+An optimizer's own reads during its step pass untimed, and so do the reads that are left out where
+there are very many.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 # Those that Python calls by itself, with nothing but the tensor.
 IMPLICIT = {"__bool__", "__float__", "__int__"}
-# Where there are more than so many in a second, one in so many tells where it was; and each that
-# takes so long.
+# Where there are more than so many in a second, one in so many is sampled; and each that takes so
+# long.
 MANY = 30
 ONE_IN = 17
 LONG_NS = 1_000_000
 
 
 class Notes:
-    """What the hooks of one kind of read do with what they saw."""
+    """What the hooks of one kind of read note."""
 
     def __init__(self, kind: str, took: deque[int], sampled: deque[Any], one_in: list[int]) -> None:
         self.took = took.append
@@ -47,7 +47,7 @@ def _sampling(kind: str, sampled: deque[Any], one_in: list[int]) -> Callable[[in
     put, length, frame = sampled.extend, sampled.__len__, sys._getframe
 
     def sample(ns: int, above: int) -> None:
-        # A thread may have begun with nothing but this.
+        # A thread may have begun with this call.
         at = frame().f_back
         while above and at is not None:
             at = at.f_back
@@ -57,7 +57,7 @@ def _sampling(kind: str, sampled: deque[Any], one_in: list[int]) -> Callable[[in
             weight = 1 if ns > LONG_NS else one_in[0]
             put((kind, ns, weight, code.co_filename, at.f_lineno, code.co_name))
             if length() > 6 * MANY:
-                # Sooner than the next look.
+                # Before the next second does.
                 one_in[0] = ONE_IN
 
     hide(sample)
@@ -65,14 +65,14 @@ def _sampling(kind: str, sampled: deque[Any], one_in: list[int]) -> Callable[[in
 
 
 def timed(original: Callable[..., Any], notes: Notes) -> Callable[..., Any]:
-    """Return what calls a function, and notes how long that took."""
+    """Return a function that calls the original, and notes how long that took."""
     clock, took, number = monotonic_ns, notes.took, notes.number
     one_in, sample = notes.one_in, notes.sample
 
     def read(*args: Any, **kwargs: Any) -> Any:
         began = clock()
         try:
-            # To hand on what is not there costs as much as all the rest.
+            # Passing on empty keyword arguments would cost as much as all the rest.
             return original(*args, **kwargs) if kwargs else original(*args)
         finally:
             ns = clock() - began
@@ -88,7 +88,7 @@ def timed(original: Callable[..., Any], notes: Notes) -> Callable[..., Any]:
 def explicit(
     original: Any, read: Callable[..., Any], passed: Callable[[], int], downsampler: Downsampler
 ) -> Any:
-    """Return what lies in the place of a method that is called by its name."""
+    """Return what replaces a method that is called by its name."""
     names = loaded("torch._C") or {}
     traced = names.get("_get_tracing_state", bool)
     warns = names.get("_cuda_get_sync_debug_mode", bool)
@@ -105,7 +105,7 @@ def explicit(
 def implicit(
     original: Any, notes: Notes, passed: Callable[[], int], downsampler: Downsampler
 ) -> Any:
-    """Return what lies in the place of a method that Python calls by itself."""
+    """Return what replaces a method that Python calls by itself."""
     clock, took, number = monotonic_ns, notes.took, notes.number
     one_in, sample = notes.one_in, notes.sample
     # The time, again and again.
@@ -136,7 +136,7 @@ def _seen_by_instances(
     number, active = downsampler.number, downsampler.active
 
     class Read:
-        """What an instance calls is timed; what the class shows is the original."""
+        """Times what an instance calls; the class shows the original."""
 
         __slots__ = ()
 

@@ -1,16 +1,16 @@
 """The part ``reads``: values that the job reads back, for which the host waits for the device.
 
-A method of ``torch.Tensor`` is C, and must stay what it is for all who look at the class: torch
-itself hands it to classes of the user's own, and compares it. So what lies there instead is only
-seen by an instance that calls it; the class shows the original. What an optimizer reads of its own
-steps, for each parameter in each step, is its own affair, and only passes.
+A method of ``torch.Tensor`` is C, and must stay the same for all who access it on the class: torch
+itself passes it to classes of the user's, and compares it. So only an instance that calls it gets
+our replacement; the class shows the original. What an optimizer reads in its own step, for each
+parameter in each step, passes untimed.
 
-What torch warns of at a read is told of the line of Python that runs then, and the job's filters go
-by its file. So no line of ours runs around one that may warn: what Python itself calls for
-``float(x)`` is a chain of C, and where torch warns of every read, they all pass.
+Where torch warns at a read, the warning names the line of Python that runs then, and the job's
+filters go by its file. So no line of ours runs around one that may warn: what Python itself calls
+for ``float(x)`` is a chain of C, and where torch warns of every read, all of them pass.
 
-Where there are very many, some of them are timed and stand for all; a read that is not only passes.
-A job may read too often for that, or its optimizer. Then the part goes, for good, and says so.
+Where there are very many, some of them are timed and stand for all; the others pass. A job may read
+too often even for that, or its optimizer may. Then the part ends for good, and says why.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# The methods that wait for a value, and what a person calls them.
+# The methods that wait for a value, and their names in records.
 METHODS = {
     "item": "item",
     "tolist": "tolist",
@@ -42,28 +42,28 @@ METHODS = {
     "__float__": "float",
     "__int__": "int",
 }
-# What waits for the device alone: the module or class, and the name of its function.
+# What only waits for the device: the module or class, and the name of its function.
 WAITS = (
     ("torch._C", (), "_cuda_synchronize"),
     ("torch.cuda.streams", ("Stream",), "synchronize"),
     ("torch.cuda.streams", ("Event",), "synchronize"),
 )
 WAIT = "synchronize"
-# Reads between two looks.
+# Reads between two seconds.
 CAPACITY = 65_536
-# Of one record.
+# Lines in one record.
 MOST_PLACES = 30
 SECONDS_BETWEEN = 5
-# From so many in a second on some are looked at, while long ones among them are less than a share
-# of the time: one that is rare and long stands for no other. Now and then all are looked at again.
+# From so many in a second on, some are timed, while long ones among them are less than a share of
+# the time: one that is rare and long stands for no other. Now and then all are timed again.
 VERY_MANY = 4000
 UNEVEN = 0.05
 ALL_AGAIN = 16
-# What one costs the job, measured; what all of them may.
+# What one read costs the job, as measured; and the share of the time that all of them may.
 COST_NS = 750
 INSIDE_COST_NS = 250
 SHARE = 0.004
-# So many seconds must be over it: a job may read a lot when it writes a checkpoint.
+# So many seconds in a row must be over it: a job may read a lot when it writes a checkpoint.
 MOST_OVER = 3
 
 
@@ -75,28 +75,28 @@ class Reads(Part):
     def __init__(self, context: Any) -> None:
         super().__init__(context)
         self._took: deque[int] = deque(maxlen=CAPACITY)
-        # Waits for the device alone, each of which is timed.
+        # Plain waits for the device, each of which is timed.
         self._waited: deque[int] = deque(maxlen=CAPACITY)
         self._downsampler = Downsampler(monotonic_ns(), VERY_MANY)
-        # By turns what was read, how long that took, how many it stands for, and where: file,
-        # line, function. No tuples, which the job's garbage collector would count.
+        # In turn: what was read, how long that took, how many it stands for, and where: file, line,
+        # function. No tuples, which the job's garbage collector would count.
         self._sampled: deque[Any] = deque(maxlen=6 * 1024)
         # A list of one, which the hooks read.
         self._one_in = [1]
         self._passed = count()
-        # The counter counts our own looks, too.
-        self._looks = self._passed_before = self._over = self._seconds = 0
+        # The counter also counts our own readings of it.
+        self._counter_reads = self._passed_before = self._over = self._seconds = 0
         self._total = self._ns = self._missed = 0
         self._last = monotonic_ns()
         self._places: dict[str, dict[tuple[str, int, str], list[float]]] = {}
 
     def begin(self) -> None:
-        """Take the places."""
+        """Replace the methods."""
         tensor = need("torch", "Tensor")
         number = 0
         for name, kind in METHODS.items():
             original = need("torch._C", "TensorBase", name)
-            # Somebody has put something else there: it is not ours to know.
+            # Somebody has replaced it: leave it alone.
             if name in vars(tensor) or type(original) is not MethodDescriptor:
                 continue
             replace(self.hooks, tensor, name, self._of_tensors(original, kind))
@@ -113,7 +113,7 @@ class Reads(Part):
             replace(self.hooks, need(module, *path) if path else sys.modules[module], name, ours)
 
     def second(self, now: int) -> dict[str, int | None]:
-        """Add up the reads, and see what they cost."""
+        """Add up the reads, and check what they cost."""
         number, waits = len(self._took), len(self._waited)
         if CAPACITY in {number, waits}:
             self._missed += 1
@@ -133,11 +133,11 @@ class Reads(Part):
         return {SYNCS: self._total, SYNC_NS: self._ns}
 
     def facts(self) -> dict[str, Any]:
-        """Say whether only some of the reads are timed."""
+        """Return which share of the reads is timed."""
         return self._downsampler.facts("reads")
 
     def lost(self) -> int:
-        """Return how often it was too much."""
+        """Return how often there were too many."""
         return self._missed
 
     def _are_even(self, times: list[int]) -> bool:
@@ -155,9 +155,9 @@ class Reads(Part):
         return Notes(kind, took, self._sampled, self._one_in)
 
     def _check_cost(self, now: int, number: int) -> None:
-        """Ask fewer of many where they were; give up where to count them is felt."""
-        passed = next(self._passed) - self._looks
-        self._looks += 1
+        """Sample fewer where there are many; give up where counting them is felt."""
+        passed = next(self._passed) - self._counter_reads
+        self._counter_reads += 1
         inside_now, self._passed_before = passed - self._passed_before, passed
         span = max(1, now - self._last)
         self._last = now

@@ -1,11 +1,12 @@
 """The part ``optimizer steps``: when each optimizer stepped, and how long that took.
 
-Hooks of torch's own, for all optimizers that are and will be. A step that raises has no end: the
-next one of its thread begins anew. Where steps are very fast, all are counted and some are noted.
+By torch's own global hooks, for all optimizers that exist and will exist. A step that raises has no
+end: the next one of its thread begins anew. Where steps are very fast, all are counted and some are
+noted.
 
-Where a step is compiled, hooks stay as they are. If that happens while ours are there, they stay
-when we go, do nothing more, and are taken up again when we come back. So they do where the job goes
-through its hooks in the moment when we go.
+Where a step is compiled, hooks are left as they are. If that happens while ours are installed, they
+stay when we go, do nothing more, and are used again when we come back. The same holds where the job
+iterates over its hooks at the moment when we go.
 """
 
 from __future__ import annotations
@@ -34,50 +35,50 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-# Steps between two looks: two seconds of steps of a tenth of a millisecond.
+# Steps between two calls of ``second``: two seconds of steps of a tenth of a millisecond.
 CAPACITY = 20_000
 # Fast is more than so many in a second.
 MANY = 1000
-# Stands between two steps that are noted and do not follow each other.
+# Stands between two noted steps that do not follow each other.
 BETWEEN = (0, 0, APART)
-# What a step that is only counted has for its beginning.
+# The beginning of a step that is only counted.
 PASSES = -1
-# Without a step for so long it may be that one was compiled.
+# Without a step for so long, the step may have been compiled.
 SILENT_SECONDS = 30
-# For so long it is tried to add hooks to those of the job's, between two of its steps.
+# How often we try to add our hooks to the job's, between two of its steps.
 MOST_TRIES = 60
 
 MODULE = "torch.optim.optimizer"
 PLACES = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 
-# The threads that are inside of an optimizer, and since when. What it reads is its own affair.
+# The threads that are inside an optimizer's step, and since when. Reads in it do not count.
 inside: dict[int, int] = {}
 
 
 class OptimizerSteps(Part):
-    """Listens to all optimizers."""
+    """Hooks into all optimizers."""
 
     name = "optimizer steps"
 
     def __init__(self, context: Any) -> None:
         super().__init__(context)
         self._steps = self._ns = self._missed = self._silent = 0
-        # By turns the optimizer, when its step began, 0 for unknown, and when it ended.
+        # In turn: the optimizer, when its step began (0: unknown), and when it ended.
         self._took: deque[int] = deque(maxlen=4 * 3 * CAPACITY)
         self._downsampler = Downsampler(monotonic_ns(), MANY)
         self._was_downsampled = False
         self._feed: Callable[[Iterable[int], float], None] | None = None
         # The hooks that are not there yet.
-        self._to_come: list[tuple[str, Any]] = []
+        self._missing_hooks: list[tuple[str, Any]] = []
         self._key = self._tries = 0
 
     def begin(self) -> None:
-        """Hang in both hooks."""
+        """Install both hooks."""
         self._names = need(MODULE)
         main_call = self.context.steps.main_call
         ours = _hooks(self._took.extend, inside, stepped, main_call, self._downsampler)
         hide(*ours)
-        # One that begins a step needs the other: so it comes later, and goes first.
+        # The hook for the beginning needs the other one: it is added last, and removed first.
         kept = [(name, hook, self._kept(name, hook)) for name, hook in zip(PLACES, ours)][::-1]
         if any(there is None for _, _, there in kept):
             _refuse_compiled()
@@ -85,22 +86,22 @@ class OptimizerSteps(Part):
         stepped.reset()
         self._feed, stop = self.context.steps.feed("optimizer")
         self.hooks.add(stop)
-        # They number them upwards, and nobody's number changes.
+        # Torch numbers its hooks upwards, and a number never changes.
         self._key = next(key for key in count(-1, -1) if not self._is_taken(key))
         for name, hook, there in kept:
             if there is None:
-                self.hooks.add(partial(_unhang, self._names, name, self._key, hook))
-                self._to_come.append((name, hook))
+                self.hooks.add(partial(_remove_hook, self._names, name, self._key, hook))
+                self._missing_hooks.append((name, hook))
             else:
-                self.hooks.add(partial(_become, there, _at_rest(there)))
+                self.hooks.add(partial(_become, there, _idle_hook(there)))
                 _become(there, hook)
-        self._hang()
+        self._add_hooks()
 
     def second(self, now: int) -> dict[str, int | None]:
         """Add up the steps."""
-        if self._to_come:
+        if self._missing_hooks:
             _refuse_compiled()
-            self._hang()
+            self._add_hooks()
         number = noted = len(self._took) // 3
         if number > CAPACITY:
             self._missed += 1
@@ -111,7 +112,7 @@ class OptimizerSteps(Part):
         optimizers = {*keys} - {0}
         if optimizers:
             stepped.seen(optimizers)
-        # One of so many that a round has each of them once would never be seen twice in a row.
+        # With so many that a burst has each of them once, none would be seen twice in a row.
         weight = self._downsampler.second(now, noted, may=len(optimizers) <= FEW)
         came = self._downsampler.came if weight > 1 else 0
         if not came:
@@ -130,28 +131,28 @@ class OptimizerSteps(Part):
         ticks = [0] * (2 * len(keys))
         ticks[::2], ticks[1::2] = ended, keys
         if self._was_downsampled and not came:
-            # Between the last that was noted and the first of these there were others.
+            # There were others between the last noted one and the first of these.
             ticks[:0] = APART, 0
         self._was_downsampled = came > 0
         self._feed(ticks, came / noted if came and noted else 1.0)
 
     def _count(self, began: list[int], ended: list[int], came: int) -> None:
-        # It may have been in the middle of one when we came.
+        # A step may have been under way when we came.
         known = list(compress(range(len(began)), began))
         ns = sum(ended[n] for n in known) - sum(began[n] for n in known)
         self._ns += ns * came // len(known) if came and known else ns
         self._steps += came or len(known)
 
     def facts(self) -> dict[str, Any]:
-        """Say whether only some of the steps are noted."""
+        """Return which share of the steps is noted."""
         return self._downsampler.facts("optimizer_steps")
 
     def lost(self) -> int:
-        """Return how often it was too much."""
+        """Return how often there were too many."""
         return self._missed
 
     def _kept(self, name: str, ours: Any) -> Any:
-        """Return what an agent before us has left there, if it is what ours is."""
+        """Return a hook that an earlier agent has left there, if its code is the same as ours."""
         hooks = need(MODULE, name)
         if type(hooks) is not OrderedDict:
             raise Missing("torch.optim.optimizer keeps its hooks in another way")
@@ -161,20 +162,20 @@ class OptimizerSteps(Part):
     def _is_taken(self, key: int) -> bool:
         return any(key in self._names[name] for name in PLACES)
 
-    def _hang(self) -> None:
-        """Add what is to come, unless a step goes through the hooks just now."""
-        while self._to_come:
-            name, hook = self._to_come[0]
+    def _add_hooks(self) -> None:
+        """Add the remaining hooks, unless a step iterates over them just now."""
+        while self._missing_hooks:
+            name, hook = self._missing_hooks[0]
             if not add(self._names, name, self._key, hook):
                 self._tries += 1
                 if self._tries > MOST_TRIES:
                     raise Missing("the job is inside of hooks of its own whenever we look")
                 return
-            del self._to_come[0]
+            del self._missing_hooks[0]
 
 
 def _whole(*columns: list[int]) -> tuple[list[int], ...]:
-    """Leave out what stands between rounds: all that came was noted."""
+    """Leave out the gaps between rounds: all steps were noted."""
     if 0 not in columns[0]:
         return columns
     return tuple(list(compress(column, columns[0])) for column in columns)
@@ -185,11 +186,11 @@ def _refuse_compiled() -> None:
         raise Missing("torch.compile has compiled one, and would again for a hook of ours")
 
 
-def _unhang(names: dict[str, Any], name: str, key: int, hook: Any) -> None:
+def _remove_hook(names: dict[str, Any], name: str, key: int, hook: Any) -> None:
     if not _has(names[name], hook):
         return
     if step_is_compiled() or not remove(names, name, key):
-        _become(hook, _at_rest(hook))
+        _become(hook, _idle_hook(hook))
 
 
 def _has(hooks: dict[int, Any], hook: Any) -> bool:
@@ -207,9 +208,9 @@ def _hooks(
 
 
 def _compiling() -> Callable[[], bool]:
-    """Return what a compiler that goes through an optimizer's step takes for true.
+    """Return the function that is true while a compiler traces an optimizer's step.
 
-    Nothing of ours gets in then.
+    Then nothing of ours is traced.
     """
     found: Callable[[], bool] = (loaded("torch.compiler") or {}).get("is_dynamo_compiling", bool)
     return found
@@ -263,19 +264,19 @@ def _ending(
 
 
 def _become(hook: Any, other: Any) -> None:
-    """Have a hook do what another of the same code does."""
+    """Make a hook do what another one with the same code does."""
     for cell, of_other in zip(hook.__closure__, other.__closure__):
         cell.cell_contents = of_other.cell_contents
 
 
-def _at_rest(hook: Any) -> Any:
-    """Return one of the same code that keeps nothing."""
+def _idle_hook(hook: Any) -> Any:
+    """Return a hook with the same code that notes nothing."""
     pair = _hooks(id, _Full(), _Full(), MainThreadCall(None), Downsampler(0, 0))
     return next(each for each in pair if each.__code__ == hook.__code__)
 
 
 class _Full(SteppedOptimizers):
-    """Takes nothing in."""
+    """Remembers nothing."""
 
     def __setitem__(self, _key: Any, _value: Any) -> None:
-        """Forget it."""
+        """Ignore it."""

@@ -1,9 +1,9 @@
 """Traces of PyTorch: its profiler at the lowest level, for moments.
 
-It begins and ends on the job's own main thread, as a user's own does. Ended by another thread it
+It begins and ends on the job's own main thread, as the user's own does. Ended by another thread, it
 frees what a running operator still writes to, and the job dies. Its end holds Python's lock for a
 microsecond or two an event, and so does writing the file: the job stands still. That bounds the
-window, not the seconds that were asked for.
+window, not the requested seconds.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from ..trace_files import TraceFile
 
 FIRST_NS = 5_000_000
-# For so long the job may stand still at the end of a window.
+# How long the job may stand still at the end of a window.
 HELD_NS = 50_000_000
-# Where no step has ended for so long, the next batch that the job takes is as good.
+# Where no step has ended for so long, the next batch that the job takes will do.
 WITHOUT_STEPS_NS = 1_000_000_000
-# How long the end of the agent waits for the job's main thread to come by.
+# How long the end of the agent waits for the job's main thread.
 PARTING_SECONDS = 0.5
 _POLL_SECONDS = 0.005
-# Set where a daemon takes the traces: its would end with ours.
+# Set where a daemon takes the traces: its trace would end with ours.
 DAEMON = "KINETO_USE_DAEMON"
 _PROFILER = "torch._C._profiler"
 
@@ -66,12 +66,12 @@ class TorchTracer(Tracer):
                 self._missing = str(missing)
 
     def is_used(self) -> bool:
-        """Tell whether the process has a GPU in use through it."""
+        """Tell whether the process uses a GPU through torch."""
         names = loaded("torch.cuda")
         return names is not None and bool(names.get("_initialized"))
 
     def check(self) -> None:
-        """See that it can trace now; raises Refused and Missing, which say why not."""
+        """Check that it can trace now; raises Refused and Missing, which say why not."""
         self._get_ready()
 
     def _get_ready(self) -> tuple[Kineto, Any, set[Any]]:
@@ -117,7 +117,7 @@ class TorchTracer(Tracer):
         return False
 
     def finish(self) -> None:
-        """End it with this step, should it not have ended by itself."""
+        """End it with this step, if it has not ended by itself."""
         self._profilers.finish()
 
     def has_ended(self) -> bool:
@@ -125,7 +125,7 @@ class TorchTracer(Tracer):
         return not self._profilers.is_open()
 
     def hurry(self) -> None:
-        """End it inside of a step: what it has seen costs more with every moment."""
+        """End it within a step: it costs more with every moment."""
         self._profilers.finish()
         self._main_call.interrupt()
 
@@ -142,7 +142,7 @@ class TorchTracer(Tracer):
         before = time.monotonic_ns()
         with kineto.silence():
             ended.result.save(file.path)
-        # What it holds is much: to let it go takes its time as well.
+        # It holds a lot: freeing that takes its time as well.
         del ended
         cost = took_ns + time.monotonic_ns() - before
         block = unfinished_block(file.path)
@@ -150,12 +150,12 @@ class TorchTracer(Tracer):
         if block is not None:
             last = f"a block of the job's, {block!r}, was open at the end of the last one"
         held = began.took_ns + cost
-        # Blocks of the job's that came more than once are over by then, whatever is open.
+        # By then, blocks of the job's that come repeatedly are over, even if open now.
         rest = 2 * (ended_ns - began.monotonic_ns)
         return TakenWindow(began.monotonic_ns, ended_ns, began.realtime_ns, held, cost, last, rest)
 
     def abort(self) -> None:
-        """End it without a file: here on the main thread, else when that comes by."""
+        """End it without a file: here on the main thread, else as soon as that gets there."""
         self._profilers.cancel()
         if self._profilers.is_open():
             self._end_somehow()
@@ -168,7 +168,7 @@ class TorchTracer(Tracer):
             self._profilers.end_here()
 
     def forget(self) -> None:
-        """In a fork's child: want nothing more of its main thread."""
+        """In a fork's child: request nothing more of its main thread."""
         self._profilers.forget()
         self._restore_level()
 
@@ -180,7 +180,7 @@ class TorchTracer(Tracer):
         until = time.monotonic() + PARTING_SECONDS
         while self._profilers.is_open() and time.monotonic() < until:
             self.hurry()
-            # It may fork meanwhile, and it is over, too.
+            # The job may fork meanwhile, and then it is over, too.
             self.rest(partial(time.sleep, _POLL_SECONDS))
         if self._profilers.is_open():
             self.hurry()
@@ -197,7 +197,7 @@ class TorchTracer(Tracer):
 
 
 def _config() -> Any:
-    """Return what a profile is told; raises Missing."""
+    """Return the configuration of a profile; raises Missing."""
     kind = need(_PROFILER, "_ExperimentalConfig")
     try:
         # It halves the cost of the end; older versions do not have it.

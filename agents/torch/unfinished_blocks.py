@@ -1,8 +1,8 @@
-"""Blocks of the job's own that are still open after a trace: what ``entered`` could not end.
+"""Blocks of the job's own that are still open after a trace: ``EnteredBlocks`` could not end them.
 
-Those of C++, and those that were begun past ``record_function``. The end of such a block that comes
-when another trace is on is written to what was freed with the first. So one that may last for long
-makes a trace the last one.
+They are from C++, or were begun without ``record_function``. If such a block ends while another
+trace is on, it writes to what was freed with the first. So one that may last long makes a trace the
+last one.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# As Kineto writes it: each event begins so, and its name ends where its line does, or, in older
-# versions, where the process's number follows. It does not escape what is in a name.
+# As Kineto writes it: each event begins like this, and its name ends with its line, or, in older
+# versions, where the process's number follows. Names are not escaped.
 _EVENT, _NAME, _ENDS = b'"ph": "', b'"name": "', (b'",\n', b'", "pid": ')
 _OPEN, _USERS = b'"finished": false', b'"user_annotation"'
-# Those of PyTorch's own end within the step.
+# PyTorch's own end within the step.
 _SHORT = (b"Optimizer.", b"DistributedDataParallel.", b"FullyShardedDataParallel.", b"enumerate(")
-# What it writes for all that have other letters than English.
+# What it writes for all names with letters beyond ASCII.
 _ANY = b"unknown"
-# A piece is looked at without a pause: half a millisecond.
+# A piece is searched without a pause: half a millisecond.
 _PIECE = 1 << 20
 _SHOWN = 60
 
@@ -31,7 +31,7 @@ _SHOWN = 60
 def unfinished_block(path: str) -> str | None:
     """Return the name of a block in the file that may last longer than a step; ``None`` for none.
 
-    One that has ended before in the same trace comes again and again: it is as short as a step.
+    One that has also ended in the same trace recurs: it is as short as a step.
     """
     names = {_name(event) for event in _open_events(path)}
     found = sorted(name for name in names if not name.startswith(_SHORT))
@@ -71,7 +71,7 @@ def _name(event: bytes) -> bytes:
 
 
 def _pieces(path: str) -> Iterator[bytes]:
-    """Read the file by pieces of whole events: between two of them others have their turn."""
+    """Read the file in pieces of whole events: between two pieces other threads can run."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         rest, size = b"", 0
