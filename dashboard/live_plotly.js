@@ -1,4 +1,4 @@
-// The page itself asks for it early; it is asked for again only if that came to nothing.
+// The page loads Plotly early; load it again only if that failed.
 const loading = {};
 function plotly(source) {
   loading[source] ||= loaded().then(() => window.Plotly || added(source));
@@ -23,7 +23,7 @@ function added(source) {
   });
 }
 
-// Charts have the colours of the page: light or dark, whichever it is just now.
+// Charts use the colours of the current theme, light or dark.
 function themed(layout, element) {
   const style = getComputedStyle(element);
   const of = (name, other) => style.getPropertyValue(name).trim() || other;
@@ -40,7 +40,7 @@ function themed(layout, element) {
   return themed;
 }
 
-// What the reader zoomed to stays, though the span of the data moves on underneath.
+// The user's zoom stays while the data moves on underneath.
 function noteZoom(chart, zoom, change) {
   for (const [name, value] of Object.entries(change)) {
     const [axis, what] = name.split(".");
@@ -51,7 +51,7 @@ function noteZoom(chart, zoom, change) {
 }
 
 function zoomed(layout, state) {
-  // Another span, or another run, is not what was zoomed into.
+  // Another time range or run drops the zoom.
   if (state.revision !== layout.uirevision) state.zoom = {};
   state.revision = layout.uirevision;
   for (const [axis, range] of Object.entries(state.zoom)) {
@@ -63,7 +63,7 @@ function zoomed(layout, state) {
 function listen(chart, state) {
   chart.on("plotly_relayout", (change) => {
     if (!state.page.asks) { noteZoom(chart, state.zoom, change); return; }
-    // It shows as much as there is room for: what the reader zooms to is drawn anew.
+    // The server draws the zoomed range again, in more detail.
     const range = ["xaxis.range[0]", "xaxis.range[1]"].map((name) => change[name]);
     if (range.every((value) => typeof value === "number")) state.page.tell("zoomed", range);
   });
@@ -84,7 +84,7 @@ async function draw(chart, state) {
   if (state.gone) return;
   try {
     const {data, layout} = state.figure;
-    // What was said in its place when Plotly could not be loaded.
+    // Remove the message that Plotly could not be loaded.
     if (!state.listens) chart.replaceChildren();
     await window.Plotly.react(chart, data, zoomed(themed(layout, chart), state), {
       responsive: true, displaylogo: false, displayModeBar: false, doubleClick: false});
@@ -96,8 +96,8 @@ async function draw(chart, state) {
   }
 }
 
-// The figures of one refresh come within moments of each other: all charts are drawn at once, for
-// the browser paints the page anew after each.
+// The figures of one refresh arrive close together: draw all charts at once, since the browser
+// repaints the page after each.
 const TOGETHER_MS = 60;
 const charts = window.whyidleCharts ||= {waiting: new Map(), timer: null};
 function soon(chart, state) {
@@ -116,7 +116,7 @@ function soon(chart, state) {
   }, TOGETHER_MS);
 }
 
-// What a block is: an element that stands for the same is kept, and with it what was zoomed to.
+// The identity of a block: an element with the same name is kept, and with it the zoom.
 function nameOf(block) {
   if (block.columns) return `${block.columns.length} columns`;
   return block.figure ? `chart ${block.name}` : "markup";
@@ -169,14 +169,14 @@ function drop(element) {
   }
 }
 
-// Called for each new answer, and when the theme changes; what is to be once for a chart lies with
-// its element.
+// Called for each update, and when the theme changes; the state of a chart is stored on its
+// element.
 export default function ({parentElement, data, setTriggerValue}) {
   const board = parentElement.querySelector(".w-board");
   const turn = board.whyidleTurn = {};
   fill(board, data.blocks, {script: data.script, asks: data.asks, tell: setTriggerValue});
   return () => {
-    // A call that was overtaken while it waited is cleaned up after the next one has come.
+    // The clean-up of an outdated call may come after the next call.
     if (board.whyidleTurn !== turn) return;
     drop(board);
     board.replaceChildren();

@@ -86,7 +86,7 @@ def _copies(data: PageData) -> str:
 def _why_no_copies(data: PageData) -> tuple[str, str]:
     """Return why no trace shows copies, and how to get one; without a GPU there is no way."""
     if not data.gpus.mine:
-        return f"no GPU is read: {data.no_gpu or job.NONE_READ}", ""
+        return data.no_gpu or job.NONE_READ, ""
     why = "no GPU trace is stored with this run"
     if data.shown.run.is_recording:
         return why, "Take a trace on the page Now"

@@ -1,4 +1,4 @@
-"""Compare: did it help, by how much beyond chance, and where did the time go."""
+"""Compare: did a change help, by how much beyond chance, and where did the time go."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _CHOSEN_FOR: Final = "compared-for"
 
 
 def page(shown: PageState) -> None:
-    """Draw the choice of two runs, and what is different between them."""
+    """Draw the choice of two runs, and what differs between them."""
     write(_tables.STYLE)
     chosen = _choose(shown)
     if chosen is None:
         return
 
     def draw(now: PageState) -> None:
-        # What is still being recorded has moved on.
+        # A run that is still being recorded has moved on.
         found = [now.reader.run(run.id) for run in chosen]
         _beside(now.reader, found[0] or chosen[0], found[1] or chosen[1])
 
@@ -40,7 +40,7 @@ def page(shown: PageState) -> None:
 
 
 def _choose(shown: PageState) -> tuple[Run, Run] | None:
-    """Return the two runs; none, where the reader has to choose first."""
+    """Return the two runs; ``None`` if the user has to choose first."""
     known = {str(run.id): run for run in shown.reader.runs()[-runs.MOST_RUNS :][::-1]}
     if len(known) < 2:
         widgets.unknown("Nothing to compare with", "this is the only recording",
@@ -55,7 +55,7 @@ def _choose(shown: PageState) -> tuple[Run, Run] | None:
     swap.button("Swap", on_click=_swap, width="stretch")
     chosen = {which: run for which, run in (("a", a), ("b", b)) if run is not None}
     if any(st.query_params.get(which) != run for which, run in chosen.items()):
-        # Both at once: each time is a step for the button that goes back.
+        # Both at once: each update is an entry in the browser's history.
         st.query_params.update(chosen)
     if a is None or b is None:
         widgets.unknown("Two runs", "no other run of this program is recorded: choose both")
@@ -67,24 +67,24 @@ def _choose(shown: PageState) -> tuple[Run, Run] | None:
 
 
 def _begin(shown: PageState, known: Mapping[str, Run]) -> None:
-    """Choose what the link names, else what belongs together."""
+    """Preselect the runs that the link names, else a sensible pair."""
     state, chosen = st.session_state, shown.run.id
     is_another = state.get(_CHOSEN_FOR, chosen) != chosen
     first = dict(zip("ab", _pair(shown, known), strict=True))
     for which, run in first.items():
         linked = st.query_params.get(which)
         if is_another or which not in state:
-            # Another run beside the page brings its own pair.
+            # Another run in the sidebar brings its own pair.
             is_named = linked in known and not is_another
             state[which] = linked if is_named else None if run is None else str(run.id)
     state[_CHOSEN_FOR] = chosen
 
 
 def _pair(shown: PageState, known: Mapping[str, Run]) -> tuple[Run | None, Run | None]:
-    """Return what belongs beside each other, what was changed for the better after what it was."""
+    """Return the runs to compare, the improved one second."""
     a, b = runs.beside(list(known.values()), shown.run)
     if settings.current().is_sample and a is not None and b is not None:
-        # Somebody looks at it for the first time, whatever was recorded first.
+        # In the sample show the improvement, whichever run was recorded first.
         store = settings.current().store
         first, second = (_has_high(job.diagnosis(store, run.id)) for run in (a, b))
         if second and not first:
@@ -97,8 +97,8 @@ def _has_high(answer: DiagnosisJson) -> bool:
 
 
 def _picked(which: str, words: str, known: Mapping[str, Run]) -> str | None:
-    """Draw a picker, and return the number of what is chosen."""
-    # Set anew each time: the browser knows an entry by its words, and these change.
+    """Draw a picker, and return the chosen run's number."""
+    # Set each time: the browser identifies an entry by its text, which may change.
     st.session_state[which] = st.session_state[which]
     return st.selectbox(
         words, list(known), index=None, key=which, placeholder="Choose a run",
@@ -120,7 +120,7 @@ def _beside(reader: Reader, a: Run, b: Run) -> None:
 
 
 def _until(reader: Reader, run: Run) -> tuple[object, ...]:
-    """Return what an answer holds for: where a run is over, until a trace is kept with it."""
+    """Return a key that changes when the answer may: for an ended run, when it gets a trace."""
     tick = int(time.time() / EVERY) if run.ended_ms is None else None
     return *job.standing(reader, run), tick
 

@@ -1,4 +1,4 @@
-"""Fix: what is wrong, where it is in the code, what to write instead, and what that gives back."""
+"""Fix: what is wrong, where in the code, what to write instead, and what that gains."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.store import Run
 
 TITLE: Final = "Fix"
-# A diagnosis costs a look at the whole run, and seldom changes.
+# A diagnosis reads the whole run, and seldom changes.
 EVERY: Final = 10.0
 
 
 def page(shown: PageState) -> None:
-    """Draw the page; that of a running job is drawn anew now and then."""
+    """Draw the page; for a running job it refreshes now and then."""
     write(_tables.STYLE)
     frame.live(_findings, shown, None if shown.every is None else max(EVERY, shown.every))
 
@@ -35,7 +35,7 @@ def _findings(shown: PageState) -> None:
     answer = _diagnosed(
         str(settings.current().store), run.id, tick, job.standing(shown.reader, run)
     )
-    # The code is read each time: the reader may be changing it right now.
+    # The code is read each time: the user may be editing it right now.
     found = findings.of(answer, run)
     write(f'<div class="w-verdict"><b>{safe(found.verdict)}</b></div>')
     with st.container():
@@ -58,15 +58,15 @@ def _findings(shown: PageState) -> None:
 
 @st.cache_data(show_spinner=False, max_entries=8)
 def _diagnosed(store: str, number: int, tick: int, standing: object) -> DiagnosisJson:
-    # The tick is how old an answer may be.
+    # The tick limits how old an answer may be.
     del tick, standing
     return job.diagnosis(Path(store), number)
 
 
 def _opened(found: Page, run: Run) -> str | None:
-    """Return the finding that is open at first: that of the link, else the most important one.
+    """Return the finding to open first: the one in the link, else the most important one.
 
-    It stays the same while others come and go, so that nothing closes under the reader's eyes.
+    It stays the same while others come and go, so that nothing closes while it is read.
     """
     linked = st.query_params.get("finding")
     if linked is not None and found.finding(linked) is None:
@@ -95,12 +95,12 @@ def _overview(found: Page) -> None:
 
 
 def _measuring(shown: PageState) -> None:
-    widgets.title("Measure it", "Change the code, run it again, and see what it gave back.")
+    widgets.title("Measure it", "Change the code, run it again, and see what it gained.")
     st.code(findings.measuring(shown.run), language="bash", wrap_lines=True)
 
 
 def _comparing(shown: PageState) -> None:
-    """Lead to the run that belongs beside this one: whether a change has helped stands there."""
+    """Link to the comparison that shows whether a change has helped."""
     a, b = runs.beside(shown.reader.runs(), shown.run)
     later = runs.after(shown.reader.runs(), shown.run)
     if later is not None:
@@ -112,7 +112,7 @@ def _comparing(shown: PageState) -> None:
 
 
 def _besides(found: Page, run: Run) -> None:
-    """Say what else there is to know: of the time, of the device, and of what nobody judged."""
+    """Show the rest: unexplained idle time, notes on compute, warnings, and unchecked rules."""
     unexplained = findings.unexplained(found.answer)
     if unexplained:
         words = ", ".join(f"{name} {share:.0%}" for name, share in unexplained)

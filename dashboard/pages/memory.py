@@ -1,4 +1,4 @@
-"""Memory & transfers: who holds the memory and whether it grows, and what goes over the links."""
+"""Memory & transfers: which processes use memory, whether it grows, and traffic on the links."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.render import numbers
 
 TITLE: Final = "Memory & transfers"
-# The limit is drawn where the job comes so near to it.
+# The limit is drawn only if the job comes this close to it.
 NEAR_LIMIT: Final = 0.5
 _WORDS: Final = {
     m.PROCESS_POOL_USED: "GPU memory in use, by the framework",
@@ -31,7 +31,7 @@ _WORDS: Final = {
 
 
 def page(shown: PageState) -> None:
-    """Draw the page; what moves is drawn anew by itself."""
+    """Draw the page; live parts refresh by themselves."""
     gpus = job.gpus(shown.reader, shown.run, everything=shown.everything)
     choice = _gpus.choice(gpus)
     frame.live(lambda now: _live(now, choice), shown)
@@ -72,7 +72,7 @@ def _pools(data: PageData, pools: Sequence[tuple[Trainer, Sequence[Series]]]) ->
         return [Html(markup.title(name) + why)]
     span = data.series.span
     if len(pools) > 1:
-        # Of several processes what they use is enough to compare.
+        # To compare several processes, memory in use is enough.
         used = [replace(series[0], name=who.name) for who, series in pools]
         return series_chart(
             name, lines("pool", _gpus.one_by_one(used), "bytes", span), used, "pool"
@@ -91,7 +91,7 @@ def _main(data: PageData) -> list[Block]:
     whole = data.newest.get(m.HOST_MEMORY_TOTAL, run).value
     most = limit or whole
     words = f"{'limit' if limit else 'machine'} {numbers.size(most or 0.0)}"
-    # Far below its limit the course would be a flat line at the bottom.
+    # Far below its limit, the series would be a flat line at the bottom.
     is_near = most is not None and rss.peak is not None and rss.peak[1] > NEAR_LIMIT * most
     limits = [Limit(words, most)] if most is not None and is_near else []
     drawn = [Line(rss, theme.BLUE, fill=True)]
@@ -119,7 +119,7 @@ def _growth(grown: Sequence[Growth], why: str | None) -> str:
 
 
 def _trend(one: Growth) -> str:
-    """Return the pace of what grows; of all else a pace would foretell what is not to come."""
+    """Return the rate of growth; for anything else a rate would mislead."""
     return f"+{numbers.size(one.per_hour)}/h" if one.grows else "none"
 
 

@@ -1,4 +1,4 @@
-"""Now: is the GPU doing useful work, where does the step's time go, and what is wrong."""
+"""Now: is the GPU doing useful work, where does step time go, and what is wrong."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _PEAKS: Final = ("activity", "memory", "power", "step")
 
 
 def page(shown: PageState) -> None:
-    """Draw the page; what moves is drawn anew by itself."""
+    """Draw the page; live parts refresh by themselves."""
     gpus = job.gpus(shown.reader, shown.run, everything=shown.everything)
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     with left:
         choice = _gpus.choice(gpus, each=True)
         if words := _gpus.named(gpus):
             widgets.note(words)
-        # One legend stands for all charts of many GPUs, and is drawn once.
+        # With many GPUs, one legend serves all charts.
         if not _gpus.is_few(chosen := gpus.one(choice)):
             widgets.legend(_gpus.colours(chosen))
     with right:
@@ -57,7 +57,7 @@ def page(shown: PageState) -> None:
 
 
 def _peaks(gpus: Gpus) -> list[str]:
-    """Return the charts that may have a peak: without a GPU there is none of its power."""
+    """Return the charts that may have a peak: power needs a GPU."""
     return [each for each in _PEAKS if gpus.shown or each != "power"]
 
 
@@ -65,7 +65,7 @@ def _live(shown: PageState, choice: str, peak: str | None) -> None:
     data = _zoomed(shown, choice, peak)
     answer = data.seldom("diagnosis", lambda: _diagnosed(shown))
     news = marks.news(shown.reader, shown.run.id, data.span)
-    # Few elements, and all asked before any is drawn: the browser pays for each piece that comes.
+    # Few elements, and all data read before any is drawn: each update costs the browser.
     charts = _charts(data)
     found = _now_parts.finding(answer, shown.run)
     write(markup.stack(_now_parts.tiles(data), _account(data), found))
@@ -74,7 +74,7 @@ def _live(shown: PageState, choice: str, peak: str | None) -> None:
 
 
 def _charts(data: PageData) -> list[Block]:
-    """Return the charts as they stand beside each other."""
+    """Return the charts in their layout."""
     if data.choice == _gpus.EACH and data.chosen:
         return [*_each(data), Columns([_steps(data), _memory(data), _power(data)])]
     left, right = [_steps, _memory], [_activity, _power]
@@ -84,7 +84,7 @@ def _charts(data: PageData) -> list[Block]:
 
 
 def _zoomed(shown: PageState, choice: str, peak: str | None) -> PageData:
-    """Ask for what is shown: the whole stretch, or what lies around a peak of it."""
+    """Read the data to show: the whole time range, or the surroundings of a peak."""
     data = PageData.of(shown, choice)
     at = None if peak is None else _peak_at(data, peak)
     if at is None:
@@ -93,7 +93,7 @@ def _zoomed(shown: PageState, choice: str, peak: str | None) -> PageData:
 
 
 def _peak_at(data: PageData, peak: str) -> int | None:
-    """Return when a chart was highest; that stays, although time goes on."""
+    """Return when a chart peaked; the choice stays although time goes on."""
     chosen = (data.span.name, data.choice, peak)
     kept: tuple[Any, int] | None = st.session_state.get("peak_at")
     if kept is not None and kept[0] == chosen:
@@ -106,7 +106,7 @@ def _peak_at(data: PageData, peak: str) -> int | None:
 
 
 def _series(data: PageData) -> dict[str, list[Series]]:
-    """Return what the charts show, by what it is."""
+    """Return the series of the charts, by chart."""
     run = [Subject(data.series.run, "")]
     if not data.chosen:
         return {
@@ -162,7 +162,7 @@ def _activities(name: str, series: Sequence[Series], span: TimeRange, **more: An
 
 
 def _each(data: PageData) -> list[Block]:
-    """Return the activity of each GPU by itself, four beside each other."""
+    """Return the activity of each GPU in its own chart, four in a row."""
     legend = markup.legend({metric.words: colour for metric, colour in _ACTIVITY.items()})
     rows = [data.chosen[i : i + 4] for i in range(0, len(data.chosen), 4)]
     return [
@@ -214,9 +214,9 @@ def _one_by_one(data: PageData, name: str, key: str, limit: Metric) -> list[Bloc
     return series_chart(name, figure, series, key)
 
 
-# What stands still -------------------------------------------------------------------------------
+# Not live ----------------------------------------------------------------------------------------
 def _below(shown: PageState, choice: str, peak: str | None) -> None:
-    """Draw what is asked for by a click: a trace, and the figures of the charts."""
+    """Draw the buttons: a trace on demand, and the data of the charts."""
     left, right = st.columns([1, 4])
     with left:
         st.download_button(

@@ -1,4 +1,4 @@
-"""Timeline: what each device and thread did at every moment of a trace, and why nothing ran."""
+"""Timeline: what each device and thread did during a trace, and why devices were idle."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WINDOW: Final = "window"
 _ALL: Final = "all"
 _OVERVIEW_HEIGHT: Final = 74
 _BAR_HEIGHT: Final = 44
-# Of what stands around all that a thread does, the innermost.
+# Of the events around everything that a thread does, this many innermost ones are named.
 _AROUND_MOST: Final = 4
 _Key = tuple[str, int, int]
 
@@ -50,7 +50,7 @@ def _view(shown: PageState) -> None:
         widgets.unknown("The timeline", "no trace is stored with this run", keep)
         return
     if st.query_params.get("trace", str(found[0].id)) not in {str(trace.id) for trace in found}:
-        # The link means another trace, and so do its times.
+        # The link, and so its times, belong to another trace.
         _forget()
     trace, devices, by, all_threads = _choices(found)
     _warnings(trace)
@@ -81,7 +81,7 @@ def _view(shown: PageState) -> None:
 
 
 def _another(shown: PageState) -> str:
-    """Return how to come by a trace that tells more."""
+    """Return how to get a trace that shows more."""
     if shown.run.is_recording:
         return "Take another one: Take a trace now"
     return "Choose another one above, or take one of a running job: monitor attach PID"
@@ -110,7 +110,7 @@ def _choices(found: Sequence[KeptTrace]) -> tuple[KeptTrace, tuple[int, ...], st
 def _picker(
     label: str, name: str, choices: Mapping[str, str], changed: Callable[[], None] | None = None
 ) -> str:
-    """Let the reader choose; a link names the choice as we do, not by the words that are shown."""
+    """Draw a picker whose choice a link names by key, not by the shown text."""
     keys = list(choices)
     linked = st.query_params.get(name, "")
 
@@ -126,7 +126,7 @@ def _picker(
 
 
 def _forget() -> None:
-    """Another trace has other windows and devices."""
+    """Forget the window and device: another trace has others."""
     st.session_state.pop("pick-device", None)
     for name in (WINDOW, about.AT, "device"):
         st.query_params.pop(name, None)
@@ -143,12 +143,12 @@ def _all(key: _Key, devices: tuple[int, ...]) -> Overview:
 
 
 def _key(trace: KeptTrace) -> _Key:
-    """Return what tells a trace from all others, also from one that had its number before."""
+    """Return a key for a trace that differs from an earlier one with the same number."""
     return str(settings.current().store), trace.id, trace.ts_ms
 
 
 def _go(trace: KeptTrace, part: TickRange) -> None:
-    """Show this window from now on."""
+    """Show this window."""
     link = timeline.link(trace, part)
     if link is None:
         st.query_params.pop(WINDOW, None)
@@ -192,12 +192,12 @@ def _overview(trace: KeptTrace, part: TickRange, devices: tuple[int, ...]) -> No
 
 
 def _unknown_around(trace: KeptTrace, start: int, end: int) -> str:
-    """Say of which stretches of a trace there is no account."""
+    """Return which parts of the trace have no account."""
     begins, ends = (clock(timeline.ns(trace, at - trace.start)) for at in (start, end))
     near = timeline.whole(trace).ticks // 100
     said = [f"before {begins}"] if start - trace.start > near else []
     said += [f"after {ends}"] if trace.end - end > near else []
-    return f"Nothing is recorded of the device {' and '.join(said)}."
+    return f"No device work is recorded {' and '.join(said)}."
 
 
 def _lanes(trace: KeptTrace, drawn: Picture, by: str, steps: TraceSteps) -> None:
@@ -216,7 +216,7 @@ def _lanes(trace: KeptTrace, drawn: Picture, by: str, steps: TraceSteps) -> None
 
 
 def _click(trace: KeptTrace, data: object, steps: TraceSteps) -> None:
-    """Show the step that was clicked on; of all else say what it is."""
+    """Zoom to a clicked step; show the details of anything else."""
     step = timeline.step_of(data, steps)
     if step is not None and step != steps.shown:
         _go(trace, step)
@@ -226,18 +226,18 @@ def _click(trace: KeptTrace, data: object, steps: TraceSteps) -> None:
 
 
 def _notes(drawn: Picture) -> None:
-    """Say what is not drawn."""
+    """Show what is not drawn."""
     lines = [f"{note[0].upper()}{note[1:]}." for note in drawn.notes]
     for name, around in drawn.around.items():
         left = f"({len(around) - _AROUND_MOST} more) > " if len(around) > _AROUND_MOST else ""
         shown = " > ".join(around[-_AROUND_MOST:])
-        lines.append(f"All the while {name} was in {left}{shown}.")
+        lines.append(f"Throughout, {name} was in {left}{shown}.")
     if lines:
         widgets.write("".join(markup.note(line) for line in lines))
 
 
 def _to(trace: KeptTrace, origin: int, size: float, zoomed: tuple[float, ...]) -> None:
-    """Show what the reader has zoomed to, in units of the chart."""
+    """Show the range that the user zoomed to, in units of the chart."""
     start, end = (origin + at * size * trace.ticks_per_ns for at in zoomed)
     _go(trace, timeline.within(trace, start, end))
     st.rerun(scope="fragment")
@@ -253,7 +253,7 @@ def _account(trace: KeptTrace, part: TickRange, devices: tuple[int, ...]) -> Non
     shown = timeline.rows(trace, part, {names[i]: budgets[i] for i in devices})
     if any(sum(budget["slices"].values()) for budget in shown.values()):
         figure = account.bar("window", shown)
-        # The lanes have the same colours and edges, and a legend.
+        # The lanes below have the same colours and margins, and a legend.
         margin = {"l": overview.LEFT, "r": overview.RIGHT, "t": 0, "b": 0}
         figure["layout"] |= {"showlegend": False, "margin": margin}
         widgets.chart(figure, "window-account", _BAR_HEIGHT * (1 + len(shown)) // 2)
@@ -267,7 +267,7 @@ def _budgets(key: _Key, part: TickRange) -> list[BudgetJson]:
 
 
 def _answer(trace: KeptTrace) -> None:
-    """Show what is known without a timeline."""
+    """Show what is known if there is no timeline."""
     headline = timeline.headline(trace.answer)
     if headline.total_ns:
         widgets.title("Where the time of this trace goes", f"of {headline.of}")

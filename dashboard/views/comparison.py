@@ -214,7 +214,7 @@ def promise(found: Comparison) -> Promise:
     predicted = promised(timed)
     if predicted is None:
         return Promise(rules, (), f"Nothing was predicted: {NOTHING_GONE}.", None)
-    said = f"{predicted[0]:.2f}x to {predicted[1]:.2f}x faster predicted of {', '.join(rules)}"
+    said = f"{predicted[0]:.2f}x to {predicted[1]:.2f}x faster predicted for {', '.join(rules)}"
     ranges = (Range("predicted", *predicted, theme.GREY),)
     if (why := _why_not_measured(found, timed)) is not None:
         return Promise(rules, ranges, f"{said}; the measured gain is unknown: {why}.", None)

@@ -60,7 +60,7 @@ def test_another_run_beside_the_page_brings_its_own_pair(tmp_path: Path) -> None
 
 def test_what_was_predicted_stands_beside_what_was_measured(store: Path) -> None:
     said = text(drawn("compare", store))
-    assert "2.61x to 3.33x faster predicted of input_starved; measured 2.2" in said
+    assert "2.61x to 3.33x faster predicted for input_starved; measured 2.2" in said
     assert "less than predicted" in said
 
 
