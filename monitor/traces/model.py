@@ -23,7 +23,7 @@ DeviceKind = Literal["gpu", "cpu", "tpu"]
 
 Flags = NDArray[np.bool_]
 
-_DTYPES: dict[str, Any] = {
+_DTYPES: dict[str, type[np.generic]] = {
     "Ints": np.int64,
     "Ids": np.int32,
     "Kinds": np.int8,
@@ -35,7 +35,7 @@ class Table:
     """Columns of one length: every field of a subclass is an array with one entry a row."""
 
     @classmethod
-    def columns(cls) -> dict[str, Any]:
+    def columns(cls) -> dict[str, type[np.generic]]:
         """Return the columns and their types."""
         return {f.name: _DTYPES[f.type] for f in fields(cls)}  # type: ignore[arg-type, index]
 
