@@ -29,7 +29,7 @@ FIRST_TO_LAST: Final = "first to last operation"
 _PROFILERS: Final = {"kineto": "PyTorch (Kineto)", "xplane": "JAX or TensorFlow (XPlane)"}
 _WINDOW: Final = re.compile(r"(\d{1,18})-(\d{1,18})")
 _WORK: Final = np.array([not cause.slice.idle for cause in Cause])
-# Nobody needs less of a trace, and the times of a picture are still told apart.
+# The smallest window; picture times stay distinct at this width.
 LEAST_TICKS: Final = 20
 
 
