@@ -1,8 +1,8 @@
 """What both sides of the link must agree on: names, sizes, records, messages, and moments.
 
-In the job: records go through a bounded ring to one append-only spool file per process; a unix
-socket beside it is for control only. Both lie in ``<folder>/whyidle-<uid>/``, named by the job's
-own process id, in the first of ``FOLDERS`` (as the job sees them) that works.
+In the job, records go through a bounded ring to one append-only spool file per process; a unix
+socket beside it is for control only. Both lie in ``<folder>/whyidle-<uid>/``, named after the
+job's own process id, in the first of ``FOLDERS`` (as the job sees them) that works.
 
 A spool is lines of JSON, each an array ``[kind, monotonic_ns, ...]``:
 
@@ -15,57 +15,56 @@ A spool is lines of JSON, each an array ``[kind, monotonic_ns, ...]``:
     ["steps", t, source, span_ns, count, [duration_ns, ...]]
                                                 whole steps that ended during the ``span_ns`` before
                                                 t, every second; at most ``MOST_DURATIONS`` of their
-                                                durations, evenly picked from the sorted ones
+                                                durations, picked evenly from the sorted list
     ["compile", t, framework, function, ns, reason, caller, cached]
-                                                one compilation at its end; caller is the user's own
-                                                frame or null, cached whether a cache had it
+                                                one compilation, at its end; caller is the user's
+                                                own frame or null, cached whether a cache had it
     ["reads", t, kind, [[count, ns, frame], ...]]
                                                 where values were read back from the device ("item",
                                                 "array", ..), as sampled; every few seconds
-    ["state", t, probe, {name: value}]          facts that seldom change, all, when they did
-    ["trace", t, id, state, {facts}]            a trace that was asked for: "begun", "done" or
-                                                "failed"
+    ["state", t, probe, {name: value}]          all facts that seldom change, whenever one did
+    ["trace", t, id, state, {facts}]            a requested trace: "begun", "done" or "failed"
     ["probe", t, name, "on"|"off", reason]      a probe began or ended
-    ["bye", t, reason]                          the last one
+    ["bye", t, reason]                          the last record
 
-The facts of hello: ``version``, ``method`` (how it came: "ptrace", "remote_exec", "run", "fork"),
+The facts of hello: ``version``, ``method`` (how it got in: "ptrace", "remote_exec", "run", "fork"),
 ``pid``, ``ppid``, ``uid``, ``python`` ("3.11.7"), ``implementation``, ``gil`` (whether this Python
-was built with one), ``probes`` (the names of those that are on).
+was built with one), ``probes`` (the names of those that run).
 
-The source of steps is one of ``STEP_SOURCES``, the best first; a worse one is silent while a better
-one tells. The facts of a state are numbers, words, lists and objects of these; ``STATE_BYTES`` at
-most. The states of the framework probes are described in ``agents/jax/probe.py`` and
-``agents/torch/probe.py``.
+The source of steps is one of ``STEP_SOURCES``, best first; a worse one is silent while a better one
+reports. The facts of a state are numbers, words, and lists and objects of these, at most
+``STATE_BYTES``. ``agents/jax/probe.py`` and ``agents/torch/probe.py`` describe the states of the
+framework probes.
 
-A trace that is done says ``{"framework", "file", "bytes", "began_ns", "ended_ns", "realtime_ns",
+A trace that is done has ``{"framework", "file", "bytes", "began_ns", "ended_ns", "realtime_ns",
 "held_ns", "events"}``: the file's name beside the spool, when the window began and ended on the
-monotonic clock, the wall clock at its beginning, how long the job stood still for it in all, and
-how many events it has where that is known. One that failed says ``{"why"}``. The agent removes the
-file when it is told to, or after ``TRACE_FILE_SECONDS``.
+monotonic clock, the wall clock at its beginning, how long the job stood still for it in total, and
+the number of events where known. One that failed has ``{"why"}``. The agent removes the file when
+told to, or after ``TRACE_FILE_SECONDS``.
 
 A bye's reason is "detached" (the last client left), "lease" (nobody renewed one), "exit" (the
 interpreter ended), "closed" (the job closed our descriptors), "no thread" (none could be started)
 or "failed: TYPE" (an exception of ours). A probe goes off with the reason of the bye, with "asked",
-or with why it cannot run here. "on" has no reason, and comes again with one when the probe does
-less than it could: stack samples slow down when they cost too much.
+or with why it cannot run here. "on" has no reason at first; it comes again with one when the probe
+does less than it could: stack samples slow down when they cost too much.
 
 A frame is ``[file, line, function]``. ``leaf`` is where the thread was; the frames after it are the
-user's own, innermost first, at most ``STACK_DEPTH``; none where no user code was on the stack.
+user's own, innermost first, at most ``STACK_DEPTH``; none if no user code was on the stack.
 
-Control messages are one JSON object a line, at most ``MESSAGE_BYTES``, each answered by one line
+Control messages are one JSON object per line, at most ``MESSAGE_BYTES``, each answered by one line
 with ``"ok"``; a refusal has ``"why"``. No message carries code.
 
     {"do": "hello"}                             -> the facts of the hello record, "spool", "epoch"
     {"do": "lease", "read": N}                  -> "size", "epoch"; the lease of this client is new
     {"do": "probe", "name": .., "on": bool}     -> turns a probe on or off
     {"do": "trace", "seconds": S, "share": X}   -> "id": a trace of at most S seconds begins soon;
-                                                or "why" not: the user profiles, one is on, too soon
-                                                for a share X of the time, nothing to trace
+                                                or "why" not: the user profiles, a trace is on, too
+                                                soon for a share X of the time, nothing to trace
     {"do": "drop", "id": N}                     -> removes the file of a trace
     {"do": "leave"}                             -> this client's lease ends; the last one's ends all
 
-When every client has read all of a spool that is longer than ``SPOOL_TRIM``, the agent empties it
-and counts ``epoch`` up: a reader that learns of a new epoch begins at offset 0 again.
+When every client has read all of a spool longer than ``SPOOL_TRIM``, the agent empties it and
+increments ``epoch``: a reader that learns of a new epoch begins at offset 0 again.
 """
 
 from __future__ import annotations
@@ -82,25 +81,25 @@ SPOOL_CAP = 16 << 20
 SPOOL_TRIM = 1 << 20
 MESSAGE_BYTES = 4096
 STACK_DEPTH = 6
-# No record of stacks has more places, and no frame longer names than these.
+# Limits on the places in a record of stacks, and on the length of names in a frame.
 MOST_PLACES = 30
 LONGEST_FILE = 300
 LONGEST_NAME = 100
-# Without a live client for so long the agent takes itself away: three of the slowest ticks.
+# The agent leaves after this long without a live client: three of the slowest ticks.
 LEASE_SECONDS = 30.0
-# A single pause of the garbage collector from here on is a record of its own.
+# A single garbage collector pause this long gets a record of its own.
 LONG_GC_NS = 1_000_000
 
-# Of the durations of steps in one record.
+# The most step durations in one record.
 MOST_DURATIONS = 64
-# Whose word counts for what a step is, the best first: the user's own markers, then hooks.
+# The sources of steps, best first: the user's own markers, then hooks.
 STEP_SOURCES = ("whyidle.step", "ProfilerStep", "StepTraceAnnotation", "optimizer")
-# No state, compile or trace record says more than this in its free parts.
+# Limits on the free parts of a state, compile or trace record.
 STATE_BYTES = 16_384
 LONGEST_REASON = 500
-# A trace that nobody has fetched by then is removed.
+# A trace that nobody has fetched after this long is removed.
 TRACE_FILE_SECONDS = 60.0
-# Of one trace; what is longer is not kept.
+# The largest trace that is kept.
 TRACE_FILE_CAP = 256 << 20
 
 # The gauges of the agent itself and of the probe ``python``. Totals count from the agent's start.
@@ -111,7 +110,7 @@ PYTHON_THREADS = "python_threads"
 GC_NS = "gc_ns"  # time in the garbage collector, total
 GC_COLLECTIONS = "gc_collections"  # total
 
-# The gauges of the framework probes; one that cannot tell leaves it out, or says null.
+# The gauges of the framework probes; an unknown one is left out, or null.
 STEPS = "steps"  # steps of the best source, total
 OPTIMIZER_STEPS = "optimizer_steps"  # calls of any optimizer, total
 OPTIMIZER_NS = "optimizer_ns"  # time inside them, total
@@ -129,7 +128,7 @@ AUTOCASTS = "autocasts"  # regions of reduced precision entered, total
 EXECUTABLES = "executables"  # compiled programs alive
 LIVE_ARRAYS = "live_arrays"
 LIVE_BYTES = "live_bytes"
-# Of the framework's own allocator, summed over the devices of the process.
+# From the framework's own allocator, summed over the devices of the process.
 POOL_USED_BYTES = "pool_used_bytes"
 POOL_PEAK_BYTES = "pool_peak_bytes"
 POOL_RESERVED_BYTES = "pool_reserved_bytes"
@@ -145,7 +144,7 @@ def folder_name(uid: int) -> str:
 
 
 def spool_name(pid: int) -> str:
-    """Return the spool's file name; the pid is the job's own view of it."""
+    """Return the spool's file name; the pid is the one that the job itself sees."""
     return f"{pid}.spool"
 
 
@@ -155,7 +154,7 @@ def socket_name(pid: int) -> str:
 
 
 class ClockPair(NamedTuple):
-    """One moment on both clocks, so that records of either side meet on one time line."""
+    """One moment on both clocks, to put the records of both sides on one time line."""
 
     monotonic_ns: int
     realtime_ns: int

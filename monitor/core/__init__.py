@@ -1,1 +1,1 @@
-"""What every room may use: numbers and words that are declared once."""
+"""Numbers and words that every package may use, each declared once."""

@@ -1,4 +1,4 @@
-"""``recorder.log``: each defect of ours that was caught, with its traceback, and none too often."""
+"""``recorder.log``: each defect of ours with its traceback, at a limited rate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Final
 
 LOG: Final = "recorder.log"
 LONGEST_LOG: Final = 1 << 20
-# The same place again is only counted for so long.
+# For this long, further failures in the same place are only counted.
 AGAIN_SECONDS: Final = 60.0
 _HEAD: Final = re.compile(
     r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d run (\d+): (.+?): \w.*?(?: \((\d+) times by now\))?$"
@@ -24,13 +24,13 @@ _HEAD: Final = re.compile(
 
 
 class Defects:
-    """Counts what failed in one recording, and writes it down; never fails itself."""
+    """Counts and logs what failed in one recording; never fails itself."""
 
     def __init__(self, folder: Path, run: int) -> None:
         self._run = run
         self._counts: Counter[str] = Counter()
         self._told_at: dict[str, float] = {}
-        # How often it had been by the last line in the log.
+        # The counts as of the last line in the log.
         self._written: dict[str, int] = {}
         self._log = logging.Logger("whyidle.recorder")  # noqa: LOG001  one a recording
         self._handler = _Silent(
@@ -43,23 +43,23 @@ class Defects:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often something failed, by where."""
+        """How often something failed, by place."""
         return dict(self._counts)
 
     def caught(self, where: str, error: BaseException) -> bool:
-        """Count a defect; return whether it is the first one of this place for a while."""
+        """Count a defect; return whether it is the first in this place for a while."""
         self._counts[where] += 1
         now = time.monotonic()
         if now - self._told_at.get(where, float("-inf")) < AGAIN_SECONDS:
             return False
         self._told_at[where] = now
-        # An error may fail to say what it is.
+        # Even the error's own __str__ may fail.
         with contextlib.suppress(Exception):
             self._write(where, f"{type(error).__name__}: {error!s:.300}", error)
         return True
 
     def close(self) -> None:
-        """Write down how often it was in the end, where that was not written yet."""
+        """Log the final counts that have not been logged yet."""
         for where, times in self._counts.items():
             if times > self._written.get(where, 0):
                 self._write(where, "and again", None)
@@ -73,15 +73,15 @@ class Defects:
         with contextlib.suppress(Exception):
             self._log.error(line.replace("\n", " "), exc_info=error)
         with contextlib.suppress(Exception):
-            # Opened again for the next.
+            # Reopened for the next line.
             self._handler.close()
 
 
 class _Silent(RotatingFileHandler):
-    """A log that cannot be written ends no recording, and complains to no terminal."""
+    """A log that neither ends a recording nor prints to the terminal when it cannot be written."""
 
     def _open(self) -> TextIOWrapper:
-        # A link would let somebody else choose what we write to.
+        # A link would let somebody else choose which file we write to.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         raw = os.fdopen(os.open(self.baseFilename, flags, 0o600), "ab")
         return TextIOWrapper(raw, encoding=self.encoding)
@@ -91,7 +91,7 @@ class _Silent(RotatingFileHandler):
 
 
 def logged(folder: Path) -> Mapping[str, int]:
-    """Return how many defects the log reports, by where; empty without a log."""
+    """Return how many defects the log reports, by place; empty without a log."""
     times: dict[tuple[str, str], int] = {}
     for name in (f"{LOG}.1", LOG):
         try:

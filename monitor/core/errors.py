@@ -16,7 +16,7 @@ class Exit(IntEnum):
     NO_GPU = 5
     STORAGE = 6
     NOT_JUDGED = 7
-    # BSD's "internal software error": no code of ours, so that scripts never take it for an answer.
+    # BSD's "internal software error": none of our codes, so scripts never take it for a result.
     DEFECT = 70
     HUNG_UP = 129
     INTERRUPTED = 130
@@ -33,7 +33,7 @@ class Problem(Exception):  # noqa: N818  a sentence for the user, not a defect o
         self.next_step = next_step
 
     def with_code(self, code: int) -> Problem:
-        """Return this with another program's exit code."""
+        """Return this problem with another program's exit code."""
         self.code = code
         return self
 

@@ -1,4 +1,4 @@
-"""What is found: a gain as a range, evidence, the line of code, the fix; or what is missing."""
+"""A finding: its gain as a range, evidence, line of code and fix; or what is missing to judge."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ FRAMEWORKS: Final[dict[Framework, str]] = {
     "tensorflow": "TensorFlow",
     "flux": "Flux.jl",
 }
-# The ends of a predicted speed-up lie at most so far apart: a wider range predicts nothing.
+# The largest ratio between the ends of a predicted speed-up: a wider range predicts nothing.
 WIDEST: Final = 2.0
-# Where in a wider range the told one lies: 0 at its low end, 1 at its high one, as speed-ups go.
-# What recorded pairs with wider ranges gave back lay at 0.2 to 0.8 (``benchmarks/left_out.py``).
+# Where in a wider range the reported one lies: 0 at its low end, 1 at its high end, as speed-ups.
+# The gains of recorded pairs with wider ranges lay at 0.2 to 0.8 (``benchmarks/left_out.py``).
 TOLD_AT: Final = 0.5
-# Nothing gives back more than this share of a step: some of the time is the work itself.
+# No fix gains more than this share of a step: some of the time is the work itself.
 MOST_LOST: Final = 0.99
 
 
 class Severity(StrEnum):
-    """How much a finding matters, the most first."""
+    """How much a finding matters, most severe first."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -43,7 +43,7 @@ class Severity(StrEnum):
 
     @classmethod
     def of_share(cls, share: float) -> Severity:
-        """Return how much it matters that this share of the time is lost."""
+        """Return the severity of losing this share of the time."""
         for severity, least in LEAST_LOST.items():
             if share >= least:
                 return severity
@@ -54,7 +54,7 @@ LEAST_LOST: Final = {Severity.HIGH: 0.20, Severity.MEDIUM: 0.05, Severity.LOW: 0
 
 
 class Need(StrEnum):
-    """What would bring a signal that is missing; said as what to do next."""
+    """What would supply a missing signal, worded as what to do next."""
 
     TRACE = "a trace"
     LONGER_TRACE = "a trace of whole steps"
@@ -72,14 +72,14 @@ class Need(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """The share of the time that a fix gives back, between two bounds."""
+    """The share of the time that a fix gains, between two bounds."""
 
     low: float
     high: float
 
     @classmethod
     def between(cls, low: float, high: float) -> Self:
-        """Return the range; one that would predict nothing is narrowed around its middle."""
+        """Return the range; one too wide to predict anything is narrowed around its middle."""
         low, high = (min(MOST_LOST, max(0.0, share)) for share in sorted((low, high)))
         slow, fast = 1 / (1 - low), 1 / (1 - high)
         if fast / slow > WIDEST:
@@ -91,7 +91,7 @@ class Gain:
 
     @property
     def middle(self) -> float:
-        """The share by which findings are ranked."""
+        """The share that ranks findings."""
         return (self.low + self.high) / 2
 
     @property
@@ -102,7 +102,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One measured number that speaks for a finding, and where it comes from."""
+    """One measured number that supports a finding, and its source."""
 
     name: str
     value: float | str
@@ -113,7 +113,7 @@ class Evidence:
 
     @classmethod
     def of(cls, name: str, measure: Measure) -> Self:
-        """Return it of what a window measured."""
+        """Make evidence of a window's measure."""
         return cls(
             name, measure.value, measure.unit, measure.source, measure.age_s, measure.window_s
         )
@@ -129,7 +129,7 @@ class SourceLine:
     share: float
 
     def as_json(self) -> PlaceJson:
-        """Return it as the answers have it."""
+        """Return the form used in answers."""
         return {
             "file": self.file,
             "line": self.line,
@@ -149,13 +149,13 @@ class Place:
 
     @classmethod
     def at(cls, line: SourceLine) -> Self:
-        """Return where a main thread was found."""
+        """Make a place of a line where the main thread was sampled."""
         return cls(line.file, line.line, line.function, line.share)
 
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What to change: a sentence, and code that runs on the current release."""
+    """What to change: a sentence, and code that runs on the current framework release."""
 
     text: str
     code: str = ""
@@ -163,17 +163,17 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a rule has to say of a window where its fault is."""
+    """What a rule returns for a window with its fault."""
 
-    # ``None``: it costs memory, or safety, and no time that could be told.
+    # ``None``: it costs memory or safety, but no measurable time.
     gain: Gain | None
     evidence: tuple[Evidence, ...]
     where: tuple[Place, ...] = ()
-    # The part of the time that this gain is taken from.
+    # The slice of the time that this gain comes from.
     slice: Slice | None = None
-    # Where the gain does not say it.
+    # Set where it does not follow from the gain.
     severity: Severity | None = None
-    # More telling than the title of the rule.
+    # A more specific title than the rule's own.
     title: str | None = None
     # The frameworks whose fixes are shown; none: all of the rule's that the job uses.
     frameworks: tuple[Framework, ...] = ()

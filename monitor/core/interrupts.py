@@ -13,7 +13,7 @@ from typing import Any
 def handled(
     numbers: Iterable[int], handler: Callable[[int, FrameType | None], Any]
 ) -> Iterator[None]:
-    """Have signals handled so, and then as before. What is ignored (nohup) stays ignored."""
+    """Handle signals this way, then restore. Ignored signals (nohup) stay ignored."""
     before = {number: signal.getsignal(number) for number in numbers}
     ours = {number: was for number, was in before.items() if was is not signal.SIG_IGN}
     for number in ours:

@@ -1,6 +1,6 @@
-"""The user's own mark of a step: nothing is done with it unless an agent listens.
+"""The user's own step marker; it does nothing unless an agent listens.
 
-Imported by training jobs: it must stay light, and import nothing.
+Training jobs import this: it must stay light, and import nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-# What is called at the end of each step; put here by an agent, and taken away again.
+# Called at the end of each step; an agent puts it here, and removes it again.
 listener: Callable[[], object] | None = None
 
 
@@ -25,7 +25,7 @@ class Step:
     def __exit__(
         self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
     ) -> None:
-        """End it: a step that failed was none."""
+        """End the step; one that raised does not count."""
         heard = listener
         if heard is not None and kind is None:
             heard()
@@ -37,7 +37,7 @@ _STEP = Step()
 def step() -> Step:
     """Mark one step of a training loop: ``with whyidle.monitor.step(): ...``.
 
-    Whatever else could tell where a step ends is not asked any more. Without a monitor that watches
-    it costs a fraction of a microsecond.
+    Once it is used, no other source of steps counts. It costs a fraction of a microsecond while
+    no monitor watches.
     """
     return _STEP

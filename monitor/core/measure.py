@@ -1,4 +1,4 @@
-"""A number that says where it comes from."""
+"""A number that carries its source."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One measured value; what is not measured is ``None`` instead."""
+    """One measured value; use ``None`` where nothing was measured."""
 
     value: float
     unit: str
     # "agent", "nvml", .., or "trace 3".
     source: str
-    # Seconds since its window ended; ``None``: of a file, whose time does not matter.
+    # Seconds since its window ended; ``None``: from a file, whose age does not matter.
     age_s: float | None = None
-    # Seconds that it is about.
+    # The length of its window.
     window_s: float | None = None
 
     def times(self, factor: float, unit: str | None = None) -> Measure:
-        """Return it scaled."""
+        """Return this measure, scaled."""
         return replace(self, value=self.value * factor, unit=unit or self.unit)
 
     def per(self, other: Measure | None, unit: str) -> Measure | None:
-        """Return the ratio to another; ``None`` where that is unknown or nothing."""
+        """Return the ratio to another measure; ``None`` where that is unknown or zero."""
         if other is None or not other.value:
             return None
         return replace(self, value=self.value / other.value, unit=unit)

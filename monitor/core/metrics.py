@@ -1,7 +1,7 @@
-"""Every metric, declared once: schema, exporter names, labels and documents derive from it.
+"""Every metric, declared once; schema, exporter names, labels and documents derive from it.
 
 A metric belongs to one scope; a scope is one wide table in the store, with one row per subject and
-tick. A value that is not known is absent and has a reason; it is never written as zero.
+tick. An unknown value is absent and has a reason; it is never written as zero.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Unit = Literal[
 ]
 Source = Literal["nvml", "gpm", "procfs", "cgroup", "agent", "monitor"]
 Kind = Literal["gauge", "counter"]
-# What the value is of a number that the agent sends: itself; or how fast a total grew, and of
-# nanoseconds which share of the time that was. A total that grows in leaps, as waits do that end
-# in one second and lasted many, is seen over the last seconds, any other since the last record.
+# What a number from the agent becomes: itself ("level"), the growth of a total ("rate"), or for
+# nanoseconds the share of the time ("share"). A total that grows in leaps, such as waits that last
+# many seconds and end in one, is averaged over the last seconds; others since the last record.
 Becomes = Literal["level", "rate", "share", "recent rate", "recent share"]
 Framework = Literal["torch", "jax", "any"]
-# How the processes of a job make one value; "slowest": that of the process with the longest step.
+# How the processes of a job combine to one value; "slowest": the process with the longest step.
 Together = Literal["max", "min", "sum", "slowest"]
 
-# Why a number of the agent's may be missing, in the words that the screens show.
+# Why a number from the agent may be missing, in the words that screens show.
 NOT_READ: Final = "the agent cannot read it"
 NO_LOADER: Final = "no batch of a PyTorch data loader was seen yet"
 NO_OPTIMIZER: Final = "no step of a PyTorch optimizer was seen yet"
@@ -45,7 +45,7 @@ NO_POOL: Final = "no device memory of the framework's is known"
 
 
 class Scope(StrEnum):
-    """What one row of a metric's table describes."""
+    """The subject of one row in a metric's table."""
 
     GPU = "gpu"
     GPU_PROCESS = "gpu_process"
@@ -68,22 +68,22 @@ SHOWN_UNIT: dict[Unit, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A number that the agent sends: its name on the wire, and what we make of it."""
+    """A number that the agent sends: its name on the wire, and what it becomes."""
 
     key: str
     becomes: Becomes
-    # Who counts it; ``None``: the agent itself.
+    # The framework that counts it; ``None``: the agent itself.
     framework: Framework | None = None
-    # Why there is none, where its framework is in use.
+    # Why it may be missing although its framework is in use.
     missing: str = NOT_READ
-    # There is none before this number is more than 0.
+    # It is missing until this number exceeds 0.
     needs: str | None = None
-    # How much it grew is kept for the whole run, too.
+    # Whether its growth over the whole run is kept, too.
     in_run: bool = False
 
     @property
     def is_recent(self) -> bool:
-        """Tell whether the value is over the last seconds."""
+        """Whether the value is an average over the last seconds."""
         return self.becomes.startswith("recent")
 
 
@@ -97,9 +97,9 @@ class Metric:
     source: Source
     help: str
     kind: Kind = "gauge"
-    # Of a process: the number of the agent's that it is made of.
+    # For a process: the agent's number behind it.
     gauge: Gauge | None = None
-    # Of a job: how it comes from the metric of its processes with the same name.
+    # For a job: how to combine the metric of the same name of its processes.
     together: Together | None = None
 
     @property
@@ -120,7 +120,7 @@ class Metric:
 
     @property
     def words(self) -> str:
-        """The name as a sentence has it."""
+        """The name as used in a sentence."""
         return self.name.replace("_", " ")
 
 
@@ -276,7 +276,7 @@ JOB_AGENTS = _job("agents", "count", "agent", "Processes of the job with the age
 PROCESS_CPU = Metric(Scope.PROCESS, "cpu", "cores", "procfs", "CPU time per second.")
 PROCESS_RSS = Metric(Scope.PROCESS, "rss", "bytes", "procfs", "Resident memory.")
 PROCESS_THREADS = Metric(Scope.PROCESS, "threads", "count", "procfs", "Threads.")
-# The table of the agent's numbers: what it is, what it is made of, and why it may be missing.
+# The table of the agent's numbers: the metric, the number behind it, and why it may be missing.
 # fmt: off
 PROCESS_GC_PAUSE = _inside("gc_pause", "ratio", "Share of time in Python's garbage collector.",
     Gauge(wire.GC_NS, "share", in_run=True))
@@ -368,12 +368,12 @@ METRICS = tuple(v for v in list(globals().values()) if isinstance(v, Metric))
 
 
 def metrics_of(scope: Scope) -> tuple[Metric, ...]:
-    """Return the metrics of one scope, in the order of their columns."""
+    """Return the metrics of one scope, in column order."""
     return tuple(m for m in METRICS if m.scope is scope)
 
 
 def processes_of(metric: Metric) -> Metric:
-    """Return the metric of processes that a job's is made of."""
+    """Return the process metric behind a job metric."""
     return next(x for x in metrics_of(Scope.PROCESS) if x.name == metric.name)
 
 
@@ -382,6 +382,6 @@ def _is_recent(metric: Metric) -> bool:
     return gauge is not None and gauge.is_recent
 
 
-# How far back a recent rate or share reaches; where steps are longer, over a few of these.
+# How far back a recent rate or share reaches; with longer steps, over a few steps.
 REACH_S = 10.0
 IN_LEAPS = frozenset(metric for metric in METRICS if _is_recent(metric))

@@ -12,7 +12,7 @@ DATABASE = "whyidle.db"
 
 
 def state_dir() -> Path:
-    """Return the folder, which need not exist yet."""
+    """Return the folder; it may not exist yet."""
     if named := os.environ.get(VARIABLE):
         return Path(named).expanduser().absolute()
     if base := os.environ.get("XDG_STATE_HOME"):

@@ -1,11 +1,11 @@
-"""What a PCIe link can carry at most, by its generation and its lanes."""
+"""The peak throughput of a PCIe link, by generation and lanes."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Bytes a second of one lane in one direction: the transfers a second, less what the line code
-# takes (8b/10b, 128b/130b, and 242 of 256 bytes of a flit). Headers of packets take some more.
+# Bytes per second of one lane in one direction: transfers per second less the line code (8b/10b,
+# 128b/130b, and 242 of 256 bytes of a flit). Packet headers take some more.
 LANE: Final[dict[int, float]] = {
     1: 2.5e9 / 8 * 8 / 10,
     2: 5e9 / 8 * 8 / 10,
@@ -17,7 +17,7 @@ LANE: Final[dict[int, float]] = {
 
 
 def limit(generation: float | None, width: float | None) -> float | None:
-    """Return the bytes a second of a link in one direction; ``None`` where it is not known."""
+    """Return the bytes per second of a link in one direction; ``None`` where unknown."""
     if generation is None or width is None or round(generation) not in LANE or width <= 0:
         return None
     return LANE[round(generation)] * round(width)

@@ -1,4 +1,4 @@
-"""Turn totals that only grow into rates, without inventing a value at the start or at a reset."""
+"""Turn growing totals into rates, without inventing a value at the start or at a reset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Rates:
     def per_second(
         self, series: Hashable, now: float, total: float, wraps_at: float | None = None
     ) -> float | None:
-        """Return the growth per second since the last call, ``None`` when there is none to tell."""
+        """Return the growth per second since the last call, ``None`` when it is unknown."""
         before = self._last.get(series)
         self._last[series] = (now, total)
         if before is None or now <= before[0]:
@@ -26,7 +26,7 @@ class Rates:
         return None if grown < 0 else grown / (now - before[0])
 
     def share(self, series: Hashable, part: float, whole: float) -> float | None:
-        """Return how much of a total's growth another one took part in; 0 where nothing grew."""
+        """Return the growth of a part as a share of the whole's; 0 where nothing grew."""
         before = self._last.get(series)
         self._last[series] = (whole, part)
         if before is None or whole < before[0] or part < before[1]:
@@ -41,7 +41,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What one process has used: itself, and those of its children that it has reaped."""
+    """What one process has used: itself, and the children that it has reaped."""
 
     own: float
     reaped: float
@@ -49,16 +49,16 @@ class Used:
 
 
 class TreeRate:
-    """The use of a whole tree of processes, also of those that lived between two looks.
+    """The use of a whole process tree, including processes that lived between two samples.
 
-    When a process is reaped, the kernel adds all that it used to the ``reaped`` of its parent. What
-    was counted of it while it lived is due from that growth: else it would count twice.
+    When a process is reaped, the kernel adds all its use to the ``reaped`` of its parent. What was
+    counted while it lived is due from that growth: else it would count twice.
     """
 
     def __init__(self) -> None:
         self._last: dict[Hashable, Used] = {}
-        # Due from the next growth of a process: what it is sure to hold by now, and what the looks,
-        # which take a moment, may have come too early for.
+        # Due from the next growth of a process: what it surely holds by now, and what the sampling,
+        # which takes a moment, may have been too early to see.
         self._due: dict[Hashable, float] = {}
         self._at: float | None = None
         self._owed = 0.0
@@ -70,10 +70,10 @@ class TreeRate:
         new: frozenset[Hashable] = frozenset(),
         most: float | None = None,
     ) -> float | None:
-        """Return the use per second since the last call, ``None`` at the first.
+        """Return the use per second since the last call, ``None`` at the first call.
 
-        Of those seen for the first time only the ``new`` count with what they have used so far.
-        What comes late, all at once, and is more than can be used in a second, is spread.
+        Among processes seen for the first time, only the ``new`` ones count with their use so far.
+        Use that arrives late, all at once, and exceeds what a second allows, is spread.
         """
         self._owed += self._grown(members, new)
         since, self._at = self._at, now if self._at is None else max(now, self._at)
@@ -96,14 +96,14 @@ class TreeRate:
             gained = max(0.0, used.reaped - before.reaped)
             due = self._due.get(key, 0.0) + fresh.get(key, 0.0)
             grown += max(0.0, used.own - before.own) + max(0.0, gained - due)
-            # Only what fell due just now may still come: else somebody outside has reaped it.
+            # Only what fell due just now may still come: a process outside reaped the rest.
             if rest := min(fresh.get(key, 0.0), max(0.0, due - gained)):
                 left[key] = rest
         self._last, self._due = dict(members), left
         return grown
 
     def _inherited(self, members: Mapping[Hashable, Used]) -> dict[Hashable, float]:
-        """Return what was counted of those that are gone, by the live process that has it now."""
+        """Return what was counted of ended processes, by the live process that holds it now."""
         fresh: dict[Hashable, float] = {}
         for key in self._last.keys() - members.keys():
             gone = self._last[key]
@@ -114,7 +114,7 @@ class TreeRate:
         return fresh
 
     def _heir(self, key: Hashable, members: Mapping[Hashable, Used]) -> Hashable | None:
-        """Return the nearest parent that lives on: one that ended too has handed all upwards."""
+        """Return the nearest live ancestor: a parent that ended too has handed all upwards."""
         heir: Hashable | None = key
         for _ in range(len(self._last)):
             if heir is None or heir in members:

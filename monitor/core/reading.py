@@ -1,4 +1,4 @@
-"""What probes give: known values, and the reason for each one that is not known."""
+"""The result of a probe: known values, and a reason for each unknown one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from whyidle.monitor.core.metrics import Metric, Scope
 
-# Reasons, in the words that the screens show. Anything else is an NVML or system error by name.
+# Reasons, in the words that screens show. Any other is the name of an NVML or system error.
 UNSUPPORTED: Final = "not supported here"
 NO_PERMISSION: Final = "no permission"
 LATE: Final = "NVML took too long for this tick"
@@ -22,12 +22,12 @@ NO_XID: Final = "none since the run began"
 NO_TORCH: Final = "PyTorch is not in use here, as far as the agent knows"
 NO_JAX: Final = "JAX is not in use here, as far as the agent knows"
 FAILED: Final = "this part of the tick failed, a defect of whyidle: see monitor doctor"
-# These lack nothing: no person needs to be told of them.
+# Nothing is wrong with these: no need to show them to anybody.
 HARMLESS: Final = frozenset({FIRST, NO_LIMIT, NO_XID})
 
 
 def by_reason(unknown: Iterable[tuple[Metric, str]]) -> list[str]:
-    """Return why metrics have no value, one line a reason; what lacks nothing is left out."""
+    """Return why metrics have no value, one line per reason, harmless reasons left out."""
     reasons: dict[str, dict[str, None]] = {}
     for metric, reason in unknown:
         if reason not in HARMLESS:
@@ -37,7 +37,7 @@ def by_reason(unknown: Iterable[tuple[Metric, str]]) -> list[str]:
 
 @dataclass(slots=True)
 class Reading:
-    """One subject at one tick. A metric in neither dict was not due at this tick."""
+    """One subject at one tick. A metric in neither dict was not due."""
 
     values: dict[Metric, float] = field(default_factory=dict)
     unknown: dict[Metric, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The slices of a time budget, declared once: contract, words and colours derive from here.
 
-The wall time of a step, or of a window, is divided among these without rest or overlap.
+They divide the wall time of a step or window without gaps or overlaps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class Slice(StrEnum):
-    """One part of a budget, by the name the JSON contract gives it."""
+    """One part of a budget, by its name in the JSON contract."""
 
     COMPUTE = "compute"
     EXPOSED_COMM = "exposed_comm"
@@ -35,17 +35,17 @@ class Slice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a slice is told and shown to a person."""
+    """How a slice is named and drawn for a person."""
 
     words: str
-    # What the device, or the host that keeps it waiting, is doing.
+    # What the device is doing, or the host that keeps it waiting.
     meaning: str
     colour: str
-    # Tells two neighbours apart where there is no colour.
+    # Distinguishes neighbours where there is no colour.
     glyph: str
 
 
-# Okabe and Ito's eight colours and four lighter or darker kin: told apart by colour-blind eyes.
+# Okabe and Ito's eight colours and four lighter or darker ones: safe for colour-blind eyes.
 LOOKS: Final[dict[Slice, Look]] = {
     Slice.COMPUTE: Look("compute", "kernels are running", "#009E73", "█"),
     Slice.EXPOSED_COMM: Look("communication", "only communication is running", "#0072B2", "▓"),

@@ -1,5 +1,5 @@
-"""The JSON that other programs read, as types: who writes it and who reads it share them.
+"""The JSON that other programs read, as types shared by its writers and readers.
 
-A key that is listed in ``unknown`` is null or empty there, with the reason beside it. Answers of
-older versions are read back from the store: what was added later is asked for with ``get``.
+A key listed in ``unknown`` is null or empty, with the reason beside it. The store also holds
+answers of older versions, so read keys that were added later with ``get``.
 """

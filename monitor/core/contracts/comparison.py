@@ -9,7 +9,7 @@ from whyidle.monitor.core.contracts.trace import BudgetJson, Unknown
 
 
 class PairJson(TypedDict):
-    """A number of both sides."""
+    """One number on both sides."""
 
     a: float | None
     b: float | None
@@ -17,13 +17,13 @@ class PairJson(TypedDict):
 
 
 class NamedPairJson(PairJson):
-    """The same, by name."""
+    """One number on both sides, with its name."""
 
     name: str
 
 
 class EnergyPairJson(PairJson):
-    """The energy of a step on both sides."""
+    """The energy per step on both sides."""
 
     unit: str
 
@@ -45,7 +45,7 @@ class TransferPairJson(TypedDict):
 
 
 class SideJson(TypedDict):
-    """What one side of a comparison is."""
+    """One side of a comparison."""
 
     target: str
     kind: str
@@ -57,7 +57,7 @@ class SideJson(TypedDict):
 
 
 class FaultJson(TypedDict):
-    """A finding of one side or both; its severity on each."""
+    """A finding on one side or both, with its severity on each."""
 
     rule: str
     title: str
@@ -68,14 +68,14 @@ class FaultJson(TypedDict):
 
 
 class SettingJson(TypedDict):
-    """Something of the set-up that differs."""
+    """A difference in the set-up."""
 
     name: str
     a: str
     b: str
 
 
-# Low end, middle and high end, as far as they are known.
+# Low end, middle and high end; null where unknown.
 Ends = list[float | None]
 
 

@@ -8,7 +8,7 @@ from whyidle.monitor.core.contracts.trace import BudgetJson, Unknown
 
 
 class EvidenceJson(TypedDict):
-    """One measured number that speaks for a finding."""
+    """One measured number that supports a finding."""
 
     name: str
     value: float | str
@@ -43,12 +43,12 @@ class EnergyJson(TypedDict):
 
 
 class BriefFindingJson(TypedDict):
-    """A finding where there is no room for its evidence."""
+    """A finding without its evidence, for places with little room."""
 
     rule: str
     severity: str
     title: str
-    # The least and the most that the fix gives back.
+    # The least and the most that the fix can gain.
     lost_share: list[float] | None
     speedup: list[float] | None
 
@@ -68,14 +68,14 @@ class FindingJson(BriefFindingJson):
 
 
 class NotCheckedJson(TypedDict):
-    """A rule that could not judge, and what would allow it to."""
+    """A rule that could not judge, and what it would need."""
 
     rule: str
     needs: str
 
 
 class ComputeJson(TypedDict):
-    """How the device works while it works."""
+    """How well the device works while it is busy."""
 
     bound: str | None
     tensor_core_share: list[float] | None

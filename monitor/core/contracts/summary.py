@@ -1,4 +1,4 @@
-"""SUMMARY: what a recording comes to."""
+"""SUMMARY: the totals of a recording."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ Unknown = dict[str, str]
 
 
 class AccountJson(TypedDict):
-    """Nanoseconds by slice; the details of a slice add up to it."""
+    """Nanoseconds by slice; the details of a slice add up to its total."""
 
     slices: dict[str, int]
     details: dict[str, dict[str, int]]
@@ -33,7 +33,7 @@ class StepsJson(TypedDict):
 
 
 class WindowFactsJson(TypedDict):
-    """How long was recorded, how long was asked for, and how long the job's steps take."""
+    """The length recorded, the length requested, and how long the job's steps take."""
 
     ns: int
     asked_ns: int | None
@@ -41,7 +41,7 @@ class WindowFactsJson(TypedDict):
 
 
 class WindowJson(WindowFactsJson):
-    """The window of a trace that we took, and how much of it lies outside of its account."""
+    """The window of a trace that we took, and how much of it the account does not cover."""
 
     outside_ns: int
 
@@ -84,13 +84,13 @@ class DeviceJson(TypedDict):
 
 
 class TraceStepsJson(StepsJson):
-    """The steps of a trace, as its answer has them."""
+    """The steps of a trace, as in its answer."""
 
     unknown: Unknown
 
 
 class CountedJson(TypedDict):
-    """How often something ran, and for how long in all."""
+    """How often something ran, and its total time."""
 
     name: str
     count: int
@@ -98,13 +98,13 @@ class CountedJson(TypedDict):
 
 
 class NamedJson(CountedJson):
-    """All runs of one name, and their share of the time of all."""
+    """All runs under one name, and their share of the total time."""
 
     share: float
 
 
 class KernelJson(NamedJson):
-    """All runs of the kernels of one name."""
+    """All runs of the kernels with one name."""
 
     family: str
     dtype: str | None
@@ -113,7 +113,7 @@ class KernelJson(NamedJson):
 
 
 class ShortKernelsJson(TypedDict):
-    """Kernels that are shorter than their launch costs."""
+    """Kernels that take less time than their launch."""
 
     below_ns: int
     count: int
@@ -159,7 +159,7 @@ class CollectiveJson(CountedJson):
 
 
 class CopyJson(TypedDict):
-    """All copies of one direction and kind of memory."""
+    """All copies in one direction with one kind of memory."""
 
     direction: str
     memory: str
@@ -177,7 +177,7 @@ class HloOpJson(NamedJson):
 
 
 class CallJson(CountedJson):
-    """All calls of one name that the host made."""
+    """All host calls of one name."""
 
     per_step: float | None
     unknown: Unknown
@@ -236,7 +236,7 @@ class TraceJson(ActivityJson):
 
 
 class StoredTraceJson(TypedDict):
-    """A trace as the store keeps it with a recording; what is damaged or missing is null."""
+    """A trace stored with a recording; damaged or missing parts are null."""
 
     id: int
     ts_ms: int
@@ -246,7 +246,7 @@ class StoredTraceJson(TypedDict):
 
 
 class LastTraceJson(TypedDict):
-    """The trace in a summary: what its answer says of the time, and how it was taken."""
+    """The trace in a summary: where its time went, and how it was taken."""
 
     id: int
     ts_ms: int
@@ -259,7 +259,7 @@ class LastTraceJson(TypedDict):
 
 
 class NewTraceJson(TypedDict):
-    """The trace in a tick: the one that has just been understood."""
+    """The trace in a tick: the one that has just been analysed."""
 
     id: int | None
     pid: int
