@@ -1,4 +1,4 @@
-"""The stream: one SQLite file that recorders append to and viewers read."""
+"""The store: one SQLite file that recorders append to and viewers read."""
 
 from whyidle.monitor.store.prune import RunSize, copy, delete_runs, run_sizes, shrink
 from whyidle.monitor.store.reader import Reader, UnknownRun

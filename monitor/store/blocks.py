@@ -1,8 +1,8 @@
-"""Tables of events cut so that a window of time opens little of them.
+"""Tables of events, cut into blocks so that a window of time opens few of them.
 
-The longest events stand apart from the rest, in levels by rank: a few, sixteen times as many, all
-others. So a wide window has what is long enough to be seen without reading everything, and a
-narrow one does not have to look through every block for the long events that began before it.
+The longest events are kept apart, in levels by rank: a few, sixteen times as many, all others. A
+wide window then finds the events long enough to be seen without reading everything, and a narrow
+one need not search every block for long events that began before it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from whyidle.monitor.store.columns import Column, pack_all, unpack_all
 Columns = dict[str, Column]
 
 BLOCK_ROWS: Final = 1 << 14
-# A level holds so many times the events of all longer ones together, as a shift.
+# A level holds this many times the events of all longer levels together, as a shift.
 _RATIO_BITS: Final = 4
-# A level that would fill less than this share of a block is not worth its place.
+# A level that would fill less than this share of a block is not worth having.
 _LEAST_SHARE: Final = 1 / 4
-# Knuth's multiplicative hash: among equals chance decides, not the order of time.
+# Knuth's multiplicative hash: equals are picked at random, not in order of time.
 _SCATTER: Final = 2_654_435_761
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some rows of a table that lie close in time."""
+    """Rows of a table that lie close in time."""
 
     table: str
-    lane: int  # of a table that there are several of: which one
+    lane: int  # which one, where there are several tables of a kind
     level: int  # 0: the longest events
     start: int  # the earliest start, and the latest end
     stop: int
@@ -63,7 +63,7 @@ def cut(
     for lane, (columns, length) in enumerate(zip(lanes, lengths, strict=True)):
         of_lane = level[first : first + len(length)]
         first += len(length)
-        # How long an event took is a smaller number than when it ended.
+        # A duration is a smaller number than an end time.
         packed = {**columns, "end": length}
         for value in np.unique(of_lane).tolist():
             found = np.flatnonzero(of_lane == value)
@@ -75,14 +75,14 @@ def cut(
 
 
 def uncut(data: bytes) -> Columns:
-    """Return the columns of a block as they were."""
+    """Return the original columns of a block."""
     columns = unpack_all(data)
     columns["end"] += columns["start"]
     return columns
 
 
 def longest(length: NDArray[np.int64], most: int) -> NDArray[np.bool_]:
-    """Mark the longest events, at most so many."""
+    """Mark the longest events, at most ``most``."""
     keep = np.ones(len(length), np.bool_)
     if len(length) > most:
         keep[np.argpartition(-_weights(length), most)[most:]] = False

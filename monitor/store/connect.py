@@ -1,4 +1,4 @@
-"""Opening the file: every way in which that fails is a sentence."""
+"""Open the file; every failure becomes a sentence."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.store import schema
 
 PAGE_SIZE: Final = 4096
-# For opening and ending; a recorder's ticks do not wait so long.
+# For opening and closing; a recorder's ticks wait less.
 BUSY_MS: Final = 5_000
-# A reader that stays long keeps the log from being reset; this cuts it back afterwards.
+# A reader that stays long keeps the log from being reset; this truncates it afterwards.
 JOURNAL_LIMIT: Final = 4 << 20
-# Checking reads everything, 2 ms per MB: of a large file only the tables without which it is lost.
+# A check reads everything, 2 ms per MB: in a large file, check only the essential tables.
 _CHECKED_WHOLE: Final = 64 << 20
 _CHECKED_TABLES: Final = ("run", "gpu", "process", "gpu_process", "event")
 _MAGIC: Final = b"SQLite format 3\0"
@@ -37,7 +37,7 @@ def primary(error: sqlite3.Error) -> int:
 
 
 def is_full(error: sqlite3.Error) -> bool:
-    """Tell whether the disk, or the size limit, is what failed."""
+    """Tell whether the disk is full, or the size limit reached."""
     return primary(error) == sqlite3.SQLITE_FULL
 
 
@@ -48,7 +48,7 @@ def is_corrupt(error: sqlite3.Error) -> bool:
 
 @dataclass(slots=True)
 class Opened:
-    """A connection for writing, and the damaged file that had to make way for it."""
+    """A connection for writing, and where a damaged file was moved to make way for it."""
 
     connection: sqlite3.Connection
     moved_aside: Path | None = None
@@ -103,14 +103,14 @@ def for_reading(path: Path) -> sqlite3.Connection:
             raise StorageProblem(what, "Read it as the user who recorded it.") from why
         raise cannot_open(path, error) from error
     if not version:
-        # A disk that was full when the first recording began leaves a file without tables.
+        # If the disk was full when the first recording began, the file has no tables.
         connection.close()
         raise _no_recordings(f"{path} is empty")
     return connection
 
 
 def check_exists(path: Path) -> None:
-    """Refuse a file in which nothing can have been recorded."""
+    """Refuse a file that cannot hold any recording."""
     try:
         empty = not path.stat().st_size
     except FileNotFoundError:
@@ -127,10 +127,10 @@ def _no_recordings(why: str) -> StorageProblem:
 
 
 def check_header(path: Path) -> None:
-    """Refuse a file that some other program wrote.
+    """Refuse a file that another program wrote.
 
-    Only where SQLite has refused it: to close a file lets go of all locks that this process holds
-    on it, also of those by which SQLite guards the log of another connection.
+    Call it only after SQLite has refused the file: closing a file drops all locks of this process
+    on it, including those with which SQLite guards the log of another connection.
     """
     with path.open("rb") as file:
         head = file.read(len(_MAGIC))
@@ -140,7 +140,7 @@ def check_header(path: Path) -> None:
 
 
 def check_version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the file's schema version; refuse one that is newer than we are, or not ours."""
+    """Return the file's schema version; refuse a newer one, or another program's file."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -175,7 +175,7 @@ def cannot_open(path: Path, error: sqlite3.Error) -> StorageProblem:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    # Two recorders that start together must not both move a damaged file aside.
+    # Two recorders starting together must not both move a damaged file aside.
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -211,9 +211,9 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _make(path: Path) -> None:
-    """Make the file where there is none; one that is there is not opened, see ``check_header``."""
+    """Create the file if missing; never open an existing one, see ``check_header``."""
     if path.is_symlink():
-        # It would let somebody else choose what we write to.
+        # A link would let somebody else choose which file we write to.
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
     with contextlib.suppress(FileExistsError):
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -269,8 +269,8 @@ def _read_only(path: Path) -> sqlite3.Connection:
     try:
         return _try(f"{address}?mode=ro")
     except sqlite3.OperationalError:
-        # On a read-only folder the index of the log cannot be made. Without a log there is
-        # nothing that the file itself lacks, and nobody can be writing to it.
+        # In a read-only folder SQLite cannot create the log's index. Without a log the file itself
+        # is complete, and nobody can be writing to it.
         log = path.with_name(path.name + "-wal")
         if log.exists() and log.stat().st_size:
             raise
@@ -278,7 +278,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
 
 
 def _connection(address: str) -> sqlite3.Connection:
-    # Transactions are begun by us; a monitor may open here and record from another thread.
+    # We begin transactions ourselves; a monitor may open here and record from another thread.
     return sqlite3.connect(
         address, uri=True, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False
     )

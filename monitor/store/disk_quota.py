@@ -1,8 +1,8 @@
-"""Room on the disk: a full disk, or our own size limit, turns the file into a ring.
+"""Room on the disk: a full disk, or our own size limit, turns the file into a ring buffer.
 
-Without a free byte SQLite can neither delete nor fold the log back, since both write first. So a
-small file lies beside the database and is given up at that moment; then the oldest samples make
-room, and the file is not let grow until the disk has room again.
+Without a free byte SQLite can neither delete nor checkpoint the log, since both write first. So a
+small ballast file lies beside the database and is removed at that moment; then the oldest samples
+make room, and the file may not grow until the disk has room again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from whyidle.monitor.store.schema import LEVELS, RAW, Level
 from whyidle.monitor.store.subjects import held, last, raw_edge
 
 _BALLAST: Final = 4 << 20
-# Shares of the disk, for disks so small that the usual sizes would fill them.
+# Shares of the disk, for disks that the usual sizes would fill.
 _BALLAST_SHARE: Final = 1 / 16
 _LOG_SHARE: Final = 1 / 16
 _LOG_PAGES: Final = 1000
@@ -32,13 +32,13 @@ _WANTED_SHARE: Final = 0.1
 _ROUNDS: Final = 8
 _SPARE_PAGES: Final = 64
 _FOLD_WAIT_MS: Final = 200
-# So long after room was last made the screen no longer tells of it.
+# The screen stops reporting it this long after room was last made.
 _QUIET_MINUTES: Final = 10
 _PRUNE: Final = "Delete what is not needed any more: monitor prune"
 
 
 class DiskQuota:
-    """Keeps the file within its size limit and within the disk."""
+    """Keeps the file within its size limit and the disk's free space."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path, size_cap: int) -> None:
         self.evicted = 0
@@ -54,7 +54,7 @@ class DiskQuota:
         self._thaw()
 
     def check(self) -> None:
-        """Grow again once the disk has room; called each minute."""
+        """Allow growth again once the disk has room; called each minute."""
         self._quiet_minutes += 1
         if not self._frozen and self._quiet_minutes > _QUIET_MINUTES:
             self.trouble = None
@@ -64,8 +64,8 @@ class DiskQuota:
                 self._thaw()
 
     def fold(self, wait_ms: int = 0) -> None:
-        """Fold the log into the file and give its space back; readers may prevent it."""
-        # While frozen the log keeps its space: what it gave back somebody else would take.
+        """Checkpoint the log into the file and free its space; readers may prevent it."""
+        # While frozen the log keeps its space: other programs would take what it gave back.
         mode = "RESTART" if self._frozen else "TRUNCATE"
         usual_ms = self._pragma("busy_timeout")
         with suppress(sqlite3.Error):
@@ -74,7 +74,7 @@ class DiskQuota:
         self._pragma(f"busy_timeout = {usual_ms}")
 
     def make(self) -> bool:
-        """Make room. ``True`` when something could be deleted."""
+        """Make room; return whether something could be deleted."""
         disk = self._pragma("page_count") < self._pragma("max_page_count")
         before = self.evicted
         self._quiet_minutes = 0
@@ -95,10 +95,10 @@ class DiskQuota:
         return self.evicted > before
 
     def reserve(self, size: int) -> None:
-        """Make room for something large, so that no tick has to because of it; or say why not.
+        """Make room for something large, so that no tick has to; or raise why not.
 
-        Of the disk only what is free is taken, once by the log and once by the file, and twice the
-        small file beside it is left to the ticks.
+        It uses only free disk space, once for the log and once for the file, and leaves twice the
+        ballast to the ticks.
         """
         if self._free() < 2 * (size + self._ballast_size()):
             raise StorageProblem(f"The disk under {self._folder} is too full{_for(size)}.", _PRUNE)
@@ -112,7 +112,7 @@ class DiskQuota:
             raise StorageProblem(f"The recordings fill their size limit{_for(size)}.", _PRUNE)
 
     def _evict(self, pages: float) -> None:
-        """Let the oldest go until so many pages are free."""
+        """Delete the oldest until this many pages are free."""
         most = timelines.SHARE * self._pragma("max_page_count") * self._pragma("page_size")
         with transaction(self._connection):
             trimmed = timelines.trim(self._connection, most)
@@ -133,7 +133,7 @@ class DiskQuota:
             return 0
         oldest, newest = min(edges), max(edges)
         before = oldest + int((newest - oldest) * _EVICTED_SHARE) + level.width_ms
-        # The newest rows stay, however little room there is.
+        # The newest rows always stay.
         if before > newest:
             return 0
         return sum(delete_before(self._connection, scope, level, before) for scope in Scope)

@@ -1,4 +1,4 @@
-"""Writes in a transaction; a failure becomes room on the disk, or else a sentence."""
+"""Writes in a transaction; on failure, make room on the disk, or report a sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whyidle.monitor.store.connect import BUSY_MS, transaction
 from whyidle.monitor.store.disk_quota import DiskQuota
 from whyidle.monitor.store.waiting import Waiting
 
-# A tick does not wait long for another process's lock: it joins the queue, and the next is on time.
+# A tick waits only briefly for another process's lock: it joins the queue, and the next is on time.
 TICK_BUSY_MS: Final = 50
 _PASSING: Final = {
     sqlite3.SQLITE_BUSY,
@@ -39,9 +39,9 @@ class GuardedWrites:
         self, connection: sqlite3.Connection, path: Path, room: DiskQuota, waiting: Waiting
     ) -> None:
         self.failure: str | None = None
-        # The last failure may pass by itself.
+        # Whether the last failure may pass by itself.
         self.passing = False
-        # Called when the oldest samples had to make room.
+        # Called when the oldest samples have made room.
         self.made_room: Callable[[], None] = lambda: None
         self._connection = connection
         self._path = path
@@ -50,7 +50,7 @@ class GuardedWrites:
 
     @contextmanager
     def patiently(self) -> Iterator[None]:
-        """Wait for the locks of others, for what has no second chance."""
+        """Wait longer for other processes' locks, for writes without a second chance."""
         self._wait_for_locks(BUSY_MS)
         try:
             yield
@@ -65,11 +65,11 @@ class GuardedWrites:
             raise connect.cannot_open(self._path, error) from error
 
     def quietly(self, work: Callable[[], object]) -> bool:
-        """Write, or say in ``failure`` why not."""
+        """Write, or put the reason why not into ``failure``."""
         try:
             self._write(work)
         except _DEFECTS as error:
-            # Not the disk, but what we gave it: it would fail for ever, and all behind it.
+            # The data is at fault, not the disk: it would fail for ever, and block what follows.
             self._waiting.give_up()
             self.passing = False
             self.failure = f"A tick could not be stored and was left out ({error})."
@@ -82,7 +82,7 @@ class GuardedWrites:
         return True
 
     def _wait_for_locks(self, ms: int) -> None:
-        # The connection may be closed already: that is told where something is to be written.
+        # The connection may be closed already: the next write reports that.
         with suppress(sqlite3.Error):
             self._connection.execute(f"PRAGMA busy_timeout = {ms}")
 

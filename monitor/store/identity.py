@@ -1,4 +1,4 @@
-"""Who records: enough to tell later whether that process is still alive."""
+"""Identify a recorder, to tell later whether that process is still alive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PROC = Path("/proc")
 
 
 def start_ticks(pid: int, proc: Path = PROC) -> int | None:
-    """Return when a process began, ``None`` when no such process runs."""
+    """Return when a process started, ``None`` when no such process runs."""
     stat = ProcFs(str(proc)).stat(pid)
     return None if stat is None or stat.has_ended else stat.start_ticks
 
@@ -35,7 +35,7 @@ def host() -> str:
 
 
 def namespace() -> str | None:
-    """Return the PID namespace: a PID means nothing outside its own."""
+    """Return the PID namespace: a PID means nothing outside of it."""
     return ProcFs(str(PROC)).namespace
 
 
@@ -49,11 +49,11 @@ class Recorder(NamedTuple):
     start_ticks: int | None
 
     def lives(self) -> bool | None:
-        """Tell whether it is alive; ``None``: it cannot be looked at from here."""
+        """Tell whether it is alive; ``None``: it is not visible from here."""
         if self.host == host() and self.boot_id != boot_id():
             return False
         if self.pid is None or self.boot_id != boot_id() or self.namespace != namespace():
-            # On another machine, or in another container: its PID says nothing to us.
+            # On another machine or in another container its PID means nothing to us.
             return None
         return bool(self.start_ticks) and start_ticks(self.pid) == self.start_ticks
 

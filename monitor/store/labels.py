@@ -1,4 +1,4 @@
-"""Names that a person gives to recordings, also afterwards."""
+"""Names that a person gives to recordings, even afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_LETTERS: Final = 100
 
 
 def new_label(text: str) -> str | None:
-    """Return a label as it is kept, ``None`` for none; refuse one that is no line to show."""
+    """Return a label as stored, ``None`` for an empty one; refuse one that is no printable line."""
     label = text.strip()
     if len(label) > MOST_LETTERS:
         what = f"A label of {len(label)} letters is too long."
@@ -29,7 +29,7 @@ def new_label(text: str) -> str | None:
 
 
 def label_run(path: Path, run: int, label: str | None) -> None:
-    """Label a recording that nobody writes any more."""
+    """Label a recording that has ended."""
     connect.check_exists(path)
     connection = connect.for_writing(path).connection
     try:

@@ -1,4 +1,4 @@
-"""Delete recordings, and give their space back to the disk."""
+"""Delete recordings, and return their space to the disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAGES_AT_ONCE: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class RunSize:
-    """What a recording takes on the disk, about."""
+    """The approximate size of a recording on the disk."""
 
     run: int
     rows: int
@@ -29,7 +29,7 @@ class RunSize:
 
 
 def run_sizes(path: Path) -> list[RunSize]:
-    """Return the share of the file of each recording; reads all keys, so not for every tick."""
+    """Return each recording's share of the file; reads all keys, so too slow for every tick."""
     connection = connect.for_reading(path)
     try:
         runs = [row[0] for row in connection.execute("SELECT id FROM run ORDER BY id")]
@@ -56,7 +56,7 @@ def run_sizes(path: Path) -> list[RunSize]:
 
 
 def delete_runs(path: Path, runs: Collection[int]) -> int:
-    """Delete ended recordings with all that belongs to them; returns the sample rows deleted."""
+    """Delete ended recordings with all their data; return the number of sample rows deleted."""
     with _writing(path) as connection, transaction(connection):
         recovery.recover(connection)
         for run in runs:
@@ -71,13 +71,13 @@ def delete_runs(path: Path, runs: Collection[int]) -> int:
 
 
 def shrink(path: Path) -> int:
-    """Give free pages back to the disk; returns the bytes."""
+    """Return free pages to the disk; return the bytes freed."""
     before = path.stat().st_size
     with _writing(path) as connection:
         left = _free_pages(connection)
         while left:
-            # A script runs to its end; execute() would stop after the first page. A part at a
-            # time, so that recorders get their turn in between.
+            # A script runs to its end; execute() would stop after the first page. Work in parts,
+            # so that recorders get their turn in between.
             connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
             before_that, left = left, _free_pages(connection)
             if left >= before_that:

@@ -1,4 +1,4 @@
-"""The viewers' end of the store: reads only, beside any number of recorders."""
+"""The viewers' side of the store: read-only, beside any number of recorders."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def _told(
+def _in_words(
     query: Callable[Concatenate[Reader, _P], _T],
 ) -> Callable[Concatenate[Reader, _P], _T]:
-    """Make a sentence of what SQLite says: the file may turn out damaged at any query."""
+    """Turn SQLite's errors into sentences: any query may find the file damaged."""
 
     @wraps(query)
     def asked(self: Reader, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -62,7 +62,7 @@ class UnknownRun(UsageProblem):
 
 
 class Reader:
-    """Reads recordings, as the file stands at that moment; what cannot change any more, once."""
+    """Reads recordings as they are at that moment; caches what cannot change any more."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
@@ -72,11 +72,11 @@ class Reader:
 
     @classmethod
     def open(cls, path: Path) -> Reader:
-        """Open an existing file. Every failure is a ``StorageProblem``."""
+        """Open an existing file. Every failure raises a ``StorageProblem``."""
         return cls(path, connect.for_reading(path))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> Reader:
@@ -86,19 +86,19 @@ class Reader:
         self.close()
 
     # Runs and their subjects ---------------------------------------------------------------------
-    @_told
+    @_in_words
     def runs(self) -> list[Run]:
         """Return all recordings, oldest first."""
         return self._rows(Run, "run", "1 ORDER BY id")
 
-    @_told
+    @_in_words
     def run(self, run: int) -> Run | None:
         """Return one recording."""
         return next(iter(self._rows(Run, "run", "id = ?", run)), None)
 
-    @_told
+    @_in_words
     def find(self, ref: str) -> Run:
-        """Return the recording that an id, a label or ``last`` names; of a label the newest."""
+        """Return the recording named by an id, a label or ``last``; for a label, the newest."""
         if ref == LAST:
             found = self._rows(Run, "run", "1 ORDER BY id DESC LIMIT 1")
         else:
@@ -111,29 +111,29 @@ class Reader:
             raise UnknownRun(what, "List them: monitor runs")
         return found[0]
 
-    @_told
+    @_in_words
     def gpus(self, run: int) -> list[Gpu]:
         """Return the GPUs of a run."""
         return self._rows(Gpu, "gpu", "run = ? ORDER BY id", run)
 
-    @_told
+    @_in_words
     def processes(self, run: int, pid: int | None = None) -> list[Process]:
-        """Return the processes of a run; only those that had a pid if wanted."""
+        """Return the processes of a run, or only those that had the given pid."""
         where = "run = ? AND pid = coalesce(?, pid) ORDER BY id"
         return self._rows(Process, "process", where, run, pid)
 
-    @_told
+    @_in_words
     def gpu_processes(self, run: int) -> list[GpuProcess]:
-        """Return which process of a run was on which GPU."""
+        """Return which processes of a run used which GPUs."""
         where = "gpu IN (SELECT id FROM gpu WHERE run = ?) ORDER BY id"
         return self._rows(GpuProcess, "gpu_process", where, run)
 
-    @_told
+    @_in_words
     def subjects(self, run: int, scope: Scope) -> list[int]:
         """Return the subjects that a run has in a scope."""
         return subjects.of_run(self._connection, run, scope)
 
-    @_told
+    @_in_words
     def events(
         self,
         run: int,
@@ -143,9 +143,9 @@ class Reader:
         *,
         with_news: bool = True,
     ) -> list[Event]:
-        """Return the events of a run in their order, some kinds and mere news left out if wanted.
+        """Return the events of a run in order, optionally without some kinds and mere news.
 
-        Of too many those that are more than news come first, then the newest.
+        If there are too many, those that are more than news take precedence, then the newest.
         """
         order = "severity = 'info', " if with_news else ""
         where = (
@@ -155,16 +155,16 @@ class Reader:
         found = self._rows(Event, "event", where, run, since_ms, json.dumps(list(without)), most)
         return sorted(found, key=lambda event: (event.ts_ms, event.id))
 
-    @_told
+    @_in_words
     def count_events(self, run: int, without: Collection[str] = ()) -> int:
-        """Return how many events a run has, without some kinds if wanted."""
+        """Return how many events a run has, optionally without some kinds."""
         query = f"SELECT count(*) FROM event WHERE run = ? AND {_WITHOUT}"  # noqa: S608
         kinds = json.dumps(list(without))
         return int(self._connection.execute(query, (run, kinds)).fetchone()[0])
 
-    @_told
+    @_in_words
     def newest_trace(self, run: int) -> int | None:
-        """Return the number of the newest trace of a run: whether another has come since."""
+        """Return the number of the newest trace of a run; shows whether a new one has come."""
         if not schema.present(self._connection, "trace"):
             return None
         query = "SELECT max(id) FROM trace WHERE run = ?"
@@ -172,12 +172,12 @@ class Reader:
         return found
 
     def last_trace(self, run: int) -> StoredTraceJson | None:
-        """Return the newest trace of a run as it was kept; ``None`` where there is none."""
+        """Return the newest trace of a run as stored; ``None`` if there is none."""
         return next(iter(self.newest_traces(run, 1)), None)
 
-    @_told
+    @_in_words
     def newest_traces(self, run: int, most: int) -> list[StoredTraceJson]:
-        """Return the newest traces of a run as they were kept; damaged ones are left out."""
+        """Return the newest traces of a run as stored, without damaged ones."""
         if not schema.present(self._connection, "trace"):
             return []
         query = (
@@ -191,11 +191,11 @@ class Reader:
                 found.append({"id": trace, "ts_ms": ts_ms, "answer": answer, "taken": taken})
         return found
 
-    @_told
+    @_in_words
     def events_of(
         self, run: int, kind: str, scope: Scope, subject: int, most: int = _ENDLESS
     ) -> list[Event]:
-        """Return the newest events of one kind of one subject, the newest first."""
+        """Return the newest events of one kind and subject, newest first."""
         where = (
             "run = ? AND kind = ? AND scope = ? AND subject = ? ORDER BY ts_ms DESC, id DESC"
             " LIMIT ?"
@@ -203,15 +203,15 @@ class Reader:
         return self._rows(Event, "event", where, run, kind, scope, subject, most)
 
     # Samples -------------------------------------------------------------------------------------
-    @_told
+    @_in_words
     def series(
         self, metric: Metric, subjects: Sequence[int], start_ms: int, end_ms: int, points: int
     ) -> dict[int, list[Point]]:
-        """Return at most so many buckets of a metric per subject, in ``[start, end)``."""
+        """Return a metric's buckets per subject in ``[start, end)``, limited in number."""
         asked = series.Question(metric, subjects, start_ms, end_ms, points)
         return series.read(self._connection, self._columns, self._sealed, asked)
 
-    @_told
+    @_in_words
     def means(
         self,
         metrics: Sequence[Metric],
@@ -220,38 +220,38 @@ class Reader:
         end_ms: int,
         points: int,
     ) -> dict[Metric, float]:
-        """Return the means of metrics of one scope in ``[start, end)``, over all subjects.
+        """Return the means of one scope's metrics in ``[start, end)``, over all subjects.
 
-        As fine as ``series`` would read it; what was never known is left out.
+        At the resolution of ``series``, without metrics that were never known.
         """
         asked = series.Question(metrics[0], subjects, start_ms, end_ms, points)
         return totals.means(self._connection, self._columns, metrics, asked)
 
-    @_told
+    @_in_words
     def latest(self, run: int, scopes: Collection[Scope] = _ALL) -> dict[Key, Value]:
-        """Return the newest value of every metric that is known now, with its time.
+        """Return the newest value of every currently known metric, with its time.
 
-        A job may have had tens of thousands of processes: leave their scopes out if not needed.
+        A job may have had tens of thousands of processes: omit their scopes if not needed.
         """
         return summary.latest(self._connection, self._columns, run, scopes)
 
-    @_told
+    @_in_words
     def summary(self, run: int, scopes: Collection[Scope] = _ALL) -> dict[Key, Summary]:
         """Return every metric that was ever known, over the whole run; see ``latest``."""
         return summary.summary(self._connection, self._columns, run, scopes)
 
-    @_told
+    @_in_words
     def unknown(self, run: int, scopes: Collection[Scope] = _ALL) -> dict[Key, Unknown]:
         """Return why each metric without a value has none, and since when; see ``latest``."""
         return summary.unknown(self._connection, run, scopes)
 
     def size(self) -> int:
-        """Return the bytes on disk, the log included."""
+        """Return the bytes on disk, including the log."""
         parts = (self.path, self.path.with_name(self.path.name + "-wal"))
         return sum(part.stat().st_size for part in parts if part.exists())
 
     def check(self) -> str | None:
-        """Read every page; returns what is damaged first, ``None`` when nothing is."""
+        """Read every page; return the first damage, ``None`` if there is none."""
         try:
             found: str = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         except sqlite3.DatabaseError as error:

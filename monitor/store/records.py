@@ -1,4 +1,4 @@
-"""Rows other than samples, as the callers see them."""
+"""Rows other than samples, as callers see them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.store import identity
 
-# Names the newest recording wherever an id or a label is asked for.
+# Names the newest recording wherever an id or label is accepted.
 LAST: Final = "last"
 
 
 def check_label(label: str | None) -> None:
-    """Refuse a label by which its recording could not be found again."""
+    """Refuse a label that could not find its recording again."""
     if label == LAST:
         what = f"A recording cannot be labelled '{label}': that names the newest one."
         raise UsageProblem(what, f"Give another label, such as {label}-try.")
@@ -28,7 +28,7 @@ def check_label(label: str | None) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """What is known when a recording begins; the recorder describes itself."""
+    """What is known when a recording begins, the recorder's identity included."""
 
     label: str | None = None
     started_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
@@ -54,7 +54,7 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run(NewRun):
-    """A recording as it stands in the file."""
+    """A recording as stored in the file."""
 
     id: int
     ended_ms: int | None = None
@@ -63,7 +63,7 @@ class Run(NewRun):
 
     @property
     def is_recording(self) -> bool:
-        """Whether its recorder is alive, as far as it can be looked at from here."""
+        """Whether its recorder is alive, as far as visible from here."""
         recorder = identity.Recorder(
             self.host,
             self.boot_id,
@@ -88,7 +88,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process of the job, or another one that uses its GPUs."""
+    """A process of the job, or a foreign one that uses its GPUs."""
 
     id: int
     run: int
@@ -128,7 +128,7 @@ class Event:
 
 
 class Key(NamedTuple):
-    """What a single number belongs to."""
+    """The metric and subject of a number."""
 
     scope: Scope
     subject: int
@@ -136,7 +136,7 @@ class Key(NamedTuple):
 
 
 class Point(NamedTuple):
-    """One bucket of a series; all ``None`` where the metric was not known in it."""
+    """One bucket of a series; all ``None`` where the metric was unknown."""
 
     ts_ms: int
     mean: float | None
@@ -162,7 +162,7 @@ class Unknown(NamedTuple):
 class Summary:
     """One metric of one subject over a whole run.
 
-    ``last`` is ``None`` once the raw rows have gone, and where the run's last minutes had no value.
+    ``last`` is ``None`` once the raw rows are gone, or if the run's last minutes had no value.
     """
 
     n: int

@@ -1,4 +1,4 @@
-"""Recordings whose recorder was killed: end them where their last tick stands."""
+"""End recordings whose recorder was killed, at their last tick."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final
 from whyidle.monitor.store import identity, rollup, subjects
 
 DIED: Final = "recorder died"
-# Where the recorder cannot be looked at, silence decides; a tick is due each second.
+# If the recorder is not visible from here, silence decides; a tick is due each second.
 _SILENT_MS: Final = 600_000
 
 
 def recover(connection: sqlite3.Connection) -> None:
-    """End the runs whose recorder has gone; the caller holds the transaction."""
+    """End the runs whose recorder is gone; the caller holds the transaction."""
     open_runs = connection.execute(
         "SELECT id, started_ms, host, boot_id, recorder_namespace, recorder_pid,"
         " recorder_start_ticks FROM run WHERE ended_ms IS NULL"

@@ -1,4 +1,4 @@
-"""What is older than its level keeps goes, a little at a time."""
+"""Delete rows that have outlived their level, a few at a time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.store.schema import END_MS, LEVELS, RAW, Level
 from whyidle.monitor.store.subjects import held, raw_edge
 
-# At most so many rows of a subject at once: after a long pause the first tick must not wait for
-# days of rows to go, and being called each minute it still catches up 60 times faster than time.
+# Limits the rows deleted per subject at once: after a long pause the first tick must not wait for
+# days of rows to go. Called each minute, it still catches up 60 times faster than time passes.
 _ROWS_AT_ONCE: Final = 3600
-# And of so many subjects: of 40,000 each still has its turn within an hour and a half.
+# Limits the subjects at once: each of 40,000 still has its turn within an hour and a half.
 _SUBJECTS_AT_ONCE: Final = 500
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
-# A reason that comes and goes each second would fill the disk; of the past the last one is enough.
+# A reason that comes and goes each second would fill the disk; of the old ones, the last is enough.
 _OUTLIVED: Final = """
 DELETE FROM unknown WHERE ts_ms < :edge AND EXISTS (
     SELECT 1 FROM unknown AS later WHERE later.run = unknown.run AND later.scope = unknown.scope
@@ -27,13 +27,13 @@ DELETE FROM unknown WHERE ts_ms < :edge AND EXISTS (
 
 
 class Retention:
-    """Remembers whose turn it is: a job may have had tens of thousands of processes."""
+    """Remembers which subjects are next: a job may have had tens of thousands of processes."""
 
     def __init__(self) -> None:
         self._turn: dict[tuple[Scope, Level], int] = {}
 
     def expire(self, connection: sqlite3.Connection, now_ms: int) -> None:
-        """Delete what is too old; the caller holds the transaction."""
+        """Delete rows that are too old; the caller holds the transaction."""
         for level in LEVELS:
             if level.keep_ms is None:
                 continue
@@ -43,7 +43,7 @@ class Retention:
                     _delete_raw(connection, scope, now_ms - level.keep_ms, step)
                 else:
                     self._take_turns(connection, scope, level, (now_ms - level.keep_ms, step))
-        # Called each minute; this reads the whole table.
+        # Not at each call: this reads the whole table.
         if now_ms % _HOUR_MS < _MINUTE_MS and RAW.keep_ms is not None:
             connection.execute(_OUTLIVED, {"edge": now_ms - RAW.keep_ms})
 

@@ -1,7 +1,7 @@
 """Roll-ups: n, sum, least and most of every metric per 10 s, 60 s and hour.
 
-A bucket is always computed whole from the finer level and replaces what stood there, so doing it
-twice is harmless and a recorder that was killed loses nothing.
+A bucket is always computed whole from the finer level and replaces the old one, so computing it
+twice is harmless, and a killed recorder loses nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def roll_up(
 ) -> list[int | None]:
     """Roll up the closed buckets before ``until_ms`` (``None``: the open ones too).
 
-    The caller holds the transaction, and takes the result over as ``pending`` after the commit.
+    The caller holds the transaction, and sets ``pending`` to the result after the commit.
     """
     left: list[int | None] = []
     for level, oldest in zip(ROLLUPS, recording.pending, strict=True):
@@ -40,15 +40,15 @@ def roll_up(
         for scope, seen in recording.seen.items():
             some = [subject for subject, ms in seen.items() if ms >= oldest]
             _fill(connection, scope, level, some, (level.floor(oldest), end))
-        # What is newer waits for the bucket that starts there; nothing may be newer.
+        # Newer rows wait for the bucket that starts there; there may be none.
         left.append(end if recording.newest_ms >= end else None)
     return left
 
 
 def fill_missing(connection: sqlite3.Connection, run: int) -> None:
-    """Compute what a recorder that was killed could not; the caller holds the transaction."""
+    """Compute what a killed recorder could not; the caller holds the transaction."""
     for level in ROLLUPS:
-        # Strictly after the last bucket: of an older one part of the finer rows may have gone.
+        # Strictly after the last bucket: part of an older one's finer rows may be gone.
         last = last_bucket(connection, run, level)
         start = 0 if last is None else last + level.width_ms
         for scope in Scope:
@@ -66,7 +66,7 @@ def _fill(
     start, end = span
     arguments = {"start": start, "end": end, "width": level.width_ms}
     if level is ROLLUPS[0]:
-        # Raw rows lie by time: one pass serves all subjects.
+        # Raw rows are ordered by time: one pass serves all subjects.
         if some:
             statement = _statement(scope, level).format(subjects=among(some))
             connection.execute(statement, arguments)

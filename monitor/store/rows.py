@@ -1,4 +1,4 @@
-"""From ticks to rows: the sample rows, and the changes of why a metric is not known."""
+"""From ticks to rows: samples, and changes in why a metric is unknown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_COLUMN: Final = {(m.scope, m.column): m for m in METRICS}
 def _insert(scope: Scope) -> str:
     names = ", ".join(m.column for m in _METRICS[scope])
     marks = ", ?" * len(_METRICS[scope])
-    # REPLACE: a tick whose commit failed half-way is tried again, and must not then collide.
+    # REPLACE: a tick whose commit failed half-way is retried, and must not collide then.
     return f"INSERT OR REPLACE INTO {RAW.table(scope)} (at, {names}) VALUES (?{marks})"  # noqa: S608
 
 
@@ -40,20 +40,20 @@ Reasons: TypeAlias = dict[Metric, str]
 
 @dataclass(slots=True)
 class Recording:
-    """What the writer remembers of a run that it records."""
+    """What the writer remembers about a run that it records."""
 
     run: int
-    # When each subject was last seen: of a job's many short-lived processes few are left.
+    # When each subject was last seen; ``forget`` drops those of ended processes.
     seen: dict[Scope, dict[int, int]] = field(default_factory=lambda: {s: {} for s in Scope})
     reasons: dict[tuple[Scope, int], Reasons] = field(default_factory=dict)
-    # Per roll-up level: the oldest tick that it does not hold yet.
+    # The oldest tick not yet in each roll-up level.
     pending: list[int | None] = field(default_factory=lambda: [None] * len(ROLLUPS))
     newest_ms: int = 0
-    # Up to when the file knows when each process was last seen.
+    # The moment up to which the file has each process's last sighting.
     kept_ms: int = 0
 
     def stored(self, ticks: Iterable[Tick]) -> None:
-        """Remember committed ticks: they wait for being rolled up."""
+        """Remember committed ticks that wait to be rolled up."""
         for tick in ticks:
             self.newest_ms = max(self.newest_ms, tick.ts_ms)
             for scope, readings in tick.rows.items():
@@ -72,7 +72,7 @@ class Recording:
             connection.executemany(statement, rows)
 
     def forget(self) -> None:
-        """Let go of subjects that no roll-up waits for; ``recall`` brings them back."""
+        """Forget subjects that no roll-up waits for; ``recall`` restores them."""
         waiting = min((ms for ms in self.pending if ms is not None), default=self.newest_ms)
         for scope, seen in self.seen.items():
             for subject in [subject for subject, ms in seen.items() if ms < waiting]:
@@ -81,7 +81,7 @@ class Recording:
 
 
 def recall(connection: sqlite3.Connection, recording: Recording, ticks: Iterable[Tick]) -> None:
-    """Read the reasons of subjects that were not seen lately: they may have been forgotten."""
+    """Read the reasons of subjects not seen lately: they may have been forgotten."""
     asked: set[tuple[Scope, int]] = set()
     for tick in ticks:
         for scope, readings in tick.rows.items():
@@ -124,7 +124,7 @@ class Batch:
             connection.executemany(_CHANGE, self._changes)
 
     def committed(self) -> None:
-        """Take over what is in the file now: the reasons, and the ticks as to be rolled up."""
+        """Note what is in the file now: the reasons, and the ticks to roll up."""
         self._recording.reasons |= self._reasons
         self._recording.stored(self._ticks)
 
@@ -143,7 +143,7 @@ class Batch:
         old = self._reasons.get(key)
         if old is None:
             old = self._recording.reasons.get(key, {})
-        # Nearly every tick ends here: nothing was unknown, or the same for the same reason.
+        # Nearly every tick ends here: the same metrics are unknown for the same reasons, or none.
         if old == reading.unknown and (not old or old.keys().isdisjoint(reading.values)):
             return
         changes: dict[Metric, str | None] = {

@@ -1,4 +1,4 @@
-"""Copy what is readable of a damaged file, by key range: a bad page costs its own rows only."""
+"""Copy the readable part of a damaged file by key range: a bad page costs only its own rows."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from whyidle.monitor.store import connect, recovery, timelines
 from whyidle.monitor.store.connect import transaction
 from whyidle.monitor.store.schema import LEVELS, RAW, SUBJECT_BITS, Level
 
-# By id: the tables that others refer to come first.
+# Keyed by id; tables that others refer to come first.
 _BY_ID: Final = (
     "run", "gpu", "process", "gpu_process", "event", "finding", "trace", "trace_block",
 )  # fmt: skip
-# By what their key begins with.
+# The first column of their key.
 _BY_OWNER: Final = {
     "unknown": "run", "step": "run", "counter": "run",
     "trace_device": "trace", "trace_slice": "trace", "trace_kernel": "trace", "trace_step": "trace",
 }  # fmt: skip
-# Which table a scope's subjects are rows of.
+# The table that holds a scope's subjects.
 _SUBJECT_TABLE: Final = {
     Scope.GPU: "gpu",
     Scope.GPU_PROCESS: "gpu_process",
@@ -32,13 +32,13 @@ _SUBJECT_TABLE: Final = {
     Scope.HOST: "run",
     Scope.MONITOR: "run",
 }
-# Where the top of a tree is bad every range fails: no use in trying them all.
+# If the root of a B-tree is bad every range fails: do not try them all.
 _MOST_FAILURES: Final = 100_000
 _SUBJECTS_GUESSED: Final = 64
 
 
 def salvage(damaged: Path, into: Path) -> dict[str, int]:
-    """Copy into a store, new or with recordings of its own; returns the rows per table."""
+    """Copy into a new or existing store; return the rows per table."""
     if not damaged.exists():
         what = f"{damaged} does not exist."
         raise StorageProblem(what, "Damaged files lie beside whyidle.db, as whyidle.db.damaged-*")
@@ -67,7 +67,7 @@ class _Copy:
         self._connection = connection
         # Fails here when not even the list of tables can be read.
         connection.execute("SELECT count(*) FROM bad.sqlite_master").fetchone()
-        # Ids of deleted rows are not given again, where the table is one that sees to that.
+        # AUTOINCREMENT tables never reuse the ids of deleted rows.
         given = dict(connection.execute("SELECT name, seq FROM main.sqlite_sequence").fetchall())
         self._shift = {
             table: max(self._highest("main", table) or 0, given.get(table) or 0) for table in _BY_ID
@@ -169,7 +169,7 @@ class _Copy:
         return f"CASE scope {' '.join(whens)} ELSE 0 END"
 
     def _columns(self, table: str) -> Sequence[str]:
-        """Return the columns that both files have; generated ones are not among them."""
+        """Return the columns that both files have, without generated ones."""
         here, there = (
             {row[1] for row in self._connection.execute(f"PRAGMA {file}.table_info({table})")}
             for file in ("main", "bad")
@@ -184,7 +184,7 @@ class _Copy:
         return found
 
     def _ends(self, table: str, key: str) -> tuple[int, int]:
-        """Return between which keys a table lies, as far as that can be read."""
+        """Return the range of keys in a table, as far as readable."""
         try:
             query = f"SELECT min({key}), max({key}) FROM bad.{table}"  # noqa: S608
             start, end = self._connection.execute(query).fetchone()

@@ -1,9 +1,9 @@
 """The tables, derived from ``METRICS``: a metric is one column of its scope's tables.
 
-Roll-ups are keyed by (subject, time), as charts read them. Raw rows are keyed by (time, subject)
-in one integer, the row id: all subjects of a tick then end up on the same last page, which against
-(subject, time) takes a third of the time per commit, writes a fifth of the log, and fills the
-pages (5.9 instead of 6.3 bytes per value with 8 GPUs), and the oldest rows go in one piece.
+Roll-ups are keyed by (subject, time), as charts read them. Raw rows are keyed by (time, subject) in
+one integer, the row id: all subjects of a tick then share the last page. Compared with (subject,
+time) a commit takes a third of the time and writes a fifth of the log, pages fill up (5.9 instead
+of 6.3 bytes per value with 8 GPUs), and the oldest rows go in one piece.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 APPLICATION_ID: Final = 0x77686964  # "whid"
 VERSION: Final = 2
 
-# Of the 63 bits of a raw row's key the time needs 43 until the year 2248.
+# The time needs 43 of the 63 bits of a raw row's key until the year 2248.
 SUBJECT_BITS: Final = 20
 SUBJECTS: Final = 1 << SUBJECT_BITS
 # Later than any row; the key made of it still fits.
@@ -58,7 +58,7 @@ R3600: Final = Level("r3600", 3_600_000, None)
 ROLLUPS: Final = (R10, R60, R3600)
 LEVELS: Final = (RAW, *ROLLUPS)
 
-# AUTOINCREMENT: what somebody wrote down of run 3 must never mean another one, deleted or not.
+# AUTOINCREMENT: somebody's notes about run 3 must never mean another run, even after it is deleted.
 _FIXED = """
 CREATE TABLE run (
     id INTEGER PRIMARY KEY AUTOINCREMENT, label TEXT, started_ms INTEGER NOT NULL, ended_ms INTEGER,
@@ -97,10 +97,10 @@ CREATE TABLE counter (
     run INTEGER NOT NULL, name TEXT NOT NULL, ts_ms INTEGER NOT NULL, value REAL,
     PRIMARY KEY(run, name, ts_ms)) STRICT, WITHOUT ROWID;
 """
-# What a trace told, a row a figure; and its timeline, as columns of many thousand rows in a blob.
-# ``size`` of a trace is what its timeline takes: 0 where that made room. Times are its own ticks.
-# The index has all that says which blocks to open: it is read without touching any other.
-# AUTOINCREMENT: who reads a timeline while it makes room must find nothing, not another's blocks.
+# The results of a trace, one row per figure; and its timeline, as blobs of columns of thousands of
+# rows. ``size`` of a trace is that of its timeline, 0 once it made room. Times are its own ticks.
+# The index covers all that decides which blocks to open: no other page is read for that.
+# AUTOINCREMENT: a reader of a timeline that makes room must find nothing, not another's blocks.
 _TRACES = """
 CREATE TABLE trace (
     id INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER, ts_ms INTEGER NOT NULL, format TEXT NOT NULL,
@@ -133,7 +133,7 @@ CREATE INDEX trace_block_trace ON trace_block(trace, tbl, lane, level, start, st
 TRACE_TABLES: Final = (
     "trace_device", "trace_slice", "trace_kernel", "trace_step", "trace_block",
 )  # fmt: skip
-# Tables with a column ``run``; the sample tables hang on these by their subject.
+# Tables with a column ``run``; sample tables refer to these by their subject.
 RUN_TABLES: Final = (
     "gpu", "process", "unknown", "event", "step", "finding", "trace", "counter",
 )  # fmt: skip
@@ -143,7 +143,7 @@ def _statements(text: str) -> tuple[str, ...]:
     return tuple(statement for statement in text.split(";\n") if statement.strip())
 
 
-# What brings a file of version N to N + 1. New metric columns need no entry.
+# The statements that upgrade version N to N + 1. New metric columns need no entry.
 MIGRATIONS: dict[int, tuple[str, ...]] = {
     1: (
         # AUTOINCREMENT cannot be added to a table.
@@ -160,8 +160,8 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
 class Cells:
     """The four columns of one metric in a roll-up table.
 
-    ``n`` is NULL where every tick of the bucket has a value, which is nearly always: a column
-    that costs a byte instead of a number. Its default is for rows older than the metric.
+    ``n`` is NULL if every tick of the bucket has a value, which is nearly always: this costs a
+    byte instead of a number. Its default is for rows older than the metric.
     """
 
     n: str
@@ -176,7 +176,7 @@ def cells(metric: Metric) -> Cells:
 
 
 def columns(scope: Scope, level: Level) -> dict[str, str]:
-    """Return the columns of a table after its key, with their types, in order."""
+    """Return the columns of a table after its key, in order, with their types."""
     if level is RAW:
         return {m.column: "REAL" for m in metrics_of(scope)}
     found = {"ticks": "INTEGER"}
@@ -217,7 +217,7 @@ def upgrade(connection: sqlite3.Connection, version: int) -> None:
 def _sample_table(scope: Scope, level: Level) -> str:
     body = ", ".join(f"{name} {kind}" for name, kind in columns(scope, level).items())
     if level is RAW:
-        # The generated columns take no space: they are for whoever queries by hand, and for us.
+        # Generated columns take no space: they are for queries by hand, and our own.
         return (
             f"CREATE TABLE {level.table(scope)} (at INTEGER PRIMARY KEY,"
             f" subject INTEGER AS (at & {SUBJECTS - 1}) VIRTUAL,"
@@ -230,7 +230,7 @@ def _sample_table(scope: Scope, level: Level) -> str:
 
 
 def present(connection: sqlite3.Connection, table: str) -> frozenset[str]:
-    """Return the columns that a table of this file has."""
+    """Return the columns of a table in this file."""
     return frozenset(row[1] for row in connection.execute(f"PRAGMA table_info({table})"))
 
 

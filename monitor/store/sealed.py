@@ -1,4 +1,4 @@
-"""Buckets that are complete: nothing is written into them any more, so they are read once."""
+"""Complete buckets: they no longer change, so they are read once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 from whyidle.monitor.store.records import Point
 
-# Lines of charts; of each as many points as a chart has.
+# The most lines of charts to keep, each with as many points as a chart has.
 MOST_KEPT: Final = 256
 
-# Returns the buckets of a span, and until when they are complete.
+# Returns the buckets of a span, and the moment up to which they are complete.
 Read = Callable[[int, int], tuple[list[Point], int]]
 
 
@@ -25,14 +25,14 @@ class _Kept(NamedTuple):
 
 
 class Sealed:
-    """Keeps them by what they are of; what has moved on asks only for its end."""
+    """Caches buckets by line; a span that has moved on only reads its new end."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._lock = Lock()
 
     def points(self, of: Hashable, start: int, end: int, read: Read) -> list[Point]:
-        """Return the buckets of a span that begins with one; only what is new is read."""
+        """Return the buckets of a span that starts at a bucket; read only new ones."""
         with self._lock:
             kept = self._kept.get(of)
         if kept is None or not kept.start <= start <= kept.end <= end:

@@ -1,4 +1,4 @@
-"""A chart's query: the coarsest level that is still fine enough, and finer ones for its tail."""
+"""A chart's query: the coarsest level that is fine enough, and finer ones for its tail."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _RAW_WIDTHS: Final = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, R10.width_ms)
 
 
 class Columns:
-    """Which columns the file has; an older one lacks the newest metrics."""
+    """The columns of the file; an older file lacks the newest metrics."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._present: dict[str, frozenset[str]] = {}
 
     def has(self, metric: Metric, level: Level) -> bool:
-        """Tell whether a table holds the metric."""
+        """Tell whether a table has the metric."""
         table = level.table(metric.scope)
         if table not in self._present:
             self._present[table] = present(self._connection, table)
@@ -34,7 +34,7 @@ class Columns:
         return name in self._present[table]
 
     def parts(self, metric: Metric, level: Level) -> str:
-        """Return the SQL for n, sum, least and most of the metric in one row."""
+        """Return the SQL for a metric's n, sum, least and most in one row."""
         if not self.has(metric, level):
             return "0, NULL, NULL, NULL"
         if level is RAW:
@@ -46,7 +46,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a chart asks: one metric of some subjects in ``[start, end)``."""
+    """A chart's question: one metric of some subjects in ``[start, end)``."""
 
     metric: Metric
     subjects: Sequence[int]
@@ -55,7 +55,7 @@ class Question:
     points: int
 
     def buckets(self, width: int) -> int:
-        """Return how many buckets of a width the span touches; they are aligned."""
+        """Return how many aligned buckets of a width the span touches."""
         return (self.end_ms - 1) // width - self.start_ms // width + 1
 
 
@@ -87,7 +87,7 @@ def pieces(
     subject: int,
     span: tuple[int, int],
 ) -> list[tuple[Level, int, int]]:
-    """Split a span: closed buckets from the level, what follows from the finer ones."""
+    """Split a span: closed buckets come from the level, the rest from the finer ones."""
     start, end = span[0], min(span[1], end_of(connection, scope, subject))
     found = []
     for piece in reversed(LEVELS[: LEVELS.index(level) + 1]):
@@ -105,7 +105,7 @@ def resolution(connection: sqlite3.Connection, asked: Question) -> tuple[Level, 
     """Return the level to read and the width of a bucket."""
     span = asked.end_ms - asked.start_ms
     level, width = RAW, 1
-    # An aligned span of so many buckets may touch one more than that: then one fewer fits.
+    # A span of N bucket widths may touch N + 1 aligned buckets: then one fewer fits.
     for points in (asked.points, asked.points - 1):
         wanted = -(-span // max(points, 1))
         level = _level(connection, asked, wanted)
@@ -120,7 +120,7 @@ def resolution(connection: sqlite3.Connection, asked: Question) -> tuple[Level, 
 
 def _level(connection: sqlite3.Connection, asked: Question, wanted: int) -> Level:
     place = max(i for i, level in enumerate(LEVELS) if level.width_ms <= max(wanted, 1))
-    # The finest rows go first: where they have gone, the next level answers.
+    # The finest rows expire first: where they are gone, the next level answers.
     while place + 1 < len(LEVELS) and not all(
         _reaches(connection, asked.metric.scope, place, subject, asked.start_ms)
         for subject in asked.subjects
@@ -132,13 +132,13 @@ def _level(connection: sqlite3.Connection, asked: Question, wanted: int) -> Leve
 def _reaches(
     connection: sqlite3.Connection, scope: Scope, place: int, subject: int, start_ms: int
 ) -> bool:
-    """Tell whether no coarser level knows of an earlier part of the span."""
+    """Tell whether no coarser level has an earlier part of the span."""
     here = first(connection, scope, LEVELS[place], subject)
     if here is not None and here <= start_ms:
         return True
     for coarser in LEVELS[place + 1 :]:
         there = first(connection, scope, coarser, subject)
-        # A bucket begins before its first row: only a whole bucket more tells of older rows.
+        # A bucket begins before its first row: only a whole earlier bucket means older rows.
         if there is not None and (here is None or there + coarser.width_ms <= here):
             return False
     return True
@@ -147,9 +147,9 @@ def _reaches(
 def _raw(
     connection: sqlite3.Connection, columns: Columns, asked: Question, width: int
 ) -> dict[int, list[Point]]:
-    """Return raw rows as they are, or in buckets when they are too many.
+    """Return raw rows as they are, or in buckets if there are too many.
 
-    They lie by time: one pass serves all subjects.
+    They are ordered by time: one pass serves all subjects.
     """
     found: dict[int, list[Point]] = {subject: [] for subject in asked.subjects}
     if not columns.has(asked.metric, RAW):
@@ -175,7 +175,7 @@ def _fits(
     connection: sqlite3.Connection, rows: str, span: Mapping[str, int], asked: Question
 ) -> bool:
     """Tell whether no subject has more rows than points are wanted."""
-    # Counting ends early in the usual case, where there are many too many.
+    # LIMIT ends the count early in the usual case of far too many rows.
     most = asked.points * len(asked.subjects)
     query = f"SELECT count(*) FROM (SELECT 1 FROM {rows} LIMIT {most + 1})"  # noqa: S608
     if connection.execute(query, span).fetchone()[0] > most:
@@ -194,7 +194,7 @@ def _buckets(  # noqa: PLR0913, PLR0917  all of it decides the one query
     start: int,
     end: int,
 ) -> tuple[list[Point], int]:
-    """Return the buckets of a span that begins with one, and until when they are complete."""
+    """Return the buckets of a span that starts at a bucket, and until when they are complete."""
     scope, parts = metric.scope, pieces(connection, metric.scope, level, subject, (start, end))
     queries, arguments = [], {"subject": subject, "width": width}
     for i, (piece, begin, until) in enumerate(parts):

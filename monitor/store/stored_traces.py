@@ -1,7 +1,6 @@
 """Stored traces, and windows of their timelines.
 
-All times are ticks since the trace's origin, as in ``Trace``; the figures of an answer are
-nanoseconds.
+All times are ticks since the trace's origin, as in ``Trace``; an answer's figures are nanoseconds.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ from whyidle.monitor.traces.model import Links, Marks, Ops, Spans, Table, Thread
 __all__ = ["Kept", "KeptTrace", "Lane", "Names", "Timeline", "keep"]
 
 EVENTS_MOST: Final = 20_000
-# Among events that begin together.
+# Orders events that begin together.
 _THEN: Final = {OP: "correlation", SPAN: None, MARK: None, SEGMENT: None}
 
 _T = TypeVar("_T", bound=Table)
 
 
 class _Header(msgspec.Struct):
-    """What ``keep`` writes beside the timeline; a newer program may have written more."""
+    """What ``keep`` writes beside the timeline; a newer version may have written more."""
 
     answer: dict[str, Any]
     ticks_per_ns: int
@@ -59,14 +58,14 @@ class _Header(msgspec.Struct):
 
 
 class KeptTrace(NamedTuple):
-    """What is known of a stored trace without opening its timeline."""
+    """A stored trace without its timeline."""
 
     id: int
     run: int | None
-    ts_ms: int  # when its window began, where we took it ourselves; else when it was kept
+    ts_ms: int  # when its window began, if we took it ourselves; else when it was stored
     format: str
-    path: Path  # of the file that it was read from
-    answer: TraceJson  # as ``monitor trace --json`` gave it
+    path: Path  # of the analysed file
+    answer: TraceJson  # as from ``monitor trace --json``
     ticks_per_ns: int
     origin_ns: int | None
     start: int  # of the timeline
@@ -74,12 +73,12 @@ class KeptTrace(NamedTuple):
     threads: list[Thread]
     blocks: int
     notes: list[str]  # what the timeline lacks
-    size: int  # what the timeline takes; 0: it was left out or made room
-    taken: TakenJson | None = None  # how we took it ourselves
+    size: int  # of the timeline in bytes; 0: it was left out or made room
+    taken: TakenJson | None = None  # how we took it, if we did
 
     @classmethod
     def of(cls, row: TraceRow) -> Self:
-        """Make it of a row of the store; a damaged one is a ``StorageProblem``."""
+        """Make it from a row of the store; a damaged row raises a ``StorageProblem``."""
         try:
             header = msgspec.convert(row.header, _Header)
         except msgspec.ValidationError:
@@ -93,14 +92,14 @@ class KeptTrace(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """What one device did, and why it did nothing."""
+    """What one device did, and why it was idle."""
 
     ops: Ops
     segments: Segments
 
 
 class Names:
-    """The names of a trace, read when they are asked for."""
+    """The names in a trace, read on demand."""
 
     def __init__(self, reader: TraceReader, blocks: Iterable[Found]) -> None:
         self._reader = reader
@@ -108,7 +107,7 @@ class Names:
         self._read: dict[int, list[str]] = {}
 
     def __getitem__(self, name: int) -> str:
-        """Return a name; that of -1 is empty."""
+        """Return a name; -1 gives an empty one."""
         for ids, block in self._blocks.items():
             if name in ids:
                 if block not in self._read:
@@ -120,7 +119,7 @@ class Names:
 
 @dataclass(slots=True)
 class Timeline:
-    """A window of a stored trace: everything that lasted into it."""
+    """A window of a stored trace: all events that reach into it."""
 
     trace: KeptTrace
     start: int
@@ -133,22 +132,22 @@ class Timeline:
     names: Names
     # By table: at most so many rows, the shortest, are not here.
     left_out: dict[str, int]
-    lost: int  # blocks that a damaged file has cost
+    lost: int  # blocks lost to damage of the file
 
 
 class Kept:
-    """Reads stored traces. Every call reads the file as it stands at that moment."""
+    """Reads stored traces. Every call sees the file as it is at that moment."""
 
     def __init__(self, reader: TraceReader) -> None:
         self._reader = reader
 
     @classmethod
     def open(cls, store: Path) -> Kept:
-        """Open an existing store. Every failure is a ``StorageProblem``."""
+        """Open an existing store. Every failure raises a ``StorageProblem``."""
         return cls(TraceReader.open(store))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._reader.close()
 
     def __enter__(self) -> Self:
@@ -158,7 +157,7 @@ class Kept:
         self.close()
 
     def traces(self, run: int | None = None) -> list[KeptTrace]:
-        """Return the traces of a run, or all, oldest first; damaged ones are left out."""
+        """Return the traces of a run, or all, oldest first, without damaged ones."""
         found = []
         for row in self._reader.traces(run):
             with contextlib.suppress(StorageProblem):
@@ -166,7 +165,7 @@ class Kept:
         return found
 
     def open_trace(self, trace: int) -> KeptTrace:
-        """Return one trace; an id that there is not is a ``UsageProblem``."""
+        """Return one trace; an unknown id raises a ``UsageProblem``."""
         return KeptTrace.of(self._reader.trace(trace))
 
     def steps(self, trace: int) -> list[tuple[int, int]]:
@@ -176,18 +175,18 @@ class Kept:
     def window(
         self, trace: int, start: int, end: int, max_events: int = EVENTS_MOST, *, clip: bool = True
     ) -> Timeline:
-        """Return what happened from ``start`` up to ``end``, of each table at most so many rows.
+        """Return what happened from ``start`` up to ``end``, with limited rows per table.
 
-        Where there is more, the shortest are left out. With ``clip`` no row reaches over the edge.
+        If there are more, the shortest are left out. ``clip`` cuts rows off at the edges.
         """
         kept = self.open_trace(trace)
-        with _told(kept):
+        with _with_remedy(kept):
             return self._window(kept, _between(start, end, max_events, clip=clip))
 
     def account(self, trace: int, start: int, end: int, *, clip: bool = True) -> list[Segments]:
-        """Return the account of each device from ``start`` up to ``end``: nothing is left out."""
+        """Return the complete account of each device from ``start`` up to ``end``."""
         kept = self.open_trace(trace)
-        with _told(kept):
+        with _with_remedy(kept):
             window = _between(start, end, ROWS_MOST, clip=clip)
             rows = self._rows(self._blocks(kept), window, SEGMENT)
         return [_table(Segments, rows.lane(i)) for i in range(len(kept.answer["devices"]))]
@@ -232,8 +231,8 @@ def _between(start: int, end: int, most: int, *, clip: bool) -> Window:
 
 
 @contextlib.contextmanager
-def _told(kept: KeptTrace) -> Iterator[None]:
-    """Say where what cannot be read from the store can be had again."""
+def _with_remedy(kept: KeptTrace) -> Iterator[None]:
+    """Say how to get back what cannot be read from the store."""
     try:
         yield
     except StorageProblem as error:

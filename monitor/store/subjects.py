@@ -1,4 +1,4 @@
-"""Which subjects a run has, which ones a table holds, and from when to when."""
+"""The subjects of a run and of a table, and the times they cover."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def held(
 ) -> list[tuple[int, int]]:
     """Return the subjects of a roll-up, each with its first bucket.
 
-    It jumps from one to the next, without reading what lies between. There may be tens of thousands
-    of them: ``most`` and ``after`` return a part.
+    It jumps from one to the next without reading the rows between. There may be tens of thousands
+    of subjects: ``most`` and ``after`` select a part.
     """
     table = level.table(scope)
     query = (
@@ -59,9 +59,9 @@ def held(
 
 
 def first(connection: sqlite3.Connection, scope: Scope, level: Level, subject: int) -> int | None:
-    """Return from when on a table can answer for a subject.
+    """Return the moment from which a table can answer for a subject.
 
-    Raw rows go by age alone, so this is the same for all: whoever has none there, had none then.
+    Raw rows expire by age alone, so this is the same for all subjects of a scope.
     """
     if level is RAW:
         return raw_edge(connection, scope, "ASC")
@@ -81,7 +81,7 @@ def raw_edge(connection: sqlite3.Connection, scope: Scope, order: str) -> int | 
 
 
 def last_bucket(connection: sqlite3.Connection, run: int, level: Level) -> int | None:
-    """Return the last bucket that a roll-up has of a run: all its subjects share it."""
+    """Return the last bucket of a run in a roll-up: all its subjects share it."""
     found = [
         last(connection, scope, level, subject)
         for scope in Scope
@@ -91,8 +91,8 @@ def last_bucket(connection: sqlite3.Connection, run: int, level: Level) -> int |
 
 
 def last_moment(connection: sqlite3.Connection, run: int) -> int | None:
-    """Return when a run was last written to."""
-    # What is older than the last bucket cannot be the last moment.
+    """Return the time of a run's last row."""
+    # A row older than the last bucket cannot be the last.
     start = last_bucket(connection, run, R10) or 0
     found: list[int] = [start]
     for scope in Scope:

@@ -1,4 +1,4 @@
-"""A run in one number per metric: as it is now, and over the whole run."""
+"""A run in one number per metric: now, and over the whole run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from whyidle.monitor.store.series import Columns
 from whyidle.monitor.store.subjects import among, of_run
 from whyidle.monitor.store.totals import totals
 
-# Some metrics are read only every so many ticks: their newest value is a few rows back. What is
-# older than this, such as a process that has ended, has no value now.
+# Some metrics are read only every few ticks: their newest value is some rows back. An older value,
+# such as an ended process's, does not count as current.
 _BACK_MS: Final = 600_000
 _CLOCK_MS: Final = 600_000
 
@@ -23,7 +23,7 @@ _CLOCK_MS: Final = 600_000
 def latest(
     connection: sqlite3.Connection, columns: Columns, run: int, scopes: Collection[Scope]
 ) -> dict[Key, Value]:
-    """Return the newest value of every metric that is known now."""
+    """Return the newest value of every currently known metric."""
     without = unknown(connection, run, scopes)
     found: dict[Key, Value] = {}
     for scope in scopes:
@@ -67,7 +67,7 @@ def unknown(
     )
     found: dict[Key, Unknown] = {}
     for scope, subject, column, ts_ms, reason in connection.execute(query, (run, *scopes)):
-        # A newer program may have recorded metrics that we do not know.
+        # A newer version may have recorded metrics that we do not know.
         metric = BY_COLUMN.get((scope, column))
         if reason is not None and metric is not None:
             found[Key(metric.scope, subject, metric)] = Unknown(ts_ms, reason)
@@ -109,8 +109,8 @@ def _newest(
 
 
 def _span(connection: sqlite3.Connection, run: int) -> dict[str, int]:
-    """Return when a run can have rows, so that those of later runs are not searched."""
+    """Return the time span of a run's rows, to avoid searching those of later runs."""
     query = "SELECT started_ms, ended_ms FROM run WHERE id = ?"
     started, ended = connection.execute(query, (run,)).fetchone() or (0, None)
-    # A tick may bear a time a little before its run, where the clock was set meanwhile.
+    # A tick may be dated a little before its run, if the clock was set meanwhile.
     return {"start": max(0, started - _CLOCK_MS), "end": END_MS if ended is None else ended + 1}

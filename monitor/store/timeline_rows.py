@@ -1,6 +1,6 @@
-"""From a trace that was understood to the rows and columns that the store keeps of it.
+"""From an analysed trace to the rows and columns in the store.
 
-Not kept: call stacks and source sites. What is owed to them is in the answer.
+Call stacks and source sites are not stored: the answer holds what was derived from them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from whyidle.monitor.traces.model import Ids, Ints, Links, Table, Trace
 
 OP, SPAN, MARK, SEGMENT, NAME = "op", "span", "mark", "segment", "name"
 LINKS: Final = ("calls", "externals")
-# Of Python frames, and of any table, at most so many are kept, the longest: the transaction that
+# Limits on Python frames, and on rows of any table; the longest are kept. The transaction that
 # writes them is then short enough for a recorder's tick to wait for it.
 FRAMES_MOST: Final = 1 << 20
 ROWS_MOST: Final = 1 << 21
@@ -33,7 +33,7 @@ KERNELS_MOST: Final = 200
 NAMES_AT_ONCE: Final = 1 << 12
 # Columns that are indices into the names.
 NAMED: Final = ("name", "stream", "hlo_op", "hlo_module")
-# What of a device is a column of its row; its index is ``idx`` there.
+# The fields of a device that are columns of its row; its index is ``idx`` there.
 _FIGURES: Final = (
     "kind", "host", "pid", "rank", "model", "span_ns", "busy_ns", "idle_ns", "compute_ns",
     "comm_ns", "exposed_comm_ns", "copy_ns", "exposed_copy_ns", "kernels", "comm_kernels", "copies",
@@ -52,12 +52,12 @@ def keep(  # noqa: PLR0913  what a trace consists of, by name
     taken: TakenJson | None = None,
     size_cap: int = SIZE_CAP,
 ) -> int:
-    """Store the trace of a file with the answer of ``monitor trace``; returns its id.
+    """Store the trace of a file with the answer of ``monitor trace``; return its id.
 
     ``segments`` are those of each device's budget, ``steps`` when each began and ended. Without a
-    run, for a trace that is of no recording, it replaces what was kept of the same file, which is
-    the answer's if no other is given. ``taken`` tells of one that we took ourselves: ``began_ms``
-    is when its window began, by the clock of the recording.
+    run (a trace outside of any recording) it replaces an earlier one of the same file, by default
+    the answer's. ``taken`` describes a trace that we took ourselves: ``began_ms`` is when its
+    window began, by the recording's clock.
     """
     new = whole(
         trace, answer, file=file, segments=segments, steps=steps, run=run, taken=taken,
@@ -77,7 +77,7 @@ def whole(  # noqa: PLR0913  likewise
     taken: TakenJson | None = None,
     size_cap: int = SIZE_CAP,
 ) -> NewTrace:
-    """Return all that ``keep`` stores: to make it takes long, to put it away does not."""
+    """Return all that ``keep`` stores: making this is slow, storing it is not."""
     notes: list[str] = []
     blocks = _timeline(trace, segments, notes)
     if sum(len(block.data) for block in blocks) > SHARE * size_cap:
@@ -108,7 +108,7 @@ def _header(trace: Trace, blocks: list[Block]) -> JsonObject:
 
 
 def _rows(answer: TraceJson, steps: tuple[Ints, Ints] | None) -> dict[str, list[Row]]:
-    """What SQL can ask for without knowing our blobs."""
+    """Return the rows that SQL can query without decoding our blobs."""
     devices = answer["devices"]
     rows: dict[str, list[Row]] = {
         "trace_device": [
@@ -138,7 +138,7 @@ def _rows(answer: TraceJson, steps: tuple[Ints, Ints] | None) -> dict[str, list[
 
 
 def _slices(budget: BudgetJson | None) -> Iterator[Row]:
-    """Yield the parts of a budget; what of a slice has no details is a part without a name."""
+    """Yield the parts of a budget; the rest of a slice without details has an empty name."""
     for name, total in budget["slices"].items() if budget else ():
         details = budget["details"].get(name, {}) if budget else {}
         rest = total - sum(details.values())
@@ -163,7 +163,7 @@ def _columns(table: Table) -> Columns:
 
 
 def _host(trace: Trace) -> Columns:
-    """The host's spans, with the ids that they carry as columns."""
+    """Return the host's spans, with their ids as columns."""
     columns = _columns(trace.host)
     for name in LINKS:
         links: Links = getattr(trace, name)
@@ -184,7 +184,7 @@ def _without_frames(spans: Columns, notes: list[str]) -> Columns:
 
 
 def _limited(table: str, lanes: list[Columns], notes: list[str]) -> list[Columns]:
-    """Let the shortest go where there are too many."""
+    """Drop the shortest if there are too many."""
     counts = [len(lane["start"]) for lane in lanes]
     if sum(counts) <= ROWS_MOST:
         return lanes
@@ -198,13 +198,13 @@ def _limited(table: str, lanes: list[Columns], notes: list[str]) -> list[Columns
 
 
 def _renamed(lanes: list[Columns], names: list[str]) -> list[str]:
-    """Number the names that are used anew, the commonest first, and return them."""
+    """Renumber the used names, commonest first, and return them."""
     columns = [(lane, name) for lane in lanes for name in NAMED if name in lane]
     uses = np.zeros(len(names), np.int64)
     for lane, name in columns:
         uses += np.bincount(lane[name][lane[name] >= 0], minlength=len(names))
     order = np.argsort(-uses, kind="stable")[: int((uses > 0).sum())]
-    # One more than there are names: -1, which means none, finds it and stays what it is.
+    # One more than there are names: index -1, which means none, finds it and stays -1.
     new: Ids = np.full(len(names) + 1, -1, np.int32)
     new[order] = np.arange(len(order))
     for lane, name in columns:

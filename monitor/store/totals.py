@@ -10,16 +10,16 @@ from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.store.schema import END_MS, R3600, Level
 from whyidle.monitor.store.series import Columns, Question, pieces, resolution
 
-# How many values there are, their sum, the least and the most.
+# The number of values, their sum, the least and the most.
 Totals = tuple[float, float, float, float]
 
 
 def means(
     connection: sqlite3.Connection, columns: Columns, metrics: Sequence[Metric], asked: Question
 ) -> dict[Metric, float]:
-    """Return the means of metrics of one scope over all subjects; left out: never known.
+    """Return the means of one scope's metrics over all subjects, without never known ones.
 
-    Rows are read that are as fine as a chart needs them which asks that question.
+    It reads rows at the resolution of a chart with the same question.
     """
     level, _ = resolution(connection, asked)
     span = (level.floor(asked.start_ms), asked.end_ms)
@@ -32,7 +32,7 @@ def means(
 def totals(
     connection: sqlite3.Connection, columns: Columns, scope: Scope, subject: int
 ) -> dict[Metric, Totals]:
-    """Return the totals over a whole run; left out: what was never known."""
+    """Return the totals over a whole run, without never known metrics."""
     metrics = metrics_of(scope)
     rows = _rows(connection, columns, metrics, [subject], R3600, (0, END_MS))
     wanted = ", ".join(f"sum(n{i}), sum(t{i}), min(a{i}), max(b{i})" for i in range(len(metrics)))
@@ -42,7 +42,7 @@ def totals(
 
 
 def _one(connection: sqlite3.Connection, rows: str, wanted: str) -> tuple[Any, ...]:
-    """Return the one row that is made of all; none where there can be no rows."""
+    """Return the one row that combines all; empty where there can be no rows."""
     if not rows:
         return ()
     row: tuple[Any, ...] = connection.execute(f"{rows} SELECT {wanted} FROM part").fetchone()  # noqa: S608

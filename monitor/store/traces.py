@@ -1,6 +1,6 @@
-"""Traces in the store: what each told as rows, and its timeline as blocks of columns.
+"""Traces in the store: results as rows, timelines as blocks of columns.
 
-Imports numpy: what a recorder imports must not import this.
+Imports numpy: a recorder must never import this, even indirectly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from whyidle.monitor.store.disk_quota import DiskQuota
 from whyidle.monitor.store.reader import UnknownRun
 from whyidle.monitor.store.writer import SIZE_CAP
 
-# About what a row beside the timeline takes.
+# The approximate size of a row beside the timeline.
 _ROW_BYTES: Final = 64
 _LIST: Final = "List what was recorded: monitor runs"
 # What ``_escaped`` writes: a backslash, or half a character that stands for a byte.
@@ -40,14 +40,14 @@ class NewTrace:
     format: str
     path: str
     header: Mapping[str, object]
-    # Rows of the tables ``trace_*``, by the name of the table and of their columns.
+    # Rows of the tables ``trace_*``, by table and column names.
     rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
     blocks: Sequence[Block] = ()
     ts_ms: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
 
 
 class TraceRow(NamedTuple):
-    """A trace as it stands in the file."""
+    """A trace as stored in the file."""
 
     id: int
     run: int | None
@@ -59,14 +59,14 @@ class TraceRow(NamedTuple):
 
 
 def put(path: Path, new: NewTrace, size_cap: int = SIZE_CAP) -> int:
-    """Store a trace in one transaction, whole or not at all; returns its id."""
+    """Store a trace in one transaction, whole or not at all; return its id."""
     opened = connect.for_writing(path)
     connection = opened.connection
     try:
         if opened.moved_aside and new.run is not None:
             what = f"The recordings were damaged; they now lie in {opened.moved_aside}."
             raise StorageProblem(what, f"Type: monitor doctor --salvage {opened.moved_aside}")
-        with _told(path):
+        with _in_words(path):
             size = sum(len(block.data) for block in new.blocks)
             small = _ROW_BYTES * sum(map(len, new.rows.values()))
             room = DiskQuota(connection, path, size_cap)
@@ -75,7 +75,7 @@ def put(path: Path, new: NewTrace, size_cap: int = SIZE_CAP) -> int:
                 with transaction(connection):
                     return _insert(connection, new, size)
             except sqlite3.Error:
-                # What did not get in stands in the log, and may be what fills the disk.
+                # What could not be stored is still in the log, and may be what fills the disk.
                 room.fold()
                 raise
     finally:
@@ -83,10 +83,10 @@ def put(path: Path, new: NewTrace, size_cap: int = SIZE_CAP) -> int:
 
 
 def forget(path: Path, files: Collection[Path]) -> None:
-    """Delete the traces of no recording whose files have gone."""
+    """Delete traces outside of any recording whose files are gone."""
     connection = connect.for_writing(path).connection
     try:
-        with _told(path), transaction(connection):
+        with _in_words(path), transaction(connection):
             for file in files:
                 query = "SELECT id FROM trace WHERE run IS NULL AND path = ?"
                 rows = connection.execute(query, (_escaped(str(file)),)).fetchall()
@@ -121,7 +121,7 @@ def _make_way(connection: sqlite3.Connection, new: NewTrace) -> None:
     if new.run is not None:
         _check_run(connection, new.run)
         return
-    # A file that is only looked at, again and again, must not fill the store.
+    # Analysing the same file again and again must not fill the store.
     again = "SELECT id FROM trace WHERE run IS NULL AND path = ?"
     rows = connection.execute(again, (_escaped(new.path),)).fetchall()
     timelines.delete(connection, [row[0] for row in rows])
@@ -134,12 +134,12 @@ def _check_run(connection: sqlite3.Connection, run: int) -> None:
 
 
 def _clean(cell: object) -> object:
-    """Return what SQLite can hold: damaged files have half characters in their names."""
+    """Return what SQLite can hold: names in damaged files have half characters."""
     return cell.encode(errors="backslashreplace").decode() if isinstance(cell, str) else cell
 
 
 def _escaped(path: str) -> str:
-    """Return a path as text, whatever its bytes are: bytes of no character as escapes."""
+    """Return a path as text, with escapes for bytes that are no character."""
     return path.replace("\\", "\\\\").encode(errors="backslashreplace").decode()
 
 
@@ -163,28 +163,28 @@ class TraceReader:
         self._connection = connection
         # A damaged name must not cost the row, let alone the other rows.
         connection.text_factory = lambda text: text.decode(errors="replace")
-        # A file that an older program wrote has none, and no tables for them.
+        # A file from an older version has neither traces nor tables for them.
         self._empty = not timelines.there(connection)
 
     @classmethod
     def open(cls, path: Path) -> TraceReader:
-        """Open an existing file. Every failure is a ``StorageProblem``."""
+        """Open an existing file. Every failure raises a ``StorageProblem``."""
         return cls(path, connect.for_reading(path))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def traces(self, run: int | None = None) -> list[TraceRow]:
         """Return the traces of a run, or all, oldest first."""
-        with _told(self.path):
+        with _in_words(self.path):
             if run is not None:
                 _check_run(self._connection, run)
             return self._traces("? IS NULL OR run = ?", run, run)
 
     def trace(self, trace: int) -> TraceRow:
         """Return one trace."""
-        with _told(self.path):
+        with _in_words(self.path):
             found = self._traces("id = ?", trace)
         if not found:
             raise UsageProblem(f"There is no stored trace {trace}.", _LIST)
@@ -195,17 +195,17 @@ class TraceReader:
         if self._empty:
             return []
         query = f"SELECT {', '.join(names)} FROM {table} WHERE trace = ?"  # noqa: S608
-        with _told(self.path):
+        with _in_words(self.path):
             return self._connection.execute(query, (trace,)).fetchall()
 
     def blocks(self, trace: int) -> list[Found]:
-        """Return which blocks the timeline of a trace has."""
+        """Return the blocks in the timeline of a trace."""
         names = ("id", "tbl", "lane", "level", "start", "stop", "rows")
         return [Found(*row) for row in self.rows("trace_block", trace, names)]
 
     def data(self, block: int) -> bytes:
         """Return the columns of a block."""
-        with _told(self.path):
+        with _in_words(self.path):
             query = "SELECT data FROM trace_block WHERE id = ?"
             row = self._connection.execute(query, (block,)).fetchone()
         if row is None:
@@ -224,8 +224,8 @@ class TraceReader:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Make a sentence of what SQLite says."""
+def _in_words(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into sentences."""
     try:
         yield
     except sqlite3.Error as error:

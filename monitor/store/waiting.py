@@ -1,4 +1,4 @@
-"""What waits in memory while the disk, or another process, does not let us write."""
+"""The queue in memory while the disk, or another process, keeps us from writing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Final, TypeAlias
 
 from whyidle.monitor.core.reading import Tick
 
-# Ten minutes at 1 Hz: what a disk that is full for a while may cost in memory is bounded.
+# Ten minutes at 1 Hz: bounds the memory that a full disk costs.
 QUEUE_TICKS: Final = 600
 Statement: TypeAlias = tuple[str, Sequence[object]]
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Ticks, and the events and changes of rows between them."""
+    """Ticks, with the events and row changes between them."""
 
     ticks: deque[tuple[int, Tick]] = field(default_factory=deque)
     statements: deque[Statement] = field(default_factory=lambda: deque(maxlen=QUEUE_TICKS))
@@ -26,7 +26,7 @@ class Waiting:
         return bool(self.ticks or self.statements)
 
     def add(self, run: int, ticks: Iterable[Tick]) -> None:
-        """Put ticks at the end."""
+        """Append ticks."""
         self.ticks.extend((run, tick) for tick in ticks)
 
     def by_run(self) -> dict[int, list[Tick]]:
@@ -41,13 +41,13 @@ class Waiting:
         return any(waiting == run for waiting, _ in self.ticks)
 
     def trim(self) -> None:
-        """Let go of the oldest ticks when they are too many."""
+        """Drop the oldest ticks if there are too many."""
         while len(self.ticks) > QUEUE_TICKS:
             self.ticks.popleft()
             self.dropped += 1
 
     def give_up(self) -> None:
-        """Let go of everything: it can never be written."""
+        """Drop everything: it can never be written."""
         self.dropped += len(self.ticks)
         self.clear()
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from whyidle.monitor.store.blocks import Columns, Found, longest, uncut
 
-# So many rows of a table are opened for a window, unless more are wanted or its longest alone are
-# more: what opening them takes is what a window takes.
+# The rows opened per table and window, unless more are wanted or the longest level alone has more:
+# opening them is what takes the time of a window.
 READ_MOST: Final = 1 << 16
 
 
@@ -32,7 +32,7 @@ class Window:
         """Return the rows of a table, by start; among equals the longer first, or by ``then``."""
         near = [b for b in blocks if b.start < self.end and b.stop >= self.start]
         chosen = list(_readable(near, max(READ_MOST, self.most)))
-        # What is not opened may lie beside the window: this is the most that it can be.
+        # Unopened rows may lie outside of the window: this is an upper bound.
         left_out = sum(block.rows for block in near) - sum(block.rows for block in chosen)
         parts = [self._held(block.lane, uncut(read(block.id))) for block in chosen]
         if not parts:
@@ -45,7 +45,7 @@ class Window:
         return Rows(self._clipped({name: c[order] for name, c in columns.items()}), left_out)
 
     def _held(self, lane: int, columns: Columns) -> Columns:
-        """The rows that last into the window; those without length at its start, too."""
+        """Return the rows that reach into the window, including empty ones at its start."""
         start, end = columns["start"], columns["end"]
         held = (start < self.end) & ((end > self.start) | (start >= self.start))
         columns["lane"] = np.full(len(start), lane)
@@ -63,7 +63,7 @@ class Rows:
     """The rows of a table in a window."""
 
     columns: Columns  # none at all where there is no row
-    left_out: int  # at most so many rows are not here, the shortest
+    left_out: int  # at most this many rows, the shortest, are missing here
 
     def lane(self, lane: int) -> Columns:
         """Return the rows of one lane."""
@@ -74,7 +74,7 @@ class Rows:
 
 
 def _order(columns: Columns, then: str | None) -> NDArray[np.intp]:
-    """Order by start; blocks are in order already, so that the second key costs most."""
+    """Order by start; blocks are sorted already, so the second key costs most."""
     start = columns["start"]
     order = np.argsort(start, kind="stable")
     ordered = start[order]

@@ -1,4 +1,4 @@
-"""The recorder's end of the store: one transaction per tick, and never an exception from it."""
+"""The recorder's side of the store: one transaction per tick, which never raises."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from whyidle.monitor.store.waiting import Waiting
 
 SIZE_CAP: Final = 600 << 20
 _HOUSEKEEPING_S: Final = 60.0
-# A ring makes room again and again; that it is one need not be written each time.
-_TOLD_AGAIN_MS: Final = 3_600_000
+# A ring makes room again and again; one event about it now and then is enough.
+_REPORT_AGAIN_MS: Final = 3_600_000
 _NEW_RUN: Final = tuple(f.name for f in fields(NewRun))
 
 
@@ -51,10 +51,10 @@ class Writer:
         self._writes.made_room = self._report_full
         self._retention = Retention()
         self._recordings: dict[int, Recording] = {}
-        # By how much the clock has leapt ahead since the start: data does not age by that.
+        # How far the clock has leapt ahead since the start: data does not age by that.
         self.leapt_ms = 0
         self._housekeeping_at = 0.0
-        self._told_full_ms = -_TOLD_AGAIN_MS
+        self._reported_full_ms = -_REPORT_AGAIN_MS
         self._inode = path.stat().st_ino
         self._lost = False
 
@@ -62,7 +62,7 @@ class Writer:
     def open(
         cls, path: Path, *, size_cap: int = SIZE_CAP, now: Callable[[], float] = time.time
     ) -> Writer:
-        """Open or create the file. Every failure is a ``StorageProblem``."""
+        """Open or create the file. Every failure raises a ``StorageProblem``."""
         opened = connect.for_writing(path)
         try:
             writer = cls(path, opened, size_cap, now)
@@ -75,7 +75,7 @@ class Writer:
 
     @property
     def trouble(self) -> str | None:
-        """A sentence for the screen when not everything goes well."""
+        """A sentence for the screen if something is wrong."""
         if self._lost:
             return f"{self.path} was deleted or replaced; start the recording again."
         if self._writes.failure:
@@ -103,7 +103,7 @@ class Writer:
 
     # Runs and their subjects ---------------------------------------------------------------------
     def begin_run(self, new: NewRun) -> int:
-        """Begin a recording; returns its id. A label that is none is a ``UsageProblem``."""
+        """Begin a recording; return its id. An invalid label raises a ``UsageProblem``."""
         check_label(new.label)
         with self._writes.patiently():
             run = self._insert("run", {name: getattr(new, name) for name in _NEW_RUN})
@@ -111,7 +111,7 @@ class Writer:
         return run
 
     def describe_run(self, run: int, **columns: object) -> None:
-        """Set columns of a run that were found out later."""
+        """Set columns of a run that became known later."""
         self._update("run", run, columns)
 
     def add_gpu(
@@ -123,7 +123,7 @@ class Writer:
         name: str | None = None,
         info: Mapping[str, Any] | None = None,
     ) -> int:
-        """Add a GPU to a run; returns the subject of its samples."""
+        """Add a GPU to a run; return the subject of its samples."""
         return self._insert(
             "gpu", {"run": run, "idx": idx, "uuid": uuid, "name": name, "info": info}
         )
@@ -141,7 +141,7 @@ class Writer:
         rank: int | None = None,
         info: Mapping[str, Any] | None = None,
     ) -> int:
-        """Add a process to a run, or find it again; returns the subject of its samples."""
+        """Add a process to a run, or find it; return the subject of its samples."""
         first = int(self._now() * 1000) if first_ms is None else first_ms
         values = {
             "run": run, "pid": pid, "start_ticks": start_ticks, "parent_pid": parent_pid,
@@ -151,7 +151,7 @@ class Writer:
         return self._insert("process", values, "run, pid, start_ticks")
 
     def add_gpu_process(self, gpu: int, process: int) -> int:
-        """Join a process and a GPU, or find them joined; returns the subject of the samples."""
+        """Join a process and a GPU, or find the pair; return the subject of its samples."""
         return self._insert("gpu_process", {"gpu": gpu, "process": process}, "gpu, process")
 
     def event(  # noqa: PLR0913  the columns of a row, by name
@@ -166,7 +166,7 @@ class Writer:
         subject: int | None = None,
         data: Mapping[str, Any] | None = None,
     ) -> bool:
-        """Record that something happened. Like a tick it fails in silence, and may wait."""
+        """Record an event. Like a tick it fails silently, and may wait in memory."""
         values = {
             "run": run, "ts_ms": int(self._now() * 1000) if ts_ms is None else ts_ms,
             "kind": kind, "severity": severity, "scope": scope, "subject": subject, "text": text,
@@ -176,29 +176,29 @@ class Writer:
         return self._or_wait(statement, [_plain(value) for value in values.values()])
 
     def finding(self, run: int, ts_ms: int, rule: str, severity: str, data: object) -> bool:
-        """Record what a rule found, or that it finds it no more; it fails as an event does."""
+        """Record a rule's finding, or its end; fails like an event."""
         values = (run, ts_ms, rule, severity, _plain(data))
         statement = "INSERT INTO finding (run, ts_ms, rule, severity, data) VALUES (?, ?, ?, ?, ?)"
         return self._or_wait(statement, values)
 
     def end_run(self, run: int, reason: str, exit_code: int | None = None) -> bool:
-        """End a recording; a failure shows in ``trouble``, and the next start repairs it."""
+        """End a recording; ``trouble`` shows a failure, and the next start repairs it."""
         with self._writes.patiently():
             return self._end_run(run, reason, exit_code)
 
     # Ticks ---------------------------------------------------------------------------------------
     def append(self, run: int, tick: Tick) -> bool:
-        """Store a tick. ``True``: it is in the file. ``False``: it waits, see ``trouble``."""
+        """Store a tick; return whether it is in the file. If not it waits, see ``trouble``."""
         return self.append_many(run, (tick,))
 
     def append_many(self, run: int, ticks: Sequence[Tick]) -> bool:
-        """Store some ticks in one transaction."""
+        """Store ticks in one transaction."""
         self._recordings.setdefault(run, Recording(run))
         self._waiting.add(run, ticks)
         return self._flush()
 
     def maintain(self, now: float | None = None) -> None:
-        """Roll up, clean up, and cut the log back when due; called at every tick."""
+        """Roll up, clean up, and truncate the log when due; called at every tick."""
         now = self._now() if now is None else now
         for recording in self._recordings.values():
             if rollup.due(recording):
@@ -208,7 +208,7 @@ class Writer:
             self._keep_house()
 
     def close(self) -> None:
-        """Roll up to the end and fold the log into the file."""
+        """Roll up to the end and checkpoint the log into the file."""
         with self._writes.patiently():
             self._flush()
             for recording in self._recordings.values():
@@ -230,7 +230,7 @@ class Writer:
         ended = int(self._now() * 1000)
         recording = self._recordings.get(run)
         if recording:
-            # No row may lie after the end, whatever the clock did.
+            # No row may be later than the end, whatever the clock did.
             ended = max(ended, recording.newest_ms)
 
         def end() -> None:
@@ -245,9 +245,9 @@ class Writer:
                 recording.keep_last(self._connection)
             end()
 
-        # On a disk without any room the end itself, which only changes a row, may still fit.
+        # On a full disk the end itself, which only changes a row, may still fit.
         done = self._writes.quietly(roll_up_and_end) or self._writes.quietly(end)
-        # Ticks that still wait for the disk need their recording once more, at close.
+        # Ticks that still wait for the disk need their recording again, at close.
         if done and not self._waiting.holds(run):
             self._recordings.pop(run, None)
         return done
@@ -256,8 +256,8 @@ class Writer:
         for recording in self._recordings.values():
             if self._keep_last(recording):
                 recording.forget()
-        # Age is measured by the ticks, less the leaps that their clock made: a wall clock that is
-        # set ahead by a day would take what was recorded an hour ago.
+        # Age is measured by the ticks, less the leaps of their clock: a wall clock set ahead by a
+        # day would delete what was recorded an hour ago.
         newest_ms = max((r.newest_ms for r in self._recordings.values()), default=0)
         newest_ms -= self.leapt_ms
         self._writes.quietly(lambda: self._retention.expire(self._connection, newest_ms))
@@ -298,7 +298,7 @@ class Writer:
         if not self._writes.quietly(write):
             self._waiting.trim()
             if not self._writes.passing:
-                # One of them may be the cause: the ticks must not wait for it for ever.
+                # One of these may be the cause: the ticks must not wait for it for ever.
                 self._waiting.statements.clear()
             return False
         self._waiting.clear()
@@ -307,8 +307,8 @@ class Writer:
         return True
 
     def _or_wait(self, statement: str, arguments: Sequence[object]) -> bool:
-        """Write a row, or let it wait among the ticks for the disk or for another's lock."""
-        # What waits already comes first: two changes of a row must stay in order.
+        """Write a row, or queue it among the ticks until the disk or a lock is free."""
+        # Queued writes come first: two changes of a row must stay in order.
         clear = not self._waiting.statements or self._flush()
         if clear and self._writes.quietly(lambda: self._connection.execute(statement, arguments)):
             return True
@@ -317,7 +317,7 @@ class Writer:
         return False
 
     def _insert(self, table: str, values: Mapping[str, object], unique: str | None = None) -> int:
-        # The idle update makes RETURNING give the id of a row that was there already.
+        # The no-op update makes RETURNING give the id of an existing row.
         again = f" ON CONFLICT({unique}) DO UPDATE SET id = id" if unique else ""
         statement = (
             f"INSERT INTO {table} ({', '.join(values)}) VALUES ({_marks(values)}){again}"  # noqa: S608
@@ -347,12 +347,12 @@ class Writer:
 
     def _report_full(self) -> None:
         now_ms = int(self._now() * 1000)
-        if now_ms - self._told_full_ms < _TOLD_AGAIN_MS:
+        if now_ms - self._reported_full_ms < _REPORT_AGAIN_MS:
             return
-        self._told_full_ms = now_ms
+        self._reported_full_ms = now_ms
         data = _plain({"evicted": self._disk.evicted})
         rows = [(run, now_ms, self._disk.trouble, data) for run in self._recordings]
-        # The event is worth less than the ticks: it may fail.
+        # The event matters less than the ticks: it may fail.
         with suppress(sqlite3.Error), transaction(self._connection):
             self._connection.executemany(
                 "INSERT INTO event (run, ts_ms, kind, severity, text, data)"
