@@ -1,1 +1,1 @@
-"""What a person asks of a recording that runs: over a socket beside the store, and nothing else."""
+"""Requests from a person to a running recording, over a socket beside the store."""

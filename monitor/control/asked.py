@@ -1,4 +1,4 @@
-"""A trace that a person asked for: how far it has come, as the recorder tells it."""
+"""The progress of a trace that a person requested, as the recorder reports it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whyidle.monitor.core.contracts.trace import JsonObject
 
 
 class State(StrEnum):
-    """How far a trace has come that was asked for."""
+    """The progress of a requested trace."""
 
     NONE = "none"
     WAITING = "waiting"
@@ -21,7 +21,7 @@ class State(StrEnum):
     REFUSED = "refused"
 
 
-# Letters of a sentence: two of them, four bytes each, stay within a line.
+# The longest sentence in letters: two of them, at four bytes a letter, fit into a line.
 LONGEST: Final = 400
 _OVER: Final = {State.NONE, State.KEPT, State.REFUSED}
 _NOTHING: Final = "No trace was asked for."
@@ -29,22 +29,22 @@ _NOTHING: Final = "No trace was asked for."
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The last one that was asked for, in sentences for a screen; part of them says the job."""
+    """The last request, in sentences for a screen; parts of them come from the job."""
 
     state: State = State.NONE
     what: str = _NOTHING
     next_step: str = ""
-    # Its number in the store, once it is kept.
+    # Its number in the store, once stored.
     trace: int | None = None
     asked_ms: int | None = None
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing more will come of it."""
+        """Tell whether it is done, or will never be."""
         return self.state in _OVER
 
     def as_json(self) -> JsonObject:
-        """Return it for the line."""
+        """Return the form that goes over the line."""
         return {
             "state": self.state.value,
             "what": short(self.what),
@@ -54,22 +54,22 @@ class Asked:
         }
 
     @classmethod
-    def from_json(cls, told: object) -> Asked | None:
-        """Return what came over the line; ``None`` where it is none that we know."""
-        if not isinstance(told, Mapping) or told.get("state") not in set(State):
+    def from_json(cls, received: object) -> Asked | None:
+        """Return what came over the line; ``None`` if its form is unknown."""
+        if not isinstance(received, Mapping) or received.get("state") not in set(State):
             return None
-        what, step = told.get("what"), told.get("next_step")
+        what, step = received.get("what"), received.get("next_step")
         return cls(
-            State(told["state"]),
+            State(received["state"]),
             what if isinstance(what, str) else "",
             step if isinstance(step, str) else "",
-            _number(told.get("trace")),
-            _number(told.get("asked_ms")),
+            _number(received.get("trace")),
+            _number(received.get("asked_ms")),
         )
 
 
 def short(text: str) -> str:
-    """Return a sentence that has room in a line with another one."""
+    """Shorten a sentence so that two of them fit into a line."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

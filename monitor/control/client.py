@@ -1,7 +1,7 @@
-"""The asker's end: one question to the recorder of a run, and its answer; a failure is a sentence.
+"""The client: asks the recorder of a run one question; failures become sentences.
 
-The store may lie in a folder that others can write to, and a number may have another process by
-now: the socket must be its recorder's own, and the recorder that of the run.
+Others may be able to write to the store's folder, and the recorder's pid may be another process by
+now: so check that the socket is the recorder's own, and the recorder that of the run.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _MOST_ANSWER: Final = 4 * place.MOST_BYTES
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """One question, and what to type where the recorder cannot be asked."""
+    """One question, and what to type if the recorder cannot be asked."""
 
     words: Mapping[str, Any]
     instead: Callable[[Run], str]
-    # The same where nothing is recorded any more.
+    # The same if the recording has ended.
     after: Callable[[Run], str]
 
 
@@ -48,12 +48,12 @@ def ask_trace(store: Path, run: int, seconds: float | None = None) -> Asked:
 
 
 def state(store: Path, run: int) -> Asked:
-    """Return how far the trace has come that was asked for last."""
+    """Return the progress of the last requested trace."""
     return _asked(_ask(store, run, _Question({"do": "state"}, _look, _look)))
 
 
 def set_label(store: Path, run: int, label: str) -> str:
-    """Name a recording that runs; returns the label as it is kept, empty for none."""
+    """Label a running recording; return the label as stored, empty for none."""
     wanted = new_label(label) or ""
     command = f"monitor runs {run} --label {shlex.quote(wanted)}"
     words = {"do": "label", "label": wanted}
@@ -123,7 +123,7 @@ def _line_to(store: Path, run: Run, question: _Question, until: float) -> Iterat
 
 
 def _connect(line: socket.socket, path: str, until: float) -> None:
-    """Connect; where many wait to be heard, a while later."""
+    """Connect; retry for a while if many clients are waiting."""
     line.setblocking(False)
     while True:
         try:
@@ -137,7 +137,7 @@ def _connect(line: socket.socket, path: str, until: float) -> None:
 
 
 def _is_trusted(uid: int) -> bool:
-    # What root asks of another user's recorder harms nobody: it gets a sentence.
+    # Root may ask another user's recorder: all that it gets is a sentence.
     return uid in {0, os.geteuid()} or os.geteuid() == 0
 
 
@@ -172,7 +172,7 @@ def _asked(answer: Mapping[str, Any]) -> Asked:
     return found
 
 
-# Why it cannot be asked --------------------------------------------------------------------------
+# Why the recorder cannot be asked ----------------------------------------------------------------
 def _over(run: Run, question: _Question) -> Problem:
     gone = "its recorder is gone, or cannot be seen from here"
     why = f"it has ended ({run.end_reason})" if run.end_reason else gone

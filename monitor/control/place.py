@@ -1,7 +1,7 @@
-"""Where the socket of a recording lies: beside the store, and for its user alone.
+"""The place of a recording's socket: beside the store, for its user alone.
 
-Folders and sockets are held by a descriptor: what was looked at is what is used, and a path is
-never too long for a socket's name.
+Folders and sockets are held by descriptors: what was checked is what is used, and no path is too
+long for a socket's name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 FOLDER: Final = "control"
-# Of a question or an answer, a line each.
+# The longest question or answer, one line each.
 MOST_BYTES: Final = 4096
 # A recorder that is just beginning does not listen yet.
 STALE_SECONDS: Final = 60.0
@@ -37,14 +37,14 @@ class Peer(NamedTuple):
 
 
 def peer_of(line: socket.socket) -> Peer:
-    """Return who is at the other end; of a listener it is who began to listen."""
+    """Return who is at the other end; for a listener, who began to listen."""
     raw = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(raw)
     return Peer(pid, uid)
 
 
 def open_folder(store: Path, *, make: bool = False) -> int:
-    """Return the folder's descriptor; whatever is wrong with it is an ``OSError``."""
+    """Return the folder's descriptor; anything wrong with it raises an ``OSError``."""
     folder = store.parent / FOLDER
     if make:
         with contextlib.suppress(FileExistsError):
@@ -74,9 +74,9 @@ def name_of(run: int) -> str:
 
 
 def bind(folder: int, run: int) -> tuple[socket.socket, os.stat_result]:
-    """Listen under a recording's name; returns the socket, and what lies there.
+    """Listen under a recording's name; return the socket, and the stat of its file.
 
-    Whatever lay there under this name was left over: recordings have numbers of their own.
+    An existing file of this name is a leftover: every recording has a number of its own.
     """
     new = f"{run}.{os.getpid()}.new"
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -86,7 +86,7 @@ def bind(folder: int, run: int) -> tuple[socket.socket, os.stat_result]:
         line.bind(f"/proc/self/fd/{folder}/{new}")
         os.chmod(new, 0o600, dir_fd=folder)
         line.listen(16)
-        # Listened to before it has its name: nobody takes it for one that is left over.
+        # It listens before it gets its name: so nobody takes it for a leftover.
         found = os.stat(new, dir_fd=folder, follow_symlinks=False)
         os.rename(new, name_of(run), src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
@@ -98,7 +98,7 @@ def bind(folder: int, run: int) -> tuple[socket.socket, os.stat_result]:
 
 
 def look(folder: int, run: int) -> tuple[int, int]:
-    """Return a handle that only names the socket, and its owner; follows nothing."""
+    """Return a path-only descriptor of the socket, and its owner; follow no links."""
     handle = os.open(name_of(run), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     found = os.fstat(handle)
     if not stat.S_ISSOCK(found.st_mode):
@@ -108,7 +108,7 @@ def look(folder: int, run: int) -> tuple[int, int]:
 
 
 def remove(folder: int, run: int, ours: os.stat_result) -> None:
-    """Remove the socket of a recording, unless another has put its own there by now."""
+    """Remove the socket of a recording, unless another one has replaced it."""
     name = name_of(run)
     with contextlib.suppress(OSError):
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -117,9 +117,9 @@ def remove(folder: int, run: int, ours: os.stat_result) -> None:
 
 
 def sweep(folder: int, is_ours: Callable[[int], bool]) -> None:
-    """Remove what recorders left that were killed; ``is_ours``: whose run is of this machine.
+    """Remove the sockets of killed recorders; ``is_ours``: whether a run is of this machine.
 
-    Of another machine that shares the folder nobody here can tell whether it still listens.
+    Whether a recorder on another machine that shares the folder still listens is not visible here.
     """
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         names = [entry.name for entry in islice(entries, MOST_NAMES)]
@@ -143,6 +143,6 @@ def _is_left_over(folder: int, name: str) -> bool:
         except ConnectionRefusedError:
             return True
         except OSError:
-            # Whatever else it is, somebody may listen.
+            # On any other error somebody may still be listening.
             return False
     return False

@@ -1,6 +1,6 @@
-"""The recorder's end: a question a connection, answered between two ticks, never waited for.
+"""The server in the recorder: one question per connection, answered between ticks, never blocking.
 
-A client may be silent, slow, or many: it costs a few system calls, then its place is given away.
+Clients may be silent, slow or many: each costs a few system calls, then loses its place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Answer = Callable[[Mapping[str, Any]], JsonObject]
 
 @dataclass(slots=True)
 class _Client:
-    """One that has not yet asked all of its question."""
+    """A client whose question is not complete yet."""
 
     line: socket.socket
     until: float
@@ -39,7 +39,7 @@ class _Client:
 
 
 class Server:
-    """The socket of one recording. ``handle`` can be read from when there is something to do."""
+    """The socket of one recording. ``handle`` becomes readable when there is something to do."""
 
     def __init__(self, folder: int, run: int, answer: Answer) -> None:
         self._folder = folder
@@ -53,7 +53,7 @@ class Server:
 
     @classmethod
     def open(cls, store: Path, run: int, answer: Answer) -> Server:
-        """Listen for a recording; whatever is against it is an ``OSError``."""
+        """Listen for a recording; any obstacle raises an ``OSError``."""
         folder = place.open_folder(store, make=True)
         try:
             place.sweep(folder, partial(_is_of_here, store))
@@ -63,10 +63,10 @@ class Server:
             raise
 
     def serve(self) -> None:
-        """Take what is there, a piece of each client; never waits, and never fails."""
+        """Read what has arrived, a piece per client; never blocks, never fails."""
         try:
             self._serve()
-        except Exception:  # noqa: BLE001  a recording goes on, whoever asks whatever
+        except Exception:  # noqa: BLE001  no client may end a recording
             for client in list(self._clients.values()):
                 self._hang_up(client)
 
@@ -107,7 +107,7 @@ class Server:
             line.close()
             return
         if len(self._clients) >= MOST_CLIENTS:
-            # The one that has been silent for longest.
+            # Drop the client that has been silent for longest.
             self._hang_up(next(iter(self._clients.values())))
         line.setblocking(False)
         client = _Client(line, time.monotonic() + SILENT_SECONDS)
@@ -148,7 +148,7 @@ class Server:
             )
 
     def _say(self, client: _Client, answer: JsonObject) -> None:
-        # A line fits into the socket's buffer; who does not take it has had its chance.
+        # A line fits into the socket's buffer; a client that does not read it has lost its chance.
         with contextlib.suppress(OSError):
             text = json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")
             client.line.send(text + b"\n", socket.MSG_NOSIGNAL)
@@ -161,7 +161,7 @@ class Server:
 
 
 def refusal(problem: Problem) -> JsonObject:
-    """Return the answer to a question that is not done."""
+    """Return the answer to a refused question."""
     return {"ok": False, "what": short(problem.what), "next_step": short(problem.next_step)}
 
 
@@ -172,7 +172,7 @@ def _rubbish(how: str) -> Problem:
 
 
 def _is_of_here(store: Path, run: int) -> bool:
-    """Tell whether a run was recorded on this machine; of one that is not known nobody can."""
+    """Tell whether a run was recorded on this machine; ``False`` if the run is unknown."""
     try:
         with Reader.open(store) as reader:
             return reader.find(str(run)).host == host()

@@ -1,1 +1,1 @@
-"""Traces of a running job: when one is taken, by which way, and what becomes of it."""
+"""Traces of a running job: when to take one, by which way, and what becomes of it."""

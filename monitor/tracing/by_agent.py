@@ -1,7 +1,7 @@
-"""The way through the agent: it is asked, writes a file beside its spool, and we take a copy.
+"""Traces through the agent: on request it writes a file beside its spool, and we copy that.
 
-The job may be hostile: what it says of a file steers nothing. The name is ours, what lies there is
-opened as the spool is, and no more is read than a trace may have.
+The job may be hostile: nothing that it says about the file is trusted. The name is ours, the file
+is opened like the spool, and we read no more than a trace may have.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from whyidle.monitor.link.records import Traced
 from whyidle.monitor.tracing.space import Space, remove
 from whyidle.monitor.tracing.taken import Taken
 
-# After its window a trace is stopped and written: seconds for large ones.
+# Stopping and writing a trace after its window takes seconds for large ones.
 PATIENCE_SECONDS: Final = 30.0
-# A tick may copy for so long; the rest comes with the next ones.
+# How long one tick may copy; the next ones copy the rest.
 COPY_SECONDS: Final = 0.05
 _PIECE: Final = 1 << 20
 _LONGEST_NS: Final = 600 * 1_000_000_000
 FRAMEWORKS: Final = ("jax", "torch")
-# The goodbye of an agent whose process ends by itself.
+# The reason in the bye record of an agent whose process ends by itself.
 _EXIT: Final = "exit"
 
 
 class _Failed(Exception):  # noqa: N818  an answer
-    """There is no trace, and why."""
+    """Why there is no trace."""
 
 
 class ByAgent:
-    """One agent. ``exchange`` of its link is called by somebody else, before each ``poll``."""
+    """One agent. The caller calls ``exchange`` of its link before each ``poll``."""
 
     name = "the agent"
 
@@ -50,9 +50,9 @@ class ByAgent:
         self._link = link
         self._space = space
         self._owner = owner
-        # Of its time that the job gives to traces; 1 is one that a person asked for.
+        # The share of the job's time for traces; 1 if a person asked for this one.
         self._share = share
-        # What is said where the process ends before the trace is there.
+        # The reason to report if the process ends before the trace is there.
         self._ended = ended
         self._deadline: float | None = None
         self._id: int | None = None
@@ -67,12 +67,12 @@ class ByAgent:
         self._link.trace_answers.clear()
         self._link.traced.clear()
         self._link.ask_for_trace(seconds, self._share)
-        # Short windows come first, and a breath between them.
+        # The agent first takes short windows, with pauses between them.
         self._deadline = time.monotonic() + 3 * seconds + PATIENCE_SECONDS
         return None
 
     def poll(self) -> Taken | str | None:
-        """Take what the agent has said, and a piece of the file."""
+        """Take in the agent's records, and copy a piece of the file."""
         if self._deadline is None:
             return None
         try:
@@ -87,7 +87,7 @@ class ByAgent:
         return found
 
     def close(self) -> None:
-        """Forget a trace that is on its way, and have the agent forget it."""
+        """Drop a trace that is on its way, and have the agent drop it."""
         if self._copy is not None:
             self._copy.cancel()
         self._end()
@@ -135,7 +135,7 @@ class ByAgent:
         except (_Failed, StorageProblem) as error:
             os.close(handle)
             raise _Failed(str(error).partition("\n")[0]) from None
-        # What is open can be read to its end: the job's disk has its room back at once.
+        # The open file stays readable after its removal: the job's disk gets its room back sooner.
         self._link.drop_trace(record.id)
         return _Copy(handle, into, path, size, _taken(self._link, record, path, self.name))
 
@@ -158,7 +158,7 @@ class ByAgent:
 
 
 class _Copy:
-    """A file on its way to us."""
+    """A file that is being copied."""
 
     def __init__(self, source: int, into: int, path: Path, size: int, taken: Taken) -> None:
         self._source = source
@@ -168,7 +168,7 @@ class _Copy:
         self._taken = taken
 
     def go_on(self) -> Taken | None:
-        """Copy for a moment; the trace when it is whole."""
+        """Copy for a moment; return the trace once it is complete."""
         until = time.monotonic() + COPY_SECONDS
         while self._left:
             try:
@@ -186,7 +186,7 @@ class _Copy:
         return self._taken
 
     def cancel(self) -> None:
-        """Leave nothing behind."""
+        """Stop, and remove the copy."""
         self._close()
         remove(self._path)
 
@@ -196,7 +196,7 @@ class _Copy:
 
 
 def _words(facts: Mapping[str, Any]) -> str | None:
-    """Return what the job gives as a reason, as a line that steers nothing."""
+    """Return the job's reason as one line without control characters."""
     why = facts.get("why")
     if not isinstance(why, str):
         return None
@@ -205,7 +205,7 @@ def _words(facts: Mapping[str, Any]) -> str | None:
 
 
 def _taken(link: Link, record: Traced, path: Path, how: str) -> Taken:
-    """Make it of the agent's facts; a moment that cannot be is the one at which we heard of it."""
+    """Make it from the agent's facts; impossible moments become the time of its record."""
     now = time.monotonic_ns()
     facts = record.facts
     ended = _moment(link, facts.get("ended_ns"), now, now)

@@ -1,4 +1,4 @@
-"""The process that understands a trace, seen from the recorder, which never waits for it."""
+"""The process that analyses a trace, as run by the recorder, which never waits for it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from whyidle.monitor.tracing.worker import Order
 SECONDS: Final = 120.0
 LONGEST_ANSWER: Final = 1 << 20
 MODULE: Final = "whyidle.monitor.tracing.worker"
-# Not from where the user stands: a file there may be named like a module of ours.
+# Not in the user's working directory: a file there may be named like a module of ours.
 COMMAND: Final = (sys.executable, "-P", "-m", MODULE)
-# More threads of numeric libraries than these only take memory.
+# More threads in numeric libraries would only take memory.
 _ONE_THREAD: Final = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1"
 )
 
 
 class Understood(msgspec.Struct):
-    """What a trace told."""
+    """The results of a trace."""
 
     format: str
     budget: BudgetJson
@@ -43,7 +43,7 @@ class Understood(msgspec.Struct):
 
 
 class Parser:
-    """One trace that is being understood."""
+    """One trace that is being analysed."""
 
     def __init__(
         self,
@@ -60,19 +60,19 @@ class Parser:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **_ONE_THREAD},
-            # A Ctrl-C is for us: we end it ourselves.
+            # Keep Ctrl-C away from the child: we end it ourselves.
             start_new_session=True,
         )
         assert self._child.stdin is not None  # noqa: S101  a pipe was asked for
         assert self._child.stdout is not None  # noqa: S101
         os.set_blocking(self._child.stdout.fileno(), False)
         line = json.dumps({**order, "parent": os.getpid()}).encode() + b"\n"
-        # Less than a pipe holds.
+        # The order is smaller than a pipe's buffer, so this does not block.
         with contextlib.suppress(OSError), self._child.stdin as pipe:
             pipe.write(line)
 
     def poll(self) -> Understood | str | None:
-        """Return what the trace told, or why nothing; ``None`` while it is being read."""
+        """Return the results, or why there are none; ``None`` while it is being read."""
         ended = self._child.poll() is not None
         self._hear()
         if ended:
@@ -87,7 +87,7 @@ class Parser:
         return None
 
     def close(self) -> None:
-        """End it, wherever it is."""
+        """End the process."""
         self._child.kill()
         self._child.wait()
         if self._child.stdout is not None:

@@ -1,8 +1,8 @@
-"""When a trace is taken without being asked for: seldom, and only where it may tell something.
+"""When to take a trace unasked: seldom, and only if it may show something new.
 
-A GPU that is measured and busy gives no reason. One that is not, or whose work nobody measures,
-gives one; then traces come at most as often as their share of the job's time allows, and less and
-less often while each tells the same. Who refuses is asked again later, and no more where the reason
+A GPU that is known to be busy gives no reason for one. A GPU that idles, or that nobody measures,
+does; traces then come at most as often as their share of the job's time allows, and ever less often
+while each shows the same. A process that refuses is asked again later, and given up if its reason
 stays the same.
 """
 
@@ -13,29 +13,29 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-# Of the job's time, for the window, its end, and the writing.
+# The share of the job's time for traces: their windows, ends, and writing.
 SHARE: Final = 0.01
-# A sign must hold for so long.
+# How long a sign must hold.
 STARVED_SECONDS: Final = 10.0
 # Means over that time below which a GPU may be waiting for its job: the driver counts a moment as
-# busy when any kernel ran, SM activity counts how much of the chip did.
+# busy if any kernel ran, SM activity counts how much of the chip was busy.
 LOW_UTILISATION: Final = 0.8
 LOW_SM_ACTIVITY: Final = 0.5
-# After it was entered a job compiles, or fills its caches.
+# After we attach, a job may still compile, or fill its caches.
 SETTLED_SECONDS: Final = 10.0
 LEAST_SECONDS: Final = 30.0
 SELDOM_SECONDS: Final = 300.0
-# Two budgets whose slices differ by no more than this tell the same.
+# Two budgets whose slices differ by no more than this count as the same.
 SAME: Final = 0.05
 AGAIN_SECONDS: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
 MOST_REFUSALS: Final = 6
 MOST_KNOWN: Final = 100
-# A window holds a few steps, where their length is known.
+# A window holds a few steps, if their length is known.
 LEAST_WINDOW, MOST_WINDOW, STEPS_IN_WINDOW = 0.25, 2.0, 4
 
 
 class _Refused(NamedTuple):
-    """What a process has said: why, how often that and how often no in a row; when to ask again."""
+    """A process's refusals: why, how often for that reason and in a row, and when to ask again."""
 
     reason: str
     same: int
@@ -55,9 +55,9 @@ class Sign:
         self._looks: deque[tuple[float, bool]] = deque()
 
     def look(self, now: float, *, low: bool | None) -> bool | None:
-        """Take one look; returns whether it has held long enough, ``None`` if nobody can tell.
+        """Take one sample; return whether it has held long enough, ``None`` if unknown.
 
-        ``low``: whether a GPU of the job does little; ``None``: not measured.
+        ``low``: whether a GPU of the job does little; ``None`` if not measured.
         """
         if low is None:
             self._looks.clear()
@@ -71,7 +71,7 @@ class Sign:
 
 
 class Policy:
-    """Of one job. All moments are seconds of the monotonic clock."""
+    """The policy for one job. All moments are seconds of the monotonic clock."""
 
     def __init__(self, share: float = SHARE) -> None:
         self.share = share
@@ -92,7 +92,7 @@ class Policy:
     def taken(
         self, who: object, now: float, cost: float, budget: Mapping[str, int], *, measured: bool
     ) -> None:
-        """Take note of a trace: what it cost the job in seconds, and what it told."""
+        """Note a trace: its cost to the job in seconds, and its budget."""
         self._refused.pop(who, None)
         shares = _shares(budget)
         self._wait = min(2 * self._wait, SELDOM_SECONDS) if self._is_same(shares) else LEAST_SECONDS
@@ -101,7 +101,7 @@ class Policy:
         self._due = now + max(wait, self._pause(cost))
 
     def refused(self, who: object, now: float, why: str) -> bool:
-        """Take note of a refusal; returns whether this process is given up with it."""
+        """Note a refusal; return whether this process is now given up."""
         before = self._refused.get(who, _NEVER)
         reason = plain(why)
         same = before.same + 1 if reason == before.reason else 1
@@ -110,21 +110,21 @@ class Policy:
         return same == MOST_REFUSALS
 
     def failed(self, now: float, cost: float) -> None:
-        """Take note of a trace that was taken and is of no use."""
+        """Note a trace that was taken but is of no use."""
         self._wait = min(2 * self._wait, SELDOM_SECONDS)
         self._due = now + max(self._wait, self._pause(cost))
 
     def later(self, now: float) -> None:
-        """Take note that it was too early."""
+        """Note that it was too early."""
         self._due = now + LEAST_SECONDS
 
     def too_early(self, now: float, cost: float) -> None:
-        """Take note that the last trace came before the first step: another one is worth it."""
+        """Note that the last trace came before the first step: another one is worthwhile."""
         self._wait = LEAST_SECONDS
         self._due = now + self._pause(cost)
 
     def keep_only(self, known: Collection[object]) -> None:
-        """Forget what others have refused, where they are many."""
+        """Forget the refusals of other processes, if there are many."""
         if len(self._refused) > MOST_KNOWN:
             self._refused = {who: r for who, r in self._refused.items() if who in known}
 
@@ -139,7 +139,7 @@ class Policy:
 
 
 def plain(why: str) -> str:
-    """Return a reason without its figures: they change all the time, and it stays the same."""
+    """Return a reason without its figures: they change while the reason stays the same."""
     return _FIGURES.sub("#", why)
 
 

@@ -1,7 +1,7 @@
 """Ask a JAX job's server for a trace: ``python -m whyidle.monitor.tracing.profiler_client``.
 
-The trace goes to stdout; then the moments of its window to stderr, or why there is none. Field
-numbers are facts of profiler_service.proto and profiler_options.proto in openxla/xla.
+The trace goes to stdout; then the times of its window to stderr, or why there is none. The field
+numbers are those of profiler_service.proto and profiler_options.proto in openxla/xla.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from typing import Any, Final
 
 METHOD: Final = "/tensorflow.ProfilerService/Profile"
-# Of ProfileRequest, ProfileOptions and ProfileResponse.
+# Field numbers of ProfileRequest, ProfileOptions and ProfileResponse.
 DURATION_MS, OPTIONS, ROOT, SESSION, HOST, EMIT_XSPACE = 1, 4, 5, 6, 7, 9
 HOST_TRACER, DEVICE_TRACER, PYTHON_TRACER, VERSION, ENABLE_HLO, OPTIONS_DURATION_MS = (
     2,
@@ -26,7 +26,7 @@ HOST_TRACER, DEVICE_TRACER, PYTHON_TRACER, VERSION, ENABLE_HLO, OPTIONS_DURATION
 )
 RAISE_ERROR: Final = 13
 XSPACE: Final = 8
-# A server that knows nothing of an answer with the trace in it writes a file: there, into nothing.
+# A server too old to answer with the trace writes a file instead: there it goes nowhere.
 NOWHERE: Final = b"/dev/null"
 TOO_OLD: Final = "the job's jaxlib is too old to send a trace back"
 _PR_SET_PDEATHSIG: Final = 1
@@ -34,14 +34,14 @@ _BUSY: Final = "another profiling session active"
 
 
 def request(milliseconds: int) -> bytes:
-    """Return what is asked for: as little as tells where the time goes, and no Python calls."""
+    """Return the request: just enough to see where the time goes, without Python calls."""
     options = {VERSION: 1, HOST_TRACER: 2, DEVICE_TRACER: 1, PYTHON_TRACER: 0, ENABLE_HLO: 1}
-    told = b"".join(_number(n, value) for n, value in options.items())
-    told += _number(OPTIONS_DURATION_MS, milliseconds) + _number(RAISE_ERROR, 1)
+    packed = b"".join(_number(n, value) for n, value in options.items())
+    packed += _number(OPTIONS_DURATION_MS, milliseconds) + _number(RAISE_ERROR, 1)
     return b"".join(
         (
             _number(DURATION_MS, milliseconds),
-            _bytes(OPTIONS, told),
+            _bytes(OPTIONS, packed),
             _bytes(ROOT, NOWHERE),
             _bytes(SESSION, b"whyidle"),
             _bytes(HOST, b"whyidle"),
@@ -51,7 +51,7 @@ def request(milliseconds: int) -> bytes:
 
 
 def trace_of(answer: bytes) -> memoryview | None:
-    """Return the trace in an answer; ``None`` where there is none."""
+    """Return the trace in an answer; ``None`` if there is none."""
     from whyidle.monitor.traces.xplane.wire import BYTES, Damaged, fields  # noqa: PLC0415
 
     found = None
@@ -94,12 +94,12 @@ def main(arguments: list[str]) -> int:
     """Ask, and pass the trace on."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     port, milliseconds, seconds, most = arguments
-    # Only what is said here is to be heard; gRPC has a lot to say.
+    # stderr is for our own messages; gRPC logs a lot there.
     os.environ["GRPC_VERBOSITY"] = "NONE"
     began, realtime = time.monotonic_ns(), time.time_ns()
     try:
         answer = ask(int(port), int(milliseconds), float(seconds), int(most))
-    except Exception as error:  # noqa: BLE001  told in a sentence
+    except Exception as error:  # noqa: BLE001  reported in a sentence
         said = why(error) if hasattr(error, "code") else f"{type(error).__name__}: {error}"
         print(said, file=sys.stderr)  # noqa: T201  the answer
         return 1

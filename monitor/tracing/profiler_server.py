@@ -1,13 +1,13 @@
-"""The way through a JAX job's own server: one that called ``jax.profiler.start_server(port)``.
+"""Traces through a JAX job's own server, started by ``jax.profiler.start_server(port)``.
 
-The server takes the trace and sends it back in its answer; nothing goes into the job, and it writes
-no file. What listens on a port may be anything, and something else may break when it is spoken to:
-only a port that the user names is asked, and only after it was found to be the job's. gRPC, which
-the server speaks, lives in a process of its own (``profiler_client``).
+The server takes the trace and returns it in its answer; nothing enters the job, and it writes no
+file. Any program may listen on a port, and may break when it is sent a request: so we ask only a
+port that the user names, and only if it is the job's. gRPC, which the server speaks, runs in a
+process of its own (``profiler_client``).
 
-A trace that the job begins itself in that window fails in the job: jax has one at a time, and no
-lock that a server would take. And while the job traces itself, a server that is asked says so on
-the job's stderr. So this is for a person who asks for it, and never done unasked.
+A trace that the job itself begins during that window fails in the job: jax runs one at a time, and
+has no lock that a server would take. And a request while the job traces itself prints a line to the
+job's stderr. So this happens only when a person asks for it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.tracing.space import Space, remove
 from whyidle.monitor.tracing.taken import Taken
 
-# After its window the server stops and packs the trace.
+# The time that the server takes to stop and pack the trace after its window.
 PATIENCE_SECONDS: Final = 30.0
 MODULE: Final = "whyidle.monitor.tracing.profiler_client"
-# Not from where the user stands: a file there may be named like a module of ours.
+# Not in the user's working directory: a file there may be named like a module of ours.
 COMMAND: Final = (sys.executable, "-P", "-m", MODULE)
 _LISTENS: Final = "0A"
 _LOOPBACK: Final = (
@@ -49,7 +49,7 @@ _LONGEST_ANSWER: Final = 1 << 16
 
 
 class ByServer:
-    """The server of one process. Looks at the port first, and says what stands against it."""
+    """The server of one process. Checks the port first, and says why it cannot be used."""
 
     name = "the job's own profiler server"
 
@@ -90,14 +90,14 @@ class ByServer:
                 stdin=subprocess.DEVNULL,
                 stdout=into,
                 stderr=subprocess.PIPE,
-                # A Ctrl-C is for us: we end it ourselves.
+                # Keep Ctrl-C away from the child: we end it ourselves.
                 start_new_session=True,
             )
         self._deadline = time.monotonic() + seconds + PATIENCE_SECONDS
         return None
 
     def poll(self) -> Taken | str | None:
-        """Look whether the server has answered."""
+        """Check whether the server has answered."""
         if self._child is None:
             return None
         code = self._child.poll()
@@ -144,7 +144,7 @@ class _Handle:
 
 
 def checked_port(pid: int, port: int | None, fs: ProcFs) -> int:
-    """Return the port, once it is known to be the job's; it is reached on this machine only."""
+    """Return the port after checking that it is the job's; only local ports are reachable."""
     ports = listening(pid, fs)
     if port is not None and port in ports:
         return port
@@ -162,7 +162,7 @@ def checked_port(pid: int, port: int | None, fs: ProcFs) -> int:
 
 
 def listening(pid: int, fs: ProcFs) -> list[int]:
-    """Return the ports of a process that can be reached by 127.0.0.1, the lowest first."""
+    """Return the ports of a process that are reachable by 127.0.0.1, lowest first."""
     theirs, ours = fs.link(f"{pid}/ns/net"), fs.link("self/ns/net")
     if fs.stat(pid) is None:
         raise TargetGone(f"There is no process {pid}.", "See what runs with: monitor ps")
@@ -204,7 +204,7 @@ def _order(port: int, seconds: float) -> list[str]:
 
 
 def _understood(code: int, said: str, path: Path | None, how: str) -> Taken | str:
-    """Return the trace, or what the child says of why there is none."""
+    """Return the trace, or the child's reason why there is none."""
     words = said.split()
     if code or path is None:
         line = "".join(c if c.isprintable() else " " for c in said.strip())

@@ -1,7 +1,7 @@
-"""Traces of a job while it is recorded: asked for, fetched, understood, kept; one at a time.
+"""Traces of a recorded job: request, fetch, analyse and store them, one at a time.
 
-Called at each tick, and never waits: the job writes the trace on its own time, and a process of its
-own (``parser``) understands it.
+Called at each tick, and never waits: the job writes the trace in its own time, and a separate
+process (``parser``) analyses it.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from whyidle.monitor.tracing.worker import Order
 
 TAKEN, FAILED, GIVEN_UP = "trace_taken", "trace_failed", "trace_given_up"
 MOST_SLICES: Final = 3
-# How the reasons of an agent begin that are none to be told: another time it will do.
+# The beginnings of an agent's reasons that are not worth reporting: a later request will succeed.
 TOO_EARLY: Final = ("too soon", "a trace is on")
 _AGAIN: Final = "To ask once more: monitor trace {pid}"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A process that a trace may be taken of."""
+    """A process that can be traced."""
 
     key: ProcessKey
     rank: int | None
-    # The median of its steps, where it is known.
+    # The median of its steps, if known.
     step_seconds: float | None
-    # The way to its traces, made when its turn comes.
+    # The way to trace it, made when its turn comes.
     way: Callable[[], Way]
-    # Whether the job's own steps are meant, and not those that an earlier trace has shown.
+    # Whether ``step_seconds`` is of the job's own steps, not those in an earlier trace.
     is_counted: bool = True
 
 
 @dataclass(slots=True)
 class _Turn:
-    """The process whose turn it is, and how far its trace has come."""
+    """The process whose turn it is, and the progress of its trace."""
 
     who: Candidate
     way: Way
-    # So long a trace was asked for.
+    # The requested length.
     seconds: float
-    # A person waits for it.
+    # Whether a person waits for it.
     is_wished: bool = False
     taken: Taken | None = None
     parser: Parser | None = None
 
     def close(self) -> None:
-        """Leave nothing of it on its way."""
+        """Cancel whatever is on its way."""
         if self.parser is not None:
             self.parser.close()
         self.way.close()
@@ -71,7 +71,7 @@ class TraceScheduler:
     store: Path
     run: int
     policy: Policy
-    # Names a moment of our monotonic clock on the recording's.
+    # Converts a moment of our monotonic clock to the recording's.
     named_ms: Callable[[float], int]
     parse: Callable[[Order], Parser] = Parser
     request: TraceRequest = field(default_factory=TraceRequest)
@@ -80,14 +80,14 @@ class TraceScheduler:
     is_new: bool = False
     _turn: _Turn | None = None
     _news: list[JobEvent] = field(default_factory=list)
-    # By process: the refusal that was told last, and whether a GPU's sign led to the trace.
+    # By process: the refusal reported last; and whether a GPU's sign led to the trace.
     _said: dict[ProcessKey, str] = field(default_factory=dict)
     _measured: bool = False
     _was_full: bool = False
 
     def __post_init__(self) -> None:
         self.space = Space(self.store)
-        # Those of a run of the same number, in a store that is no more.
+        # Leftovers of a run with the same number, from a store that was deleted.
         self.space.forget({self.run})
 
     def tick(
@@ -98,9 +98,9 @@ class TraceScheduler:
         starved: bool | None,
         at_once: Sequence[Candidate] = (),
     ) -> list[JobEvent]:
-        """Go on with a trace, or begin with one that is due; returns what is worth keeping.
+        """Go on with a trace, or begin one that is due; return the events worth storing.
 
-        ``at_once``: of whom one may be taken that a person waits for.
+        ``at_once``: the processes that may be traced at a person's request.
         """
         self.is_new = False
         if self._turn is not None:
@@ -115,7 +115,7 @@ class TraceScheduler:
         return news
 
     def close(self, why: str) -> None:
-        """End what is on its way, and keep no half of it."""
+        """Cancel what is on its way, and keep no partial trace."""
         turn, self._turn = self._turn, None
         if turn is not None:
             turn.close()
@@ -125,7 +125,7 @@ class TraceScheduler:
 
     # Inside --------------------------------------------------------------------------------------
     def _begin(self, now: float, candidates: Sequence[Candidate]) -> None:
-        """Ask the first process that may be asked: one stands for all, so that few stand still."""
+        """Ask the first process that may be asked: one represents all, so that few stand still."""
         self.policy.keep_only({c.key for c in candidates})
         who = next((c for c in candidates if self.policy.may_ask(c.key, now)), None)
         if who is None:
@@ -141,7 +141,7 @@ class TraceScheduler:
         self._ask(now, _Turn(who, who.way(), window(who.step_seconds)))
 
     def _begin_wished(self, now: float, candidates: Sequence[Candidate]) -> None:
-        """Ask the process that stands for all, whatever it said before."""
+        """Ask the process that represents all, whatever it answered before."""
         if not candidates:
             if self.request.is_late(now):
                 nobody = "No trace: there is no process with the agent inside that can be asked."
@@ -216,32 +216,32 @@ class TraceScheduler:
         slices = found.budget.get("slices", {})
         self.policy.taken(turn.who.key, now, cost, slices, measured=self._measured)
         self._said.clear()
-        self.last = told = _told(turn.who, turn.taken, found, self.named_ms)
+        self.last = summary = _summary(turn.who, turn.taken, found, self.named_ms)
         self.is_new = True
         self._news.append(
-            JobEvent(TAKEN, told.key, in_words(told), at=told.at, data=_for_event(told))
+            JobEvent(TAKEN, summary.key, in_words(summary), at=summary.at, data=_for_event(summary))
         )
-        if turn.is_wished and told.trace is not None:
-            self.request.kept(told.trace, in_words(told))
+        if turn.is_wished and summary.trace is not None:
+            self.request.kept(summary.trace, in_words(summary))
         elif turn.is_wished:
-            lost = f"A trace was taken and could not be kept. {told.trouble}"
+            lost = f"A trace was taken and could not be kept. {summary.trouble}"
             self.request.refused(lost, "See what is wrong: monitor doctor")
         self.space.tidy()
 
     def _refused(self, now: float, turn: _Turn, why: str) -> None:
         who = turn.who
         if turn.is_wished:
-            # What a person asks says nothing of when to ask unasked.
+            # A person's request does not affect when to ask unasked.
             if why.startswith(TOO_EARLY) and not self.request.is_late(now):
                 self.request.waits(why)
             else:
                 again = _AGAIN.format(pid=who.key.pid)
                 text = f"No trace of process {who.key.pid}: {why}."
                 self.request.refused(text, again)
-                # Who asked may look only when the recording is over.
+                # The person may look only after the recording has ended.
                 self._say(FAILED, who, text, "info")
         elif why.startswith(TOO_EARLY):
-            # Others take traces of it, too.
+            # Somebody else traces it, too.
             self.policy.later(now)
         elif self.policy.refused(who.key, now, why):
             text = f"No more traces are asked for: {why}."
@@ -250,7 +250,7 @@ class TraceScheduler:
             self._say(FAILED, who, f"No trace of process {who.key.pid}: {why}.", "info")
 
     def _is_other(self, who: Candidate, why: str) -> bool:
-        """Tell whether a process had another reason the last time."""
+        """Tell whether a process gave another reason the last time."""
         if len(self._said) > MOST_KNOWN:
             self._said.clear()
         before, self._said[who.key] = self._said.get(who.key), plain(why)
@@ -260,14 +260,14 @@ class TraceScheduler:
         self._news.append(JobEvent(kind, who.key, text, severity))
 
 
-def in_words(told: TraceSummary) -> str:
-    """Return what a trace told, in a line."""
-    stood = "" if not told.held_ns else f", the job stood still for {told.held_ns / 1e6:.0f} ms"
-    slices = told.account["slices"]
+def in_words(trace: TraceSummary) -> str:
+    """Return the results of a trace in one line."""
+    stood = "" if not trace.held_ns else f", the job stood still for {trace.held_ns / 1e6:.0f} ms"
+    slices = trace.account["slices"]
     total = sum(slices.values())
     parts = sorted(((ns, name) for name, ns in slices.items() if total and ns), reverse=True)
     where = ", ".join(f"{_words(name)} {ns / total:.0%}" for ns, name in parts[:MOST_SLICES])
-    return f"A trace of {told.seconds:.2g} s by {told.how}{stood}: {where or 'no device worked'}."
+    return f"A trace of {trace.seconds:.2g} s by {trace.how}{stood}: {where or 'no device worked'}."
 
 
 def _window(turn: _Turn, taken: Taken) -> TraceWindow:
@@ -283,9 +283,9 @@ def _words(name: str) -> str:
     return LOOKS[Slice(name)].words.removeprefix("idle: ")
 
 
-def _for_event(told: TraceSummary) -> JsonObject:
-    """Return what of a trace is kept with the event: its details are with the trace."""
-    found = told.as_json()
+def _for_event(summary: TraceSummary) -> JsonObject:
+    """Return the part of a trace that is stored with the event: the trace has the details."""
+    found = summary.as_json()
     steps = found["step_budget"]
     return {
         **found,
@@ -294,7 +294,7 @@ def _for_event(told: TraceSummary) -> JsonObject:
     }
 
 
-def _told(
+def _summary(
     who: Candidate, taken: Taken, found: Understood, named_ms: Callable[[float], int]
 ) -> TraceSummary:
     at = taken.began_ns / 1e9

@@ -1,7 +1,7 @@
-"""The files of traces: in a folder of ours, for our eyes only, and never more than they may be.
+"""The files of traces: in a private folder of ours, within limits.
 
-What a trace told is in the store; its file is kept for other programs that show it. The newest few
-of each recording stay, and those that were taken without one.
+The results of a trace are in the store; its file is kept for other programs that show it. The
+newest few of each recording stay, and the newest few taken outside of one.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from whyidle.agents import wire
 from whyidle.monitor.core.errors import StorageProblem
 
 FOLDER = "traces"
-# Of one recording, and of all traces without one.
+# Limits per recording, and for all traces without one.
 MOST_FILES = 3
 MOST_BYTES = 512 << 20
-# So much of the disk is left to others, whatever a trace has to tell.
+# The part of the disk that is left to others.
 SPARE_BYTES = 1 << 30
 _SUFFIXES = {"jax": "xplane.pb", "torch": "json"}
 _OURS = re.compile(r"(?:run-(\d+)|pid-\d+)-(\d+)\.(?:xplane\.pb|json|trace)")
 
 
 class TraceFile(NamedTuple):
-    """One file that was kept; the oldest sort first."""
+    """One stored file; the oldest sort first."""
 
     began_ms: int
     path: Path
-    # ``None``: of no recording.
+    # ``None``: taken without a recording.
     run: int | None
     size: int
 
@@ -44,7 +44,7 @@ class Space:
         self.folder = store.parent / FOLDER
 
     def create(self, owner: str, framework: str) -> tuple[int, Path]:
-        """Return a new file, opened; ``owner`` is from ``of_run`` or ``of_pid``."""
+        """Open a new file; ``owner`` is from ``of_run`` or ``of_pid``."""
         stamp = time.time_ns() // 1_000_000
         suffix = _SUFFIXES.get(framework, "trace")
         try:
@@ -63,8 +63,8 @@ class Space:
             ) from None
 
     def has_room(self, size: int = wire.TRACE_FILE_CAP) -> bool:
-        """Tell whether the disk can take a file and have enough left for others."""
-        # What is made when the first one comes need not be there yet.
+        """Tell whether the disk can take a file and leave enough for others."""
+        # The folder is made with the first file: it may not exist yet.
         folder = next(f for f in (self.folder, *self.folder.parents) if f.exists())
         try:
             found = os.statvfs(folder)
@@ -73,7 +73,7 @@ class Space:
         return found.f_bavail * found.f_frsize >= size + SPARE_BYTES
 
     def files(self) -> list[TraceFile]:
-        """Return what is kept, the oldest first; nothing that is not ours."""
+        """Return our stored files, oldest first."""
         found = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
@@ -92,7 +92,7 @@ class Space:
         return in_folder and _OURS.fullmatch(path.name) is not None
 
     def sizes(self) -> dict[int, int]:
-        """Return the bytes that the files of each recording take."""
+        """Return the bytes of each recording's files."""
         found: dict[int, int] = {}
         for file in self.files():
             if file.run is not None:
@@ -100,14 +100,14 @@ class Space:
         return found
 
     def tidy(self) -> list[Path]:
-        """Remove the oldest beyond what may stay; returns what has gone."""
+        """Remove the oldest files beyond the limits; return those removed."""
         left = self.files()
         gone: list[TraceFile] = []
         for run in {file.run for file in left}:
             gone += [file for file in left if file.run == run][:-MOST_FILES]
         left = [file for file in left if file not in gone]
         total = sum(file.size for file in left)
-        # The newest one stays in any case.
+        # The newest one always stays.
         for file in left[:-1]:
             if total > MOST_BYTES:
                 gone.append(file)
@@ -115,7 +115,7 @@ class Space:
         return [file.path for file in gone if remove(file.path)]
 
     def forget(self, runs: Collection[int]) -> int:
-        """Remove the files of recordings; returns the bytes."""
+        """Remove the files of recordings; return the bytes freed."""
         gone = [file for file in self.files() if file.run in runs and remove(file.path)]
         return sum(file.size for file in gone)
 
@@ -131,7 +131,7 @@ def of_pid(pid: int) -> str:
 
 
 def remove(path: Path) -> bool:
-    """Remove a file, if that can be done."""
+    """Remove a file if possible."""
     try:
         path.unlink(missing_ok=True)
     except OSError:

@@ -1,4 +1,4 @@
-"""What every way of taking a trace has in common: one is asked for, and comes or does not."""
+"""The interface of all ways to take a trace: ask for one, then poll for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A trace that has come: a file of ours, for our eyes only. Moments are on our own clocks."""
+    """A trace that has arrived, in a private file of ours. Moments are on our own clocks."""
 
     framework: str
     path: Path
@@ -18,23 +18,23 @@ class Taken:
     ended_ns: int
     # The wall clock at its beginning.
     realtime_ns: int
-    # How long the job stood still for it in all; ``None`` where nobody can tell.
+    # How long the job stood still for it in total; ``None`` if unknown.
     held_ns: int | None
-    # In words: by which way.
+    # How it was taken, in words.
     how: str
 
 
 class Way(Protocol):
-    """One way to the traces of one process. Called by one thread at a time; none of it waits."""
+    """One way to trace one process. Called by one thread at a time; no call waits."""
 
-    # In words.
+    # Its name in sentences.
     name: str
 
     def ask(self, seconds: float) -> str | None:
-        """Ask for a trace of at most so many seconds; returns why there will be none."""
+        """Ask for a trace of at most this many seconds; return why there will be none."""
 
     def poll(self) -> Taken | str | None:
-        """Return the trace, or why it failed; ``None`` as long as neither is known."""
+        """Return the trace, or why it failed; ``None`` while neither is known."""
 
     def close(self) -> None:
-        """Let go of everything, also of a trace on its way."""
+        """Release everything, including a trace on its way."""

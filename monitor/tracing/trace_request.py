@@ -1,4 +1,4 @@
-"""The trace that a person asked for last: taken beyond the share, else as every other one."""
+"""The last trace that a person requested: like any other, but regardless of the share."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Final
 
 from whyidle.monitor.control.asked import Asked, State
 
-# From the first moment on at which it could be taken: the agent gives the job a breath between two.
+# How long to try after the first opportunity: the agent gives the job a pause between two traces.
 PATIENCE_SECONDS: Final = 30.0
 
 
 class TraceRequest:
-    """One at a time; ``told`` says how far it has come."""
+    """One at a time; ``told`` is the progress that the person is told."""
 
     def __init__(self) -> None:
         self.told = Asked()
-        # ``None``: as long as is fit for the job's steps.
+        # ``None``: a length that suits the job's steps.
         self.seconds: float | None = None
         self._until: float | None = None
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether it is to be taken."""
+        """Tell whether it is still to be taken."""
         return self.told.state is State.WAITING
 
     def ask(self, at_ms: int, seconds: float | None) -> None:
-        """Begin a new one."""
+        """Begin a new request."""
         self.seconds = seconds
         self._until = None
         self.told = Asked(State.WAITING, "A trace is taken as soon as it can be.", asked_ms=at_ms)
@@ -38,27 +38,27 @@ class TraceRequest:
         return now >= self._until
 
     def waits(self, why: str) -> None:
-        """Take note that it has to be tried again."""
+        """Note that it must be tried again."""
         self._is(State.WAITING, f"A trace is taken as soon as it can be: {why}.")
 
     def taking(self, pid: int, seconds: float) -> None:
-        """Take note that it is on."""
+        """Note that it is being taken."""
         self._is(State.TAKING, f"A trace of process {pid} is taken, of at most {seconds:.2g} s.")
 
     def reading(self) -> None:
-        """Take note that the file is here."""
+        """Note that the file has arrived."""
         self._is(State.READING, "The trace is here and is being read.")
 
     def kept(self, trace: int, what: str) -> None:
-        """Take note that it stands in the store."""
+        """Note that it is in the store."""
         self.told = replace(self.told, state=State.KEPT, what=what, next_step="", trace=trace)
 
     def refused(self, what: str, next_step: str = "") -> None:
-        """Take note that there will be none."""
+        """Note that there will be none."""
         self._is(State.REFUSED, what, next_step)
 
     def ends(self, what: str) -> None:
-        """Take note that there will be none, where something still was to come."""
+        """Note that there will be none, unless it is already over."""
         if not self.told.is_over:
             self.refused(what)
 

@@ -1,4 +1,4 @@
-"""What the last trace of a job told, small enough for every tick to carry."""
+"""The results of a job's last trace, small enough for every tick to carry."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from whyidle.monitor.traces.window import NOT_RECORDED, is_mostly_outside
 
 @dataclass(frozen=True, slots=True)
 class TraceSummary:
-    """A trace that was taken and understood."""
+    """A trace that was taken and analysed."""
 
-    # Its number in the store; ``None`` where it could not be kept, and ``trouble`` says why.
+    # Its number in the store; ``None`` if it could not be stored, and ``trouble`` says why.
     trace: int | None
     key: ProcessKey
     rank: int | None
     framework: str
-    # In words: by which way.
+    # How it was taken, in words.
     how: str
     # When its window began, on the recording's clock.
     ts_ms: int
     # The same on our monotonic clock, in seconds, and how long it was.
     at: float
     seconds: float
-    # How long the job stood still for it; ``None`` where nobody can tell.
+    # How long the job stood still for it; ``None`` if unknown.
     held_ns: int | None
     # As in the answer of ``monitor trace --json``.
     format: str
     budget: BudgetJson
     step_budget: BudgetJson | None
     steps: StepsJson
-    # "gpu", "tpu" or "cpu" of each device in it, once each.
+    # The distinct kinds of its devices: "gpu", "tpu" or "cpu".
     kinds: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     trouble: str | None = None
-    # How much of its time it accounts for, as in that answer.
+    # How much of its time the account covers, as in that answer.
     window: WindowJson | None = None
 
     @property
     def account(self) -> AccountJson:
-        """Return the account that stands for it, wherever it is shown.
+        """Return the account that represents it on every screen.
 
-        What lies outside of the operations is unknown, where it is most of the window. Else it is
-        the account of the steps where they are most of the trace, and that of the whole where not.
+        Time outside of the operations counts as unknown if it is most of the window. Else this is
+        the account of the steps if they are most of the trace, and of the whole trace if not.
         """
         total = sum(self.budget["slices"].values())
         if self.window is not None and is_mostly_outside(self.window, total):
@@ -64,7 +64,7 @@ class TraceSummary:
         return max(0.0, now - self.at)
 
     def as_json(self) -> NewTraceJson:
-        """Return what programs are told of it."""
+        """Return the form for programs."""
         return {
             "id": self.trace,
             "pid": self.key.pid,

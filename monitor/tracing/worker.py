@@ -1,9 +1,9 @@
-"""Understand one trace, in a process of its own: ``python -m whyidle.monitor.tracing.worker``.
+"""Analyse one trace, in a process of its own: ``python -m whyidle.monitor.tracing.worker``.
 
-It reads what to do from its input (``parser``), stores what it finds, and answers one JSON object
-a line. Neither the job nor the recorder may be slowed down by it, or ended by what is in a file: it
-works at the lowest priority, with bounded memory and time, is the first that the kernel ends where
-memory is short, and goes with who started it.
+It reads its order from stdin (see ``parser``), stores the results, and prints its answer as one
+line of JSON. It must not slow down the job or the recorder, and no file may crash them: it works at
+the lowest priority with bounded memory and time, is the first that the kernel kills if memory is
+short, and ends with its parent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Order(TypedDict):
-    """What is to be understood, and what is known of it already."""
+    """The trace to analyse, and what is known about it already."""
 
     file: str
     store: str
@@ -41,7 +41,7 @@ class Order(TypedDict):
 
 
 def limit() -> None:
-    """Be no burden to anybody."""
+    """Limit our priority and memory."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     most = min(MOST_BYTES, _free_bytes() // 2)
@@ -53,7 +53,7 @@ def limit() -> None:
 
 
 def go_with(parent: int) -> None:
-    """Have the kernel end us with the process that started us."""
+    """Have the kernel end us together with our parent."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -61,17 +61,17 @@ def go_with(parent: int) -> None:
 
 
 def understand(order: Order) -> JsonObject:
-    """Analyse a file, keep what is found, and return what the recorder wants to know of it."""
+    """Analyse a file, store the results, and return the recorder's summary."""
     made: list[tuple[TraceJson, NewTrace]] = []
     failed: list[BaseException] = []
 
     def think() -> None:
-        # Of this thread and those that it starts: the one that writes must not be kept waiting
+        # For this thread and those that it starts: the thread that writes must not be delayed
         # while it holds the store.
         os.setpriority(os.PRIO_PROCESS, 0, LOWEST_PRIORITY)
         try:
             made.append(_analysed(order))
-        except BaseException as error:  # noqa: BLE001  told by the other thread
+        except BaseException as error:  # noqa: BLE001  raised in the other thread
             failed.append(error)
 
     thread = threading.Thread(target=think)
@@ -103,13 +103,13 @@ def understand(order: Order) -> JsonObject:
     try:
         found["trace"] = put(Path(order["store"]), new)
     except Problem as problem:
-        # What was found out is worth telling all the same.
+        # The results are worth reporting even if they could not be stored.
         found["trouble"] = problem.what
     return found
 
 
 def _analysed(order: Order) -> tuple[TraceJson, NewTrace]:
-    # Heavy, and only now: at this thread's priority, below the limit of memory.
+    # Heavy, so only now: at this thread's priority, within the memory limit.
     from whyidle.monitor.store.timeline_rows import whole  # noqa: PLC0415
     from whyidle.monitor.traces.analysis import analyse  # noqa: PLC0415
     from whyidle.monitor.traces.answer import contract  # noqa: PLC0415
@@ -140,17 +140,17 @@ def _free_bytes() -> int:
 
 
 def main() -> None:
-    """Do what the input says."""
+    """Carry out the order on stdin."""
     order = json.loads(sys.stdin.readline())
     go_with(order["parent"])
     limit()
     try:
-        told = understand(order)
+        answer = understand(order)
     except MemoryError:
-        told = {"failed": "it needs more memory than it may have"}
-    except BaseException as error:  # noqa: BLE001  all of it is told in a sentence
-        told = {"failed": getattr(error, "what", None) or f"{type(error).__name__}: {error}"}
-    print(json.dumps(told), flush=True)  # noqa: T201  the answer
+        answer = {"failed": "it needs more memory than it may have"}
+    except BaseException as error:  # noqa: BLE001  reported in a sentence
+        answer = {"failed": getattr(error, "what", None) or f"{type(error).__name__}: {error}"}
+    print(json.dumps(answer), flush=True)  # noqa: T201  the answer
 
 
 if __name__ == "__main__":
