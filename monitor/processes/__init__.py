@@ -1,1 +1,1 @@
-"""Who a process is, what it started, and what to call it; read from /proc without touching it."""
+"""A process's identity, children and name, read from /proc without touching it."""

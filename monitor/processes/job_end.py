@@ -1,4 +1,4 @@
-"""Why the watched process ended, as far as it can be seen from here; and that it became another."""
+"""Why the watched process ended, as far as visible here; and whether it changed its program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from whyidle.monitor.processes.target import Target
 
 ENDED = "job ended"
 OUT_OF_MEMORY = "killed by the kernel: out of memory"
-# Whose parent has asked for the code before we could look.
+# The parent collected the exit code before we could read it.
 TAKEN = "its parent took the exit code"
 BY_ITSELF = f"by itself ({TAKEN})"
 UNSEEN = f"how is not visible from here ({TAKEN})"
@@ -22,7 +22,7 @@ class JobEnd:
     """Follows one process to its end."""
 
     def __init__(self, target: Target, oom_kills: Callable[[], int | None]) -> None:
-        # As subprocess has it: negative for a signal.
+        # As in subprocess: negative for a signal.
         self.code: int | None = None
         self._key = target.key
         self._fs = target.fs
@@ -32,7 +32,7 @@ class JobEnd:
         self._stack: bytes | None = None
 
     def look(self) -> bool:
-        """Look at the process; returns whether it runs another program since the last look."""
+        """Check the process; return whether it runs another program since the last check."""
         raw = self._fs.read(f"{self._key.pid}/stat", short=True)
         words = raw[raw.rindex(b")") + 2 :].split() if raw else []
         if len(words) <= _EXIT_CODE or int(words[_START]) != self._key.start_ticks:
@@ -41,12 +41,12 @@ class JobEnd:
             self._take_code(int(words[_EXIT_CODE]))
             return False
         self._oom_before = self._oom_kills()
-        # Each program gets a stack at another place. 0: we may not see where.
+        # Each program gets its stack at another address. 0: we may not see it.
         before, self._stack = self._stack, words[_STACK]
         return before not in {None, self._stack} and self._stack != b"0"
 
     def reason(self, last_word: str | None = None, code: int | None = None) -> str:
-        """Return the cause; ``code`` is that of a child of ours, ``last_word`` the agent's."""
+        """Return the cause; ``code`` is from a child of ours, ``last_word`` from the agent."""
         if self.code is None:
             self.look()
         self.code = self.code if code is None else code
@@ -63,7 +63,7 @@ class JobEnd:
         return f"{ENDED}: killed by {_name(-self.code)}"
 
     def _take_code(self, status: int) -> None:
-        # The kernel shows 0 to those who may not know.
+        # The kernel shows 0 to processes without permission.
         if os.geteuid() in {0, self._owner}:
             self.code = os.waitstatus_to_exitcode(status)
 

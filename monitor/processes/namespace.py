@@ -1,7 +1,7 @@
-"""Whether a pid that the GPU driver names is the process that has this pid here.
+"""Whether a pid from the GPU driver is the process with this pid here.
 
-In a container the driver may name the host's pids. A process that has mapped the driver's files is
-taken for the one that it names; looking holds the process's memory lock, so it is done seldom.
+In a container the driver may report the host's pids. If the process here has mapped the driver's
+files, we take it for the reported one; this check holds its memory lock, so it is made seldom.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 
 from whyidle.monitor.processes.procfs import ProcFs
 
-# The inode of the first pid namespace is fixed in the kernel (PROC_PID_INIT_INO).
+# The kernel fixes the inode of the first pid namespace (PROC_PID_INIT_INO).
 FIRST_NAMESPACE = "pid:[4026531836]"
 _GPU_FILES = ("/libcuda.so", "/dev/nvidia")
-# A process comes to the GPU some time after its start: no is asked again, yes is not.
+# A process begins to use the GPU some time after its start: check a no again, but not a yes.
 LOOK_AGAIN_SECONDS = (2.0, 5.0, 15.0, 60.0)
 LATER_LOOKS_EVERY_SECONDS = 300.0
 MOST_VERDICTS = 4096
@@ -66,7 +66,7 @@ def _uses_gpu(fs: ProcFs, pid: int) -> bool:
 
 
 def _follow(fs: ProcFs, pid: int) -> int | None:
-    """Have every later read of this pid's stat line keep its start time, which costs nothing."""
+    """Have each later read of this pid's stat line keep the start time, at no cost."""
     stat = fs.stat(pid)
     if stat is not None:
         fs.followed[pid] = stat.start_ticks

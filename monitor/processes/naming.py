@@ -1,7 +1,7 @@
-"""Find out who the processes of a job are, seldom enough to leave the job alone.
+"""Identify the processes of a job, seldom enough not to disturb it.
 
-Reading a process's maps holds its memory lock for a moment, so each process is looked at a few
-times after it appears (a framework is loaded late) and not again once its framework is known.
+Reading a process's maps holds its memory lock for a moment. So we check each process a few times
+after it appears (frameworks load late), and no more once its framework is known.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs
 
-# What lives shorter than this (a compiler, a shell's helper) gets no line of its own in the store:
-# a job that starts some each step would fill it with names.
+# A process that lives shorter than this (a compiler, a shell's helper) gets no row in the store: a
+# job that starts some each step would fill it with names.
 SETTLED_SECONDS = 5.0
 LOOK_AFTER_SECONDS = (0.0, 2.0, 5.0, 15.0, 60.0)
 LATER_LOOKS_EVERY_SECONDS = 60.0
@@ -32,7 +32,7 @@ class Naming:
         self._leader: Identity | None = None
 
     def look(self, now: float, live: Iterable[ProcessKey]) -> set[ProcessKey]:
-        """Look at those that are due; return those that told something new, or now lead."""
+        """Check those that are due; return those with something new, or that now lead."""
         self._live = live = set(live)
         due = sorted(key for key in live if self._due(now, key))
         changed = set()
@@ -57,7 +57,7 @@ class Naming:
         late = looks - len(LOOK_AFTER_SECONDS) + 1
         if late <= 0:
             return now - first >= LOOK_AFTER_SECONDS[looks]
-        # Python may load a framework at any time.
+        # Python can load a framework at any time.
         is_python = known is not None and known.python is not None
         return (
             is_python and now - first >= LOOK_AFTER_SECONDS[-1] + late * LATER_LOOKS_EVERY_SECONDS
@@ -67,30 +67,30 @@ class Naming:
         """Tell whether a process has lived long enough to be worth a name."""
         if key == self.root or now - self._first.get(key, now) >= SETTLED_SECONDS:
             return True
-        # Who was old before we came has nothing to prove.
+        # A process that was old before we came counts at once.
         uptime = (self._fs.text("uptime") or "0").split()[0]
         return float(uptime) - key.start_ticks / TICKS_PER_SECOND >= SETTLED_SECONDS
 
     def look_again(self, key: ProcessKey) -> None:
-        """Look anew at a process that runs another program now."""
+        """Check again a process that now runs another program."""
         for table in (self.known, self._first, self._looks):
             table.pop(key, None)
 
     def _forget(self, live: set[ProcessKey]) -> None:
-        """Drop the dead, but not who the job is named after."""
+        """Drop dead processes, except the one that the job is named after."""
         kept = live | {self.root} | ({self._leader.key} if self._leader else set())
         for table in (self.known, self._first, self._looks):
             for key in table.keys() - kept:
                 del table[key]
 
     def leader(self) -> Identity | None:
-        """Return who to name the job after, as of the last look."""
+        """Return the process to name the job after, as of the last check."""
         return self._leader
 
     def _choose(self) -> Identity | None:
-        """Return who to name the job after: who has a framework, before who began and who is left.
+        """Return the process to name the job after: with a framework, else the root, else any left.
 
-        The living come before the dead, and the oldest of them before the others.
+        Live processes come before dead ones, and older ones before younger.
         """
         target = self.known.get(self.root)
         if self.root in self._live and target is not None and target.frameworks:

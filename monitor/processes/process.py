@@ -1,4 +1,4 @@
-"""Who a process is: (pid, start time), and the names that a person knows it by."""
+"""The identity of a process: (pid, start time), and the names that people know it by."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank, rank_of
 from whyidle.monitor.processes.secrets import mask
 
-# A framework shows by a library that only it maps, and its version by the folder beside it.
+# Only the framework itself maps this library; the folder beside it shows the version.
 FRAMEWORKS = {
     "jax": (re.compile(r"/jaxlib/|/xla_extension\.|libjax_common"), "jaxlib"),
     "torch": (re.compile(r"/libtorch(_cpu|_cuda|_python)?\.so"), "torch"),
@@ -26,7 +26,7 @@ _LAUNCHERS = {
     *("mpirun", "mpiexec", "orterun", "prterun", "srun"),
     *("uv", "poetry", "pdm", "hatch", "pixi", "conda"),
 }
-# To these, -m means what it means to Python; to srun it is something else.
+# These take -m as Python does; for srun it means something else.
 _PYTHON_LIKE = {"torchrun", "accelerate", "uv", "torch"}
 _OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
 _SHELLS = {"sh", "bash", "dash", "zsh"}
@@ -47,7 +47,7 @@ _CONTAINERS = (
 
 
 class ProcessKey(NamedTuple):
-    """A process for good: a pid alone is given to somebody else one day."""
+    """A unique process: its pid alone may be reused."""
 
     pid: int
     start_ticks: int
@@ -55,7 +55,7 @@ class ProcessKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Identity:
-    """What a person calls this process; ``None`` where we may not look."""
+    """What people call this process; ``None`` where we may not look."""
 
     key: ProcessKey
     parent: int
@@ -73,7 +73,7 @@ class Identity:
 
     @property
     def framework(self) -> str | None:
-        """Frameworks with their versions; ``None`` when none is mapped, or none can be read."""
+        """Frameworks with their versions; ``None`` if none is mapped or readable."""
         if not self.frameworks:
             return None
         return ", ".join(f"{n} {v}" if v else n for n, v in self.frameworks.items())
@@ -87,15 +87,15 @@ class JobEvent:
     key: ProcessKey
     text: str
     severity: str = "info"
-    # On our monotonic clock, in seconds; ``None``: now.
+    # Seconds on our monotonic clock; ``None``: now.
     at: float | None = None
     data: Mapping[str, Any] | None = None
-    # What comes all the time is stored, but is no news.
+    # Events that come all the time are stored, but are no news.
     is_news: bool = True
 
 
 def describe(pid: int, fs: ProcFs | None = None, files: set[str] | None = None) -> Identity | None:
-    """Return who this is, ``None`` when it is gone; ``files`` are mapped into it, where known."""
+    """Return the identity, ``None`` if it is gone; ``files`` are those mapped into it, if known."""
     fs = fs or ProcFs()
     stat = fs.stat(pid)
     if stat is None:
@@ -149,7 +149,7 @@ def _python_script(program: str, arguments: list[str]) -> str:
 
 
 def _shell_script(arguments: list[str]) -> str:
-    """Return the first argument that is no option; nothing for commands from the input."""
+    """Return the first argument that is no option; empty for commands from stdin."""
     rest = iter(arguments)
     for argument in rest:
         if argument in {"-", "--"}:
@@ -206,10 +206,10 @@ def _version(library: str, distribution: str | None, root: str) -> str | None:
 
 
 def python_of(exe: str | None, files: set[str] | None) -> str | None:
-    """Return the version of the Python in a process, by the names of its files.
+    """Return the version of Python in a process, by the names of its files.
 
-    The program's own name tells it (Debian, venvs, static builds), or that of its library, or the
-    folder of its modules. A path on the way may name another version.
+    The program's own name has it (Debian, venvs, static builds), or its library's, or the folder
+    of its modules. Other parts of a path may name another version.
     """
     if hit := _PYTHON_PROGRAM.search(exe or ""):
         return hit[1]
@@ -230,7 +230,7 @@ def _container(fs: ProcFs, pid: int) -> str | None:
 
 
 def user_of(fs: ProcFs, pid: int) -> str:
-    """Return the name of the user that a process belongs to; "?" when it is gone."""
+    """Return the name of a process's user; "?" if it is gone."""
     uid = fs.owner(pid)
     if uid is None:
         return "?"

@@ -1,7 +1,7 @@
-"""Plain reads of /proc, with the root as a parameter so that tests can hold a recorded one.
+"""Plain reads of /proc, with the root as a parameter so that tests can use a recorded one.
 
-Every reader answers ``None`` for a process that is gone or closed to us: a watched job ends when it
-likes, and nothing here may raise for that.
+Every reader returns ``None`` for a process that is gone or closed to us: a watched job may end at
+any time, and nothing here may raise for that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STOPPED = frozenset("Tt")
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What /proc/PID/stat says; times in clock ticks."""
+    """The fields of /proc/PID/stat; times in clock ticks."""
 
     pid: int
     name: str
@@ -30,22 +30,22 @@ class Stat:
     threads: int
     start_ticks: int
     rss: int
-    # What its children have used that have ended and been waited for, theirs included.
+    # The use of its children that have been reaped, and of all that these have reaped.
     reaped_ticks: int = 0
     reaped_minor_faults: int = 0
     reaped_major_faults: int = 0
-    # Whoever began the process group and the session: a child keeps both, also without its parent.
+    # The leaders of the process group and session: a child keeps both, even without its parent.
     group: int = 0
     session: int = 0
 
     @property
     def has_ended(self) -> bool:
-        """Tell a zombie, or what is left of one: only its parent has not asked for it yet."""
+        """Tell whether it is a zombie, which only waits for its parent to reap it."""
         return self.state in _ENDED
 
     @property
     def is_stopped(self) -> bool:
-        """Tell whether somebody holds it: Ctrl-Z, or a tracer."""
+        """Tell whether it is stopped, by Ctrl-Z or a tracer."""
         return self.state in _STOPPED
 
 
@@ -54,13 +54,13 @@ class ProcFs:
 
     def __init__(self, root: str = "/proc") -> None:
         self.root = root
-        # The start times of the pids that somebody asked to follow, as last read.
+        # The last read start times of the pids to follow.
         self.followed: dict[int, int] = {}
 
     def read(self, path: str, *, short: bool = False) -> bytes | None:
         """Return a file's bytes, ``None`` when it is gone or closed to us.
 
-        A short one is known to come in one piece, which saves a call of the four.
+        A short one comes in one piece, which saves one of four calls.
         """
         try:
             handle = os.open(f"{self.root}/{path}", os.O_RDONLY | os.O_CLOEXEC)
@@ -79,7 +79,7 @@ class ProcFs:
             os.close(handle)
 
     def text(self, path: str) -> str | None:
-        """Return a file's text; bytes that are no UTF-8 stay recognisable."""
+        """Return a file's text; invalid UTF-8 stays recognisable."""
         raw = self.read(path)
         return None if raw is None else raw.decode("utf-8", "backslashreplace")
 
@@ -91,7 +91,7 @@ class ProcFs:
             return None
 
     def stat(self, pid: int) -> Stat | None:
-        """Return the process's line, ``None`` when it is gone."""
+        """Return the process's stat line, ``None`` when it is gone."""
         raw = self.read(f"{pid}/stat", short=True)
         if not raw:
             return None
@@ -106,13 +106,13 @@ class ProcFs:
         return (int(words[9]), int(words[11])) if len(words) > 11 else None
 
     def schedule(self, pid: int) -> tuple[int, int] | None:
-        """Return the ns that the main thread has run, and those it waited for a core."""
+        """Return the ns that the main thread has run, and has waited for a core."""
         words = (self.read(f"{pid}/schedstat", short=True) or b"").split()
         return (int(words[0]), int(words[1])) if len(words) > 1 else None
 
     @cached_property
     def namespace(self) -> str | None:
-        """The pid namespace that we ourselves are in."""
+        """Our own pid namespace."""
         return self.link("self/ns/pid")
 
     def pids(self) -> list[int]:
@@ -124,7 +124,7 @@ class ProcFs:
 
     def fields(self, path: str) -> dict[str, str]:
         """Return a file of ``name: value`` or ``name value`` lines as a dict."""
-        # Not `splitlines`: a job may have other ends of lines in its names.
+        # Not `splitlines`: names in a job may contain other line ends.
         lines = (self.text(path) or "").split("\n")
         pairs = (line.replace(":", " ", 1).split(None, 1) for line in lines)
         return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2}
@@ -159,14 +159,14 @@ class ProcFs:
 
 
 def files_in(maps: str) -> set[str]:
-    """Return the files in a map of memory."""
-    # Only a newline ends a line: other ends may be in a file's name.
+    """Return the files in a memory map."""
+    # Only a newline ends a line: file names may contain other line ends.
     columns = (line.split(None, 5) for line in maps.split("\n"))
     return {c[5] for c in columns if len(c) == 6 and c[5].startswith("/")}
 
 
 def parse_stat(raw: bytes) -> Stat:
-    """Read one stat line; the name stands in parentheses and may itself hold some."""
+    """Parse a stat line; the name is in parentheses and may itself contain some."""
     opening, closing = raw.index(b"("), raw.rindex(b")")
     rest = raw[closing + 2 :].split()
     return Stat(

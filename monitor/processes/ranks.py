@@ -1,4 +1,4 @@
-"""Which one of a job's equal workers a process is, as its launcher numbered it."""
+"""The number that a launcher gave to one of a job's equal workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LONGEST = 9
 
 
 class Rank(NamedTuple):
-    """A worker's number; ``None`` for what its launcher does not tell."""
+    """A worker's number; ``None`` for what its launcher does not set."""
 
     rank: int
     local_rank: int | None
@@ -23,12 +23,12 @@ class _Names(NamedTuple):
     rank: str
     local_rank: tuple[str, ...]
     world_size: tuple[str, ...]
-    # The first name alone may mean anything (a user's RANK of a matrix): another must stand by it.
+    # The first name alone may mean anything (a user's RANK of a matrix): another must confirm it.
     common: bool = False
 
 
-# What stands closest to the worker comes first: SLURM's names reach down into all that a job
-# script starts, and a worker of torchrun under srun has both.
+# The launcher closest to the worker comes first: everything that a job script starts inherits
+# SLURM's names, and a worker of torchrun under srun has both.
 _LAUNCHERS = (
     _Names("torchrun", "RANK", ("LOCAL_RANK",), ("WORLD_SIZE",), common=True),
     _Names(
@@ -50,7 +50,7 @@ _LAUNCHERS = (
 
 
 def rank_of(environment: Mapping[str, str]) -> Rank | None:
-    """Return the number by the environment that the process was started with."""
+    """Return the number from the environment that the process was started with."""
     return next((r for names in _LAUNCHERS if (r := _read(names, environment))), None)
 
 

@@ -1,6 +1,6 @@
 """Mask what looks like a secret in a command line, before anything stores or shows it.
 
-It would rather hide a harmless word than keep a token: the store outlives the job.
+When in doubt it hides a harmless word rather than keep a token: the store outlives the job.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 
 MASK = "***"
-# A program given as an argument may be megabytes; nobody reads that far.
+# A program given as an argument may have megabytes; nobody reads that far.
 LONGEST = 4096
 
 _SECRET_WORDS = (
     "token|secret|secrets|password|passwd|pwd|pw|passphrase|credential|credentials|apikey|auth"  # noqa: S105
 )
 _KEY_OWNERS = "api|access|secret|private|auth|license|encryption|signing|account|wandb|subscription"
-# The last word of a name decides: --hf-token is one, --token-dim and --tokenizer are none. It may
-# begin with a capital, as in hfToken. A pattern is called pat, but github_pat is a token.
+# The last word of a name decides: --hf-token is a secret, --token-dim and --tokenizer are not. It
+# may begin with a capital, as in hfToken. Patterns are called pat, but github_pat is a token.
 _BREAK = r"(?:[-_.]|(?-i:(?<=[a-z0-9])(?=[A-Z])))"
 _NAME = (
     rf"(?!-*no[-_])(?:(?:[\w.-]{{0,80}}{_BREAK})?(?:{_SECRET_WORDS}|(?:{_KEY_OWNERS})[-_.]?key)"
@@ -24,8 +24,8 @@ _NAME = (
 )
 _NAMED = re.compile(rf"(?i)^((?:-d|-{{0,2}}){_NAME}[=:])(.+)$", re.DOTALL)
 _FLAG = re.compile(rf"(?i)^-{{1,2}}{_NAME}$")
-# Inside a text the name may be quoted (JSON, a dict), and so may the value, with the shell's
-# backslashes before the quotes.
+# Inside a text the name and the value may be quoted (JSON, a dict), with the shell's backslashes
+# before the quotes.
 _INSIDE = re.compile(
     rf"(?i)\b({_NAME}\\?['\"]?\]?\s*[=:]\s*)"
     r"(?:[fbru]{0,2}(?P<quote>\\?['\"]).*?(?<!\\)(?P=quote)|\\?['\"]?[^\s'\",;&]+)",
@@ -36,18 +36,18 @@ _FLAG_INSIDE = re.compile(
     rf"(?i)(?<!\S)(-{{1,2}}{_NAME}\s+)(?P<quote>\\?['\"])?(?!-)(?(quote).*?(?P=quote)|\S+)",
     re.DOTALL,
 )
-# What follows is the secret to the end of the line or the quotes, with or without a scheme.
+# The secret is all that follows, to the end of the line or the quotes, with or without a scheme.
 _HEADER = re.compile(
     r"(?i)\b((?:proxy-)?authorization\\?['\"]?\s*[=:]\s*(?:[fbru]{0,2}\\?['\"])?)[^'\"\r\n]+"
 )
 _HEADER_NAME = re.compile(r"(?i)^(?:.*\W)?(?:proxy-)?authorization:$", re.DOTALL)
 _SCHEMES = {"basic", "bearer", "digest", "negotiate", "token"}
-# A password may itself hold an @: the last one before the host ends it.
+# A password may itself contain an @: the last one before the host ends it.
 _URL_PASSWORD = re.compile(r"(://[^/\s:]*:)[^/\s]+(@)")
 _URL_TOKEN = re.compile(r"(://)[^/\s:@]{16,}(@)")
 _SIGNED = re.compile(r"(?i)([?&](?:sig|x-amz-(?:signature|credential|security-token))=)[^&\s'\"]+")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
-# Shapes that issuers give their tokens, wherever they stand.
+# The shapes of well-known tokens, wherever they are.
 _SHAPES = re.compile(
     r"\b(?:hf_\w{16,}|sk-[\w-]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|npm_\w{20,}"
     r"|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|xox[abprs]-[\w-]{10,}|ey[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"

@@ -1,4 +1,4 @@
-"""The process that a command is about: found once and handed on, with what /proc shows of it."""
+"""The target process of a command: found once and passed on, with what /proc shows of it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ KERNEL_THREADS = 2
 
 @dataclass(frozen=True)
 class Target:
-    """One process; what is read of it, without touching it, is read once.
+    """One process; each fact is read once, without touching the process.
 
-    ``anew`` has it read again: a job may load a framework, or run another program, at any time.
+    ``anew`` reads again: a job may load a framework, or run another program, at any time.
     """
 
     key: ProcessKey
@@ -26,7 +26,7 @@ class Target:
 
     @classmethod
     def named(cls, text: str, fs: ProcFs | None = None) -> Target:
-        """Return the process that the user named, or say plainly why it cannot be watched."""
+        """Return the process that the user named, or raise a sentence why it cannot be watched."""
         fs = fs or ProcFs()
         if not text.isdecimal() or int(text) == 0:
             raise UsageProblem(
@@ -42,12 +42,12 @@ class Target:
         return target
 
     def anew(self) -> Target:
-        """Return the same process, with nothing read of it yet."""
+        """Return the same process with nothing read yet."""
         return Target(self.key, self.fs)
 
     @property
     def pid(self) -> int:
-        """Its pid, as we see it."""
+        """Its pid as we see it."""
         return self.key.pid
 
     @cached_property
@@ -68,7 +68,7 @@ class Target:
 
     @cached_property
     def owner(self) -> int | None:
-        """The user that it belongs to; ``None`` when it is gone."""
+        """The user that owns it; ``None`` once it is gone."""
         return self.fs.owner(self.pid)
 
     @cached_property
@@ -88,7 +88,7 @@ class Target:
 
     @cached_property
     def python(self) -> tuple[int, int] | None:
-        """The version of its Python; ``None`` where it runs none, or an unknown one."""
+        """The version of its Python; ``None`` if it runs none, or an unknown one."""
         version = python_of(self.exe, self.files)
         major, _, minor = (version or "").partition(".")
         return (int(major), int(minor)) if version else None

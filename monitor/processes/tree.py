@@ -1,9 +1,9 @@
-"""Follow a job: the named process and everything it starts, for as long as any of it lives.
+"""Follow a job: the named process and everything it starts, as long as any of it lives.
 
-A child that loses its parent (a launcher that ends first) stays in the tree: it was seen as ours.
-So does one that was not seen before its parent ended (a double fork), where it is still in a
-process group or session that the job began; one in a session of its own is a stranger.
-Who watches the shell that it was typed into is a child of the job, but no part of it.
+A child that loses its parent (a launcher that ends first) stays in the tree: we saw it as ours. So
+does one that we did not see before its parent ended (a double fork), if it is still in a process
+group or session that the job began; one in a session of its own is a stranger.
+A monitor that watches its own shell is a child of the job, but not part of it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 
-# New workers may wait this long to be seen. Only pids that are new are looked at: a machine has
-# thousands of others.
+# New workers may wait this long to be seen. Only new pids are read: a machine has thousands of
+# others.
 RESCAN_SECONDS = 0.9
-# A pid may have been given away unseen; a whole look settles that, at no more than this share.
+# A pid may have been reused unseen; a full scan settles that, at no more than this share.
 WHOLE_SCAN_SECONDS = 60.0
 WHOLE_SCAN_SHARE = 0.001
 
@@ -30,13 +30,13 @@ class Tree:
         self.fs = fs or ProcFs()
         self.stats: dict[ProcessKey, Stat] = {}
         self._members: set[ProcessKey] = {root}
-        # The process groups and sessions that members began, with the parent of who began each.
+        # The process groups and sessions that members lead, with the parent of each leader.
         self._circles: dict[int, int] = {}
         self._seen: set[int] = set()
         self._ourselves = int(self.fs.link("self") or 0)
         self._scan_at = 0.0
         self._whole_at = 0.0
-        # Why members could not be read at the last look: they are taken to be as they were.
+        # Why members could not be read at the last scan: they are assumed unchanged.
         self.unreadable: list[Exception] = []
 
     def refresh(self, now: float) -> dict[ProcessKey, Stat]:
@@ -58,7 +58,7 @@ class Tree:
         return self.stats
 
     def root_lives(self) -> bool:
-        """Tell whether the named process lives, where the job's processes cannot be read."""
+        """Tell whether the named process lives, if the job's processes cannot be read."""
         try:
             stat = self.fs.stat(self.root.pid)
         except (ValueError, IndexError):
@@ -78,16 +78,16 @@ class Tree:
         try:
             return self.fs.stat(pid)
         except (ValueError, IndexError) as error:
-            # Some process of the machine, and most likely none of the job's.
+            # Some process of the machine, most likely not one of the job's.
             self.unreadable.append(error)
             return None
 
     def _scan(self) -> None:
-        """Look at every pid that is new, and take in the children of members."""
+        """Read every new pid, and add the children of members."""
         pids = set(self.fs.pids())
         unseen = pids - self._seen - {self._ourselves, *(key.pid for key in self.stats)}
         new = [s for pid in unseen if (s := self._new(pid)) is not None]
-        # The new children of a parent that has ended are strangers by now: another has them.
+        # New children of an ended member are strangers: another process has its pid by now.
         parents = {key.pid for key in self.stats}
         orphans = self._orphans(new)
         family = _descendants(new, parents | {s.pid for s in orphans})
@@ -98,9 +98,9 @@ class Tree:
         self._seen = pids
 
     def _orphans(self, new: list[Stat]) -> list[Stat]:
-        """Return those whose parent ended unseen, but who are in a circle of the job's."""
+        """Return those whose parent ended unseen, but that are in a group or session of the job."""
         began = {s.pid: s.parent for s in self.stats.values()}
-        # What we started ourselves may be in a group of ours.
+        # Our own children may be in a group of ours.
         if (ourselves := self.fs.stat(self._ourselves)) is not None:
             began[ourselves.pid] = ourselves.parent
         began |= self._circles
@@ -110,9 +110,9 @@ class Tree:
         return [s for s in near if self._is_left_alone(s)]
 
     def _is_left_alone(self, stat: Stat) -> bool:
-        """Tell an orphan from a neighbour: who reads the job's pipe is below the job's own shell.
+        """Tell an orphan from a neighbour: who reads the job's pipe is a child of its shell.
 
-        That an orphan's parent is in its session proves nothing: a supervisor may take orphans in.
+        A parent in the same session proves nothing: a supervisor may adopt orphans.
         """
         began_by = {self._circles.get(stat.group), self._circles.get(stat.session)}
         parent = self.fs.stat(stat.parent)
@@ -137,5 +137,5 @@ def _descendants(stats: Iterable[Stat], parents: set[int]) -> list[Stat]:
 
 
 def is_alive(key: ProcessKey, stat: Stat) -> bool:
-    """Tell whether the stat line still is this process, and no zombie."""
+    """Tell whether the stat line is still of this process, and not of a zombie."""
     return stat.start_ticks == key.start_ticks and not stat.has_ended

@@ -1,1 +1,1 @@
-"""Probes: what NVML and the host tell from outside the job, read without ever raising."""
+"""Probes: read NVML and the host from outside the job, without ever raising."""

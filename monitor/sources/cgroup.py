@@ -22,7 +22,7 @@ class Periods:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What holds the job back; ``None`` where no limit is set or it cannot be read."""
+    """The limits on the job; ``None`` where none is set or it cannot be read."""
 
     periods: dict[Path, Periods]
     cpu_cores: float | None
@@ -37,7 +37,7 @@ class Cgroup:
         self._cpu, self._memory = _upwards(cpu, root), _upwards(memory, root)
 
     def read(self) -> Limits:
-        """Return the present state; the tightest limit from the group up to the root counts."""
+        """Return the current state; the tightest limit from the group up to the root counts."""
         return Limits(
             periods={f: p for f in self._cpu if (p := _periods(f)) is not None},
             cpu_cores=_tightest(_cpu_limit(f) for f in self._cpu),
@@ -45,7 +45,7 @@ class Cgroup:
         )
 
     def oom_kills(self) -> int | None:
-        """Return how many processes of the group the kernel has killed for want of memory."""
+        """Return how many processes of the group the kernel has killed out of memory."""
         for folder in self._memory[:1]:
             for name in ("memory.events", "memory.oom_control"):
                 count = _words(folder / name).get("oom_kill")
@@ -66,7 +66,7 @@ def _folders(text: str, root: Path) -> tuple[Path | None, Path | None]:
 
 
 def _upwards(folder: Path | None, root: Path) -> list[Path]:
-    """Return the group and those above it that say anything of limits."""
+    """Return the group and its ancestors that have files of limits."""
     if folder is None:
         return []
     above = (f for f in (folder, *folder.parents) if f.is_relative_to(root))

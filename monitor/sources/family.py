@@ -1,7 +1,7 @@
-"""Whose use counts for a job: its live processes, and its dead that nobody has reaped yet.
+"""The processes whose use counts for a job: live ones, and dead ones not reaped yet.
 
-A dead child's use is in the parent's totals only once it is reaped, so both are looked at together,
-and none may be taken for living whose use a parent's total already holds.
+A dead child's use enters the parent's totals only once it is reaped. So both are read together, and
+a process whose use is already in a parent's total must not count as live.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class Family:
 
     def __init__(self) -> None:
         self.stats: dict[ProcessKey, Stat] = {}
-        # Seen for the first time, and started since the recording began.
+        # Seen for the first time, and started after the recording began.
         self.new: frozenset[ProcessKey] = frozenset()
         self._newest_before: int | None = None
 
     def look(self, fs: ProcFs, live: Mapping[ProcessKey, Stat]) -> None:
-        """Take in the live processes of this moment, and look for the others."""
+        """Take in the live processes of this moment, and find the dead ones."""
         before, self.stats = self.stats, dict(live)
         if self._newest_before is None:
             self._newest_before = self._begin(fs)
@@ -34,7 +34,7 @@ class Family:
         self.new = frozenset(k for k in seen_first if k.start_ticks > self._newest_before)
 
     def _begin(self, fs: ProcFs) -> int:
-        """Add those that were dead before we came; return when the newest of all has started."""
+        """Add those that were dead before we came; return the newest start time of all."""
         parents = {key.pid for key in self.stats}
         newest = max((key.start_ticks for key in self.stats), default=0)
         for pid in fs.pids():
@@ -47,9 +47,9 @@ class Family:
         return newest
 
     def _drop_reaped(self, fs: ProcFs, before: Mapping[ProcessKey, Stat]) -> None:
-        """Look again at those who were read first and may have been reaped before the parent was.
+        """Read again those read first: they may have been reaped before the parent was read.
 
-        Their use would count twice, and it may be that of days.
+        Their use, possibly that of days, would count twice.
         """
         grown = {
             k.pid for k, s in self.stats.items() if k in before and _reaped_since(before[k], s)
@@ -76,6 +76,6 @@ def _reaped_since(before: Stat, now: Stat) -> bool:
 
 
 def _same(fs: ProcFs, key: ProcessKey) -> Stat | None:
-    """Return the process's line while it is not reaped."""
+    """Return the process's stat line until it is reaped."""
     stat = fs.stat(key.pid)
     return stat if stat is not None and stat.start_ticks == key.start_ticks else None

@@ -1,4 +1,4 @@
-"""The batched call: many counters of one GPU in one nvmlDeviceGetFieldValues per tick."""
+"""The batched call: many counters of one GPU by one nvmlDeviceGetFieldValues per tick."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from whyidle.monitor.core.reading import BLANK, FIRST, Reading
 from whyidle.monitor.sources.nvml import PERMANENT, SENTINELS, Nvml, Unknown, reason_of
 
 ALL_LINKS = 0xFFFFFFFF
-# By NVML's value type: which member of the union holds the number.
+# The member of the union that holds the number, by NVML's value type.
 _MEMBERS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 _UNSIGNED_INT = 1
 _WRAP = 2.0**32
@@ -27,8 +27,8 @@ class Field(NamedTuple):
     total: bool
 
 
-# One nvmlDeviceGetFieldValues per GPU and tick; where two entries name a metric, the first that
-# answers counts. Average power is what the driver integrates; NVLink 5 has counters of its own.
+# If two entries name a metric, the first that answers counts. Average power is what the driver
+# integrates; NVLink 5 has counters of its own.
 FIELDS = (
     Field(m.GPU_POWER, 185, 0, 1e-3, total=False),
     Field(m.GPU_POWER, 186, 0, 1e-3, total=False),
@@ -46,7 +46,7 @@ FIELDS = (
     Field(m.GPU_THROTTLED_HARDWARE_HEAT, 270, 0, 1e-9, total=True),
     Field(m.GPU_THROTTLED_BRAKE, 271, 0, 1e-9, total=True),
 )
-# Where the driver has no throttle counters: the bit that says it is being slowed at this moment.
+# For drivers without throttle counters: the bits that say whether the GPU is slowed at the moment.
 REASON_BITS = (
     (m.GPU_THROTTLED_POWER, 0x04),
     (m.GPU_THROTTLED_SYNC, 0x10),
@@ -57,7 +57,7 @@ REASON_BITS = (
 
 
 class Fields:
-    """The counters of one GPU; a field that it will never have is asked for once."""
+    """The counters of one GPU; asks only once for a field that it will never have."""
 
     def __init__(self, nvml: Nvml, handle: Any) -> None:
         self._nvml = nvml
@@ -68,7 +68,7 @@ class Fields:
         self._energy = 0.0
 
     def read(self, now: float, reading: Reading) -> None:
-        """Add every field's value, or why there is none."""
+        """Add every field's value, or why it has none."""
         unknown: dict[Field, str] = {}
         asked = [f for f in FIELDS if f not in self._never]
         for field, answer in zip(asked, self._ask(asked, unknown), strict=False):
@@ -118,7 +118,7 @@ class Fields:
         return min(1.0, round(rate, 5)) if field.metric.unit == "ratio" else float(round(rate))
 
     def _since_start(self, total: float) -> float:
-        """Return the growth since the first reading; a driver reload begins again at zero."""
+        """Return the growth since the first reading; a driver reload restarts at zero."""
         if self._energy_last is not None:
             self._energy += total - self._energy_last if total >= self._energy_last else total
         self._energy_last = total

@@ -10,7 +10,7 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import BLANK, FIRST, UNSUPPORTED, Reading
 from whyidle.monitor.sources.nvml import PERMANENT, Nvml, Unknown, reason_of
 
-# The driver wants more than 100 ms between the samples of a pair.
+# The driver needs more than 100 ms between the samples of a pair.
 SHORTEST_INTERVAL = 0.15
 MIB = 1 << 20
 PERCENT = 0.01
@@ -23,7 +23,7 @@ ACTIVITY: tuple[tuple[Metric, int, float], ...] = (
     (m.GPU_FP32_ACTIVITY, 12, PERCENT),
     (m.GPU_FP16_ACTIVITY, 13, PERCENT),
 )
-# Used where the cumulative counters of the driver are missing.
+# Used if the driver lacks its cumulative counters.
 TRAFFIC: tuple[tuple[Metric, int, float], ...] = (
     (m.GPU_PCIE_TX, 20, MIB),
     (m.GPU_PCIE_RX, 21, MIB),
@@ -31,7 +31,7 @@ TRAFFIC: tuple[tuple[Metric, int, float], ...] = (
     (m.GPU_NVLINK_TX, 61, MIB),
 )
 WANTED = ACTIVITY + TRAFFIC
-# A share over this is a sentinel or a glitch of the counters, no activity.
+# A share above this is a sentinel or a glitch of the counters.
 HIGHEST_SHARE = 1.02
 
 
@@ -61,7 +61,7 @@ class Gpm:
         return None
 
     def read(self, now: float, reading: Reading) -> None:
-        """Add the activity since the last call; leave out what is not due yet."""
+        """Add the activity since the last call, if due."""
         if self._why_not is not None:
             self._all_unknown(reading, self._why_not)
             return
@@ -89,7 +89,7 @@ class Gpm:
             self._nvml.call("nvmlGpmMigSampleGet", self._handle, self._instance, into)
 
     def _compare(self, reading: Reading) -> None:
-        # After the rotation the newer sample is `_old`, the older one waits as the spare.
+        # After the rotation the newer sample is `_old`, and the older one is the spare.
         self._request.sample1, self._request.sample2 = self._spare, self._old
         try:
             self._nvml.call("nvmlGpmMetricsGet", self._request)
@@ -109,7 +109,7 @@ class Gpm:
 
 
 def _note(reading: Reading, metric: Metric, value: float | None, reason: str) -> None:
-    """Record unless a better source already gave the value."""
+    """Record the value unless a better source already has."""
     if metric in reading.values:
         return
     if value is not None:
@@ -120,7 +120,7 @@ def _note(reading: Reading, metric: Metric, value: float | None, reason: str) ->
 
 
 def plausible(metric: Metric, value: float) -> float | None:
-    """Return the value, ``None`` for a sentinel that leaked through."""
+    """Return the value; ``None`` for a sentinel that leaked through."""
     if not math.isfinite(value) or value < 0:
         return None
     if metric.unit == "ratio":

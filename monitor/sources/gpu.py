@@ -1,4 +1,4 @@
-"""One GPU (or MIG instance), read with few calls per tick; what it cannot tell has a reason."""
+"""One GPU (or MIG instance), read with few calls per tick; unknown values have a reason."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from whyidle.monitor.sources.fields import Fields
 from whyidle.monitor.sources.gpm import Gpm
 from whyidle.monitor.sources.nvml import PERMANENT, SENTINELS, Nvml, Unknown
 
-# Link and cap change rarely; a call saved is a call that cannot hang.
+# The link and the cap change rarely; a call saved is a call that cannot hang.
 SLOW_EVERY_SECONDS = 5.0
 MEMORY_V2 = 0x02000028
-MIG_MODE = "not told in MIG mode"
+MIG_MODE = "not reported in MIG mode"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class GpuFacts:
 
 
 def innermost(held: Collection[str], facts: Sequence[GpuFacts]) -> frozenset[str]:
-    """Drop a GPU whose MIG instance is held: the job has only that part of it."""
+    """Drop a GPU if the job holds one of its MIG instances: it has only that part."""
     parents = {f.mig_of for f in facts if f.index in held and f.mig_of is not None}
     return frozenset(held) - parents
 
@@ -73,7 +73,7 @@ class Gpu:
         self._fields = Fields(nvml, handle)
         self._never: dict[str, str] = {}
         self._slow_at: float | None = None
-        # The driver keeps some seconds of samples: the first look already has the last one.
+        # The driver keeps seconds of samples: the first reading already has the latest one.
         self._seen_us = int((time.time() - 1.0) * 1e6)
 
     def read(self, now: float) -> GpuReading:
@@ -94,7 +94,7 @@ class Gpu:
         return result
 
     def _ask(self, function: str, *arguments: Any) -> Any:
-        """Ask about this device, but never again what it will never answer."""
+        """Ask about this device; do not repeat a question that it will never answer."""
         key = function + repr(arguments)
         if key in self._never:
             raise Unknown(self._never[key])
@@ -161,7 +161,7 @@ class Gpu:
             self._one(reading, metric, lambda f=function: self._ask(f), factor)  # type: ignore[misc]
 
     def _power(self, reading: Reading) -> None:
-        """Older drivers tell power only by a call of its own."""
+        """Read the power by a separate call, the only way in older drivers."""
         if m.GPU_POWER not in reading.values:
             reading.unknown.pop(m.GPU_POWER, None)
             self._one(reading, m.GPU_POWER, lambda: self._ask("nvmlDeviceGetPowerUsage"), 1e-3)
@@ -192,7 +192,7 @@ class Gpu:
             samples = self._ask("nvmlDeviceGetProcessUtilization", self._seen_us)
         except Unknown as unknown:
             return unknown.reason
-        # Samples from before the last call and shares over 100 are leftovers of the driver's ring.
+        # Samples from before the last call and shares over 100 are leftovers in the driver's ring.
         fresh = [s for s in samples if s.timeStamp > self._seen_us and s.smUtil <= 100]
         by_pid: dict[int, list[int]] = {}
         for sample in fresh:
@@ -202,7 +202,7 @@ class Gpu:
 
 
 def mig_enabled(nvml: Nvml, handle: Any) -> bool:
-    """Tell whether the GPU is cut into instances."""
+    """Tell whether the GPU is split into instances."""
     mode = nvml.get("nvmlDeviceGetMigMode", handle)
     return bool(mode and mode[0] == 1)
 

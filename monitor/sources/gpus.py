@@ -1,4 +1,4 @@
-"""All GPUs of the machine: found once, read each tick on a thread that may hang without harm."""
+"""All GPUs of the machine: found once, read each tick on a thread that may safely hang."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from whyidle.monitor.sources.nvml import Nvml, Unknown, text
 from whyidle.monitor.sources.worker import Worker
 from whyidle.monitor.sources.xid import watch_xids
 
-# The driver may take seconds to wake when no other client holds it open.
+# The driver may take seconds to wake up if no other client holds it open.
 OPEN_SECONDS = 10.0
-# A lost GPU seldom comes back before a reset; asking now and then is enough.
+# A lost GPU seldom returns without a reset; asking now and then is enough.
 LOST_RETRY_SECONDS = 30.0
-# A slow call is no hang: the driver takes its time when a GPU starts or resets.
+# A slow call is not a hang: the driver takes its time when a GPU starts or resets.
 HUNG_SECONDS = 2.0
-# Busy by the driver's word; and a draw that no GPU at work has (idle H100: 70 of 700 W).
+# Busy according to the driver; and a draw too low for a busy GPU (idle H100: 70 of 700 W).
 BUSY, IDLE_POWER_SHARE = 0.99, 0.12
 
 
@@ -58,7 +58,7 @@ class GpuProbe:
         self._closing = threading.Event()
 
     def open(self, seconds: float = OPEN_SECONDS) -> None:
-        """Connect and find the GPUs; a driver that does not answer is one sentence, no wait."""
+        """Connect and find the GPUs; raise a sentence if the driver does not answer in time."""
         found: list[list[Gpu]] = []
         failure: list[BaseException] = []
         ready = threading.Event()
@@ -83,7 +83,7 @@ class GpuProbe:
         watch_xids(self.nvml, self.gpus, self._closing, self._on_xid)
 
     def close(self) -> None:
-        """Let the threads end. NVML stays: shutting it down under a stuck call would crash."""
+        """Let the threads end. NVML stays open: shutting it down under a stuck call would crash."""
         self._closing.set()
         if self._worker is not None:
             self._worker.retire()
@@ -97,7 +97,7 @@ class GpuProbe:
             for g in self.gpus
             if g.facts.index not in {**results, **self._late} and not self._rests(g, now)
         ]
-        # Where one round does not fit into a tick: who was quick first, then who waits longest.
+        # If one round does not fit into a tick: quick GPUs first, then those that waited longest.
         due.sort(key=lambda g: (g.facts.index in self._slow, self._read_at.get(g.facts.index, 0.0)))
         if due:
             results |= self._round(due, now, limit)
@@ -111,7 +111,7 @@ class GpuProbe:
         return now - self._lost.get(gpu.facts.index, float("-inf")) < LOST_RETRY_SECONDS
 
     def _round(self, gpus: list[Gpu], now: float, seconds: float) -> dict[str, GpuReading]:
-        """Read these on the worker; the one that takes too long is left to it, alone."""
+        """Read these on the worker; if one takes too long, leave only that one to it."""
         self._worker = self._worker or Worker("whyidle-nvml", _read)
         done, slow = self._worker.work(gpus, seconds)
         results = {gpu.facts.index: result for gpu, result in done}
@@ -131,7 +131,7 @@ class GpuProbe:
         return _silent(HUNG if late and now - late.since > HUNG_SECONDS else LATE)
 
     def _arrived(self, now: float) -> dict[str, GpuReading]:
-        """Return what came too late for the last tick, and tell of who has not come for long."""
+        """Return what came too late for the last tick, and report GPUs that are silent for long."""
         results: dict[str, GpuReading] = {}
         for index, late in list(self._late.items()):
             if late.worker.idle:
@@ -147,7 +147,7 @@ class GpuProbe:
         return results
 
     def _note(self, index: str, result: GpuReading, now: float) -> None:
-        """Tell what a reading that did come says beside its numbers."""
+        """Report what a reading says beside its numbers."""
         if result.lost:
             self._lost[index] = now
             said = f"GPU {index} is lost: the driver no longer reaches it."
@@ -165,7 +165,7 @@ class GpuProbe:
         self._news.tell(GpuEvent("xid", index, f"XID {code} on GPU {index}.", code=code))
 
     def silent(self, reason: str) -> dict[str, GpuReading]:
-        """Return a reading of each GPU that only says why there is none."""
+        """Return a reading for each GPU that only says why it has no values."""
         return {gpu.facts.index: _silent(reason) for gpu in self.gpus}
 
     def events(self) -> list[GpuEvent]:
@@ -174,7 +174,7 @@ class GpuProbe:
 
 
 def contradiction(reading: Reading) -> str | None:
-    """Return where two sources deny each other: both are shown, and so is this."""
+    """Return how two sources contradict each other: both are shown, and so is this."""
     use, active = reading.get(GPU_UTILISATION), reading.get(GPU_SM_ACTIVITY)
     power, limit = reading.get(GPU_POWER), reading.get(GPU_POWER_LIMIT)
     if use is None or use < BUSY:
@@ -209,7 +209,7 @@ def find_gpus(nvml: Nvml) -> list[Gpu]:
         try:
             handle = nvml.call("nvmlDeviceGetHandleByIndex", number)
         except Unknown:
-            # A GPU that fell off the bus keeps its number; the others must still be read.
+            # A GPU that fell off the bus keeps its number; still read the others.
             continue
         facts = _facts(nvml, handle, str(number), driver)
         found.append(Gpu(nvml, facts, handle))

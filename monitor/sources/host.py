@@ -1,4 +1,4 @@
-"""What the kernel tells of the job's processes and of the machine, by /proc alone."""
+"""The job's processes and the machine, read from /proc alone."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _PRESSURES = (
     (m.HOST_IO_PRESSURE, "io"),
     (m.HOST_MEMORY_PRESSURE, "memory"),
 )
-# /proc/PID/status is dear to write for the kernel, and a job may have a hundred processes.
+# The kernel needs long to write /proc/PID/status, and a job may have a hundred processes.
 SWITCHES_EVERY_SECONDS = 5.0
-# What the kernel gives to the parent when a process is reaped: itself, and its reaped children.
+# What the kernel adds to the parent when it reaps a process: its use, and its reaped children's.
 _HANDED_ON: tuple[tuple[Metric, Callable[[Stat], float], Callable[[Stat], float]], ...] = (
     (
         m.JOB_CPU,
@@ -68,7 +68,7 @@ class HostProbe:
         now: float,
         stats: Mapping[ProcessKey, Stat],
     ) -> Reading:
-        """Return the whole tree's reading; a sum covers the processes that could be read."""
+        """Return the whole tree's reading; sums cover the readable processes."""
         reading = Reading({m.JOB_PROCESSES: len(stats)})
         if not stats:
             return reading
@@ -83,7 +83,7 @@ class HostProbe:
         return reading
 
     def _handed_on(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
-        """What the tree has used, also by processes that came and went between two looks."""
+        """Add the tree's use, including processes that came and went between two ticks."""
         family = self._family
         family.look(self.fs, stats)
         by_pid = {key.pid: key for key in family.stats}
@@ -109,7 +109,7 @@ class HostProbe:
         reading.put(metric, sum(known) if known else None, FIRST if totals else NO_PERMISSION)
 
     def _disk(self, reading: Reading, now: float) -> None:
-        """A parent's I/O holds that of the children it reaped, and the two are not told apart."""
+        """Add disk I/O; a parent's totals include its reaped children's, inseparably."""
         family = self._family.stats
         by_pid = {key.pid: key for key in family}
         totals = {key: self.fs.disk(key.pid) for key in family}
@@ -134,7 +134,7 @@ class HostProbe:
             self._sum(reading, metric, now, series, totals)
 
     def _main_thread(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
-        """The busiest main thread: where a Python job that starves its GPU shows first."""
+        """Add the busiest main thread, where a Python job that starves its GPU shows first."""
         busiest: tuple[float, float] | None = None
         reason = UNSUPPORTED
         for key in stats:
@@ -150,10 +150,10 @@ class HostProbe:
         reading.put(m.JOB_MAIN_THREAD_WAIT, min(1.0, busiest[1]) if busiest else None, reason)
 
     def _network(self, reading: Reading, now: float, oldest: ProcessKey) -> None:
-        """Of the oldest process: that is the job's first one, for as long as it lives."""
+        """Add the network of the oldest process: the job's first one, as long as it lives."""
         namespace: Hashable = self.fs.link(f"{oldest.pid}/ns/net") or oldest
         if namespace != self._network_of:
-            # Another network has other totals: nothing to compare with.
+            # Another network has other totals, not comparable with the last ones.
             self._rates.forget(m.JOB_NET_RX)
             self._rates.forget(m.JOB_NET_TX)
             self._network_of = namespace
@@ -169,7 +169,7 @@ class HostProbe:
             self._rates.share(folder, periods.throttled, periods.all)
             for folder, periods in limits.periods.items()
         ]
-        # A limit further up stops the job just as well: the tightest counts.
+        # A limit further up throttles the job just as well: the tightest counts.
         known = [share for share in shares if share is not None]
         reason = FIRST if shares else UNSUPPORTED
         reading.put(m.JOB_THROTTLED, max(known, default=None), reason)
@@ -247,13 +247,13 @@ def disk_totals(text: str | None) -> tuple[float | None, float | None]:
 
 
 def _is_partition(name: str, names: set[str]) -> bool:
-    """Tell sda1 (of sda) and nvme0n1p2 (of nvme0n1) from whole disks."""
+    """Tell whether it is a partition, such as sda1 (of sda) or nvme0n1p2 (of nvme0n1)."""
     disk = name.rstrip("0123456789")
     return disk != name and (disk in names or (disk.endswith("p") and disk[:-1] in names))
 
 
 def pressure_total(text: str | None) -> float | None:
-    """Return the seconds in which some task was held up, from a /proc/pressure file."""
+    """Return the seconds in which some task was stalled, from a /proc/pressure file."""
     if not text or not text.startswith("some"):
         return None
     return int(text.split("\n", 1)[0].rpartition("total=")[2]) / 1e6

@@ -1,4 +1,4 @@
-"""What happened to the GPUs, told once: a fault that comes and goes must not fill the store."""
+"""Events of the GPUs, reported once: a fault that comes and goes must not fill the store."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class GpuEvent:
 
 
 class News:
-    """Takes events from any thread; the same one again only after a while."""
+    """Takes events from any thread; repeats the same event only after a while."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[GpuEvent] = SimpleQueue()
-        self._told: dict[tuple[str, str, int | None], float] = {}
+        self._reported: dict[tuple[str, str, int | None], float] = {}
 
     def tell(self, event: GpuEvent) -> None:
-        """Pass an event on, unless it was told lately."""
+        """Report an event, unless the same one was reported lately."""
         key, now = (event.kind, event.index, event.code), time.monotonic()
-        if now - self._told.get(key, float("-inf")) >= AGAIN_SECONDS:
-            self._told[key] = now
+        if now - self._reported.get(key, float("-inf")) >= AGAIN_SECONDS:
+            self._reported[key] = now
             self._queue.put(event)
 
     def take(self) -> list[GpuEvent]:
-        """Return what has been told since the last call."""
+        """Return the events reported since the last call."""
         found = []
         while True:
             try:

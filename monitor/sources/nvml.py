@@ -1,4 +1,4 @@
-"""The only module that imports pynvml: one call that turns every failure into a reason in words."""
+"""The only module that imports pynvml; its one call turns every failure into a reason in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from whyidle.monitor.core.errors import NoGpu
 from whyidle.monitor.core.reading import HUNG, IDLE, LOST, NO_PERMISSION, UNSUPPORTED
 
-# Called with (function, arguments, seconds, result or error code) after each call; for recorders.
+# Called after each call with (function, arguments, seconds, result or error code), to record them.
 Tap = Callable[[str, tuple[Any, ...], float, Any], None]
 
 SUCCESS, NOT_FOUND, TIMEOUT = 0, 6, 10
@@ -29,7 +29,7 @@ _REASONS = {
     25: "driver too old",
     28: LOST,
 }
-# Answers that stay as they are for as long as the driver runs: asking again only costs time.
+# Answers that cannot change while the driver runs: asking again only costs time.
 PERMANENT = frozenset({UNSUPPORTED, "driver too old", NO_PERMISSION})
 # NVML's ways to say "no value" that arrive as numbers.
 SENTINELS = frozenset({0xFFFFFFFF, 0xFFFFFFFE, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF})
@@ -62,15 +62,15 @@ class Unknown(Exception):  # noqa: N818  an answer, not a defect
 
 
 class Nvml:
-    """NVML, opened once. Every question goes through :meth:`call`."""
+    """NVML, opened once. Every query goes through :meth:`call`."""
 
     def __init__(self, tap: Tap | None = None) -> None:
         self._tap = tap
         self._module: Any = None
 
     def open(self) -> None:
-        """Load the library and connect to the driver, or say in one sentence why not."""
-        import pynvml  # noqa: PLC0415  8,000 lines: only who asks for GPUs pays for them
+        """Load the library and connect to the driver; raise a sentence if that fails."""
+        import pynvml  # noqa: PLC0415  8,000 lines: load them only if GPUs are wanted
 
         try:
             pynvml.nvmlInit()
@@ -94,7 +94,7 @@ class Nvml:
         except self._module.NVMLError as error:
             outcome = error
         except AttributeError:
-            # A binding older than the question.
+            # The binding is too old to have this function.
             raise Unknown(UNSUPPORTED) from None
         if self._tap is not None:
             self._tap(function, arguments, time.monotonic() - started, outcome)
@@ -103,7 +103,7 @@ class Nvml:
         return outcome
 
     def get(self, function: str, *arguments: Any) -> Any | None:
-        """Ask NVML for a fact that may as well be missing."""
+        """Ask NVML for a fact; ``None`` if it is missing."""
         try:
             return self.call(function, *arguments)
         except Unknown:
@@ -125,5 +125,5 @@ def reason_of(code: int) -> str:
 
 
 def text(value: bytes | str | None) -> str | None:
-    """Return a string of NVML's: the binding gives bytes or text by version."""
+    """Return a string from NVML: depending on the version, the binding gives bytes or text."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

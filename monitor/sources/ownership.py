@@ -1,4 +1,4 @@
-"""Which GPUs are this job's: by the driver's list of pids if it can be trusted, else by hints."""
+"""Which GPUs the job uses: from the driver's list of pids if that is reliable, else from hints."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def owned_gpus(
         return Owned(everything, "no GPU is known", sure=False)
     named = [visible_gpus(v, facts) for v in visible if v is not None]
     if named and len(named) == len(visible):
-        told = " ".join(sorted(v for v in visible if v is not None))
-        return Owned(frozenset().union(*named), f"CUDA_VISIBLE_DEVICES={told}", sure=False)
+        values = " ".join(sorted(v for v in visible if v is not None))
+        return Owned(frozenset().union(*named), f"CUDA_VISIBLE_DEVICES={values}", sure=False)
     if fs.namespace != FIRST_NAMESPACE:
         return Owned(everything, "all: the driver's pids cannot be matched from here", sure=False)
     return Owned(everything, "all: the job holds none of them yet", sure=False)
@@ -47,7 +47,7 @@ def owned_gpus(
 def visible_gpus(visible: str, facts: Sequence[GpuFacts]) -> frozenset[str]:
     """Return the GPUs that CUDA_VISIBLE_DEVICES names; empty and -1 hide them all.
 
-    CUDA counts the fastest first and the driver by its slot: the same where all are alike.
+    CUDA numbers them fastest first, the driver by slot: these agree if all GPUs are alike.
     """
     known = {f.index: f.index for f in facts} | {f.uuid: f.index for f in facts if f.uuid}
     found: list[str] = []
@@ -61,7 +61,7 @@ def visible_gpus(visible: str, facts: Sequence[GpuFacts]) -> frozenset[str]:
             None,
         )
         if index is None:
-            # CUDA stops reading at the first name that it does not know.
+            # CUDA stops reading at the first unknown name.
             break
         found.append(index)
     return frozenset(found)

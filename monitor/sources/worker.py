@@ -1,4 +1,4 @@
-"""A thread that does one thing after another and may hang: its owner waits only so long."""
+"""A thread that works through items and may hang: its owner waits for a limited time."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Worker(Generic[Item, Result]):
 
     @property
     def idle(self) -> bool:
-        """Tell whether the thread has come back from whatever held it."""
+        """Tell whether the thread has finished its last item."""
         return self._finished.is_set()
 
     def work(
         self, items: list[Item], seconds: float
     ) -> tuple[list[tuple[Item, Result]], Item | None]:
-        """Return what was done in time, and the item that takes longer, if one does.
+        """Return what was done in time, and the item that takes longer, if any.
 
-        After that the worker does no more than finish this item: see ``idle``.
+        The worker then only finishes that item: see ``idle``.
         """
         self._finished.clear()
         self._done = []
@@ -48,7 +48,7 @@ class Worker(Generic[Item, Result]):
         return self._done[-1:]
 
     def retire(self) -> None:
-        """End the thread when it next looks up."""
+        """End the thread after its current item."""
         self._inbox.put(None)
 
     def _loop(self) -> None:

@@ -1,4 +1,4 @@
-"""XID errors, as the driver reports them: an event set, waited for on a thread of its own."""
+"""XID errors as the driver reports them, through an event set that a separate thread waits for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whyidle.monitor.sources.gpu import Gpu
 from whyidle.monitor.sources.nvml import Nvml, Unknown
 
 XID_EVENTS = 0x8
-# The wait looks up this often to see whether it is time to end.
+# How often the wait checks whether it is time to end.
 WAIT_MS = 1000
 
 
@@ -22,7 +22,7 @@ def watch_xids(
     closing: threading.Event,
     report: Callable[[str, int], None],
 ) -> None:
-    """Start reporting XIDs as (GPU index, code), if this driver tells them."""
+    """Start reporting XIDs as (GPU index, code), if this driver reports them."""
     try:
         event_set = nvml.call("nvmlEventSetCreate")
     except Unknown:
@@ -53,11 +53,11 @@ def _wait(
         try:
             event = nvml.call("nvmlEventSetWait_v2", event_set, WAIT_MS)
         except Unknown as unknown:
-            # A time-out is the normal answer; anything else comes at once and would spin.
+            # A time-out is normal; any other error returns at once, so retrying would spin.
             if unknown.reason != HUNG:
                 closing.wait(WAIT_MS / 1000)
             continue
-        # By address: a GPU that has just fallen off the bus no longer tells its index.
+        # By address: a GPU that has just fallen off the bus no longer reports its index.
         gpu = next((g for g in gpus if _address(g.handle) == _address(event.device)), None)
         if gpu is not None:
             report(gpu.facts.index, int(event.eventData))

@@ -146,11 +146,11 @@ def test_mig_instances_stand_beside_their_gpu(tape: Tape) -> None:
     told = play(tape("mig", TRAINER=4711))
     assert list(told["names"]) == ["0", "0:0", "0:1"]
     whole, first = gpu(told, index="0"), gpu(told, index="0:0")
-    assert whole["unknown"]["utilisation_ratio"] == "not told in MIG mode"
+    assert whole["unknown"]["utilisation_ratio"] == "not reported in MIG mode"
     assert first["values"]["memory_used_bytes"] == 8500000000
     assert first["values"]["sm_activity_ratio"] == pytest.approx(0.55)
     assert list(first["processes"]) == ["4711"]
-    assert first["processes"]["4711"]["unknown"]["sm_share_ratio"] == "not told in MIG mode"
+    assert first["processes"]["4711"]["unknown"]["sm_share_ratio"] == "not reported in MIG mode"
 
 
 def test_a_lost_gpu_does_not_stop_the_others(tape: Tape) -> None:
