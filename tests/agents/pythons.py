@@ -21,7 +21,7 @@ from whyidle.agents import wire
 AGENTS = Path(__file__).parent.parent.parent / "agents"
 OTHERS = [f"python3.{minor}" for minor in range(9, 15)]
 
-# Loads the agent from its files under its private name, into a folder of the test's own.
+# Loads the agent from its files under its private name, into the test's own folder.
 PRELUDE = """
 import gc, importlib, importlib.util, os, sys, time
 AGENTS, PARENT = sys.argv[1:3]

@@ -1,4 +1,4 @@
-"""What keeps the agent cheap changes nothing of what it tells."""
+"""What keeps the agent cheap does not change what it reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_what_is_taken_is_the_oldest_in_order_and_out() -> None:
 
 
 def run(timers: Timers, seconds: int, late: Callable[[], int] = int) -> list[int]:
-    """Return the moments in which the thread was awake, on a clock of the test's own."""
+    """Return the moments in which the thread was awake, on the test's own clock."""
     now, awake = 0, []
     while now < seconds * SECOND:
         now += timers.wait_ns(now) + late()
@@ -53,7 +53,7 @@ def test_what_may_come_early_wakes_nobody_up_of_its_own() -> None:
 
 @pytest.mark.parametrize("late_ns", [0, 5 * MS, 20 * MS])
 def test_a_thread_that_comes_late_wakes_up_no_more_often(late_ns: int) -> None:
-    """A job that never waits gives Python's lock away 5 ms after it was asked for it."""
+    """A job that never waits releases the GIL 5 ms after another thread asks for it."""
     chance = random.Random(1)
     timers = Timers()
     samples: list[int] = []

@@ -1,4 +1,4 @@
-"""Clients that mean harm, or nothing at all, get a reason and hold up nobody."""
+"""Clients that send harmful or meaningless requests get a reason and hold up nobody."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_another_user_is_not_answered(agent: Agent) -> None:
     folder, pid = agent
     place = folder / wire.folder_name(0)
     path = place / wire.socket_name(pid)
-    # Even where the files let them.
+    # Even where the file permissions allow it.
     ours = [parent for parent in folder.parents if "pytest-of-" in str(parent)]
     for opened in (folder, *ours, place, path):
         opened.chmod(0o777)
@@ -166,6 +166,6 @@ until(reachable); ready(); sys.stdin.readline()
                     two.ask("lease", read=two.offset)
             one.offset = two.offset = 0
             assert [r[0] for r in one.records()][:2] == ["hello", "clock"]
-            # It speaks of the old one until it is told.
+            # It refers to the old one until it is told.
             assert two.ask("lease", read=5000)["epoch"] >= 1
             assert one.wait_for("gauges")

@@ -1,4 +1,4 @@
-"""Which calls a hook looks at."""
+"""Which calls a hook samples."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ MANY = 500
 
 
 def calls(downsampler: Downsampler, number: int) -> int:
-    """Make calls, and return how many of them a hook would have looked at."""
-    return sum(looks(downsampler) for _ in range(number))
+    """Make calls, and return how many of them a hook would have sampled."""
+    return sum(looked_at(downsampler) for _ in range(number))
 
 
-def looks(downsampler: Downsampler) -> bool:
+def looked_at(downsampler: Downsampler) -> bool:
     return not downsampler.active or downsampler.number() % ROUND < BURST
 
 
 @pytest.fixture
 def on() -> Downsampler:
-    """Return one that looks at some, after a second of many calls."""
+    """Return one that samples some calls, after a second of many calls."""
     downsampler = Downsampler(0, MANY)
     assert downsampler.second(SECOND, calls(downsampler, 10 * MANY)) == 1
     assert downsampler.is_on
     return downsampler
 
 
-def test_all_are_looked_at_until_they_are_many() -> None:
+def test_all_calls_are_sampled_until_they_are_many() -> None:
     downsampler = Downsampler(0, MANY)
     assert calls(downsampler, MANY) == MANY
     assert downsampler.second(SECOND, MANY) == 1
@@ -39,7 +39,7 @@ def test_all_are_looked_at_until_they_are_many() -> None:
     assert downsampler.is_on
 
 
-def test_those_that_are_looked_at_stand_for_all(on: Downsampler) -> None:
+def test_sampled_calls_stand_for_all(on: Downsampler) -> None:
     number = 100 * ROUND
     seen = calls(on, number)
     assert abs(seen - 100 * BURST) <= BURST
@@ -50,7 +50,7 @@ def test_those_that_are_looked_at_stand_for_all(on: Downsampler) -> None:
 def test_they_come_in_a_row_and_so_are_met_whatever_comes_by_turns(on: Downsampler) -> None:
     kinds = [0] * 8
     for call in range(200 * ROUND):
-        kinds[call % 8] += looks(on)
+        kinds[call % 8] += looked_at(on)
     assert max(kinds) <= 1.1 * min(kinds)
 
 
@@ -60,7 +60,7 @@ def test_it_ends_when_few_come_and_not_before(on: Downsampler) -> None:
     on.second(3 * SECOND, calls(on, MANY // 2 - 1))
     assert not on.is_on
     assert calls(on, ROUND) == ROUND
-    # Who reads the figures later is still told.
+    # A later reader of the figures still learns of it.
     assert on.facts("reads") == {"timed_reads": round(BURST / ROUND, 3)}
 
 

@@ -1,4 +1,4 @@
-"""However a job ends, the agent neither holds it up nor says a word, and what it wrote stays."""
+"""However a job ends, the agent neither holds it up nor prints anything, and its files stay."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_quick_ends_are_quiet(ending: str, python: str, tmp_path: Path) -> None:
     assert found == [(b"", 0)] * len(jobs)
 
 
-def test_an_end_is_told_and_nothing_is_left(tmp_path: Path) -> None:
+def test_an_end_is_recorded_and_nothing_is_left(tmp_path: Path) -> None:
     source = "start(); until(reachable); ready(); sys.stdin.readline()"
     with job(source, tmp_path) as process, Client(tmp_path, process.pid) as client:
         client.ask("lease", read=0)

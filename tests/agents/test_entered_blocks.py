@@ -1,4 +1,4 @@
-"""Blocks of the job's own around its steps: they cost no trace, and no job dies of them."""
+"""Blocks of the job's own around its steps: they prevent no trace and crash no job."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_who_sees_whatever_is_called_sees_nothing_of_ours(tmp_path: Path) -> Non
         process.ends_well()
 
 
-# TorchScript compiles a block from its source: it must be in a file, as what uses it.
+# TorchScript compiles a block from its source: it must be in a file, like the code that uses it.
 SCRIPTED = """
 import torch
 def scripted(x):
@@ -222,7 +222,7 @@ with block("after"): step()
 """
 
 
-def test_what_looks_at_blocks_is_there_for_moments_and_leaves_others_alone(tmp_path: Path) -> None:
+def test_the_hook_of_blocks_is_there_for_moments_and_leaves_others_alone(tmp_path: Path) -> None:
     (tmp_path / "annotating.py").write_text(SCRIPTED)
     place = f"sys.path.insert(0, {str(tmp_path)!r})\n"
     with job(TORCH + place + UNTIL_TOLD + BEGIN + LEFT, tmp_path) as process:
@@ -233,7 +233,7 @@ def test_what_looks_at_blocks_is_there_for_moments_and_leaves_others_alone(tmp_p
         process.ends_well()
 
 
-# It looks as if the job were in the middle of entering a block, for good.
+# It seems as if the job were in the middle of entering a block, forever.
 HALFWAY = """
 kind = torch.autograd.profiler.record_function
 class Fails(kind):

@@ -89,7 +89,7 @@ assert reachable()
 
 @every_python
 def test_forks_in_every_state_of_the_agent(python: str, tmp_path: Path) -> None:
-    """In more of them with WHYIDLE_LONG=2."""
+    """In more cases with WHYIDLE_LONG=2."""
     source = (
         CHILD
         + LEAVE
@@ -160,7 +160,7 @@ if __name__ == "__main__":
     run(python, source, tmp_path)
 
 
-# A call without a line of Python sets the signal off: where it stands says when.
+# A call without a line of Python sends the signal: its position decides when.
 SIGNALLED = """
 import signal, _thread, _functools
 class Told(Exception): pass
@@ -199,7 +199,7 @@ until(lambda: tasks() == 2)
 def test_what_a_handler_raises_during_a_fork_reaches_the_job(
     when: str, what: str, python: str, tmp_path: Path
 ) -> None:
-    """After our first part it comes as ever; right before that the handler runs twice."""
+    """After our first part it comes as usual; right before that the handler runs twice."""
     run(python, f"WHEN, WHAT = {when!r}, {what!r}\n" + SIGNALLED, tmp_path)
 
 

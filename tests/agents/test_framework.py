@@ -1,4 +1,4 @@
-"""When the probe of a framework tells what seldom changes."""
+"""When the probe of a framework puts facts that seldom change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Changing(Part):
 
     def facts(self) -> dict[str, Any]:
         self.asked += 1
-        # Nothing is known before the third look.
+        # Nothing is known before the third second.
         return {"batch_size": self.asked} if self.asked > 2 else {}
 
 
@@ -34,18 +34,18 @@ class Probe(FrameworkProbe):
     parts = (Changing,)
 
 
-def test_facts_are_told_at_once_at_first_and_seldom_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[list[Any]] = []
-    probe = Probe(ProbeContext(Timers(), told.append, lambda _: None, get_ident()))
+def test_facts_are_put_at_once_at_first_and_seldom_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    records: list[list[Any]] = []
+    probe = Probe(ProbeContext(Timers(), records.append, lambda _: None, get_ident()))
     probe.begin()
     # The job waits long before it imports the framework.
     for second in range(40):
         probe.gauges(second)
-    assert told == []
+    assert records == []
     monkeypatch.setitem(sys.modules, NAME, ModuleType(NAME))
     for second in range(100, 130):
         probe.gauges(second)
-    at = [record[1] - 100 for record in told]
+    at = [record[1] - 100 for record in records]
     early = framework.FIRST_SECONDS
     assert at == [*range(2, early), *range(early, 30, framework.STATE_SECONDS)]
 
@@ -61,7 +61,7 @@ def clocked(timers: Timers, seconds: float, since: int = 0) -> list[int]:
 
 
 def waiting(monkeypatch: pytest.MonkeyPatch) -> tuple[Probe, Timers]:
-    """Return a probe that waits for its framework, on a clock of the test's own."""
+    """Return a probe that waits for its framework, on the test's own clock."""
     timers = Timers()
     monkeypatch.setattr("whyidle.agents.context.time.monotonic_ns", lambda: 0)
     probe = Probe(ProbeContext(timers, lambda _: None, lambda _: None, get_ident()))

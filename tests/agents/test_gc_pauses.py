@@ -1,4 +1,4 @@
-"""Collections that were heard in part."""
+"""Collections whose beginning or end was not seen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_to_come_in_the_middle_of_a_collection_loses_nothing() -> None:
             tap("stop", INFO)
         assert pauses.take() == []
         assert pauses.lost == 0
-        # Later it is a loss: somebody else took one of ours out meanwhile.
+        # Later it counts as lost: somebody else removed one of our callbacks meanwhile.
         for tap in ours:
             tap("stop", INFO)
         assert pauses.take() == []

@@ -1,4 +1,4 @@
-"""Traces of jobs of PyTorch that have no optimizer: they begin and end where a batch comes."""
+"""Traces of jobs of PyTorch that have no optimizer: they begin and end where a batch arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who keeps the agent alive, and who does not any more."""
+"""Which client keeps the agent alive, and when its lease ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent comes into a job that forks, ends, or walks through its modules at that very moment."""
+"""The agent is loaded into a job that forks, ends, or iterates over its modules at that moment."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.agents.pythons import AGENTS, every_python
 from whyidle.agents import wire
 from whyidle.monitor.attach.payload import payload
 
-# What the agent imports is not there yet: without ``site`` a job has next to nothing.
+# What the agent imports is not loaded yet: without ``site`` a job has next to nothing.
 BARE = "import os, sys, time\n"
 
 
 def came(python: str, source: str, folder: Path) -> None:
-    """Run a job into which the real text comes; files go to the test's folder."""
+    """Run a job into which the real loader text is injected; files go to the test's folder."""
     text = payload({"method": "ptrace", "grace": 60})
     folders = repr(wire.FOLDERS).replace("'", '"')
     assert folders in text
@@ -108,7 +108,7 @@ assert set(sys.modules) - before == {{"_whyidle_agent", "_whyidle_fork"}}, set(s
 
 
 def needed() -> tuple[str, ...]:
-    """Return what the agent imports of Python."""
+    """Return the standard modules that the agent imports."""
     from whyidle.monitor.attach.bootdir import needed as found  # noqa: PLC0415  it is the monitor's
 
     return found(AGENTS)

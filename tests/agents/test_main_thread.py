@@ -1,4 +1,4 @@
-"""Moments on the main thread: who comes by, when, and what must not be lost."""
+"""Calls on the main thread: who makes them, when, and what must not be lost."""
 
 from __future__ import annotations
 
@@ -121,11 +121,11 @@ class Graph:
         self.task = 7
         self.asked = 0
         package, module = ModuleType("torch"), ModuleType("torch._C")
-        vars(module)["_current_graph_task_id"] = self.look
+        vars(module)["_current_graph_task_id"] = self.read
         monkeypatch.setitem(sys.modules, "torch", package)
         monkeypatch.setitem(sys.modules, "torch._C", module)
 
-    def look(self) -> int:
+    def read(self) -> int:
         self.asked += 1
         return self.task
 
@@ -167,17 +167,17 @@ def test_the_true_graph_of_torch_is_known(came: list[str]) -> None:
 
     numbers = torch.ones(3, requires_grad=True)
     numbers.register_hook(grown)
-    main_call.request(lambda: came.append("visit"))
+    main_call.request(lambda: came.append("call"))
     (numbers * 2).sum().backward()
     main_call.run_pending()
-    assert came == ["inside", "visit"]
+    assert came == ["inside", "call"]
 
 
 def test_a_main_thread_that_waits_for_another_is_woken_and_waits_on(
     main_call: MainThreadCall, came: list[str]
 ) -> None:
     def other() -> None:
-        main_call.request(lambda: came.append("visit"))
+        main_call.request(lambda: came.append("call"))
         while not came:
             main_call.interrupt()
             assert main_thread.wake(threading.main_thread().ident or 0)
@@ -188,7 +188,7 @@ def test_a_main_thread_that_waits_for_another_is_woken_and_waits_on(
     thread.start()
     thread.join()
     came.append("main")
-    assert came == ["visit", "other", "main"]
+    assert came == ["call", "other", "main"]
 
 
 def test_no_signal_that_somebody_has_a_use_for_is_taken() -> None:

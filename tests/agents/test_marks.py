@@ -1,4 +1,4 @@
-"""The user's own marks of steps are heard, also when they come late, and let go at the end."""
+"""The user's own marks of steps are noticed, also when they come late, and released at the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.agents.pythons import AGENTS, Client, ends_well, every_python, job
 from whyidle.agents import wire
 
-# As an import of it would leave it, also where this Python is too old for the rest.
+# As an import would leave it, also where this Python is too old for the rest.
 IMPORT = f"""
 import types
 def bring(name="whyidle.monitor.core.marks"):

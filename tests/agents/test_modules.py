@@ -1,4 +1,4 @@
-"""The job's modules are looked at, and nothing of theirs runs."""
+"""The job's modules are inspected, and none of their code runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class AskedError(Exception):
 
 
 class Nosy(ModuleType):
-    """A module that wants to know of each look at it."""
+    """A module that notices each access to it."""
 
     def __getattribute__(self, name: str) -> object:
         raise AskedError(name)

@@ -26,11 +26,11 @@ def test_it_is_read_each_second_and_then_more_seldom(monkeypatch: pytest.MonkeyP
     reads: list[int] = []
     monkeypatch.setattr(python, "_peak_bytes", lambda: reads.append(1) or len(reads))
     peak = PeakMemory(0)
-    told = [peak.read(second * SECOND) for second in range(1, 121)]
-    assert told[:8] == [*range(1, 9)]
-    # Each fifth second, and what was told between is the last that was seen.
-    assert told[-1] - told[-61] == 60 / 5
-    assert told == sorted(told, key=lambda each: each or 0)
+    peaks = [peak.read(second * SECOND) for second in range(1, 121)]
+    assert peaks[:8] == [*range(1, 9)]
+    # Read every fifth second; between, the last value is repeated.
+    assert peaks[-1] - peaks[-61] == 60 / 5
+    assert peaks == sorted(peaks, key=lambda each: each or 0)
 
 
 def test_where_the_kernel_does_not_say_it_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What several probes tell together."""
+"""What several probes report together."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def other():
 thread = threading.Thread(target=other); thread.start(); thread.join()
 """,
 }
-# Not every torch has ITT: the job itself looks.
+# Not every torch has ITT: the job itself checks.
 ALL = list(USES)
 
 
@@ -81,7 +81,7 @@ def uses(names: list[str], indent: str = "") -> str:
 
 
 def traces_of(process: Job, folder: Path, number: int) -> list[Any]:
-    """Ask so often; what the user profiles then is refused, and says so."""
+    """Ask so often; a request while the user profiles is refused with that reason."""
     found = []
     with Client(folder, process.pid) as client:
         tracing = Tracing(client)
@@ -102,7 +102,7 @@ def test_the_user_has_his_whole_profile_before_and_after(tmp_path: Path) -> None
         process.ends_well()
 
 
-# The first profile of all is another thread's; and then all of them by turns.
+# The first profile of all is another thread's; and then all threads take turns.
 @pytest.mark.parametrize("names", [["thread"], ALL], ids=["thread", "all"])
 def test_the_user_has_his_whole_profile_during(names: list[str], tmp_path: Path) -> None:
     # In a loop: each time at another moment of a window, or between two.
@@ -164,7 +164,7 @@ while not told.is_set(): step(); time.sleep(0.001)
             record = tracing.end_of(answer["id"])
             assert record[3] == "failed"
             assert "profile" in record[4]["why"], record
-            # And when he has ended, ours works again.
+            # And when the user's profile has ended, ours works again.
             assert tracing.take(seconds=0.05)[3] == "done"
         process.ends_well()
 
@@ -197,7 +197,7 @@ print(rounds)
     taken: list[Any] = []
     with job(TORCH + UNTIL_TOLD + COUNT + body, tmp_path) as process:
         with Client(tmp_path, process.pid) as client:
-            # The pause is for people; here it is the orders that count.
+            # The pause between traces is for people; this test is about the orders.
             tracing = Tracing(client)
             while len(taken) < (20 if STRESS else 6):
                 answer = tracing.ask(seconds=0.02)

@@ -1,4 +1,4 @@
-"""Jobs that pull the ground away: the agent goes quietly and never touches what is theirs."""
+"""Jobs that take away what the agent needs: it leaves quietly and touches nothing of theirs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.longer import STRESS
 def test_descriptors_that_the_job_closed_and_opened_again_are_the_jobs(
     python: str, tmp_path: Path
 ) -> None:
-    # Every number that was the agent's becomes a file of the job's, or a pipe that is never read.
+    # Every descriptor of the agent's becomes a file of the job's, or a pipe that is never read.
     source = """
 core = start(); until(reachable); until(lambda: len(gc.callbacks) == 3)
 ours = [n for n in range(3, 100) if os.path.lexists("/proc/self/fd/%d" % n)]

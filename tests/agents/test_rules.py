@@ -1,4 +1,4 @@
-"""Small rules of the agent: whose a line is, and when it samples less."""
+"""Small rules of the agent: whose code a line is, and when it samples less."""
 
 from __future__ import annotations
 

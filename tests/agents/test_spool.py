@@ -116,7 +116,7 @@ ready(); sys.stdin.readline(); print("went on", flush=True); sys.stdin.readline(
             for on in (False, True) * 10:
                 assert client.ask("probe", name="python", on=on)["ok"]
         filler.unlink()
-        # What is torn is no record; the first line after it is whole again.
+        # A torn line is no record; the first line after it is whole again.
         client.offset = client.spool.stat().st_size
         while not client.wait_for("gauges")[2][wire.LOST]:
             pass

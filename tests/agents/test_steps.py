@@ -36,7 +36,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def test_without_ticks_nothing_is_told(clock: Clock) -> None:
+def test_without_ticks_there_is_no_record(clock: Clock) -> None:
     clock.steps.listen("optimizer")
     assert clock.second() == (None, {})
 
@@ -55,12 +55,12 @@ def test_a_step_is_the_time_between_two_ticks(clock: Clock) -> None:
     assert clock.second() == (None, {STEPS: 4})
 
 
-def test_steps_longer_than_a_minute_are_told(clock: Clock) -> None:
+def test_steps_longer_than_a_minute_are_recorded(clock: Clock) -> None:
     tick, _ = clock.steps.listen("optimizer")
-    for told in (None, [90 * SECOND], [90 * SECOND], [90 * SECOND]):
+    for expected in (None, [90 * SECOND], [90 * SECOND], [90 * SECOND]):
         clock.tick(tick, [90 * SECOND])
         record, _ = clock.second()
-        assert (record and record[-1]) == told
+        assert (record and record[-1]) == expected
 
 
 def test_a_whole_step_is_what_the_slowest_optimizer_makes(clock: Clock) -> None:
@@ -94,7 +94,7 @@ def test_the_optimizer_of_the_next_phase_takes_over(clock: Clock) -> None:
     tick, _ = clock.steps.listen("optimizer")
     clock.tick(tick, [50 * MS] * 10, key=1)
     assert clock.second()[1] == {STEPS: 9}
-    # The first one's pace is much slower, but it is over.
+    # The first optimizer was much slower, but it has stopped.
     clock.tick(tick, [MS] * 2000, key=2)
     clock.second()
     clock.tick(tick, [MS] * 1000, key=2)

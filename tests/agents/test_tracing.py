@@ -1,4 +1,4 @@
-"""Traces on demand: taken, fetched, refused and taken away, and the job is none the worse."""
+"""Traces on demand: taken, fetched, refused and removed, and the job is unharmed."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ while not told.is_set(): model(data).sum().backward()
     )
     with job(source, tmp_path) as process, Client(tmp_path, process.pid) as client:
         record = Tracing(client).take(seconds=0.01)
-        # It is told that one has begun when a first, short window is open already.
+        # The client learns that one has begun when a first, short window is open already.
         assert record[3] == "done" or "none ended in" in record[4]["why"], record
         process.ends_well()
 
@@ -170,7 +170,7 @@ while not told.is_set():
     )
     with job(source, tmp_path) as process, Client(tmp_path, process.pid) as client:
         tracing = Tracing(client)
-        # One that is in the middle of an epoch has not its beginning, and is not the last.
+        # A trace in the middle of an epoch lacks its beginning, and is not the last.
         answer = tracing.ask(seconds=0.1)
         while answer["ok"]:
             assert tracing.end_of(answer["id"])[3] == "done"
@@ -190,7 +190,7 @@ def test_there_is_one_at_a_time_and_then_a_pause(torch_job: tuple[Job, Tracing])
     assert "too soon" in tracing.client.ask("trace", seconds=0.1, share=1e-5)["why"]
 
 
-# Others have Python's lock, so often in a row as is told, whenever it is known what a window costs.
+# Others hold the GIL, the given number of times in a row, whenever the cost of a window is known.
 LATE = """
 start(); until(reachable)
 sys.modules["_whyidle_agent.tracing"].PATIENCE_NS = 2_000_000_000
@@ -236,7 +236,7 @@ def test_the_window_is_short_where_its_end_costs_much() -> None:
     length = window.next_ns(10**9)
     assert length * 4 <= 50_000_000
     assert window.is_enough(length, 10**9)
-    # One that is late by more than that cannot be traced.
+    # A step that is late by more than that cannot be traced.
     window.late(length * 2)
     assert window.next_ns(10**9) == 0
     # Unless it comes in time again.
@@ -290,7 +290,7 @@ def test_the_dearest_window_is_remembered_for_long() -> None:
     window.learn(5_000_000, 5_000_000, 5_000_000)
     for _ in range(4):
         window.learn(40_000_000, 40_000_000, 4_000_000)
-    # As dear as the first one, the next still keeps the bound.
+    # As expensive as the first one, the next still keeps the bound.
     assert 20_000_000 <= window.next_ns(10**9) <= 50_000_000
 
 
@@ -316,7 +316,7 @@ def test_an_end_in_the_middle_leaves_nothing(source: str, ending: str, tmp_path:
 
 @BOTH
 def test_a_job_that_forks_meanwhile_and_its_child_are_well(source: str, tmp_path: Path) -> None:
-    # JAX warns of forks; that is the job's own affair.
+    # JAX warns of forks; that is the job's own problem.
     forks = """
 import warnings; warnings.simplefilter("ignore")
 def child():

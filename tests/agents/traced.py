@@ -50,7 +50,7 @@ def step():
 for _ in range(3): step()
 """
 
-# The job goes on until it is told to, and says how its own part went.
+# The job goes on until it is told to stop, and says how its own part went.
 UNTIL_TOLD = """
 import threading
 told = threading.Event()
@@ -68,7 +68,7 @@ OF_KINETO = re.compile(
 
 
 class Job:
-    """A job whose complaints go to a file: one that nobody reads must not stop it."""
+    """A job whose errors go to a file: a full pipe must not block it."""
 
     def __init__(self, process: Forked | subprocess.Popen[str], errors: Path) -> None:
         self.process = process
@@ -122,7 +122,7 @@ def _started(source: str, folder: Path, errors: IO[str]) -> Forked | subprocess.
 
 
 class Tracing:
-    """Asks for traces, and keeps all that the agent says of them."""
+    """Asks for traces, and keeps all records of them."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -153,7 +153,7 @@ class Tracing:
             time.sleep(0.001)
 
     def take(self, **more: object) -> Any:
-        """Take one; returns its last record."""
+        """Take a trace; returns its last record."""
         answer = self.ask(**more)
         assert answer["ok"], answer
         return self.end_of(answer["id"])

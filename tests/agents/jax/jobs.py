@@ -48,7 +48,7 @@ def environment() -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "JAX_PLATFORMS": "cpu", "HOME": "/nonexistent"}
 
 
-# What most of them begin with; those of the import itself begin before it.
+# The prelude of most jobs; jobs about the import itself start before it.
 JAX = Imported("import jax, jax.numpy", "-X", "dev", env=environment())
 
 
@@ -71,7 +71,7 @@ class Job:
         assert self.process.stdout.readline() == "done\n"
 
     def until(self, done: Callable[[list[Any]], Any], seconds: float = 60) -> Any:
-        """Wait until all records so far have something; returns it."""
+        """Wait until ``find`` finds something in all records so far; returns it."""
         end = time.monotonic() + seconds
         while True:
             self.seen += self.client.records()
@@ -93,14 +93,14 @@ class Job:
         return found
 
     def facts(self, done: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-        """Return the first facts that will do."""
+        """Return the first facts that meet the condition."""
         found: dict[str, Any] = self.until(
             lambda seen: [r[3] for r in seen if r[0] == "state" and r[2] == "jax" and done(r[3])]
         )[-1]
         return found
 
-    def told(self) -> list[str]:
-        """Return what the probe said of itself."""
+    def messages(self) -> list[str]:
+        """Return the probe's messages about itself."""
         return [r[4] for r in self.seen if r[0] == "probe" and r[2] == "jax" and r[4]]
 
     def records(self, kind: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Small training jobs with a planted fault, and without: what a job imports, under its own name."""
+"""Small training jobs with a planted fault, and without: a job imports them by name."""
 
 from __future__ import annotations
 

@@ -21,10 +21,10 @@ def steps(job: Job) -> dict[str, float]:
 
 
 def all_known(facts: dict[str, Any]) -> bool:
-    """Tell whether each program was looked at to its end."""
-    told = facts.get("largest_executables", [])
+    """Tell whether every program was inspected completely."""
+    compiled = facts.get("largest_executables", [])
     names = facts.get("executables_by_name", {})
-    return bool(told) and facts["executables_known"] == facts["executables"] and bool(names)
+    return bool(compiled) and facts["executables_known"] == facts["executables"] and bool(names)
 
 
 def has(name: str) -> Any:
@@ -49,16 +49,16 @@ def test_a_step_that_compiles_each_time_shows_why(tmp_path: Path) -> None:
     with job(before, tmp_path / "before", JAX) as bad:
         assert steps(bad)[wire.COMPILES] >= 1
         facts = bad.facts(lambda f: f.get("executables_by_name", {}).get("jit_train", 0) > STEPS)
-        told = [r for r in bad.records("compile") if r[3] == "train"]
-        assert len(told) >= STEPS
-        assert {r[2] for r in told} == {"jax"}
-        assert told[0][5] is None
-        assert "now float32[" in told[-1][5]
-        assert "at x: " in told[-1][5]
-        file, line, function = told[-1][6]
+        compiled = [r for r in bad.records("compile") if r[3] == "train"]
+        assert len(compiled) >= STEPS
+        assert {r[2] for r in compiled} == {"jax"}
+        assert compiled[0][5] is None
+        assert "now float32[" in compiled[-1][5]
+        assert "at x: " in compiled[-1][5]
+        file, line, function = compiled[-1][6]
         assert (Path(file).name, function) == ("programs.py", "step")
         assert "train(state[0]" in Path(file).read_text().splitlines()[line - 1]
-        assert all(r[4] > 0 and not r[7] for r in told)
+        assert all(r[4] > 0 and not r[7] for r in compiled)
     with job(after, tmp_path / "after", JAX) as good:
         assert steps(good)[wire.COMPILES] == 0
         facts = good.facts(has("jit_train"))

@@ -1,4 +1,4 @@
-"""What no job on a CPU shows: memory of GPUs, calls of their libraries, programs that are huge."""
+"""What no job on a CPU shows: GPU memory, calls of GPU libraries, huge programs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def context(said: list[str] | None = None) -> ProbeContext:
     return ProbeContext(Timers(), lambda _: None, [].append if said is None else said.append, None)
 
 
-def looked_at(monkeypatch: pytest.MonkeyPatch, *programs: Program) -> dict[str, Any]:
+def inspected(monkeypatch: pytest.MonkeyPatch, *programs: Program) -> dict[str, Any]:
     client = SimpleNamespace(live_executables=lambda: list(programs))
     monkeypatch.setattr(executables, "clients", lambda: {"gpu": client})
     part = Executables(context())
@@ -125,22 +125,22 @@ def test_a_large_program_is_read_in_pieces_and_only_so_far(monkeypatch: pytest.M
 
 
 def test_a_program_has_sizes_and_flops(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = looked_at(monkeypatch, Program(Module(Operation(Code.kAdd))))
+    facts = inspected(monkeypatch, Program(Module(Operation(Code.kAdd))))
     assert facts["executables_by_name"] == {"jit_step": 1}
-    (told,) = facts["largest_executables"]
-    assert (told["flops"], told["argument_bytes"], told["aliased_bytes"]) == (12, 8, 4)
-    assert told["temporary_bytes"] is None
+    (program,) = facts["largest_executables"]
+    assert (program["flops"], program["argument_bytes"], program["aliased_bytes"]) == (12, 8, 4)
+    assert program["temporary_bytes"] is None
 
 
 def test_what_is_too_large_is_not_asked_for_its_flops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executables, "MOST_FOR_FLOPS", 1)
-    facts = looked_at(monkeypatch, Program(Module(*(2 * [Operation(Code.kAdd)]))))
+    facts = inspected(monkeypatch, Program(Module(*(2 * [Operation(Code.kAdd)]))))
     assert facts["largest_executables"][0]["flops"] is None
 
 
 def test_of_many_programs_of_one_name_few_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     programs = [Program(Module(Operation(Code.kAdd))) for _ in range(30)]
-    facts = looked_at(monkeypatch, *programs)
+    facts = inspected(monkeypatch, *programs)
     assert facts["executables"] == facts["executables_known"] == 30
     assert facts["executables_by_name"] == {"jit_step": 30}
     assert len(facts["largest_executables"]) == executables.MOST_OF_A_NAME
@@ -152,9 +152,9 @@ def test_a_backend_without_figures_of_programs_has_none(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Program, "cost_analysis", refuse)
     monkeypatch.setattr(Program, "get_compiled_memory_stats", refuse)
-    facts = looked_at(monkeypatch, Program(Module(Operation(Code.kAdd))))
-    told = facts["largest_executables"][0]
-    assert (told["operations"], told["flops"], told["output_bytes"]) == (1, None, None)
+    facts = inspected(monkeypatch, Program(Module(Operation(Code.kAdd))))
+    program = facts["largest_executables"][0]
+    assert (program["operations"], program["flops"], program["output_bytes"]) == (1, None, None)
 
 
 def gpu(**stats: int) -> Any:
@@ -250,7 +250,7 @@ def test_a_phase_within_another_counts_once() -> None:
     assert phases.take() == 0
 
 
-def test_of_a_job_that_ends_the_programs_are_told_that_there_were(
+def test_the_last_programs_of_a_job_that_ends_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client = SimpleNamespace(live_executables=lambda: [Program(Module(Operation(Code.kDot)))])
@@ -259,15 +259,15 @@ def test_of_a_job_that_ends_the_programs_are_told_that_there_were(
     part = Executables(context())
     part.begin()
     assert part.second(0) == {wire.EXECUTABLES: 1}
-    told = part.facts()
-    assert told["largest_executables"]
-    # JAX lets go of its clients before the interpreter ends.
+    program = part.facts()
+    assert program["largest_executables"]
+    # JAX releases its clients before the interpreter ends.
     there.clear()
     assert part.second(1) == {}
-    assert part.facts() == told
+    assert part.facts() == program
 
 
-def test_of_a_job_that_ends_the_devices_are_told_that_there_were(
+def test_the_last_devices_of_a_job_that_ends_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = SimpleNamespace(process_index=0)
@@ -281,7 +281,7 @@ def test_of_a_job_that_ends_the_devices_are_told_that_there_were(
     part.begin()
     assert "backend" not in part.facts()
     there["cpu"] = client
-    told = part.facts()
-    assert told["backend"] == "cpu"
+    program = part.facts()
+    assert program["backend"] == "cpu"
     there.clear()
-    assert part.facts() == told
+    assert part.facts() == program

@@ -63,7 +63,7 @@ assert not left, left
     run(ours + source, tmp_path, JAX)
 
 
-def test_whoever_came_after_us_stays(tmp_path: Path) -> None:
+def test_a_hook_that_came_after_ours_stays(tmp_path: Path) -> None:
     source = (
         TRAIN
         + STATE
@@ -112,7 +112,7 @@ LOST = [
     ("del xla_bridge._backends", "live arrays"),
     ("del xla_bridge._default_backend", "devices"),
 ]
-# What of a job goes on without that which the test takes away.
+# Statements of a job that work without the name that the test removes.
 GOES_ON = """
 g = jax.jit(lambda x: x + 1)
 y = jnp.ones(3)
@@ -140,14 +140,14 @@ def test_a_name_that_is_not_there_turns_one_part_off(line: str, part: str, tmp_p
             assert it.process.stdout.readline() == "ready\n"
         figures = it.gauges()
         it.step(20)
-        told = it.told()
+        messages = it.messages()
         if part:
-            assert [line for line in told if line.startswith(f"no {part}: ")], told
+            assert [line for line in messages if line.startswith(f"no {part}: ")], messages
         else:
-            assert told == []
+            assert messages == []
         if "xla_bridge" not in line:
-            assert len(told) <= 1
-        # The others go on.
+            assert len(messages) <= 1
+        # The other parts go on.
         assert ("compiles" in figures) is (part != "compilations")
         assert ("syncs" in figures) is (part != "reads of values")
         assert ("device_puts" in figures) is (part != "count of device_put")
@@ -180,4 +180,4 @@ attach(); obey(lambda i: g(y))
         it.step(5)
         assert ("executables" in figures) is (name != "live_executables")
         assert ("live_arrays" in figures) is (name != "live_arrays")
-        assert [line for line in it.told() if line.startswith(f"no {part}") or "memory" in line]
+        assert [line for line in it.messages() if line.startswith(f"no {part}") or "memory" in line]

@@ -1,4 +1,4 @@
-"""What each part tells of a job, and that the job does not notice."""
+"""What each part reports of a job, and that the job does not notice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ sys.stdin.readline()
         assert (facts["backend"], facts["devices"], facts["processes"]) == ("cpu", 1, 1)
         assert facts["platforms_asked"] == "cpu"
         assert facts["gpus_present"] == 0
-        assert it.told() == []
+        assert it.messages() == []
 
 
 def test_live_arrays_are_counted_by_type_and_device(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ step(0); attach(); obey(step)
     with job(source, tmp_path) as it:
         it.gauges()
         it.step(30)
-        told = it.until(lambda seen: [r for r in seen if r[0] == "steps"])
-        assert {r[2] for r in told} == {"StepTraceAnnotation"}
-        assert all(duration > 0 for r in told for duration in r[5])
+        found = it.until(lambda seen: [r for r in seen if r[0] == "steps"])
+        assert {r[2] for r in found} == {"StepTraceAnnotation"}
+        assert all(duration > 0 for r in found for duration in r[5])
         it.until(lambda seen: sum(r[4] for r in seen if r[0] == "steps") == 29)
 
 
@@ -142,7 +142,7 @@ attach(); obey(step)
         assert after[wire.SYNC_NS] > before[wire.SYNC_NS]
 
 
-def test_what_a_cache_had_is_told_apart(tmp_path: Path) -> None:
+def test_cache_hits_are_marked(tmp_path: Path) -> None:
     source = """
 import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_compilation_cache_dir", PARENT + "/cache")
@@ -159,13 +159,13 @@ attach(); obey(step)
         it.step(3)
         figures = it.gauges()
         assert (figures[wire.COMPILES], figures[wire.COMPILE_HITS]) == (1, 2)
-        told = it.records("compile")
-        assert [(r[3], r[7]) for r in told] == [("f", False), ("f", True), ("f", True)]
-        assert [r[5] for r in told[1:]] == 2 * [
+        found = it.records("compile")
+        assert [(r[3], r[7]) for r in found] == [("f", False), ("f", True), ("f", True)]
+        assert [r[5] for r in found[1:]] == 2 * [
             "the function is made anew each time, so that nothing of it is found again"
         ]
-        assert figures[wire.COMPILE_NS] >= sum(r[4] for r in told) * 0.9
-        end = [r[1] for r in told]
+        assert figures[wire.COMPILE_NS] >= sum(r[4] for r in found) * 0.9
+        end = [r[1] for r in found]
         assert end == sorted(end)
         assert end[-1] < time.monotonic_ns()
 
@@ -205,10 +205,8 @@ def test_a_cpu_where_there_are_gpus_is_seen(tmp_path: Path, monkeypatch: Any) ->
     assert devices.gpus_present() is None
 
 
-@pytest.mark.parametrize(("axes", "told"), [("'x'", True), ("", False)])
-def test_devices_that_share_their_work_tell_each_other_of_it(
-    axes: str, told: bool, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("axes", "divided"), [("'x'", True), ("", False)])
+def test_collectives_between_devices_are_counted(axes: str, divided: bool, tmp_path: Path) -> None:
     source = f"""
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 import jax, jax.numpy as jnp
@@ -221,5 +219,5 @@ attach(); obey(lambda _: total(rows))
 """
     with job(source, tmp_path) as it:
         facts = it.facts(lambda facts: "collectives" in facts and "dtypes" in facts)
-        assert (facts["collectives"] > 0) == told
-        assert (facts["divided_bytes"] > 0) == told
+        assert (facts["collectives"] > 0) == divided
+        assert (facts["divided_bytes"] > 0) == divided

@@ -1,4 +1,4 @@
-"""The probe in this process, or in a job of its own, and what it tells."""
+"""The probe in this process, or in a job of its own, and what it reports."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def train(x, y):
 """
 
 
-class Told:
-    """A probe in this process: what it puts and says."""
+class Observed:
+    """A probe in this process: its records and messages."""
 
     def __init__(self, main: int | None = None) -> None:
         self.records: list[list[Any]] = []
@@ -78,24 +78,24 @@ class Told:
 
 
 @contextlib.contextmanager
-def probe(main: int | None = None) -> Iterator[Told]:
-    """Have the probe in this process."""
-    told = Told(main)
+def probe(main: int | None = None) -> Iterator[Observed]:
+    """Start the probe in this process."""
+    observed = Observed(main)
     try:
-        told.begin()
-        yield told
+        observed.begin()
+        yield observed
     finally:
-        told.context.hooks.undo()
+        observed.context.hooks.undo()
 
 
 class Watched:
-    """A job with the agent inside, as its records tell of it."""
+    """A job with the agent inside, as its records show it."""
 
     def __init__(self, client: Client, pid: int) -> None:
         self.client = client
         self.pid = pid
         self.records: list[Any] = []
-        # Who is never read from is let go of: these are read while this one is waited for.
+        # A client that does not read is dropped: these are read while we wait for this one.
         self.beside: tuple[Watched, ...] = ()
 
     def read(self) -> None:

@@ -1,4 +1,4 @@
-"""What keeps the hooks cheap changes nothing of what they tell."""
+"""What keeps the hooks cheap does not change what they report."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def test_a_step_in_whose_middle_the_hooks_came_is_not_counted() -> None:
     parameter = torch.nn.Parameter(torch.ones(4))
     parameter.grad = torch.ones(4)
     optimizer = torch.optim.SGD([parameter], lr=0.1)
-    with probe() as told:
-        # As it is when only the end of a step is heard.
+    with probe() as observed:
+        # As when only the end of a step is noticed.
         unheard = optimizer.register_step_pre_hook(lambda *_: steps_module.inside.clear())
         optimizer.step()
         unheard.remove()
-        found = told.second()
+        found = observed.second()
         assert (found[wire.OPTIMIZER_STEPS], found[wire.OPTIMIZER_NS]) == (0, 0)
         optimizer.step()
-        found = told.second()
+        found = observed.second()
         assert found[wire.OPTIMIZER_STEPS] == 1
         assert (found[wire.OPTIMIZER_NS] or 0) > 0
 
@@ -50,29 +50,29 @@ def optimizer() -> Any:
 
 def test_an_optimizer_that_comes_later_is_met_too() -> None:
     first, later = optimizer(), optimizer()
-    with probe() as told:
+    with probe() as observed:
         first.step()
         assert stepped.keys() == {id(first)}
-        told.second()
-        # Nobody looks now; that one has come is known by its steps.
+        observed.second()
+        # Nothing is checked now; a new optimizer is known by its steps.
         later.step()
         assert stepped.keys() == {id(first)}
-        told.second()
+        observed.second()
         later.step()
         assert stepped.keys() == {id(first), id(later)}
-        told.second()
+        observed.second()
         assert not stepped.unknown
 
 
 def test_an_optimizer_that_steps_seldom_is_met_between_those_that_step_often() -> None:
     often, seldom = optimizer(), optimizer()
-    with probe() as told:
+    with probe() as observed:
         for _ in range(2):
             often.step()
-            told.second()
-            told.second()
+            observed.second()
+            observed.second()
             seldom.step()
-            told.second()
+            observed.second()
         assert stepped.keys() == {id(often), id(seldom)}
 
 
@@ -84,16 +84,16 @@ def test_optimizers_that_went_before_they_were_met_are_forgotten() -> None:
     assert len(found._missing) <= MOST_OPTIMIZERS
 
 
-def test_many_reads_tell_less_often_where_before_anybody_looks() -> None:
+def test_many_reads_are_located_less_often_within_the_first_second() -> None:
     one = torch.tensor(1.5)
-    with probe() as told:
+    with probe() as observed:
         number = MANY + 50 * ONE_IN
         for _ in range(number):
             one.item()
-        assert told.second()[wire.SYNCS] == number
-        while not (told_of := [record for record in told.records if record[0] == "reads"]):
-            told.second()
-        (row,) = told_of[0][3]
+        assert observed.second()[wire.SYNCS] == number
+        while not (read_records := [record for record in observed.records if record[0] == "reads"]):
+            observed.second()
+        (row,) = read_records[0][3]
         assert abs(row[0] - number) <= ONE_IN + 1
 
 
@@ -114,45 +114,47 @@ def test_waits_of_other_threads_count_until_the_main_one_waits() -> None:
     }  # fmt: skip
 
 
-def test_of_very_many_reads_some_are_looked_at_and_stand_for_all(
+def test_of_very_many_reads_some_are_sampled_and_stand_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # A busy machine makes some of them long, for which all would be looked at.
+    # A busy machine makes some of them long, and then all would be sampled.
     monkeypatch.setattr(reads_module, "UNEVEN", 1.0)
     one = torch.tensor(1.5)
     number = 2 * VERY_MANY
-    with probe() as told:
-        # All of those are looked at: nobody knows that there will be so many.
-        told.second()
+    with probe() as observed:
+        # All of those are sampled: it is not known yet that there will be so many.
+        observed.second()
         for _ in range(number):
             one.item()
-        assert told.second()[wire.SYNCS] == number
+        assert observed.second()[wire.SYNCS] == number
         for _ in range(number):
             one.item()
-        found = told.second()
+        found = observed.second()
         assert found[wire.SYNCS] == pytest.approx(2 * number, rel=0.02)
         assert (found[wire.SYNC_NS] or 0) > 0
-        while not (told_of := [record for record in told.records if record[0] == "reads"]):
-            told.second()
-        counted = sum(row[0] for record in told_of for row in record[3])
+        while not (read_records := [record for record in observed.records if record[0] == "reads"]):
+            observed.second()
+        counted = sum(row[0] for record in read_records for row in record[3])
         assert counted == pytest.approx(2 * number, rel=0.1)
-        assert told.state()["timed_reads"] == round(downsampling.BURST / downsampling.ROUND, 3)
-        assert all(type(each) is int for record in told_of for row in record[3] for each in row[:2])
+        assert observed.state()["timed_reads"] == round(downsampling.BURST / downsampling.ROUND, 3)
+        assert all(
+            type(each) is int for record in read_records for row in record[3] for each in row[:2]
+        )
 
 
 def test_to_ask_for_a_read_without_reading_is_no_read() -> None:
     one = torch.tensor(1.5)
     number = VERY_MANY
-    with probe() as told:
-        told.second()
+    with probe() as observed:
+        observed.second()
         for _ in range(3):
             for _ in range(number):
                 _ = hasattr(one, "item") and one.item()
-            found = told.second()
+            found = observed.second()
     assert found[wire.SYNCS] == pytest.approx(3 * number, rel=0.05)
 
 
-def test_reads_of_which_few_are_long_are_all_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_of_which_few_are_long_are_all_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     part = Reads(ProbeContext(Timers(), lambda _: None, lambda _: None, None))
     monkeypatch.setattr(part, "_check_cost", lambda *_: None)
     quick, long = 1_000, 50 * LONG_NS
@@ -174,12 +176,12 @@ def test_reads_of_which_few_are_long_are_all_looked_at(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("span", "one_in"), [(0.1, ONE_IN), (1.0, ONE_IN), (10.0, 1)])
-def test_how_many_reads_tell_where_goes_by_their_pace(span: float, one_in: int) -> None:
+def test_how_many_reads_are_located_depends_on_their_pace(span: float, one_in: int) -> None:
     part = Reads(ProbeContext(Timers(), lambda _: None, lambda _: None, None))
     now = part._last
     for _ in range(2):
         now += int(span * 1e9)
-        # As many between two looks, however long that is.
+        # As many between two checks, however long that is.
         part._took.extend([1000] * 2 * MANY)
         part.second(now)
         assert part._one_in == [one_in]
@@ -188,18 +190,18 @@ def test_how_many_reads_tell_where_goes_by_their_pace(span: float, one_in: int) 
 def test_batches_that_come_fast_are_counted_by_some_of_them() -> None:
     length = 10 * downsampling.ROUND
     loader = torch.utils.data.DataLoader(range(length), batch_size=None)
-    with probe(get_ident()) as told:
+    with probe(get_ident()) as observed:
         assert len(list(loader)) == length
-        first = told.second()
+        first = observed.second()
         assert first[wire.LOADER_BATCHES] == length
         for _ in range(5):
             assert len(list(loader)) == length
-        found = told.second()
-        # But for the ends of the data that nobody saw.
+        found = observed.second()
+        # Except for the ends of the data that were not seen.
         assert abs((found[wire.LOADER_BATCHES] or 0) - 6 * length) <= 5
 
 
-def test_long_waits_among_fast_batches_are_all_told() -> None:
+def test_long_waits_among_fast_batches_are_all_counted() -> None:
     length, pause = 2000, 0.02
 
     class Stalls(torch.utils.data.Dataset):  # type: ignore[type-arg,name-defined,misc,unused-ignore]
@@ -207,17 +209,17 @@ def test_long_waits_among_fast_batches_are_all_told() -> None:
             return length
 
         def __getitem__(self, index: int) -> int:
-            # Twice between those that are looked at, wherever these lie.
+            # Twice between the sampled ones, wherever these lie.
             if index in {700, 1200, 1500}:
                 time.sleep(pause)
             return index
 
     loader = torch.utils.data.DataLoader(Stalls(), batch_size=None)
-    with probe(get_ident()) as told:
+    with probe(get_ident()) as observed:
         list(loader)
-        before = told.second()[wire.LOADER_WAIT_NS] or 0
+        before = observed.second()[wire.LOADER_WAIT_NS] or 0
         list(loader)
-        waited = (told.second()[wire.LOADER_WAIT_NS] or 0) - before
+        waited = (observed.second()[wire.LOADER_WAIT_NS] or 0) - before
     assert 3 * pause * 1e9 <= waited <= 3 * pause * 1e9 + 8 * length * 20_000
 
 
@@ -237,17 +239,17 @@ def test_a_first_batch_stands_for_itself_and_so_does_a_long_wait() -> None:
     before, found = found, part.second(now + 2_000_000_000)
     added = {name: (found[name] or 0) - (before[name] or 0) for name in found}
     assert added == {
-        # Each was asked for by its number, whatever those that were seen stand for.
+        # Each was asked for by its number, however many the sampled ones stand for.
         wire.LOADER_BATCHES: 12,
         wire.LOADER_WAIT_NS: 7_000 + LONG_WAIT_NS + 1 + round(100 * weight),
         wire.SAMPLES: 48,
     }
 
 
-def test_a_loader_that_feeds_another_has_its_wait_told_once() -> None:
+def test_a_loader_that_feeds_another_has_its_wait_counted_once() -> None:
     part = LoaderWaits(ProbeContext(Timers(), lambda _: None, lambda _: None, get_ident()))
     main, other = get_ident(), -5
-    # Two inside of the first, of which one was told a second ago; another thread is no matter.
+    # Two inside of the first, one of them reported a second ago; another thread does not matter.
     part._taken.extend((main, 1_000, 100, 4))
     assert part.second(0) == {
         wire.LOADER_BATCHES: 1, wire.LOADER_WAIT_NS: 100, wire.SAMPLES: 4
@@ -258,7 +260,7 @@ def test_a_loader_that_feeds_another_has_its_wait_told_once() -> None:
     assert found[wire.SAMPLES] is None
     part._taken.extend((main, 2_000, 30, 4))
     assert part.second(0)[wire.LOADER_WAIT_NS] == 730
-    # However fast they come: of an inner wait that nobody noted the outer one would not know.
+    # However fast they come: the outer wait would not know of an inner one that was not noted.
     for at in range(3_000, 3_000 + 2 * MANY_BATCHES):
         part._taken.extend((main, at, 0, 4))
     part.second(time.monotonic_ns() + 10_000_000_000)
@@ -278,10 +280,10 @@ def test_a_live_loader_over_a_loader_waits_once() -> None:
         def __iter__(self) -> Iterator[Any]:
             return iter(torch.utils.data.DataLoader(Slow(), batch_size=2))
 
-    with probe(get_ident()) as told:
+    with probe(get_ident()) as observed:
         began = time.monotonic_ns()
         assert len(list(torch.utils.data.DataLoader(Fed(), batch_size=None))) == 4
         took = time.monotonic_ns() - began
-        found = told.second()
+        found = observed.second()
     assert 40_000_000 <= (found[wire.LOADER_WAIT_NS] or 0) <= took
     assert found[wire.SAMPLES] is None

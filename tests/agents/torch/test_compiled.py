@@ -14,7 +14,7 @@ from whyidle.agents.torch.stepped_optimizers import stepped
 
 torch = pytest.importorskip("torch")
 
-# Jobs of their own: a process that once compiled a step is another one for good.
+# Jobs of their own: a process that once compiled a step stays changed.
 COMPILING = (
     "import warnings; warnings.simplefilter('ignore')"
     + TRAINING
@@ -126,21 +126,21 @@ gone(core)
     run(COMPILING + source, tmp_path)
 
 
-def test_a_compiled_step_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_step_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps_module, "step_is_compiled", lambda: True)
-    with probe() as told:
+    with probe() as observed:
         why = "torch.compile has compiled one, and would again for a hook of ours"
-        assert told.said == [f"no optimizer steps: {why}"]
+        assert observed.said == [f"no optimizer steps: {why}"]
 
 
-def test_steps_that_a_compiler_swallowed_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    with probe() as told:
+def test_steps_that_a_compiler_swallowed_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    with probe() as observed:
         monkeypatch.setattr(steps_module, "step_is_compiled", lambda: True)
         for _ in range(2 * steps_module.SILENT_SECONDS):
-            told.second()
+            observed.second()
         monkeypatch.undo()
         why = "steps of an optimizer that torch.compile has compiled are not seen"
-        assert told.said == [why]
+        assert observed.said == [why]
 
 
 def test_hooks_that_must_stay_rest_and_work_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,10 +151,10 @@ def test_hooks_that_must_stay_rest_and_work_again(monkeypatch: pytest.MonkeyPatc
     parameter = torch.nn.Parameter(torch.ones(4))
     parameter.grad = torch.ones(4)
     optimizer = torch.optim.SGD([parameter], lr=0.1)
-    with probe() as told:
+    with probe() as observed:
         monkeypatch.setattr(steps_module, "step_is_compiled", lambda: True)
         optimizer.step()
-        assert told.second()[wire.OPTIMIZER_STEPS] == 1
+        assert observed.second()[wire.OPTIMIZER_STEPS] == 1
         (ours,) = after.values()
     try:
         assert list(after.values()) == [ours]
@@ -162,10 +162,10 @@ def test_hooks_that_must_stay_rest_and_work_again(monkeypatch: pytest.MonkeyPatc
         optimizer.step()
         assert not steps_module.inside
         assert not stepped
-        with probe() as told:
+        with probe() as observed:
             optimizer.step()
-            assert told.second()[wire.OPTIMIZER_STEPS] == 1
-            assert told.said == []
+            assert observed.second()[wire.OPTIMIZER_STEPS] == 1
+            assert observed.said == []
             assert list(after.values()) == [ours]
     finally:
         before.clear()

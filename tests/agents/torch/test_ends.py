@@ -1,4 +1,4 @@
-"""Ends that come at a bad moment: an agent that leaves during a trace, a block that goes."""
+"""Ends at a bad moment: an agent that leaves during a trace, a block that is freed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Fleeting(list):  # type: ignore[type-arg]
         raise RuntimeError("dictionary changed size during iteration")
 
 
-def test_a_block_that_goes_while_it_is_looked_at_raises_nothing() -> None:
+def test_a_block_that_goes_while_it_is_inspected_raises_nothing() -> None:
     entered = EnteredBlocks({"end": None})  # type: ignore[dict-item]
     entered.watch(get_ident())
     try:
@@ -74,7 +74,7 @@ def test_a_block_that_goes_while_it_is_looked_at_raises_nothing() -> None:
             block.__enter__()
 
         class Going(dict):  # type: ignore[type-arg]
-            """Loses one as soon as somebody goes through it in steps of Python."""
+            """Loses an item as soon as Python code iterates over it."""
 
             def values(self) -> Any:
                 return _Fleeting(super().values())

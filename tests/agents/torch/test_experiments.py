@@ -1,6 +1,6 @@
-"""Programs with a fault and without it: each signal of the agent tells one from the other.
+"""Programs with a fault and without it: each signal of the agent separates the two.
 
-The rest of the signals of these faults (operations in a step, and what they read) are a trace's.
+The other signals of these faults (operations in a step, and what they read) need a trace.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ SECONDS = 3
 
 
 class Seen:
-    """What the agent told of some seconds of a program."""
+    """What the agent reported of some seconds of a program."""
 
     def __init__(self, job: Watched) -> None:
-        # The first step after the agent came may be half a one.
+        # The first step after the agent came may be half a step.
         job.gauges(2)
         faults = _faults(job.pid)
         self.first, *_, self.last = job.gauges(SECONDS + 1)
@@ -34,7 +34,7 @@ class Seen:
         job.until("state", lambda record: record[2] == "torch")
         self.state: dict[str, Any] = job.of("state")[-1][3]
         places = [place for record in job.of("stacks") for place in record[4]]
-        # A program of no file is nobody's: its own lines are only told where they are innermost.
+        # A program of no file has no owner: its lines are reported only where they are innermost.
         loading = sum(count for count, leaf, _ in places if leaf[2] == "__getitem__")
         self.loading = loading / max(sum(count for count, _, _ in places), 1)
 
@@ -71,7 +71,7 @@ def grows(seen: Seen) -> bool:
 
 
 def collects_garbage(seen: Seen) -> bool:
-    # On a full machine every pause is long; how many there are is the program's own affair.
+    # On a full machine every pause is long; how many there are depends on the program alone.
     often = seen.a_step(wire.GC_COLLECTIONS) > 4
     return often and seen.grown(wire.GC_NS) / seen.span_ns > 0.4
 
@@ -99,9 +99,9 @@ def seen_of(name: str, *, bad: bool, folder: Path) -> Seen:
 
 
 @pytest.mark.parametrize("name", SIGNALS)
-def test_a_signal_tells_the_fault_from_its_cure(name: str, tmp_path: Path) -> None:
-    look = partial(seen_of, name, folder=tmp_path)
+def test_a_signal_separates_the_fault_from_its_cure(name: str, tmp_path: Path) -> None:
+    run = partial(seen_of, name, folder=tmp_path)
     with ThreadPoolExecutor() as both:
-        bad, good = both.submit(look, bad=True), both.submit(look, bad=False)
-    told = [(SIGNALS[name](seen), vars(seen)) for seen in (bad.result(), good.result())]
-    assert [one for one, _ in told] == [True, False], told
+        bad, good = both.submit(run, bad=True), both.submit(run, bad=False)
+    results = [(SIGNALS[name](seen), vars(seen)) for seen in (bad.result(), good.result())]
+    assert [one for one, _ in results] == [True, False], results

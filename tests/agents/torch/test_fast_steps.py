@@ -1,4 +1,4 @@
-"""Where steps are very fast some are noted, and what they tell is as true of all."""
+"""Where steps are very fast only some are noted, and the result holds for all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.torch.inside import Told, probe
+from tests.agents.torch.inside import Observed, probe
 from whyidle.agents import wire
 from whyidle.agents.downsampling import BURST, ROUND, Downsampler
 from whyidle.agents.main_thread import MainThreadCall
@@ -43,26 +43,26 @@ class Job:
     def _goes_on(self, ns: int) -> None:
         self.now += ns
 
-    def train(self, told: Told, steps: int) -> dict[str, int | None]:
-        """Step so often, as if in the second that ends then, and return what is told of it."""
-        self.now = told.now + SECOND - steps * len(self.optimizers) * self.step_ns
+    def train(self, observed: Observed, steps: int) -> dict[str, int | None]:
+        """Step so often, as if in the second that ends then, and return its gauges."""
+        self.now = observed.now + SECOND - steps * len(self.optimizers) * self.step_ns
         for _ in range(steps):
             for optimizer in self.optimizers:
                 self._goes_on(self.step_ns - INSIDE_NS)
                 optimizer.step()
-        return told.second()
+        return observed.second()
 
 
-def durations(told: Told) -> list[int]:
-    assert told.steps is not None
-    found: list[int] = told.steps[-1]
+def durations(observed: Observed) -> list[int]:
+    assert observed.steps is not None
+    found: list[int] = observed.steps[-1]
     return found
 
 
-def noted(told: Told) -> float | None:
+def noted(observed: Observed) -> float | None:
     """Return the share of the steps that is noted, where it is not all."""
-    told.probe._put_state(told.now)
-    found: float | None = told.state().get("timed_optimizer_steps")
+    observed.probe._put_state(observed.now)
+    found: float | None = observed.state().get("timed_optimizer_steps")
     return found
 
 
@@ -70,25 +70,25 @@ def test_all_are_counted_and_the_times_of_some_stand_for_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job = Job(monkeypatch)
-    with probe() as told:
-        first = job.train(told, FAST)
+    with probe() as observed:
+        first = job.train(observed, FAST)
         assert (first[wire.OPTIMIZER_STEPS], first[wire.STEPS]) == (FAST, FAST - 1)
-        assert noted(told) == round(BURST / ROUND, 3)
+        assert noted(observed) == round(BURST / ROUND, 3)
         for number in range(2, 5):
-            found = job.train(told, FAST)
+            found = job.train(observed, FAST)
             assert found[wire.OPTIMIZER_STEPS] == number * FAST
             assert found[wire.STEPS] == pytest.approx(number * FAST, rel=0.001)
             assert found[wire.OPTIMIZER_NS] == pytest.approx(number * FAST * INSIDE_NS, rel=0.001)
             # Not one of them is the time between two rounds.
-            assert set(durations(told)) == {STEP_NS}
-            assert told.steps is not None
-            assert told.steps[4] == pytest.approx(FAST, rel=0.001)
+            assert set(durations(observed)) == {STEP_NS}
+            assert observed.steps is not None
+            assert observed.steps[4] == pytest.approx(FAST, rel=0.001)
 
 
-def test_a_round_whose_first_number_was_not_a_steps_is_told_apart_too(
+def test_a_round_whose_first_number_was_not_a_steps_is_recognised_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The agent's own look takes a number, and that may be any."""
+    """The agent's own check takes a number, and that may be any."""
     job = Job(monkeypatch, 0)
     downsampler = Downsampler(0, 1)
     notes: list[tuple[int, int, int]] = []
@@ -133,41 +133,41 @@ def test_a_step_that_begins_in_one_round_and_ends_in_the_next(
 
 def test_when_they_become_slow_all_are_noted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(monkeypatch)
-    with probe() as told:
-        job.train(told, FAST)
-        before = job.train(told, FAST)
+    with probe() as observed:
+        job.train(observed, FAST)
+        before = job.train(observed, FAST)
         job.step_ns = SLOW_NS
         for number in range(3):
-            found = job.train(told, SLOW)
+            found = job.train(observed, SLOW)
             grown = {name: (found[name] or 0) - (before[name] or 0) for name in found}
             before = found
             assert grown[wire.OPTIMIZER_STEPS] == SLOW
             assert grown[wire.OPTIMIZER_NS] == SLOW * INSIDE_NS
-            # In the first second some were still passed by.
+            # In the first second some were still skipped.
             assert grown[wire.STEPS] == pytest.approx(SLOW, abs=1 if number else BURST)
-            assert set(durations(told)) == {SLOW_NS}
+            assert set(durations(observed)) == {SLOW_NS}
 
 
-def test_of_two_optimizers_the_steps_of_one_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_optimizers_the_steps_of_one_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(monkeypatch, 2)
-    with probe() as told:
-        job.train(told, FAST // 2)
-        found = job.train(told, FAST // 2)
+    with probe() as observed:
+        job.train(observed, FAST // 2)
+        found = job.train(observed, FAST // 2)
         assert found[wire.OPTIMIZER_STEPS] == 2 * FAST
         assert found[wire.STEPS] == pytest.approx(FAST, rel=0.01)
-        assert set(durations(told)) == {2 * STEP_NS}
+        assert set(durations(observed)) == {2 * STEP_NS}
 
 
 def test_of_one_optimizer_for_each_parameter_all_steps_are_noted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     job = Job(monkeypatch, 40)
-    with probe() as told:
+    with probe() as observed:
         for number in range(1, 4):
-            found = job.train(told, FAST // 40)
+            found = job.train(observed, FAST // 40)
             assert found[wire.OPTIMIZER_STEPS] == number * FAST
-        assert noted(told) is None
-        assert set(durations(told)[:-1]) == {40 * STEP_NS}
+        assert noted(observed) is None
+        assert set(durations(observed)[:-1]) == {40 * STEP_NS}
 
 
 def test_what_a_fast_optimizer_reads_is_still_its_own_affair(
@@ -176,8 +176,8 @@ def test_what_a_fast_optimizer_reads_is_still_its_own_affair(
     job = Job(monkeypatch)
     reads = torch.ones(())
     job.optimizers[0].register_step_post_hook(lambda *_: reads.item() and None)
-    with probe() as told:
-        job.train(told, FAST)
-        before = job.train(told, 3 * ROUND)
-        after = job.train(told, 3 * ROUND)
+    with probe() as observed:
+        job.train(observed, FAST)
+        before = job.train(observed, 3 * ROUND)
+        after = job.train(observed, 3 * ROUND)
         assert after[wire.SYNCS] == before[wire.SYNCS]

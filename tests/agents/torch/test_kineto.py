@@ -1,4 +1,4 @@
-"""What is asked of PyTorch's own library, in the moments in which it cannot answer."""
+"""Questions to PyTorch's own library at moments in which it cannot answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.agents.torch.inside import run
 
-# A job that has profiled once, and the words of the library's profiler.
+# A job that has profiled once, and the memory of the library's profiler.
 PROFILED = """
 load()
 kineto = importlib.import_module("_whyidle_agent.torch.kineto")

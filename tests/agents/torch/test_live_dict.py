@@ -1,4 +1,4 @@
-"""A dict that a thread is going through changes only where that thread does not notice."""
+"""A dict that a thread is iterating over changes only where that thread does not notice."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ optimizers = sys.modules["torch.optim.optimizer"]
 
 
 def hooks() -> tuple[int, int]:
-    """Return how many there are before and after a step; who kept the dicts would be seen."""
+    """Return how many there are before and after a step; a kept reference would show."""
     before, after = (len(vars(optimizers)[name]) for name in steps_module.PLACES)
     return before, after
 
 
 def going(number: int) -> tuple[dict[str, Any], Any]:
-    """Return a dict of so many, and who has gone to the first of them."""
+    """Return a dict of so many items, and an iterator that is at the first."""
     names = {"hooks": OrderedDict((key, str(key)) for key in range(number))}
     through = iter(names["hooks"].values())
     next(through, None)
@@ -65,7 +65,7 @@ def test_the_only_one_is_removed_under_who_has_it() -> None:
 
 @pytest.fixture
 def optimizer() -> Any:
-    """Return one that can step."""
+    """Return an optimizer that can step."""
     parameter = torch.nn.Parameter(torch.ones(4))
     parameter.grad = torch.ones(4)
     return torch.optim.SGD([parameter], lr=0.1)
@@ -83,12 +83,12 @@ def test_a_probe_that_comes_while_a_step_goes_through_hooks_waits(optimizer: Any
     handles = [optimizers.register_optimizer_step_post_hook(meanwhile) for _ in range(2)]
     try:
         optimizer.step()
-        context, told = coming
+        context, observed = coming
         assert hooks() == (0, 2)
-        told.second()
+        observed.second()
         assert hooks() == (1, 3)
         optimizer.step()
-        assert told.second()[wire.OPTIMIZER_STEPS] == 1
+        assert observed.second()[wire.OPTIMIZER_STEPS] == 1
         context.__exit__(None, None, None)
         assert hooks() == (0, 2)
     finally:
@@ -100,11 +100,11 @@ def test_a_probe_that_never_finds_a_moment_says_so() -> None:
     handles = [optimizers.register_optimizer_step_post_hook(print) for _ in range(2)]
     try:
         through = iter(vars(optimizers)[steps_module.PLACES[1]].values())
-        with probe() as told:
+        with probe() as observed:
             for _ in range(steps_module.MOST_TRIES + 2):
-                told.second()
+                observed.second()
             why = "the job is inside of hooks of its own whenever we look"
-            assert told.said == [f"no optimizer steps: {why}"]
+            assert observed.said == [f"no optimizer steps: {why}"]
         assert len(list(through)) == 2
     finally:
         for handle in handles:
@@ -114,7 +114,7 @@ def test_a_probe_that_never_finds_a_moment_says_so() -> None:
 def test_a_probe_that_goes_while_a_step_goes_through_hooks_rests(optimizer: Any) -> None:
     gone: list[int] = []
     context = probe()
-    told = context.__enter__()
+    observed = context.__enter__()
 
     def meanwhile(*_: object) -> None:
         if not gone:
@@ -127,7 +127,7 @@ def test_a_probe_that_goes_while_a_step_goes_through_hooks_rests(optimizer: Any)
         optimizer.step()
         assert hooks() == (0, 3)
         optimizer.step()
-        assert told.second() == {}
+        assert observed.second() == {}
         with probe() as again:
             optimizer.step()
             assert hooks() == (1, 3)

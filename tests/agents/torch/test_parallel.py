@@ -1,4 +1,4 @@
-"""What is around a model is told where it trains, and nowhere else."""
+"""What wraps a model is reported where it trains, and nowhere else."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rank(number: int, wrap: str, folder: Path) -> tuple[str, Path]:
     ("name", "wrap", "sharded"),
     [("DistributedDataParallel", DDP, None), ("fully_shard", FSDP2, ["DTensor"])],
 )
-def test_a_rank_tells_what_is_around_its_model(
+def test_a_rank_reports_what_wraps_its_model(
     name: str, wrap: str, sharded: list[str] | None, tmp_path: Path
 ) -> None:
     first, second = (rank(number, wrap, tmp_path) for number in range(2))
@@ -73,7 +73,7 @@ def run_in(file: str, source: str, part: Model) -> None:
 
 
 @pytest.mark.parametrize("file", parallel.WRAPPERS)
-def test_a_file_that_is_imported_or_makes_a_model_tells_nothing(
+def test_a_file_that_is_imported_or_makes_a_model_reports_nothing(
     file: str, part: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallel, "is_one_of_many", lambda: True)
@@ -102,7 +102,7 @@ def test_the_models_of_a_gan_are_both_named_and_what_hardly_runs_is_not(part: Mo
     assert part.facts()["model"] == "Gen and Disc"
 
 
-def test_a_process_of_its_own_is_not_told_as_one_of_many(part: Model) -> None:
+def test_a_process_of_its_own_is_not_reported_as_one_of_many(part: Model) -> None:
     assert not parallel.is_one_of_many()
     for file, (_, runs) in parallel.WRAPPERS.items():
         run_in(file, f"def {runs}(): look()\n{runs}()", part)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.agents.torch.inside import Told, probe
+from tests.agents.torch.inside import Observed, probe
 from whyidle.agents import wire
 from whyidle.agents.torch import reads as reads_module
 from whyidle.agents.torch.read_hooks import IMPLICIT
@@ -24,21 +24,21 @@ torch = pytest.importorskip("torch")
 NAMES = list(METHODS)
 
 
-def count(told: Told) -> int:
-    found = told.second()[wire.SYNCS]
+def count(observed: Observed) -> int:
+    found = observed.second()[wire.SYNCS]
     assert found is not None
     return found
 
 
 def test_each_way_to_read_a_value_is_counted_and_timed() -> None:
     one = torch.tensor(1.5)
-    with probe() as told:
+    with probe() as observed:
         ways: list[Callable[[], Any]] = [
             one.item, one.tolist, one.cpu, lambda: bool(one), lambda: float(one), lambda: int(one)
         ]  # fmt: skip
         for number, way in enumerate(ways, 1):
             way()
-            assert count(told) == number
+            assert count(observed) == number
         assert (one.item(), one.tolist(), bool(one), float(one), int(one)) == (
             1.5,
             1.5,
@@ -46,56 +46,56 @@ def test_each_way_to_read_a_value_is_counted_and_timed() -> None:
             1.5,
             1,
         )
-        assert 0 < (told.second()[wire.SYNC_NS] or 0) < 10**10
+        assert 0 < (observed.second()[wire.SYNC_NS] or 0) < 10**10
 
 
 def test_what_an_optimizer_reads_of_its_own_is_not_counted() -> None:
     parameter = torch.nn.Parameter(torch.ones(4))
     optimizer = torch.optim.Adam([parameter], foreach=False)
-    with probe() as told:
-        before = count(told)
+    with probe() as observed:
+        before = count(observed)
         for _ in range(5):
             parameter.sum().backward()
             optimizer.step()
-        assert count(told) == before
+        assert count(observed) == before
         parameter.detach().sum().item()
-        assert count(told) == before + 1
+        assert count(observed) == before + 1
 
 
-def test_it_tells_where_values_are_read() -> None:
+def test_the_lines_that_read_values_are_recorded() -> None:
     one = torch.tensor(1.5)
-    with probe() as told:
+    with probe() as observed:
         for _ in range(3):
             one.item()
-        while not [r for r in told.records if r[0] == "reads"]:
-            told.second()
-        (kind, [[number, ns, frame]]) = next(r[2:] for r in told.records if r[0] == "reads")
+        while not [r for r in observed.records if r[0] == "reads"]:
+            observed.second()
+        (kind, [[number, ns, frame]]) = next(r[2:] for r in observed.records if r[0] == "reads")
         assert (kind, number) == ("item", 3)
         assert ns > 0
         assert frame[0] == __file__
-        assert frame[2] == "test_it_tells_where_values_are_read"
+        assert frame[2] == "test_the_lines_that_read_values_are_recorded"
 
 
-def test_of_many_reads_few_tell_where_and_stand_for_all() -> None:
+def test_of_many_reads_few_are_located_and_stand_for_all() -> None:
     one = torch.tensor(1.5)
-    with probe() as told:
+    with probe() as observed:
         for _ in range(4):
             for _ in range(800):
                 one.item()
-            told.second()
-        told.second()
-        (_, [[number, _, _]]) = next(r[2:] for r in told.records if r[0] == "reads")
+            observed.second()
+        observed.second()
+        (_, [[number, _, _]]) = next(r[2:] for r in observed.records if r[0] == "reads")
         assert 0.9 * 3200 <= number <= 1.1 * 3200
 
 
 def test_too_many_reads_end_the_counting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reads_module, "SHARE", 0)
     one = torch.tensor(1.5)
-    with probe() as told:
+    with probe() as observed:
         for _ in range(6):
             one.item()
-            found = told.second()
-        assert any(said.startswith("no reads: counting ") for said in told.said)
+            found = observed.second()
+        assert any(said.startswith("no reads: counting ") for said in observed.said)
         assert wire.SYNCS not in found
         assert wire.OPTIMIZER_STEPS in found
         assert not [name for name in NAMES if name in vars(torch.Tensor)]
@@ -105,13 +105,13 @@ def test_too_many_reads_of_an_optimizer_end_the_counting(monkeypatch: pytest.Mon
     parameter = torch.nn.Parameter(torch.ones(4))
     parameter.grad = torch.ones(4)
     optimizer = torch.optim.Adam([parameter], foreach=False)
-    with probe() as told:
-        told.second()
+    with probe() as observed:
+        observed.second()
         monkeypatch.setattr(reads_module, "SHARE", 0)
         for _ in range(6):
             optimizer.step()
-            told.second()
-        assert any(said.startswith("no reads: counting ") for said in told.said)
+            observed.second()
+        assert any(said.startswith("no reads: counting ") for said in observed.said)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -131,16 +131,16 @@ def test_the_class_shows_the_original(name: str) -> None:
 
 def test_a_method_that_was_taken_hold_of_works_again_and_again() -> None:
     one = torch.tensor(1.5)
-    with probe() as told:
+    with probe() as observed:
         held = [getattr(one, name) for name in NAMES]
-        before = count(told)
+        before = count(observed)
         found = [[way() for way in held] for _ in range(3)]
         assert found == [[1.5, 1.5, one, True, 1.5, 1]] * 3
-        assert count(told) == before + 3 * len(NAMES)
+        assert count(observed) == before + 3 * len(NAMES)
 
 
 def warned_of(act: Callable[[], Any]) -> list[tuple[str, str]]:
-    """Return what was warned of, and the file whose line was said to be the cause."""
+    """Return the warnings, and the file whose line was named as the cause."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.set_warn_always(True)
@@ -177,16 +177,16 @@ def test_where_torch_warns_of_each_read_they_pass(monkeypatch: pytest.MonkeyPatc
     mode = [0]
     monkeypatch.setattr(torch._C, "_cuda_get_sync_debug_mode", lambda: mode[0], raising=False)
     one = torch.tensor(1.5)
-    with probe() as told:
-        before = count(told)
+    with probe() as observed:
+        before = count(observed)
         one.item()
         mode[0] = 1
         assert one.item() == 1.5
-        assert count(told) == before + 1
+        assert count(observed) == before + 1
 
 
 class Loud(torch.Tensor):  # type: ignore[misc,name-defined]
-    """A tensor of the user's own, which sees what is done to it."""
+    """A tensor subclass of the user's own, which sees what is done to it."""
 
     heard: ClassVar[list[Any]] = []
 
@@ -295,8 +295,8 @@ def test_a_traced_function_is_the_same() -> None:
             warnings.simplefilter("always")
             # Deprecated, and used.
             traced = torch.jit.trace(branchy, torch.ones(3))
-        told = sorted(str(w.message).partition("\n")[0] for w in caught)
-        return traced.code + "\n".join(told), traced(torch.ones(3)).tolist()
+        observed = sorted(str(w.message).partition("\n")[0] for w in caught)
+        return traced.code + "\n".join(observed), traced(torch.ones(3)).tolist()
 
     before = act()
     with probe():
@@ -345,10 +345,10 @@ def test_tensors_without_values_are_the_same() -> None:
 def test_a_default_device_is_the_same() -> None:
     torch.set_default_device("cpu")
     try:
-        with probe() as told:
-            before = count(told)
+        with probe() as observed:
+            before = count(observed)
             assert torch.ones(()).item() == 1.0
-            assert count(told) > before
+            assert count(observed) > before
     finally:
         torch.set_default_device(None)
 
@@ -362,11 +362,11 @@ def test_waiting_for_a_gpu_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch._C, "_cuda_synchronize", wait, raising=False)
     monkeypatch.setattr(torch.cuda.streams.Event, "synchronize", of_event)
-    with probe() as told:
-        before = told.second()
+    with probe() as observed:
+        before = observed.second()
         torch._C._cuda_synchronize()
         torch.cuda.streams.Event.synchronize(object())
-        after = told.second()
+        after = observed.second()
         assert after[wire.SYNCS] == (before[wire.SYNCS] or 0) + 2
         assert (after[wire.SYNC_NS] or 0) - (before[wire.SYNC_NS] or 0) >= 4_000_000
     assert torch._C._cuda_synchronize is wait

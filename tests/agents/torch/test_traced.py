@@ -15,7 +15,7 @@ from whyidle.monitor.traces.opening import identify
 
 # A busy machine may take longer for a step: then another trace, which is longer.
 SECONDS = (0.5, 1.0, 2.0, 4.0)
-# PyTorch puts them into every trace: the programs begin and end each of their steps with these.
+# PyTorch puts these into every trace: the programs begin and end each of their steps with them.
 BEGIN, END = "Optimizer.zero_grad#", "Optimizer.step#"
 
 

@@ -1,4 +1,4 @@
-"""A real job with the agent inside: what is told of it, and that it stays as it was."""
+"""A real job with the agent inside: what is reported of it, and that it stays as it was."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ while not stop:
 """
 
 
-def test_a_live_job_tells_its_steps_waits_reads_and_settings(tmp_path: Path) -> None:
+def test_a_live_job_reports_its_steps_waits_reads_and_settings(tmp_path: Path) -> None:
     with training(TRAINING + LIVE, tmp_path) as job:
         job.gauges(2)
         first, *_, last = job.gauges(4)
@@ -78,7 +78,7 @@ with profile(activities=[ProfilerActivity.CPU], schedule=when) as p:
         assert abs(last[wire.OPTIMIZER_STEPS] - first[wire.OPTIMIZER_STEPS] - 3 * steps) <= 6
 
 
-def test_a_job_that_imports_torch_later_is_told_of(tmp_path: Path) -> None:
+def test_a_job_that_imports_torch_later_is_reported(tmp_path: Path) -> None:
     source = "start(); until(reachable); ready(); time.sleep(1)\n" + TRAINING
     source += "x, y = data[:16]\nwhile not stop: train(x, y)\n"
     with training(source, tmp_path, anew=True) as job:

@@ -1,4 +1,4 @@
-"""Classes and modules of the user's own: nothing of theirs runs because somebody looks at them."""
+"""Classes and modules of the user's own: none of their code runs because they are inspected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.torch.inside import Told, probe, run
+from tests.agents.torch.inside import Observed, probe, run
 from whyidle.agents import wire
 from whyidle.agents.framework import Part
 from whyidle.agents.torch import compiled_steps
@@ -27,14 +27,14 @@ class AskedError(Exception):
 
 
 class Nosy:
-    """Wants to know of each look at it."""
+    """Notices each access to it."""
 
     def __getattribute__(self, name: str) -> Any:
         raise AskedError(name)
 
 
 class Slotted:
-    """Keeps what it has in no dict, and answers for all that it has not."""
+    """Has no instance dict, and answers for every missing attribute."""
 
     __slots__ = ("items",)
 
@@ -76,16 +76,16 @@ def test_attributes_are_read_without_a_line_of_the_class() -> None:
 def test_a_sampler_of_the_users_own_is_not_asked(sampler: type) -> None:
     batches = type("Batches", (sampler,), {"__iter__": lambda _: iter([[0], [1]])})()
     data = torch.utils.data.TensorDataset(torch.ones(8, 4))
-    with probe() as told:
+    with probe() as observed:
         loader = torch.utils.data.DataLoader(data, batch_sampler=batches)
         assert len(list(loader)) == 2
-        found = told.second()
+        found = observed.second()
         assert found[wire.LOADER_BATCHES] == 2
         assert found[wire.SAMPLES] is None
 
 
 class Seen(torch.nn.Parameter):  # type: ignore[misc,name-defined]
-    """A parameter that answers by itself."""
+    """A parameter whose attributes run code."""
 
     def numel(self) -> int:
         raise AskedError
@@ -102,7 +102,7 @@ class Seen(torch.nn.Parameter):  # type: ignore[misc,name-defined]
 
 
 class Wrapped(torch.Tensor):  # type: ignore[misc,name-defined]
-    """A tensor that is asked for its size by way of Python."""
+    """A tensor whose size is computed by Python code."""
 
     asked: list[Any] = []  # noqa: RUF012  torch makes the class
 
@@ -118,7 +118,7 @@ class Wrapped(torch.Tensor):  # type: ignore[misc,name-defined]
 
 
 class Stepping(torch.optim.SGD):  # type: ignore[misc,name-defined]
-    """An optimizer that notices who asks for what it moves."""
+    """An optimizer that notices each read of its parameter groups."""
 
     threads: list[str] = []  # noqa: RUF012  torch makes the class
 
@@ -128,13 +128,13 @@ class Stepping(torch.optim.SGD):  # type: ignore[misc,name-defined]
         return super().__getattribute__(name)
 
 
-def looked(told: Told) -> dict[str, Any]:
-    """Let it look at the parameters until it has seen them all."""
+def complete_state(observed: Observed) -> dict[str, Any]:
+    """Let it inspect the parameters until it has seen them all."""
     for _ in range(3):
-        told.second()
-    while "dtypes" not in told.state():
-        told.second()
-    return told.state()
+        observed.second()
+    while "dtypes" not in observed.state():
+        observed.second()
+    return observed.state()
 
 
 def stepped(parameter: Any) -> Any:
@@ -144,24 +144,24 @@ def stepped(parameter: Any) -> Any:
 
 
 def test_a_parameter_of_the_users_own_class_is_counted_and_not_asked() -> None:
-    with probe() as told:
+    with probe() as observed:
         optimizer = stepped(Seen(torch.ones(3)))
-        state = looked(told)
+        state = complete_state(observed)
         assert (state["parameters"], state["parameter_bytes"]) == (3, 12)
         assert state["dtypes"] == {"float32": 3}
-        assert told.said == []
+        assert observed.said == []
         assert not {"_groups", "second", "attributes"} & set(Stepping.threads)
     del optimizer
 
 
 def test_a_tensor_that_would_see_the_look_is_left_out() -> None:
-    with probe() as told:
+    with probe() as observed:
         optimizer = stepped(Wrapped(torch.ones(3)))
         Wrapped.asked.clear()
-        state = looked(told)
+        state = complete_state(observed)
         assert Wrapped.asked == []
         assert "parameters" not in state
-        assert told.said == []
+        assert observed.said == []
     del optimizer
 
 
@@ -208,20 +208,20 @@ def test_autocast_in_a_script_is_compiled_as_ever(tmp_path: Path) -> None:
 
 
 def test_regions_of_all_classes_are_counted() -> None:
-    with probe() as told:
-        before = told.second()[wire.AUTOCASTS] or 0
+    with probe() as observed:
+        before = observed.second()[wire.AUTOCASTS] or 0
         with torch.autocast("cpu", dtype=torch.bfloat16), torch.amp.autocast("cpu"):
             pass
         with torch.autocast("cpu", enabled=False):
             pass
         assert torch.autocast("cpu")(lambda: 1)() == 1
-        assert told.second()[wire.AUTOCASTS] == before + 3
+        assert observed.second()[wire.AUTOCASTS] == before + 3
 
 
 def test_a_python_without_its_lock_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told()
+    observed = Observed()
     monkeypatch.setattr(sys, "abiflags", "t")
-    why = told.probe.begin()
+    why = observed.probe.begin()
     assert why == "it needs the GIL, and this Python was built without one"
     assert "item" not in vars(torch.Tensor)
 
@@ -231,16 +231,16 @@ def test_a_look_at_the_model_that_fails_ends_only_itself(monkeypatch: pytest.Mon
         raise AskedError
 
     monkeypatch.setattr(Model, "_sample", fails)
-    told = Told()
-    told.context.main = _thread.get_ident()
-    told.begin()
+    observed = Observed()
+    observed.context.main = _thread.get_ident()
+    observed.begin()
     try:
-        told.timers.run(1 << 62)
-        assert wire.OPTIMIZER_STEPS in told.second()
-        assert told.said == ["no model: it failed: AskedError"]
-        told.timers.run(1 << 62)
+        observed.timers.run(1 << 62)
+        assert wire.OPTIMIZER_STEPS in observed.second()
+        assert observed.said == ["no model: it failed: AskedError"]
+        observed.timers.run(1 << 62)
     finally:
-        told.context.hooks.undo()
+        observed.context.hooks.undo()
 
 
 def test_a_part_that_cannot_be_made_ends_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,6 +251,6 @@ def test_a_part_that_cannot_be_made_ends_only_itself(monkeypatch: pytest.MonkeyP
             raise AskedError(context)
 
     monkeypatch.setattr(TorchProbe, "parts", (Broken, *TorchProbe.parts))
-    with probe() as told:
-        assert wire.OPTIMIZER_STEPS in told.second()
-        assert told.said == ["no broken part: it failed: AskedError"]
+    with probe() as observed:
+        assert wire.OPTIMIZER_STEPS in observed.second()
+        assert observed.said == ["no broken part: it failed: AskedError"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.agents.torch.inside import Told, probe
+from tests.agents.torch.inside import Observed, probe
 from whyidle.agents import wire
 from whyidle.agents.torch.probe import TorchProbe
 
@@ -33,14 +33,14 @@ RELIED_ON = [
     ("torch.distributed.distributed_c10d", "_world._default_pg", "torch.distributed"),
     ("torch._C", "DisableTorchFunctionSubclass", "parameters"),
 ]
-# What all rely on that put something of ours in the place of the job's.
+# What every part relies on that replaces something of the job's.
 COMPILER = ["set_code_exec_strategy", "_FrameAction", "_FrameAction.SKIP", "_FrameExecStrategy"]
 PATCHING = {"optimizer steps", "profiler steps", "loader waits", "reads", "autocast"}
 MODULES = sorted({module for module, _, _ in RELIED_ON if "." in module} - {"torch._C"})
 
 
-def parts_on(told: Told) -> set[str]:
-    return {part.name for part in told.probe._on}
+def parts_on(observed: Observed) -> set[str]:
+    return {part.name for part in observed.probe._on}
 
 
 def take_away(monkeypatch: pytest.MonkeyPatch, module: str, path: str) -> None:
@@ -56,14 +56,14 @@ def test_what_is_missing_turns_its_part_off(
     module: str, path: str, part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        told = Told()
+        observed = Observed()
         take_away(patch, module, path)
         try:
-            told.begin()
-            told.second()
+            observed.begin()
+            observed.second()
         finally:
-            told.context.hooks.undo()
-        assert told.said == [f"no {each}: no {module}.{path}" for each in part.split(", ")]
+            observed.context.hooks.undo()
+        assert observed.said == [f"no {each}: no {module}.{path}" for each in part.split(", ")]
 
 
 @pytest.mark.parametrize("path", COMPILER)
@@ -71,20 +71,20 @@ def test_where_the_compiler_cannot_be_told_nothing_is_put_in_its_way(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        told = Told()
+        observed = Observed()
         name, _, deeper = path.partition(".")
         place = sys.modules["torch._C._dynamo.eval_frame"]
-        # What is deeper is part of C, and cannot be taken away: another has less.
+        # What is deeper is part of C, and cannot be removed: the stand-in lacks it.
         patch.delattr(place, name)
         if deeper:
             patch.setattr(place, name, object(), raising=False)
         try:
-            told.begin()
-            told.second()
-            assert {kind.name for kind in TorchProbe.parts} - parts_on(told) == PATCHING
+            observed.begin()
+            observed.second()
+            assert {kind.name for kind in TorchProbe.parts} - parts_on(observed) == PATCHING
         finally:
-            told.context.hooks.undo()
-        assert set(told.said) == {
+            observed.context.hooks.undo()
+        assert set(observed.said) == {
             f"no {part}: no torch._C._dynamo.eval_frame.{path}" for part in PATCHING
         }
 
@@ -96,18 +96,18 @@ def test_a_module_that_is_elsewhere_turns_off_no_more(
     everything = {kind.name for kind in TorchProbe.parts}
     with monkeypatch.context() as patch:
         patch.delitem(sys.modules, module)
-        with probe() as told:
-            told.second()
-            gone = everything - parts_on(told)
+        with probe() as observed:
+            observed.second()
+            gone = everything - parts_on(observed)
         assert gone <= {part for where, _, part in RELIED_ON if where == module}
-        assert all(said.startswith("no ") for said in told.said)
+        assert all(said.startswith("no ") for said in observed.said)
 
 
 def test_nothing_is_missing_in_this_version() -> None:
-    with probe() as told:
-        told.second()
-        assert parts_on(told) == {kind.name for kind in TorchProbe.parts}
-        assert told.said == []
+    with probe() as observed:
+        observed.second()
+        assert parts_on(observed) == {kind.name for kind in TorchProbe.parts}
+        assert observed.said == []
 
 
 @pytest.mark.parametrize("kept", [[], {}])
@@ -116,9 +116,9 @@ def test_hooks_that_are_kept_in_another_way_are_left_alone(
 ) -> None:
     hooks = sys.modules["torch.optim.optimizer"]
     monkeypatch.setattr(hooks, "_global_optimizer_post_hooks", kept)
-    with probe() as told:
+    with probe() as observed:
         why = "torch.optim.optimizer keeps its hooks in another way"
-        assert told.said == [f"no optimizer steps: {why}"]
+        assert observed.said == [f"no optimizer steps: {why}"]
         assert not hooks._global_optimizer_pre_hooks
 
 
@@ -127,11 +127,11 @@ def test_methods_that_somebody_replaced_are_left_alone(monkeypatch: pytest.Monke
         return "theirs"
 
     monkeypatch.setattr(torch.Tensor, "item", item)
-    with probe() as told:
+    with probe() as observed:
         assert torch.ones(()).item() == "theirs"
         assert vars(torch.Tensor)["item"] is item
         assert bool(torch.ones(()))
-        assert told.second()[wire.SYNCS] == 1
+        assert observed.second()[wire.SYNCS] == 1
 
 
 STATS = {
@@ -164,24 +164,24 @@ def with_cuda(monkeypatch: pytest.MonkeyPatch, *, initialized: bool, asked: list
 def test_the_allocators_of_all_devices_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     with_cuda(monkeypatch, initialized=True, asked=asked)
-    with probe() as told:
+    with probe() as observed:
         for _ in range(9):
-            found = told.second()
+            found = observed.second()
         assert [found[name] for name in (wire.POOL_USED_BYTES, wire.POOL_PEAK_BYTES)] == [200, 300]
         assert [found[name] for name in (wire.POOL_RESERVED_BYTES, wire.POOL_SPLIT_BYTES)] == [
             400, 60
         ]  # fmt: skip
         assert (found[wire.ALLOC_RETRIES], found[wire.ALLOC_OOMS]) == (4, 2)
-        assert (told.state()["devices"], told.state()["devices_used"]) == (4, 2)
-        # Those without memory are asked seldom.
+        assert (observed.state()["devices"], observed.state()["devices_used"]) == (4, 2)
+        # Devices without memory statistics are queried seldom.
         assert [operator.countOf(asked, device) for device in range(4)] == [9, 9, 1, 1]
 
 
 def test_a_figure_that_is_gone_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with_cuda(monkeypatch, initialized=True, asked=[])
     monkeypatch.setattr(torch._C, "_cuda_memoryStats", lambda _device: {"num_ooms": 3, "new": 1})
-    with probe() as told:
-        found = told.second()
+    with probe() as observed:
+        found = observed.second()
         assert found[wire.ALLOC_OOMS] == 12
         assert wire.POOL_USED_BYTES not in found
 
@@ -189,8 +189,8 @@ def test_a_figure_that_is_gone_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 def test_cuda_that_is_not_initialised_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     with_cuda(monkeypatch, initialized=False, asked=asked)
-    with probe() as told:
-        found = told.second()
+    with probe() as observed:
+        found = observed.second()
         assert wire.POOL_USED_BYTES not in found
-        assert told.state()["cuda_initialized"] is False
+        assert observed.state()["cuda_initialized"] is False
     assert asked == []
