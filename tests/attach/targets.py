@@ -1,4 +1,4 @@
-"""Processes to go into, of whatever Pythons are here, and what an untouched one looks like."""
+"""Processes to enter, of whatever Pythons are here, and what an untouched one looks like."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
 
 Job = subprocess.Popen[str]
-# Works, says so, and never ends by itself. It says so seldom: a full pipe would stop it, and who
-# lets go of Python for a moment, again and again within 5 ms, keeps other threads from it.
+# Works, says so, and never ends by itself. It says so seldom: a full pipe would block it, and what
+# releases the GIL for a moment, again and again within 5 ms, keeps other threads from it.
 BUSY = """
 print("ready", flush=True)
 number = 0

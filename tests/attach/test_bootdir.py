@@ -125,11 +125,11 @@ def test_a_sitecustomize_of_the_users_own_runs_as_without_us(
 ) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text(text)
-    # A relative part is the user's own affair.
+    # A relative part is the user's own business.
     results = []
     for boot in (False, True):
         done = job.run("-B", "-c", TRAIN, boot=boot, python=python, path="own")
-        # Where the error is no Exception, Python prints the way to it: ours is on it.
+        # Where the error is no Exception, Python prints the traceback: our frames are in it.
         results.append((done.returncode, done.stdout, done.stderr.splitlines()[-1:]))
     assert results[0] == results[1]
     if text.startswith("raise RuntimeError"):
@@ -166,7 +166,7 @@ def test_a_framework_that_is_there_before_us_starts_it(
     assert job.starts() == 1
 
 
-def test_a_look_for_a_framework_starts_nothing(job: Job) -> None:
+def test_a_search_for_a_framework_starts_nothing(job: Job) -> None:
     job.same(
         "-c",
         "import importlib.util as u; print(u.find_spec('torch').name, u.find_spec('jax').origin)",
@@ -188,7 +188,7 @@ def test_an_import_in_a_thread_leaves_the_list_of_finders_alone(job: Job) -> Non
         "print([type(f).__name__ for f in sys.meta_path]); import jax"
     )
     done = job.run("-c", source)
-    # It stays, deaf: to take it out could lead another thread's walk past a finder.
+    # It stays, disabled: to remove it could make another thread's iteration skip a finder.
     assert done.stdout.startswith("['_Hook'")
     assert done.stderr == ""
     assert job.starts() == 1

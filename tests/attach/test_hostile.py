@@ -1,4 +1,4 @@
-"""A job that means ill: what it says of itself costs us little, bars nobody and steers nothing."""
+"""A hostile job: what it says of itself costs us little, blocks nobody and controls nothing."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_of_what_calls_itself_a_c_library_a_piece_is_searched() -> None:
     assert sum(Fake.sizes) == 16 << 20
 
 
-def test_one_visitor_at_a_time_has_a_memory_for_itself() -> None:
+def test_one_monitor_at_a_time_has_a_memory_for_itself() -> None:
     with Memory(os.getpid(), writing=True) as first, Memory(os.getpid(), writing=True) as second:
         with first.alone(), pytest.raises(BlockingIOError), second.alone():
             pass
@@ -103,7 +103,7 @@ def test_one_visitor_at_a_time_has_a_memory_for_itself() -> None:
             pass
 
 
-# In the place of an agent: whoever is asked there says nothing.
+# In the place of an agent: what is asked there never answers.
 SILENT = """
 import os, socket
 from whyidle.agents import wire
@@ -146,7 +146,7 @@ def test_silent_sockets_do_not_keep_a_listing(monkeypatch: pytest.MonkeyPatch) -
         sockets = existing._sockets(target)
         assert sockets > 0
         assert existing.refusal(target, 0.2) == existing.NOT_THERE
-        # All that lie there share the time; without any left nobody is asked.
+        # All sockets there share the time; with none left, no more are asked.
         assert asked == [0.2 / sockets]
         assert existing.refusal(target, 0.0) == existing.NOT_ASKED
         assert ladder.best(ladder.rungs(target, -1.0)).name == PTRACE
@@ -155,7 +155,7 @@ def test_silent_sockets_do_not_keep_a_listing(monkeypatch: pytest.MonkeyPatch) -
         assert next(j for j in jobs.find_jobs().jobs if j.identity.key == target.key).attach
         assert asked == []
     with running() as job:
-        # Nothing lies there: that is known without asking.
+        # There is no socket: that is known without asking.
         assert existing.refusal(target_of(job.pid), 0.0) == existing.NOT_THERE
 
 
@@ -176,10 +176,10 @@ libc.read(0, byte, 1)
     while ProcFs().fields(f"{job.pid}/status").get("Seccomp") != "1":
         assert job.poll() is None
     try:
-        told = monitor("doctor", job.pid).stdout
-        assert "\x1b" not in told
-        assert "\\x1b]0;owned" in told
-        assert "attach ptrace      closed: It may make no system calls" in told
+        output = monitor("doctor", job.pid).stdout
+        assert "\x1b" not in output
+        assert "\\x1b]0;owned" in output
+        assert "attach ptrace      closed: It may make no system calls" in output
     finally:
         job.kill()
         job.communicate()

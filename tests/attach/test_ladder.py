@@ -1,4 +1,4 @@
-"""The whole ladder: what it looks at, what it takes, and real jobs that are entered through it."""
+"""The whole ladder: what it checks, what it chooses, and real jobs that are entered through it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_nobody_is_inside_who_does_not_answer(with_methods: Callable[..., list[s
     with_methods(lambda c: method(PTRACE, c), hello=FAILED)
     outcome = outcome_of()
     assert (outcome.method, outcome.refusal) == (OUTSIDE, FAILED)
-    # The job stood still all the same.
+    # The job was held up all the same.
     assert outcome.stops_ms == (0.5, 0.25)
 
 
@@ -156,9 +156,9 @@ def test_a_job_of_python_314_that_sleeps_is_entered_by_the_injector(
         target = target_of(job.pid)
         outcome = ladder.enter(target)
         assert outcome.method == PTRACE, outcome
-        told = outcome.tried[1].refused
-        assert told is not None
-        assert "sleeps or works outside of Python" in told.what
+        refusal = outcome.tried[1].refused
+        assert refusal is not None
+        assert "sleeps or works outside of Python" in refusal.what
         leave(target)
         assert job.communicate("\n") == ("end\n", "")
 
@@ -181,7 +181,7 @@ def entered(job: Job, by: str) -> None:
     assert ladder.rungs(target_of(job.pid))[0] == Rung(AGENT)
     goes_on(job)
     leave(target)
-    # Nobody holds it, and it goes on as before; it can be entered again.
+    # Nothing holds it, and it goes on as before; it can be entered again.
     assert tracer_of(job.pid) == "0"
     leave(enter(job, by))
     goes_on(job)
@@ -223,18 +223,18 @@ def child_of(pid: int) -> int:
 
 
 @pytest.mark.parametrize("arguments", [("doctor", "--json"), ("ps", "--json")])
-def test_looking_touches_nothing(monitor: Monitor, arguments: tuple[str, ...]) -> None:
+def test_a_check_touches_nothing(monitor: Monitor, arguments: tuple[str, ...]) -> None:
     with running(AS_TORCH + BUSY) as job:
         before = mapped(job.pid), threads_of(job)
-        told = lines(monitor(arguments[0], *pid_for(arguments, job), *arguments[1:]).stdout)[0]
+        output = lines(monitor(arguments[0], *pid_for(arguments, job), *arguments[1:]).stdout)[0]
         assert (mapped(job.pid), threads_of(job)) == before
         assert ladder.rungs(target_of(job.pid))[0].refused is not None
         goes_on(job)
     if arguments[0] == "ps":
-        row = next(r for r in told["ps"] if r["pid"] == job.pid)
+        row = next(r for r in output["ps"] if r["pid"] == job.pid)
         assert (row["attach"], row["attach_refused"]) == (PTRACE, None)
         return
-    checks = {c["name"]: c for c in told["doctors"]}
+    checks = {c["name"]: c for c in output["doctors"]}
     assert checks["attach ptrace"]["detail"] == "would be taken"
     assert checks["attach agent"]["detail"].startswith("closed: No agent")
     assert "came with 3.14" in checks["attach remote_exec"]["detail"]
@@ -252,9 +252,9 @@ def threads_of(job: Job) -> list[str]:
 def test_without_a_framework_there_is_nothing_to_go_in_for(monitor: Monitor) -> None:
     with running() as job:
         rungs = ladder.rungs(target_of(job.pid))
-        told = monitor("doctor", job.pid).stdout
+        output = monitor("doctor", job.pid).stdout
     assert ladder.best(rungs).name == OUTSIDE
     refused = [r.refused.what for r in rungs if r.name == PTRACE and r.refused]
     assert refused == [f"Process {job.pid} has neither JAX nor PyTorch loaded (yet)."]
-    assert "warn  attach ptrace" in told
-    assert "would be taken: the job is only watched" in told
+    assert "warn  attach ptrace" in output
+    assert "would be taken: the job is only watched" in output

@@ -98,7 +98,7 @@ def test_what_py_spy_cannot_do_is_a_reason(installed: None) -> None:
     assert f"py-spy cannot look into process {other.pid}" in refused.what
 
 
-def test_who_has_ended_is_not_looked_at(installed: None) -> None:
+def test_a_process_that_has_ended_is_not_sampled(installed: None) -> None:
     with running() as job:
         key = target_of(job.pid).key
     samples = PySpySampler(key, FS)
@@ -112,7 +112,7 @@ def ending_at_once(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr(outside, "_py_spy", lambda: str(program))
 
 
-def test_a_folder_that_vanishes_is_a_reason_told_once(
+def test_a_folder_that_vanishes_is_a_reason_given_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ending_at_once(monkeypatch, tmp_path)
@@ -173,9 +173,9 @@ def ended_pid() -> int:
 T = TypeVar("T")
 
 
-def until(look: Callable[[], T]) -> T:
+def until(attempt: Callable[[], T]) -> T:
     deadline = time.monotonic() + 20
-    while not (found := look()):
+    while not (found := attempt()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return found

@@ -11,7 +11,7 @@ import pytest
 from tests.attach.targets import others
 from whyidle.monitor.attach.payload import FOLDER, PIECE_CHARACTERS, payload, pieces
 
-# A package like the agent's: it says what is done to it.
+# A package like the agent's: it prints what is done to it.
 MADE_UP = {
     "__init__": '"""A package."""\n',
     "wire": "LOADS = []\n",
@@ -90,7 +90,7 @@ def test_the_real_text_is_understood_by_the_pythons_of_jobs(python: str) -> None
 def test_a_failure_stays_inside_and_leaves_nothing(failure: str, tmp_path: Path) -> None:
     text = payload({}, agent(tmp_path, alpha=f"from .wire import LOADS\n{failure}\n"))
     done = in_job(sys.executable, text, "settle()", "print(there())")
-    # What forks are told cannot be taken back.
+    # What was registered for forks cannot be removed.
     assert (done.returncode, done.stdout, done.stderr) == (0, "['_whyidle_fork']\n", "")
 
 

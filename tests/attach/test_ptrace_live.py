@@ -46,7 +46,7 @@ def target(victim: Victim) -> Target:
 
 
 def regions(pid: int) -> int:
-    """Return how many pages of code of nobody's file it has."""
+    """Return how many pages of code that belong to no file it has."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     return sum(len(words) == 5 and words[1] == "r-xp" for words in map(str.split, lines))
 
@@ -145,8 +145,8 @@ def test_every_signal_reaches_the_job_once() -> None:
         finally:
             over.set()
             sender.join()
-        told = victim.end()
-        assert (told["wrong"], told["more"]) == (0, sent)
+        result = victim.end()
+        assert (result["wrong"], result["more"]) == (0, sent)
 
 
 @contextlib.contextmanager
@@ -221,7 +221,7 @@ print("back", input(), flush=True)
 """
 
 
-# What a tracer does that thinks that thread could be stopped.
+# What a tracer does that takes that thread for one that can be stopped.
 ASK_ANYHOW = """
 import sys
 from whyidle.monitor.attach.ptrace.memory import Memory
@@ -254,10 +254,10 @@ def test_a_job_in_an_uninterruptible_wait_is_left_and_goes_on(tmp_path: Path) ->
         assert victim.process.returncode == 0
 
 
-def test_a_visitor_that_stands_still_for_long_has_not_waited_in_vain(
+def test_a_monitor_that_is_held_up_for_long_has_not_waited_in_vain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As on a machine that does: the time is over, and the thread has come."""
+    """As on a machine that stands still: the time is over, and the thread has stopped."""
     waits, pauses = os.waitid, [stop.WAIT_SECONDS]
 
     def wait(kind: int, tid: int, options: int) -> os.waitid_result | None:
@@ -275,13 +275,13 @@ def test_a_visitor_that_stands_still_for_long_has_not_waited_in_vain(
 
 def test_a_thread_that_is_given_up_ends_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "waitid", lambda *_: None)
-    # Of these a thread is met that is not the main one, whose end only its tracer is told.
+    # Here a thread is stopped that is not the main one: only its tracer learns of its end.
     with running(THREADS) as victim, pytest.raises(Refused, match="gets no core"):
         victim.enter()
     assert victim.process.returncode == -signal.SIGKILL
 
 
-def test_two_visitors_do_not_meet() -> None:
+def test_two_monitors_at_once_do_not_collide() -> None:
     with running(THREADS) as victim:
         pid, began = victim.key
         request = {"pid": pid, "start_ticks": began, "source": "1", "timeout": 20}

@@ -279,7 +279,7 @@ def test_the_main_thread_only_starts_another_one(answer: int) -> None:
         asked.append((routine, argument))
         return answer
 
-    # No function of Python's is there to be called.
+    # There is no function of Python's to be called.
     block = stubs.Block(body=1234, begin=address(begin), called=stubs.CALLED, state=stubs.ARMED)
     result, after = run_code(stubs.PENDING, block)
     assert result == 0
@@ -322,7 +322,7 @@ def test_an_injection_under_way_is_awaited_one_that_never_ends_is_not() -> None:
     under_way = stubs.Block(state=stubs.ARMED, called=stubs.CALLED)
     over = stubs.Block(state=stubs.ARMED, called=stubs.CALLED, done=1)
 
-    class Told(Memory):
+    class Scripted(Memory):
         """Says three times that the injection is under way, and then what it was given."""
 
         def __init__(self, last: stubs.Block) -> None:
@@ -333,5 +333,5 @@ def test_an_injection_under_way_is_awaited_one_that_never_ends_is_not() -> None:
             return next(self.reads, self.last).packed()[:size]
 
     for last, settled in ((over, True), (under_way, False)):
-        injection = Injection(Job(os.getpid(), stat.start_ticks), Told(last), 0.0)
+        injection = Injection(Job(os.getpid(), stat.start_ticks), Scripted(last), 0.0)
         assert injection.settle([Region(0x10000, 4096)]) is settled

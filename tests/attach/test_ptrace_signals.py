@@ -42,5 +42,5 @@ def test_what_a_handler_of_the_jobs_raises_reaches_the_job() -> None:
     slow = b"pass\n" * 3000
     with running(RAISING) as victim:
         assert all(victim.enter(slow).done for _ in range(20))
-        told = victim.end()
-        assert told["rang"] == told["raised"] > 0
+        result = victim.end()
+        assert result["rang"] == result["raised"] > 0

@@ -1,4 +1,4 @@
-"""What keeps every method out of a process: each a sentence, the next step, and a job untouched."""
+"""What keeps every method out of a process: a sentence, the next step, and a job left untouched."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def test_what_to_run_instead_is_the_jobs_own_line_without_its_secrets() -> None:
         line = precheck.run_instead(target_of(job.pid))
     assert line.startswith("monitor run -- ")
     assert "geheim" not in line
-    # Wherever this Python lies, its path stands there whole.
+    # Wherever this Python lies, its path is printed in full.
     assert len(line.replace(sys.executable, "python")) < 100
 
 

@@ -88,7 +88,7 @@ def test_a_busy_job_runs_the_script_without_a_stop_and_keeps_nothing() -> None:
         assert errors(job) == ""
 
 
-def test_a_job_that_looks_at_no_flag_by_itself_is_prompted() -> None:
+def test_a_job_that_checks_no_flag_by_itself_is_prompted() -> None:
     # No objects that the collector counts, no second thread.
     quiet = "import os\nprint('ready', flush=True)\nn = 0\nwhile True: n ^= 1\n"
     with running314(quiet) as (job, target):

@@ -28,7 +28,7 @@ JOBS = {
     "torch": (victims.TORCH, 40),
     "jax": (victims.JAX, 40),
 }
-# Their losses are compared with those of a job that nobody entered, too.
+# Their losses are compared with those of a job that was never entered, too.
 TRAINING = {"torch", "jax"}
 KILLS = 20
 
@@ -39,17 +39,17 @@ def needs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_many_visits_change_no_result(name: str) -> None:
+def test_many_injections_change_no_result(name: str) -> None:
     needs(name)
     source, injections = JOBS[name]
     with running(source) as victim:
         assert all(victim.enter().done for _ in range(injections))
-        told = victim.end()
-    assert told["wrong"] == 0
-    assert told["rounds"] > 0
+        result = victim.end()
+    assert result["wrong"] == 0
+    assert result["rounds"] > 0
     if name in TRAINING:
         with running(source) as undisturbed:
-            assert undisturbed.end()["first"] == told["first"]
+            assert undisturbed.end()["first"] == result["first"]
 
 
 @pytest.mark.parametrize("name", ["busy", "threads"])
@@ -61,7 +61,7 @@ def test_a_tracer_killed_at_any_moment_harms_nothing(name: str) -> None:
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tracer:
                 assert tracer.stdout is not None
                 assert tracer.stdout.readline() == "ready\n"
-                time.sleep(random.random() * 0.05)  # the moment is what is tried here
+                time.sleep(random.random() * 0.05)  # the moment is what is tested here
                 tracer.kill()
         # Killed just before its call, a tracer leaves it open whether one comes: for good a job may
         # then be met at fewer places, where one like this seldom is.

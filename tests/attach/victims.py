@@ -1,4 +1,4 @@
-"""Jobs to enter: each says "ready", works and checks its own results, and tells them at the end.
+"""Jobs to enter: each says "ready", works and checks its own results, and prints them at the end.
 
 The first round is made before anybody may come; every later one must come out the same to the bit.
 """
@@ -152,7 +152,7 @@ def tell():
 loop(work, tell)
 """
 )
-# What is run inside by default: it counts itself, where no code of the job looks.
+# What is run inside by default: it counts itself, where no code of the job sees it.
 COUNT = b"import builtins; builtins._injections = getattr(builtins, '_injections', 0) + 1"
 # Of waitpid(2): for threads, too.
 _WALL = 0x40000000
@@ -184,15 +184,15 @@ class Victim:
         return ProcessKey(self.process.pid, stat.start_ticks)
 
     def enter(self, source: bytes = COUNT, timeout: float = 20.0) -> Injected:
-        """Have it run a text."""
+        """Have it run source code."""
         return inject(*self.key, source, timeout)
 
     def end(self) -> dict[str, Any]:
-        """Let it finish, and return what it tells."""
+        """Let it finish, and return its results."""
         said, _ = self.process.communicate("\n", timeout=60)
         assert self.process.returncode == 0, self.process.returncode
-        told: dict[str, Any] = json.loads(said.splitlines()[-1])
-        return told
+        result: dict[str, Any] = json.loads(said.splitlines()[-1])
+        return result
 
 
 @contextmanager
@@ -216,7 +216,7 @@ def running(source: str, *, python: str = sys.executable, **options: Any) -> Ite
 
 
 def _collect_threads(pid: int) -> None:
-    """Collect threads that we trace: until then nobody learns of the end of their process.
+    """Collect threads that we trace: until then the end of their process is not reported.
 
     One that gives up leaves a thread traced until its own process ends: here, that is us.
     """

@@ -1,4 +1,4 @@
-"""An agent as ``wire`` describes it, without anything inside: what a test tells it, it says.
+"""An agent as ``wire`` describes it, without anything inside: it says what a test tells it to.
 
 Run as a program (the parent of its folder may be named) it prints ``ready`` and takes orders, one a
 line of its input: ``write JSON`` and

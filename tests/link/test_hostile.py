@@ -1,4 +1,4 @@
-"""A job that means harm: whatever lies in its folder, the monitor reads on or stays away."""
+"""A hostile job: whatever lies in its folder, the monitor reads on or stays away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line to an agent that keeps to the contract."""
+"""The link to an agent that keeps to the contract."""
 
 from __future__ import annotations
 

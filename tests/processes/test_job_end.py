@@ -84,7 +84,7 @@ def test_the_kernels_want_of_memory_is_named() -> None:
         assert found.reason() == "job ended: killed by the kernel: out of memory"
 
 
-def test_a_child_of_ours_tells_its_own_code() -> None:
+def test_a_child_of_ours_has_its_own_exit_code() -> None:
     with start_job(QUITS) as job:
         found = ending(job)
         job.kill()

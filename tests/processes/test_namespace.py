@@ -12,13 +12,13 @@ CUDA = "7f00-7f01 r-xp 0 0 1 /usr/lib/libcuda.so.570\n"
 
 
 class Counting(ProcFs):
-    """A /proc that counts how often the dear files are read."""
+    """A /proc that counts how often the expensive files are read."""
 
-    looks = 0
+    reads = 0
     stats = 0
 
     def read(self, path: str, *, short: bool = False) -> bytes | None:
-        self.looks += path.endswith("maps")
+        self.reads += path.endswith("maps")
         self.stats += path.endswith("stat")
         return super().read(path, short=short)
 
@@ -44,35 +44,35 @@ def test_in_the_first_namespace_nothing_is_read(tmp_path: Path) -> None:
     (tmp_path / "self" / "ns" / "pid").symlink_to(FIRST_NAMESPACE)
     fs = Counting(str(tmp_path))
     assert pids_match(fs, 7)
-    assert (fs.looks, fs.stats) == (0, 0)
+    assert (fs.reads, fs.stats) == (0, 0)
 
 
-def test_a_process_that_uses_the_driver_is_looked_at_once(fs: Counting) -> None:
+def test_a_process_that_uses_the_driver_is_examined_once(fs: Counting) -> None:
     write(Path(fs.root), 7, maps=CUDA)
     assert all(pids_match(fs, 7, float(now)) for now in range(1000))
-    assert (fs.looks, fs.stats) == (1, 1)
+    assert (fs.reads, fs.stats) == (1, 1)
 
 
-def test_one_that_does_not_is_looked_at_again_ever_less_often(fs: Counting) -> None:
-    looked_at = []
+def test_one_that_does_not_is_examined_again_ever_less_often(fs: Counting) -> None:
+    read_at = []
     for now in range(700):
-        before = fs.looks
+        before = fs.reads
         assert not pids_match(fs, 7, float(now))
-        looked_at += [now] * (fs.looks - before)
-    assert looked_at == [0, 2, 5, 15, 60, 360, 660]
+        read_at += [now] * (fs.reads - before)
+    assert read_at == [0, 2, 5, 15, 60, 360, 660]
     write(Path(fs.root), 7, maps=CUDA)
     assert not pids_match(fs, 7, 900.0)
     assert pids_match(fs, 7, 960.0)
 
 
-def test_another_process_with_the_same_pid_is_looked_at_anew(fs: Counting) -> None:
+def test_another_process_with_the_same_pid_is_examined_anew(fs: Counting) -> None:
     write(Path(fs.root), 7, maps=CUDA)
     assert pids_match(fs, 7, 0.0)
     write(Path(fs.root), 7, start=6)
-    # Whoever follows the job reads this line at every tick.
+    # A recorder of the job reads this line at every tick.
     fs.stat(7)
     assert not pids_match(fs, 7, 0.1)
-    assert fs.looks == 2
+    assert fs.reads == 2
 
 
 def test_the_verdicts_take_no_more_room_than_this(

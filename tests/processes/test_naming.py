@@ -15,14 +15,14 @@ def key_of(pid: int) -> ProcessKey:
     return ProcessKey(pid, stat.start_ticks)
 
 
-def test_a_process_is_looked_at_a_few_times_and_no_more() -> None:
+def test_a_process_is_checked_a_few_times_and_no_more() -> None:
     with start_job() as job:
         key = key_of(job.pid)
         naming = Naming(key, ProcFs())
-        looks = [
+        readings = [
             bool(naming._due(now, key) and naming.look(now, [key]) is not None) for now in range(90)
         ]
-        assert sum(looks) == len(LOOK_AFTER_SECONDS)
+        assert sum(readings) == len(LOOK_AFTER_SECONDS)
         job.kill()
     who = naming.leader()
     assert who is not None
@@ -58,7 +58,7 @@ ROOT, TEE, TRAINER, LATER = (ProcessKey(n, n) for n in (1, 2, 3, 4))
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> Job:
-    """A launcher without a framework, and whom else a test puts into the dict."""
+    """A launcher without a framework, and the processes that a test adds to the dict."""
 
     def who(key: ProcessKey, *frameworks: str) -> Identity:
         found: dict[str, str | None] = dict.fromkeys(frameworks)

@@ -66,7 +66,7 @@ def test_a_name_with_parentheses_and_spaces_does_not_confuse_the_stat_line() -> 
     assert (stat.pid, stat.name, stat.state, stat.parent) == (7, "a ) b (c", "S", 1)
 
 
-def test_a_command_is_told_as_it_would_be_typed() -> None:
+def test_a_command_is_shown_as_it_would_be_typed() -> None:
     code = "import sys; print(); sys.stdin.read()"
     words = [sys.executable, "-uc", code, "--name", "it's $HOME", "*"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

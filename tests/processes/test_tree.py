@@ -71,12 +71,12 @@ def test_a_zombie_is_no_live_process() -> None:
         assert tree.refresh(0.0) == {}
 
 
-def test_only_new_pids_are_looked_at() -> None:
+def test_only_new_pids_are_examined() -> None:
     class Counting(ProcFs):
-        looked: list[int] = []  # noqa: RUF012
+        examined: list[int] = []  # noqa: RUF012
 
         def stat(self, pid: int) -> Stat | None:
-            self.looked.append(pid)
+            self.examined.append(pid)
             return super().stat(pid)
 
     parent, child = family()
@@ -84,12 +84,12 @@ def test_only_new_pids_are_looked_at() -> None:
         fs = Counting()
         tree = Tree(key_of(parent.pid), fs)
         tree.refresh(0.0)
-        everybody = len(fs.looked)
-        fs.looked.clear()
+        everybody = len(fs.examined)
+        fs.examined.clear()
         tree.refresh(RESCAN_SECONDS)
         # The two members, and whatever else began meanwhile.
-        assert {parent.pid, child} <= set(fs.looked)
-        assert len(fs.looked) < everybody
+        assert {parent.pid, child} <= set(fs.examined)
+        assert len(fs.examined) < everybody
         os.kill(child, 9)
         parent.kill()
 
@@ -146,7 +146,7 @@ def test_a_worker_whose_parent_ended_unseen_is_known_by_the_group_that_the_job_b
         assert {k.pid for k in tree.refresh(0.0)} == {parent.pid}
         worker = grandchild_of(parent)
         assert {k.pid for k in tree.refresh(RESCAN_SECONDS)} == {parent.pid, worker}
-        # It stays when whoever began the group has ended.
+        # It stays when the process that began the group has ended.
         parent.kill()
         parent.wait()
         assert {k.pid for k in tree.refresh(2 * RESCAN_SECONDS)} <= {worker}
@@ -161,7 +161,7 @@ sys.exit(subprocess.call([sys.executable, "-c", shell, sys.executable, "-c", sys
 
 
 class Elsewhere(ProcFs):
-    """As somebody sees it who is no ancestor of the supervisor."""
+    """As it looks to a process that is no ancestor of the supervisor."""
 
     def link(self, path: str) -> str | None:
         return None if path == "self" else super().link(path)
