@@ -23,11 +23,11 @@ def descriptors() -> int:
 
 
 class Puppet:
-    """What a recorder does with a question, as a test tells it."""
+    """What a recorder does with a question, as a test sets it."""
 
     def __init__(self) -> None:
         self.asked: list[Mapping[str, Any]] = []
-        self.told = Asked(State.KEPT, "A trace of 0.25 s.", "", 3, 1000)
+        self.outcome = Asked(State.KEPT, "A trace of 0.25 s.", "", 3, 1000)
 
     def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         self.asked.append(asked)
@@ -37,7 +37,7 @@ class Puppet:
             raise ZeroDivisionError("oops")
         if asked.get("do") not in {"trace", "state"}:
             raise UsageProblem("That is not done.", "Ask for something else.")
-        return {"trace": self.told.as_json()}
+        return {"trace": self.outcome.as_json()}
 
 
 class Recorder(Puppet):

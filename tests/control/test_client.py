@@ -31,7 +31,7 @@ from whyidle.monitor.core.errors import (
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.store import NewRun, Writer
 
-# A recorder of its own, which answers as long as it is let.
+# A recorder of its own, which answers until it is stopped.
 SOURCE = """
 import select, sys
 from pathlib import Path
@@ -53,12 +53,12 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PATIENCE_SECONDS", 0.1)
 
 
-def test_a_trace_is_asked_for_and_how_far_it_has_come_is_told(serving: Recorder) -> None:
-    assert client.ask_trace(serving.store, serving.run) == serving.told
-    assert client.ask_trace(serving.store, serving.run, 0.5) == serving.told
-    serving.told = Asked(State.TAKING, "A trace is taken.", asked_ms=7)
+def test_a_trace_is_asked_for_and_its_progress_is_reported(serving: Recorder) -> None:
+    assert client.ask_trace(serving.store, serving.run) == serving.outcome
+    assert client.ask_trace(serving.store, serving.run, 0.5) == serving.outcome
+    serving.outcome = Asked(State.TAKING, "A trace is taken.", asked_ms=7)
     found = client.state(serving.store, serving.run)
-    assert found == serving.told
+    assert found == serving.outcome
     assert not found.is_over
     assert serving.asked == [{"do": "trace"}, {"do": "trace", "seconds": 0.5}, {"do": "state"}]
 
@@ -71,13 +71,13 @@ def test_a_label_comes_back_as_it_is_kept(serving: Recorder) -> None:
 
 @pytest.mark.parametrize("label", ["last", "7", "x" * 101, "two\nlines", "\x1b[31m", "a\u202eb"])
 def test_a_label_that_is_none_is_not_even_asked_for(serving: Recorder, label: str) -> None:
-    with pytest.raises(UsageProblem) as told:
+    with pytest.raises(UsageProblem) as raised:
         client.set_label(serving.store, serving.run, label)
-    assert told.value.next_step
+    assert raised.value.next_step
     assert serving.asked == []
 
 
-# Each question, in turn, has to bear the same.
+# Each question, in turn, meets the same faults.
 ALL: list[Callable[[Path, int], object]] = [
     client.ask_trace,
     client.state,
@@ -90,9 +90,9 @@ every_question = pytest.mark.parametrize("ask", ALL, ids=["trace", "state", "lab
 def test_where_there_is_no_store_or_no_such_run_a_sentence_says_so(
     recorder: Recorder, tmp_path: Path, ask: Callable[[Path, int], object]
 ) -> None:
-    with pytest.raises(UsageProblem, match="There is no recording 77") as told:
+    with pytest.raises(UsageProblem, match="There is no recording 77") as raised:
         ask(recorder.store, 77)
-    assert "monitor runs" in told.value.next_step
+    assert "monitor runs" in raised.value.next_step
     with pytest.raises(StorageProblem, match="no recordings"):
         ask(tmp_path / "nowhere" / DATABASE, 1)
 
@@ -104,18 +104,18 @@ def test_of_a_recording_that_has_ended_it_says_what_can_still_be_done(
     with Writer.open(tmp_path / DATABASE) as writer:
         run = writer.begin_run(NewRun())
         writer.end_run(run, "job ended")
-    with pytest.raises(TargetGone, match="has ended \\(job ended\\)") as told:
+    with pytest.raises(TargetGone, match="has ended \\(job ended\\)") as raised:
         ask(tmp_path / DATABASE, run)
-    assert "monitor" in told.value.next_step
+    assert "monitor" in raised.value.next_step
 
 
 def test_a_label_of_a_recording_that_has_ended_comes_with_the_command(tmp_path: Path) -> None:
     with Writer.open(tmp_path / DATABASE) as writer:
         run = writer.begin_run(NewRun())
         writer.end_run(run, "job ended")
-    with pytest.raises(TargetGone) as told:
+    with pytest.raises(TargetGone) as raised:
         client.set_label(tmp_path / DATABASE, run, "it's {0}")
-    assert told.value.next_step.endswith(f"""monitor runs {run} --label 'it'"'"'s {{0}}'""")
+    assert raised.value.next_step.endswith(f"""monitor runs {run} --label 'it'"'"'s {{0}}'""")
 
 
 @every_question
@@ -123,17 +123,17 @@ def test_an_older_recorder_has_no_socket(
     recorder: Recorder, ask: Callable[[Path, int], object]
 ) -> None:
     recorder.socket.unlink()
-    with pytest.raises(Problem, match="older version") as told:
+    with pytest.raises(Problem, match="older version") as raised:
         ask(recorder.store, recorder.run)
-    assert "monitor" in told.value.next_step
+    assert "monitor" in raised.value.next_step
 
 
 def test_without_a_socket_a_trace_is_taken_by_hand(recorder: Recorder) -> None:
     recorder.socket.unlink()
     recorder.socket.parent.rmdir()
-    with pytest.raises(Problem, match="older version") as told:
+    with pytest.raises(Problem, match="older version") as raised:
         client.ask_trace(recorder.store, recorder.run)
-    assert told.value.next_step.endswith("monitor trace 4321")
+    assert raised.value.next_step.endswith("monitor trace 4321")
     recorder.socket.parent.mkdir(0o700)
 
 
@@ -142,9 +142,9 @@ def test_without_a_socket_a_trace_is_taken_by_hand(recorder: Recorder) -> None:
 def test_a_recorder_that_does_not_answer_is_not_waited_for(
     recorder: Recorder, ask: Callable[[Path, int], object]
 ) -> None:
-    with pytest.raises(Problem, match="did not answer within") as told:
+    with pytest.raises(Problem, match="did not answer within") as raised:
         ask(recorder.store, recorder.run)
-    assert "again" in told.value.next_step
+    assert "again" in raised.value.next_step
 
 
 @pytest.mark.usefixtures("impatient")
@@ -181,9 +181,9 @@ def test_a_stopped_recorder_is_called_stopped_and_a_killed_one_gone(tmp_path: Pa
         assert client.state(store, 1).state is State.KEPT
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-        with pytest.raises(Problem, match="is stopped") as told:
+        with pytest.raises(Problem, match="is stopped") as raised:
             client.state(store, 1)
-        assert told.value.next_step.endswith(f"kill -CONT {process.pid}")
+        assert raised.value.next_step.endswith(f"kill -CONT {process.pid}")
         process.kill()
         process.wait()
         assert (tmp_path / "control" / "1.sock").exists()

@@ -132,7 +132,7 @@ def test_of_another_machine_that_shares_the_folder_nothing_is_swept(
     recorded(store, 1, host="elsewhere")
     recorded(store, 2)
     (tmp_path / place.FOLDER).mkdir(mode=0o700)
-    # The last one is of a run that nobody knows of.
+    # The last one belongs to a run that is not in the store.
     for name in ("1.sock", "1.77.new", "2.sock", "2.77.new", f"{10**18}.sock"):
         make(tmp_path / place.FOLDER / name, "socket")
     server = Server.open(store, 3, answer)

@@ -1,4 +1,4 @@
-"""The recorder's end: whoever comes, whatever is sent, nobody waits and the next is answered."""
+"""The recorder's end: no client and no request holds anybody up, and the next is answered."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from whyidle.monitor.control.server import MOST_CLIENTS
 
 def connected(recorder: Recorder) -> socket.socket:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # Of a server that does not answer a test ends, and not the whole run.
+    # A server that does not answer fails one test, and does not hang the whole run.
     line.settimeout(20.0)
     line.connect(str(recorder.socket))
     return line
 
 
 def said(line: socket.socket) -> bytes:
-    """Return all that the server says; it hangs up on who still has more to say."""
+    """Return all that the server says; it hangs up on a client that still has more to send."""
     heard = b""
     with line, contextlib.suppress(ConnectionResetError):
         while part := line.recv(65536):
@@ -50,7 +50,7 @@ def asked(recorder: Recorder, text: bytes = b'{"do":"state"}\n') -> dict[str, An
 def test_a_question_is_answered_in_a_line_and_the_line_is_over(recorder: Recorder) -> None:
     answer = asked(recorder)
     assert answer["ok"] is True
-    assert Asked.from_json(answer["trace"]) == recorder.told
+    assert Asked.from_json(answer["trace"]) == recorder.outcome
     assert recorder.asked == [{"do": "state"}]
 
 
@@ -133,7 +133,7 @@ def test_a_hundred_silent_clients_take_few_descriptors_and_keep_nobody_out(
 
 
 def test_an_answer_with_the_longest_sentences_fits_into_a_line(recorder: Recorder) -> None:
-    recorder.told = Asked(State.REFUSED, "\U0001f600" * 5000, "\U0001f600" * 5000)
+    recorder.outcome = Asked(State.REFUSED, "\U0001f600" * 5000, "\U0001f600" * 5000)
     line = connected(recorder)
     line.sendall(b'{"do":"state"}\n')
     recorder.server.serve()

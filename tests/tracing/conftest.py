@@ -1,4 +1,4 @@
-"""An agent that takes traces as a test tells it, in this process."""
+"""An agent that takes traces as a test tells it to, in this process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Tracer(FakeAgent):
 
     def says_done(self, number: int = 1, **facts: object) -> None:
         now = time.monotonic_ns()
-        told = {
+        answer = {
             "framework": "torch",
             "file": self.file(number).name,
             "began_ns": now - 300_000_000,
@@ -55,7 +55,7 @@ class Tracer(FakeAgent):
             "held_ns": 12_000_000,
             "events": 100,
         }
-        self.write("trace", number, "done", {**told, **facts})
+        self.write("trace", number, "done", {**answer, **facts})
 
     def takes(self, number: int = 1, text: str | None = None) -> None:
         """Write the file of a trace, and say so."""
@@ -91,10 +91,10 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Space:
     return Space(tmp_path / "state" / "whyidle.db")
 
 
-def until(look: Callable[[], T | None], seconds: float = 20.0) -> T:
-    """Look again and again until there is something."""
+def until(attempt: Callable[[], T | None], seconds: float = 20.0) -> T:
+    """Call this again and again until it returns something."""
     deadline = time.monotonic() + seconds
-    while (found := look()) is None:
+    while (found := attempt()) is None:
         assert time.monotonic() < deadline
         time.sleep(0.005)
     return found

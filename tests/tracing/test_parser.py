@@ -1,4 +1,4 @@
-"""The process that understands a trace: what it keeps and answers, and how it may end."""
+"""The process that parses a trace: what it keeps and answers, and how it may end."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_trace_is_understood_and_kept_at_its_moment_of_the_run(
         assert trace.blocks > 0
 
 
-def test_what_cannot_be_kept_is_told_all_the_same(store: Path, run: int, file: Path) -> None:
+def test_what_cannot_be_kept_is_reported_all_the_same(store: Path, run: int, file: Path) -> None:
     parser = Parser(order(file, store, run + 5))
     found = until(parser.poll)
     assert isinstance(found, Understood), found
@@ -88,7 +88,7 @@ def test_a_file_that_is_no_trace_is_a_sentence(store: Path, run: int, tmp_path: 
     assert "is no trace that we read" in found
 
 
-def test_one_that_is_killed_is_told(store: Path, file: Path) -> None:
+def test_a_parser_that_is_killed_is_reported(store: Path, file: Path) -> None:
     parser = Parser(order(file, store), saying("import time; time.sleep(100)"))
     assert parser.poll() is None
     os.kill(parser._child.pid, signal.SIGKILL)
@@ -129,7 +129,7 @@ def test_memory_has_an_end(store: Path, file: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_only_its_thinking_has_the_lowest_priority(store: Path, file: Path) -> None:
-    look = (
+    script = (
         "import os\n"
         "from whyidle.monitor.tracing import worker\n"
         "def analysed(order):\n"
@@ -139,12 +139,12 @@ def test_only_its_thinking_has_the_lowest_priority(store: Path, file: Path) -> N
         "worker.main()\n"
     )
     ours = os.getpriority(os.PRIO_PROCESS, 0)
-    found = until(Parser(order(file, store), saying(look)).poll)
+    found = until(Parser(order(file, store), saying(script)).poll)
     assert found == f"ValueError: 19 {ours}"
 
 
 def test_it_is_the_first_to_go_where_memory_is_short(store: Path, file: Path) -> None:
-    look = (
+    script = (
         "from pathlib import Path\n"
         "from whyidle.monitor.tracing import worker\n"
         "def understand(order):\n"
@@ -152,7 +152,7 @@ def test_it_is_the_first_to_go_where_memory_is_short(store: Path, file: Path) ->
         "worker.understand = understand\n"
         "worker.main()\n"
     )
-    assert until(Parser(order(file, store), saying(look)).poll) == "ValueError: 1000"
+    assert until(Parser(order(file, store), saying(script)).poll) == "ValueError: 1000"
 
 
 def test_it_goes_with_who_started_it(store: Path, file: Path) -> None:
@@ -196,8 +196,8 @@ def test_no_terminals_ctrl_c_reaches_it(store: Path, file: Path) -> None:
 
 
 def test_the_recorder_imports_nothing_heavy_for_it() -> None:
-    looks = "import sys; import whyidle.monitor.recording.traces; print('numpy' in sys.modules)"
-    done = subprocess.run(saying(looks), capture_output=True, text=True, check=True)
+    code = "import sys; import whyidle.monitor.recording.traces; print('numpy' in sys.modules)"
+    done = subprocess.run(saying(code), capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 

@@ -1,4 +1,4 @@
-"""When a trace is taken that nobody asked for, with a clock of the test's own."""
+"""When a trace is taken without a request, with the test's own clock."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_even_short_traces_are_half_a_minute_apart() -> None:
     assert next_after(policy, 0.0) == LEAST_SECONDS
 
 
-def test_traces_that_tell_the_same_come_less_and_less_often() -> None:
+def test_traces_that_show_the_same_come_less_and_less_often() -> None:
     policy, waits = Policy(1.0), []
     for _ in range(6):
         policy.taken("a", 0.0, 0.1, WAITING, measured=True)
@@ -100,7 +100,7 @@ def test_traces_that_tell_the_same_come_less_and_less_often() -> None:
     assert waits == [30, 60, 120, 240, 300, 300]
 
 
-def test_one_that_tells_something_else_brings_the_next_one_soon() -> None:
+def test_one_that_shows_something_else_brings_the_next_one_soon() -> None:
     policy = Policy(1.0)
     for _ in range(6):
         policy.taken("a", 0.0, 0.1, WAITING, measured=True)
@@ -115,7 +115,7 @@ def test_small_differences_are_the_same() -> None:
     assert next_after(policy, 0.0) == 2 * LEAST_SECONDS
 
 
-def test_a_job_whose_gpu_nobody_measures_is_looked_at_seldom() -> None:
+def test_a_job_whose_gpu_is_not_measured_is_traced_seldom() -> None:
     policy = Policy(1.0)
     policy.taken("a", 0.0, 0.1, WAITING, measured=False)
     assert next_after(policy, 0.0, starved=None) == SELDOM_SECONDS

@@ -1,4 +1,4 @@
-"""Traces from the server that a JAX job opened itself."""
+"""Traces from the profiler server that a JAX job itself opened."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_process_that_is_gone_is_a_sentence() -> None:
 
 
 @needs_grpc
-def test_what_does_not_speak_the_protocol_is_told(space: Space) -> None:
+def test_what_does_not_speak_the_protocol_is_reported(space: Space) -> None:
     source = """
 import socket, sys
 with socket.create_server(("127.0.0.1", 0)) as server:
@@ -228,7 +228,7 @@ def test_who_stops_asking_leaves_nothing(listener: socket.socket, space: Space) 
         ("import sys; sys.exit('no\\x1b[2J')", "no [2J"),
     ],
 )
-def test_a_client_that_fails_is_told(
+def test_a_client_that_fails_is_reported(
     listener: socket.socket, space: Space, source: str, said: str
 ) -> None:
     command = (sys.executable, "-c", source)
@@ -247,13 +247,13 @@ def test_without_grpc_it_says_what_to_install(
 
 
 def test_the_request_is_as_the_protocol_has_it() -> None:
-    told = dict(fields(profiler_client.request(300)))
-    options = dict(fields(told[4]))
-    assert (told[1], told[9], options[9]) == (300, 1, 300)
+    sent = dict(fields(profiler_client.request(300)))
+    options = dict(fields(sent[4]))
+    assert (sent[1], sent[9], options[9]) == (300, 1, 300)
     # No calls of Python: they would slow the job down.
     assert options[4] == 0
-    # An old server would write a file: nowhere can it do so.
-    assert told[5] == b"/dev/null"
+    # An old server would write a file: here it cannot.
+    assert sent[5] == b"/dev/null"
 
 
 @pytest.mark.parametrize(

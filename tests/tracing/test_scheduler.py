@@ -1,4 +1,4 @@
-"""One trace after another of a recording, from the question to the answer, without a job."""
+"""One trace after another of a recording, from request to result, without a job."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ class Bench:
         return Taken("torch", path, now - 250_000_000, now, time.time_ns(), 9_000_000, "a test")
 
     def until_news(self, *candidates: Candidate) -> JobEvent:
-        def look() -> JobEvent | None:
+        def attempt() -> JobEvent | None:
             self.now -= 1.0
             self.tick(*candidates)
             return self.news[-1] if self.news else None
 
-        return until(look)
+        return until(attempt)
 
 
 @pytest.fixture
@@ -99,31 +99,31 @@ def test_a_trace_is_asked_for_fetched_understood_and_kept(bench: Bench) -> None:
     assert bench.taking.last is None
     way.result = taken = bench.taken()
     news = bench.until_news(who)
-    told = bench.taking.last
-    assert told is not None
+    summary = bench.taking.last
+    assert summary is not None
     assert bench.taking.is_new
-    assert (told.key, told.rank, told.framework, told.how) == (A, 3, "torch", "a test")
-    assert told.ts_ms == taken.began_ns // 1_000_000
-    assert told.seconds == pytest.approx(0.25)
-    assert told.steps["count"] == 4
-    assert told.kinds == ("gpu",)
-    assert told.window is not None
-    assert (told.window["ns"], told.window["asked_ns"]) == (250_000_000, 800_000_000)
-    assert told.window["step_ns"] == 200_000_000
+    assert (summary.key, summary.rank, summary.framework, summary.how) == (A, 3, "torch", "a test")
+    assert summary.ts_ms == taken.began_ns // 1_000_000
+    assert summary.seconds == pytest.approx(0.25)
+    assert summary.steps["count"] == 4
+    assert summary.kinds == ("gpu",)
+    assert summary.window is not None
+    assert (summary.window["ns"], summary.window["asked_ns"]) == (250_000_000, 800_000_000)
+    assert summary.window["step_ns"] == 200_000_000
     assert news.kind == TAKEN
     assert "the job stood still for 9 ms" in news.text
     assert "input" in news.text
     assert news.data is not None
-    assert news.data["id"] == told.trace
-    assert news.data["budget"]["slices"] == told.budget["slices"]
+    assert news.data["id"] == summary.trace
+    assert news.data["budget"]["slices"] == summary.budget["slices"]
     json.dumps(news.data)
     with Kept.open(bench.store) as kept:
         (trace,) = kept.traces(bench.run)
-        assert (trace.ts_ms, trace.path) == (told.ts_ms, taken.path)
+        assert (trace.ts_ms, trace.path) == (summary.ts_ms, taken.path)
     assert way.is_closed
     bench.tick(who)
     assert not bench.taking.is_new
-    assert bench.taking.last is told
+    assert bench.taking.last is summary
     # Half a minute and its share of the time have not passed.
     assert len(way.asked) == 1
 
@@ -143,7 +143,7 @@ def test_only_one_process_is_asked_at_a_time(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("way", [FakeWay("it rains"), FakeWay(result="it rains")])
-def test_a_way_that_fails_is_let_go_of_and_why_is_told(bench: Bench, way: FakeWay) -> None:
+def test_a_way_that_fails_is_dropped_and_the_reason_is_shown(bench: Bench, way: FakeWay) -> None:
     bench.tick(one(A, way))
     bench.tick(one(A, way))
     assert way.is_closed
@@ -158,7 +158,7 @@ def test_the_next_process_is_asked_where_the_first_refuses(bench: Bench) -> None
     assert len(second.asked) == 1
 
 
-def test_a_refusal_is_told_once_and_at_last_that_no_more_is_asked(bench: Bench) -> None:
+def test_a_refusal_is_shown_once_and_at_last_that_no_more_is_asked(bench: Bench) -> None:
     ways = []
     for _ in range(1000):
         way = FakeWay("the job profiles itself")
@@ -170,7 +170,7 @@ def test_a_refusal_is_told_once_and_at_last_that_no_more_is_asked(bench: Bench) 
     assert "monitor trace 10" in bench.news[1].text
 
 
-def test_a_trace_that_nobody_understands_goes_and_is_told(bench: Bench) -> None:
+def test_a_trace_that_cannot_be_parsed_goes_and_is_reported(bench: Bench) -> None:
     way = FakeWay()
     who = one(A, way)
     bench.tick(who)
@@ -185,7 +185,7 @@ def test_a_trace_that_nobody_understands_goes_and_is_told(bench: Bench) -> None:
     assert len(way.asked) == 1
 
 
-def test_what_is_never_understood_is_told_once(bench: Bench) -> None:
+def test_what_can_never_be_parsed_is_reported_once(bench: Bench) -> None:
     for _ in range(3):
         way = FakeWay()
         who = one(A, way)
@@ -244,7 +244,7 @@ def test_the_end_of_a_recording_leaves_no_half_of_a_trace(bench: Bench) -> None:
     assert way.is_closed
 
 
-def test_a_full_disk_is_told_once_and_asked_nobody(
+def test_a_full_disk_is_reported_once_and_asked_nobody(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("whyidle.monitor.tracing.space.SPARE_BYTES", 1 << 60)

@@ -72,8 +72,8 @@ def test_pruning_takes_the_files_with_the_recording(monitor: Monitor, state: Pat
     gone, stays = (put(space, of_run(run), 5 << 20) for run in runs)
     done = monitor("prune", runs[0], "--yes", "--json")
     assert done.returncode == 0, done.stderr
-    (told,) = lines(done.stdout)
-    assert told["freed_bytes"] >= 5 << 20
+    (freed,) = lines(done.stdout)
+    assert freed["freed_bytes"] >= 5 << 20
     assert not gone.exists()
     assert stays.exists()
 
@@ -85,5 +85,5 @@ def test_a_recordings_files_count_for_its_size(monitor: Monitor, state: Path) ->
         for run in runs:
             writer.end_run(run, "done")
     put(Space(store), of_run(runs[0]), 50 << 20)
-    (told,) = lines(monitor("prune", "--max-size", "40MB", "--yes", "--json").stdout)
-    assert told["deleted"] == [runs[0]]
+    (freed,) = lines(monitor("prune", "--max-size", "40MB", "--yes", "--json").stdout)
+    assert freed["deleted"] == [runs[0]]
