@@ -35,7 +35,7 @@ class Bench:
         return snapshot
 
     def events(self, *, stops: bool = False) -> list[str]:
-        """Return what was stored; that the machine itself stood still only where that is asked."""
+        """Return what was stored; pauses of the machine itself only where they are asked for."""
         with Reader.open(self.path) as reader:
             kinds = [e.kind for e in reader.events(self.recorder.run)]
         return [kind for kind in kinds if stops or kind != "stood_still"]

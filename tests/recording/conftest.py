@@ -1,4 +1,4 @@
-"""An agent that is a puppet, looks from outside that only seem so, and a recorder at hand."""
+"""A puppet for an agent, made-up samples from outside, and a recorder ready to use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.link.conftest import puppet
 from tests.recording.benches import Bench, Job
-from tests.recording.seated import Looks
+from tests.recording.seated import Samples
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording import external_sampler
 
@@ -17,11 +17,11 @@ __all__ = ["puppet"]
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> type[Looks]:
-    """Nobody looks from outside: py-spy would see what ``Looks`` says."""
-    monkeypatch.setattr(external_sampler, "PySpySampler", Looks)
-    monkeypatch.setattr(Looks, "open", 0)
-    return Looks
+def samples(monkeypatch: pytest.MonkeyPatch) -> type[Samples]:
+    """Nothing samples from outside: ``Samples`` stands for py-spy."""
+    monkeypatch.setattr(external_sampler, "PySpySampler", Samples)
+    monkeypatch.setattr(Samples, "open", 0)
+    return Samples
 
 
 @pytest.fixture

@@ -27,8 +27,10 @@ def gauges(second: float, **values: float | None) -> Gauges:
     return Gauges(int(second * SECOND), dict(values))
 
 
-def stacks(second: float, *looks: StackCount) -> Stacks:
-    return Stacks(int(second * SECOND), SECOND, sum(look.count for look in looks), list(looks))
+def stacks(second: float, *samples: StackCount) -> Stacks:
+    return Stacks(
+        int(second * SECOND), SECOND, sum(sample.count for sample in samples), list(samples)
+    )
 
 
 def steps(second: float, *ms: float, source: str = "optimizer", count: int | None = None) -> Steps:

@@ -1,4 +1,4 @@
-"""The process of a puppet as a job, ticked by hand; with an agent that is none."""
+"""The process of a puppet as a job, ticked by hand; with a fake agent."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class Job:
         return [event.kind for event in self.events]
 
 
-class Looks:
-    """What py-spy would see."""
+class Samples:
+    """What py-spy would return."""
 
     open = 0
     refused: Refusal | None = None
@@ -99,13 +99,13 @@ class Looks:
             [],
             [SampledLine("/job/train.py", 8, "load", 3), SampledLine("/job/a.py", 1, "f", 1)],
         ]
-        Looks.open += 1
+        Samples.open += 1
 
     def poll(self) -> list[SampledLine]:
         return self.rounds.pop(0) if self.rounds else []
 
     def close(self) -> None:
-        Looks.open -= 1
+        Samples.open -= 1
 
 
 def is_inside(member: Member | None) -> bool:
@@ -113,7 +113,7 @@ def is_inside(member: Member | None) -> bool:
 
 
 def a_job(puppet: Puppet) -> Iterator[Job]:
-    """Go in whenever it is ticked, and leave at the end of a test."""
+    """Enter whenever it is ticked, and leave at the end of a test."""
     found = Job(puppet, goes_in)
     yield found
     found.inside.leave(0.1)

@@ -1,4 +1,4 @@
-"""What a process tells once it is entered; with agents that are none."""
+"""What a process reports once it is entered; with fake agents."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.recording import agent_events, figures, stalls
 from whyidle.monitor.recording import agent_manager as module
 
-pytestmark = pytest.mark.usefixtures("looks")
+pytestmark = pytest.mark.usefixtures("samples")
 job = pytest.fixture(a_job)
 
 
-def test_a_process_is_entered_and_tells(job: Job) -> None:
+def test_a_process_is_entered_and_reports(job: Job) -> None:
     member = job.tick()
     assert member is not None
     assert member.method is None
@@ -28,8 +28,8 @@ def test_a_process_is_entered_and_tells(job: Job) -> None:
     assert entered is not None
     assert entered.stops_ms == (0.5, 0.25)
     job.puppet.write("gauges", {wire.PYTHON_THREADS: 4, wire.GC_NS: 0})
-    look = ["/job/train.py", 8, "load"]
-    job.puppet.write("stacks", 10**9, 4, [[3, look, [look]], [1, look, []]])
+    frame = ["/job/train.py", 8, "load"]
+    job.puppet.write("stacks", 10**9, 4, [[3, frame, [frame]], [1, frame, []]])
     member = job.until(lambda found: found and found.where)
     assert member is not None
     assert member.reading.values[m.PROCESS_PYTHON_THREADS] == 4
@@ -57,7 +57,7 @@ def test_the_whole_job_counts_its_agents(job: Job, monkeypatch: pytest.MonkeyPat
     assert after.values[m.JOB_AGENT_CPU] == 0
 
 
-def test_what_trains_and_how_fast_is_told_from_inside(job: Job) -> None:
+def test_what_trains_and_how_fast_is_reported_from_inside(job: Job) -> None:
     job.until(is_inside)
     job.puppet.write("state", "torch", {"version": "2.13.0", "batch_size": 32})
     job.puppet.write("steps", "optimizer", 10**9, 4, [200_000_000, 250_000_000])
@@ -88,9 +88,9 @@ def test_the_first_of_a_kind_are_news_and_a_thousand_are_not(job: Job) -> None:
     assert len(news) == agent_events.MOST_REPORTED
 
 
-def test_what_was_before_our_time_is_not_ours_to_tell(puppet: Puppet) -> None:
-    look = ["/job/train.py", 8, "load"]
-    puppet.write("stacks", 10**9, 4, [[4, look, [look]]])
+def test_what_was_before_our_time_is_not_reported(puppet: Puppet) -> None:
+    frame = ["/job/train.py", 8, "load"]
+    puppet.write("stacks", 10**9, 4, [[4, frame, [frame]]])
     job = Job(puppet, goes_in)
     job.until(is_inside)
     member = job.tick()
@@ -101,8 +101,8 @@ def test_what_was_before_our_time_is_not_ours_to_tell(puppet: Puppet) -> None:
 
 def test_where_it_was_before_it_stopped_says_nothing(job: Job) -> None:
     job.until(is_inside)
-    look = ["/job/train.py", 8, "load"]
-    job.puppet.write("stacks", 10**9, 4, [[4, look, [look]]])
+    frame = ["/job/train.py", 8, "load"]
+    job.puppet.write("stacks", 10**9, 4, [[4, frame, [frame]]])
     job.until(lambda found: found and found.where)
     os.kill(job.puppet.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, job.puppet.pid, os.WSTOPPED | os.WNOWAIT)

@@ -1,4 +1,4 @@
-"""From an agent's records to figures; who has nothing to tell has a reason."""
+"""From an agent's records to figures; a figure without a value has a reason."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_what_the_agent_does_not_know_has_a_reason(agent_stats: AgentStats) -> N
     assert reading.unknown[m.PROCESS_EXECUTABLES] == NO_JAX
 
 
-def test_between_two_tellings_nothing_is_due_and_the_last_is_shown(agent_stats: AgentStats) -> None:
+def test_between_two_records_nothing_is_due_and_the_last_is_shown(agent_stats: AgentStats) -> None:
     take(agent_stats, gauges(1, python_threads=3))
     agent_stats.reading(SECOND)
     again = agent_stats.reading(SECOND + 1)
@@ -118,7 +118,7 @@ def test_a_share_is_no_zero_before_there_was_anything_to_wait_for(agent_stats: A
     assert reading.values[m.PROCESS_SYNC_WAIT] == 0.0
 
 
-def test_waits_that_are_told_at_their_end_become_a_share_of_all_the_time(
+def test_waits_that_are_recorded_at_their_end_become_a_share_of_all_the_time(
     agent_stats: AgentStats,
 ) -> None:
     waited, shares = 0, []
@@ -187,7 +187,7 @@ def test_steps_stand_beside_the_gauges(agent_stats: AgentStats) -> None:
     take(agent_stats, steps(1, 100, 110, 120), gauges(1, steps=3))
     reading = agent_stats.reading(SECOND)
     assert reading.values[m.PROCESS_STEP_P50] == pytest.approx(0.11)
-    # Before the first step began nobody counted.
+    # Before the first step began nothing was counted.
     assert reading.values[m.PROCESS_STEPS] == pytest.approx(3 / 0.33)
     assert agent_stats.steps.source == "optimizer"
 
@@ -197,10 +197,10 @@ def test_every_gauge_of_the_contract_is_read() -> None:
     read = {gauge.key for gauge in gauges} | {gauge.needs for gauge in gauges if gauge.needs}
     # By its records.
     read |= {wire.STEPS}
-    told = {
+    imported = {
         v for k, v in vars(wire).items() if k.isupper() and isinstance(v, str) and v == k.lower()
     }
-    assert told - {"_whyidle_agent"} == read
+    assert imported - {"_whyidle_agent"} == read
 
 
 def test_every_metric_of_the_agent_has_a_value_or_a_reason(agent_stats: AgentStats) -> None:

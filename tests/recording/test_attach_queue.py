@@ -18,7 +18,7 @@ from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import agent_events, attach_queue
 from whyidle.monitor.recording.tracked_process import MOST_TRIES, NO_AGENT, TrackedProcess
 
-pytestmark = pytest.mark.usefixtures("looks")
+pytestmark = pytest.mark.usefixtures("samples")
 
 
 def test_an_agent_that_is_there_is_linked_without_entering(puppet: Puppet) -> None:
@@ -81,7 +81,7 @@ def test_another_users_process_is_entered_only_if_wanted(
     assert job.tried == 0
 
 
-def test_a_refusal_is_told_once_and_tried_again_a_few_times(puppet: Puppet) -> None:
+def test_a_refusal_is_shown_once_and_tried_again_a_few_times(puppet: Puppet) -> None:
     puppet.do("bye")
     job = Job(puppet, stays_out)
     member = job.until(lambda found: found and found.method == OUTSIDE)

@@ -1,4 +1,4 @@
-"""Ticks come on time, and what must not wait wakes us."""
+"""Ticks come on time, and what must not wait wakes the recorder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from whyidle.monitor.recording.clock import MOST_RINGS, Sampler, Wake, Waker
 
 
 class Clock:
-    """Time that passes only when somebody waits or works."""
+    """Time that passes only while the code waits or works."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -70,7 +70,7 @@ def test_it_ends_when_the_time_is_up(clock: Clock) -> None:
     assert clock.now == pytest.approx(101.2)
 
 
-def test_the_end_of_the_job_is_looked_at_at_once(clock: Clock) -> None:
+def test_the_end_of_the_job_is_checked_at_once(clock: Clock) -> None:
     clock.wakes = [Wake.JOB]
     alive = iter([True, False])
     assert Sampler(0.1, clock).run(lambda: next(alive)) is Wake.JOB  # type: ignore[arg-type]

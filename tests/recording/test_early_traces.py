@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.recording.seated import Caught
-from tests.recording.test_traces import KEY, told, tracked
+from tests.recording.test_traces import KEY, a_summary, tracked
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording.traces import Traces, in_order
@@ -30,7 +30,7 @@ def traces(store: Path, settled: float = EARLY) -> Traces:
 
 
 def calm(found: Traces, compiling: list[float], at: float = 5.0) -> bool:
-    """Tell how it ends after ticks at which this share of the time went into compiling."""
+    """Return how it ends after ticks at which this share of the time went into compiling."""
     job: TrackedProcess = tracked(7)
     is_calm = False
     for i, share in enumerate(compiling):
@@ -71,7 +71,9 @@ def test_an_early_trace_without_a_step_is_not_the_last(
     tmp_path: Path, steps: int, *, is_asked_again: bool
 ) -> None:
     found = traces(tmp_path)
-    found._scheduler.last = told(steps={"count": steps, "median_ns": None, "source": "", "how": ""})
+    found._scheduler.last = a_summary(
+        steps={"count": steps, "median_ns": None, "source": "", "how": ""}
+    )
     found._scheduler.policy.taken(KEY, 5.0, 0.25, {}, measured=False)
     found._look_again(5.0, [tracked(7)])
     assert found._scheduler.policy.wants(8.0, starved=None) is is_asked_again

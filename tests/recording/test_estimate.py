@@ -1,4 +1,4 @@
-"""Where the time goes: the parts add up, and nothing is in them that nobody measured."""
+"""Where the time goes: the parts add up, and nothing is in them that was not measured."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def percent(found: Running) -> dict[str, int]:
     st.lists(st.tuples(ANYTHING, ANYTHING), max_size=3),
     st.sampled_from(("gpu", "cpu", None)),
 )
-def test_the_parts_add_up_whatever_a_job_tells(
+def test_the_parts_add_up_whatever_a_job_reports(
     waits: list[float | None],
     gpus: list[tuple[float | None, float | None]],
     device: Device | None,
 ) -> None:
-    told = Reading({x: v for x, v in zip(WAITS, waits, strict=True) if v is not None})
+    job_reading = Reading({x: v for x, v in zip(WAITS, waits, strict=True) if v is not None})
     kinds: tuple[Metric, Metric] = (m.GPU_UTILISATION, m.GPU_SM_ACTIVITY)
     readings = [
         Reading({x: v for x, v in zip(kinds, pair, strict=True) if v is not None}) for pair in gpus
     ]
-    found = running(told, readings, device)
+    found = running(job_reading, readings, device)
     assert sum(found.slices.values()) in {0, WHOLE}
     assert all(ns >= 0 for ns in found.slices.values())
     assert not found.slices or list(found.slices) == list(Slice)
@@ -79,8 +79,8 @@ def test_the_parts_add_up_whatever_a_job_tells(
 def test_no_part_is_larger_than_what_was_measured_for_it(
     waits: list[float | None], used: float
 ) -> None:
-    told = Reading({x: v for x, v in zip(WAITS, waits, strict=True) if v is not None})
-    found = running(told, [Reading({m.GPU_UTILISATION: used})], "gpu")
+    job_reading = Reading({x: v for x, v in zip(WAITS, waits, strict=True) if v is not None})
+    found = running(job_reading, [Reading({m.GPU_UTILISATION: used})], "gpu")
     parts = (Slice.IDLE_GC, Slice.IDLE_COMPILE, Slice.IDLE_SYNC, Slice.IDLE_INPUT)
     for part, wait in zip(parts, waits, strict=True):
         assert found.slices[part] <= (wait or 0.0) * WHOLE
@@ -110,7 +110,7 @@ def test_a_read_that_waits_while_kernels_run_is_no_idle_time() -> None:
     assert percent(idle)["idle_sync"] == 50
 
 
-def test_kernels_that_fill_few_multiprocessors_are_told_and_not_counted_as_compute() -> None:
+def test_kernels_that_fill_few_multiprocessors_are_noted_and_not_counted_as_compute() -> None:
     gpu = Reading({m.GPU_UTILISATION: 1.0, m.GPU_SM_ACTIVITY: 0.1})
     found = running(job(gc=0.0, compile=0.0, sync=0.0, input=0.0), [gpu], "gpu")
     assert percent(found) == {"compute": 10, "idle_unknown": 90}
@@ -143,8 +143,10 @@ def test_without_any_part_that_was_measured_there_is_no_bar_but_the_reasons() ->
 
 
 def test_a_framework_that_the_job_does_not_use_is_not_missed() -> None:
-    told = Reading({m.JOB_LOADER_WAIT: 0.4}, {m.JOB_COMPILE: NO_JAX, m.JOB_SYNC_WAIT: "too old"})
-    assert running(told, [], "cpu").notes == ("sync wait: too old",)
+    job_reading = Reading(
+        {m.JOB_LOADER_WAIT: 0.4}, {m.JOB_COMPILE: NO_JAX, m.JOB_SYNC_WAIT: "too old"}
+    )
+    assert running(job_reading, [], "cpu").notes == ("sync wait: too old",)
 
 
 def test_utilisation_alone_is_something() -> None:
@@ -164,7 +166,7 @@ def test_a_fresh_trace_counts_with_its_age() -> None:
 
 
 @pytest.mark.parametrize(
-    ("taken", "told", "gpu", "age", "why"),
+    ("taken", "job_reading", "gpu", "age", "why"),
     [
         (TAKEN, FITS, GPU, 601.0, TOO_OLD),
         (TAKEN, job(input=0.01), GPU, 5.0, IT_CHANGED),
@@ -174,13 +176,13 @@ def test_a_fresh_trace_counts_with_its_age() -> None:
     ],
 )
 def test_a_trace_that_no_longer_fits_does_not_count_and_it_is_said_why(
-    taken: TraceSummary, told: Reading, gpu: Reading, age: float, why: str
+    taken: TraceSummary, job_reading: Reading, gpu: Reading, age: float, why: str
 ) -> None:
-    found = running(told, [gpu], "gpu", taken, age)
+    found = running(job_reading, [gpu], "gpu", taken, age)
     assert (found.source, found.not_counted, found.trace) == ("estimate", why, taken)
 
 
-def test_what_the_short_window_of_a_trace_has_missed_is_told_beside_it() -> None:
+def test_what_the_short_window_of_a_trace_has_missed_is_shown_beside_it() -> None:
     taken = trace(compute=50, idle_input=20, idle_unknown=30)
     found = running(job(compile=0.15, gc=0.04, input=0.2), [GPU], "gpu", taken, 1.0)
     assert found.source == "trace"
@@ -236,11 +238,11 @@ def test_what_of_a_window_lies_outside_of_its_operations_is_no_compute() -> None
 
 
 def test_what_a_job_computes_on_is_what_its_framework_says() -> None:
-    def told_by(backend: object, taken: TraceSummary | None = None) -> Running:
+    def estimate_on(backend: object, taken: TraceSummary | None = None) -> Running:
         member = inside(framework={"torch": {"backend": backend}, "jax": {}})
         return snapshot(member, job=FITS, traces=taken).estimate()
 
-    assert told_by("cpu").rest == ON_CPU
-    assert told_by("cuda").rest == ON_GPU
-    assert told_by(7).rest == NOWHERE
-    assert (told_by("cuda", TAKEN).source, told_by("cuda", TAKEN).age) == ("trace", 12.0)
+    assert estimate_on("cpu").rest == ON_CPU
+    assert estimate_on("cuda").rest == ON_GPU
+    assert estimate_on(7).rest == NOWHERE
+    assert (estimate_on("cuda", TAKEN).source, estimate_on("cuda", TAKEN).age) == ("trace", 12.0)

@@ -19,25 +19,25 @@ def test_after_many_of_a_kind_only_their_number_is_kept() -> None:
     assert len(quota.admit(some("exec", MOST_OF_A_KIND), 0.0)) == MOST_OF_A_KIND
     assert quota.admit(some("exec", 5), 10.0) == []
     assert len(quota.admit(some("another", 1), 11.0)) == 1
-    (told,) = quota.admit(some("exec", 3), 10.0 + module.MINUTE)
-    assert told.kind == LEFT_OUT
-    assert told.data is not None
-    assert told.data["count"] == 8
+    (admitted,) = quota.admit(some("exec", 3), 10.0 + module.MINUTE)
+    assert admitted.kind == LEFT_OUT
+    assert admitted.data is not None
+    assert admitted.data["count"] == 8
     assert quota.admit(some("exec", 1), 80.0 + module.MINUTE) == []
     (last,) = quota.admit([], 81.0 + module.MINUTE, ending=True)
     assert last.data is not None
     assert last.data["count"] == 1
 
 
-def test_a_week_of_the_same_is_told_seldom() -> None:
+def test_a_week_of_the_same_is_stored_seldom() -> None:
     quota = Quota(ROOT)
-    told = [
+    admitted = [
         event
         for minute in range(7 * 24 * 60)
         for event in quota.admit(some("exec", 100), 60.0 * minute)
         if event.kind == LEFT_OUT
     ]
-    assert len(told) < 7 * 24 + 10
+    assert len(admitted) < 7 * 24 + 10
 
 
 def test_of_what_a_summary_is_made_of_some_are_kept_all_the_time() -> None:

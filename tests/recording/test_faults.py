@@ -1,4 +1,4 @@
-"""Findings while a job is recorded: looked for beside the ticks, stored, and told once."""
+"""Findings while a job is recorded: searched for beside the ticks, stored, and shown once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ START_MS = 1_700_000_000_000
 
 
 class Recording:
-    """A run whose job waits for its loader, and the looks at it."""
+    """A run whose job waits for its loader, and the searches for faults in it."""
 
     def __init__(self, path: Path) -> None:
         self.writer = Writer.open(path)
@@ -42,8 +42,8 @@ class Recording:
             self.writer.append(self.run, Tick(START_MS + 1000 * self.ticks, rows))
             self.ticks += 1
 
-    def look(self) -> list[str]:
-        """Wait for a whole look, and return what it brought."""
+    def search(self) -> list[str]:
+        """Wait for a whole search, and return what it found."""
         self.now += 100.0
         self.faults.tick(self.now)
         for thread in threading.enumerate():
@@ -53,7 +53,7 @@ class Recording:
         return [event.text for event in self.faults.take_events()]
 
     def rules(self) -> list[str]:
-        return [told["rule"] for told in self.faults.shown]
+        return [each["rule"] for each in self.faults.shown]
 
 
 @pytest.fixture
@@ -63,11 +63,11 @@ def recording(tmp_path: Path) -> Iterator[Recording]:
     made.writer.close()
 
 
-def test_a_fault_is_told_once_and_stored(recording: Recording) -> None:
+def test_a_fault_is_shown_once_and_stored(recording: Recording) -> None:
     recording.record(wait=0.5)
     recording.faults.tick(recording.now)
-    told = [text for _ in range(4) for text in recording.look()]
-    assert len([text for text in told if "[input_starved]" in text]) == 1
+    texts = [text for _ in range(4) for text in recording.search()]
+    assert len([text for text in texts if "[input_starved]" in text]) == 1
     assert "input_starved" in recording.rules()
     with closing(sqlite3.connect(recording.writer.path)) as other, other:
         rows = other.execute("SELECT rule, severity, data FROM finding").fetchall()
@@ -79,15 +79,15 @@ def test_a_fault_that_is_mended_goes(recording: Recording) -> None:
     recording.record(wait=0.5)
     recording.faults.tick(recording.now)
     while "input_starved" not in recording.rules():
-        recording.look()
+        recording.search()
     recording.record(wait=0.0, seconds=300)
-    told: list[str] = []
+    texts: list[str] = []
     while "input_starved" in recording.rules():
-        told += recording.look()
-    assert any(text.startswith("No longer found") for text in told)
+        texts += recording.search()
+    assert any(text.startswith("No longer found") for text in texts)
 
 
-def test_nothing_is_looked_for_before_the_job_has_settled(recording: Recording) -> None:
+def test_no_fault_is_searched_for_before_the_job_has_settled(recording: Recording) -> None:
     recording.record(wait=0.5)
     recording.faults.tick(0.0)
     recording.faults.tick(FIRST_SECONDS - 1)
@@ -104,6 +104,6 @@ def test_a_rule_that_fails_costs_its_finding_only(
     recording.faults.tick(recording.now)
     with monkeypatch.context() as patch:
         patch.setattr(module, "of_run", broken)
-        assert recording.look() == []
-    told = [text for _ in range(3) for text in recording.look()]
-    assert any("[input_starved]" in text for text in told)
+        assert recording.search() == []
+    texts = [text for _ in range(3) for text in recording.search()]
+    assert any("[input_starved]" in text for text in texts)

@@ -1,4 +1,4 @@
-"""What the frameworks say of themselves."""
+"""What the frameworks report of themselves."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_facts_of_a_process_are_news_once(agent_stats: AgentStats) -> None:
     assert not again.is_news
 
 
-def test_facts_that_change_all_the_time_are_told_now_and_then(agent_stats: AgentStats) -> None:
+def test_facts_that_change_all_the_time_are_stored_now_and_then(agent_stats: AgentStats) -> None:
     kept = []
     for second in range(1, 3601):
         take(agent_stats, state(second, "jax", live_bytes=second))

@@ -1,4 +1,4 @@
-"""How agents go, of themselves and at the end, and what is said of it."""
+"""How agents leave, by themselves and at the end, and what is reported of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.recording.seated import Job, a_job, is_inside
 from whyidle.monitor.attach.answers import PTRACE
 from whyidle.monitor.recording import agent_events
 
-pytestmark = pytest.mark.usefixtures("looks")
+pytestmark = pytest.mark.usefixtures("samples")
 job = pytest.fixture(a_job)
 
 
@@ -22,8 +22,8 @@ def test_an_agent_that_goes_is_followed_by_another(job: Job) -> None:
 
 def test_the_last_words_of_a_killed_process_are_kept(job: Job) -> None:
     job.until(is_inside)
-    look = ["/job/train.py", 8, "load"]
-    job.puppet.write("stacks", 10**9, 4, [[4, look, [look]]])
+    frame = ["/job/train.py", 8, "load"]
+    job.puppet.write("stacks", 10**9, 4, [[4, frame, [frame]]])
     job.puppet.process.kill()
     job.puppet.process.wait()
     job.inside.leave(5.0)
@@ -60,11 +60,11 @@ def test_an_end_does_not_wait_for_an_agent_that_hangs(job: Job) -> None:
         (None, "without a word"),
     ],
 )
-def test_why_an_agent_went_is_told_as_it_said(bye: str | None, said: str) -> None:
+def test_why_an_agent_left_is_reported_as_it_said(bye: str | None, said: str) -> None:
     assert agent_events.why_gone(bye).endswith(said)
 
 
-def test_of_a_job_that_ended_soon_its_first_process_is_told_all_the_same(job: Job) -> None:
+def test_of_a_job_that_ended_soon_its_first_process_is_stored_all_the_same(job: Job) -> None:
     job.until(is_inside)
     assert job.inside.last_members() == ()
     job.inside.processes()[0].is_young = True

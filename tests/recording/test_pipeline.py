@@ -1,4 +1,4 @@
-"""A defect of ours costs its part of a tick: never the tick, the others' rows, or the run."""
+"""A defect of ours costs its part of a tick: never the tick, the other rows, or the run."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_stage_that_fails_costs_its_part_alone(
     shown = ticks(bench, TICKS)
     assert failed() > 0
     assert [s.ticks for s in shown] == list(range(1, TICKS + 1))
-    # What others found is there, and stored; what is missing says so.
+    # What the other stages found is stored; what is missing has a reason.
     if stage != "host":
         assert all(s.host.get(m.HOST_CPU) is not None for s in shown[1:])
     if stage in {"job", "processes"}:
@@ -105,15 +105,15 @@ def test_a_stage_that_fails_costs_its_part_alone(
     bench.recorder.end("done")
     assert logged(tmp_path) == {stage: failed()}
     assert "odd line" in (tmp_path / LOG).read_text()
-    told = summarise(tmp_path / "whyidle.db", str(bench.recorder.run))
-    assert told.ticks == TICKS
-    assert told.defects == {stage: failed()}
+    run_summary = summarise(tmp_path / "whyidle.db", str(bench.recorder.run))
+    assert run_summary.ticks == TICKS
+    assert run_summary.defects == {stage: failed()}
 
 
 def test_an_xid_that_came_with_a_row_that_cannot_be_built_is_kept(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver tells it once, and then nobody does for ten minutes."""
+    """The driver reports it once, and then nothing does for ten minutes."""
     probe = bench.recorder._probe
     gpu = SimpleNamespace(facts=GpuFacts("0", "H100"))
     came: Iterator[list[GpuEvent]] = iter([[], [GpuEvent("xid", "0", "XID 79 on GPU 0.", code=79)]])
@@ -177,9 +177,9 @@ def test_a_step_of_the_end_that_fails_costs_itself_alone(
     bench.recorder.end(None)
     assert set(taken) == set(LAST)
     assert logged(tmp_path) == {step: 1}
-    told = summarise(tmp_path / "whyidle.db", str(bench.recorder.run))
-    assert told.defects == {step: 1}
-    assert (told.run.end_reason or "").startswith("job ended")
+    run_summary = summarise(tmp_path / "whyidle.db", str(bench.recorder.run))
+    assert run_summary.defects == {step: 1}
+    assert (run_summary.run.end_reason or "").startswith("job ended")
 
 
 def test_a_defect_that_lasts_is_not_written_to_the_run_at_each_tick(

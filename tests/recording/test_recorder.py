@@ -71,7 +71,7 @@ def test_the_overhead_is_judged_over_a_while_and_not_at_a_moment(
 
 
 class Counting:
-    """A screen that counts, and fails as it is told."""
+    """A screen that counts, and fails as the test sets it."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -93,10 +93,10 @@ class Broken(Counting):
 
 def test_a_screen_that_fails_does_not_end_the_recording(job: Job, tmp_path: Path) -> None:
     screen = Broken()
-    told = Session(tmp_path / DATABASE, screen).record(Wanted(target(job), hz=10), seconds=0.5)
-    assert told.run.end_reason == "time limit"
+    summary = Session(tmp_path / DATABASE, screen).record(Wanted(target(job), hz=10), seconds=0.5)
+    assert summary.run.end_reason == "time limit"
     assert screen.seen >= 3
-    (event,) = told.events
+    (event,) = summary.events
     assert (event.kind, "screen" in event.text) == ("tick_failed", True)
 
 

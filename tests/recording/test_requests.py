@@ -77,7 +77,7 @@ def test_nothing_else_is_done(bench: Bench, question: object) -> None:
 
 
 @pytest.mark.parametrize("label", [None, 5, "last", "7", "x" * 101, "a\nb"])
-def test_a_label_is_looked_at_once_more_where_it_is_kept(bench: Bench, label: object) -> None:
+def test_a_label_is_checked_once_more_where_it_is_kept(bench: Bench, label: object) -> None:
     answer = put(bench, {"do": "label", "label": label})
     assert answer["ok"] is False
     assert answer["next_step"]
@@ -92,13 +92,13 @@ def test_a_second_trace_waits_for_the_first_to_be_over(bench: Bench) -> None:
 
 
 def test_a_job_without_a_framework_gives_none_and_says_why(bench: Bench) -> None:
-    # Nobody knows yet.
+    # It is not known yet.
     assert put(bench, {"do": "trace"})["trace"]["state"] == "waiting"
     bench.tick()
-    told = put(bench, {"do": "state"})["trace"]
-    assert told["state"] == "refused"
-    assert "neither JAX nor PyTorch" in told["what"]
-    assert told["next_step"]
+    trace_state = put(bench, {"do": "state"})["trace"]
+    assert trace_state["state"] == "refused"
+    assert "neither JAX nor PyTorch" in trace_state["what"]
+    assert trace_state["next_step"]
     assert "neither JAX nor PyTorch" in put(bench, {"do": "trace"})["what"]
 
 
@@ -120,7 +120,7 @@ def run_of(store: Path) -> Run:
 
 # A recorder of a real job, in a process of its own -----------------------------------------------
 class Recording:
-    """As a user has it, who asks from another terminal."""
+    """As for a user who asks from another terminal."""
 
     def __init__(self, job: Job, state: Path, *options: str) -> None:
         self.job = job
@@ -130,9 +130,9 @@ class Recording:
         self.socket = state / "control" / "1.sock"
         self.until(self.socket.exists)
 
-    def until(self, look: Callable[[], T | None], seconds: float = 60.0) -> T:
+    def until(self, attempt: Callable[[], T | None], seconds: float = 60.0) -> T:
         deadline = time.monotonic() + seconds
-        while not (found := look()):
+        while not (found := attempt()):
             assert self.process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -189,16 +189,16 @@ def test_a_trace_that_is_asked_for_comes_and_stays_with_its_run(
     with recorded(SOURCES[framework] + LOOP, state) as recording:
         assert client.state(recording.store, 1).state is State.NONE
         assert recording.ask().state is State.WAITING
-        told = recording.outcome()
-        assert told.state is State.KEPT, told
-        assert "by the agent" in told.what
+        trace_state = recording.outcome()
+        assert trace_state.state is State.KEPT, trace_state
+        assert "by the agent" in trace_state.what
         with Kept.open(recording.store) as kept:
             (trace,) = kept.traces(1)
-        assert trace.id == told.trace
+        assert trace.id == trace_state.trace
         assert trace.path.exists()
         # And another one, as soon as the agent lets the job be asked again.
         assert recording.ask().state is State.WAITING
-        assert recording.outcome().trace != told.trace
+        assert recording.outcome().trace != trace_state.trace
     assert run_of(recording.store).end_reason == "stopped"
 
 
@@ -207,14 +207,14 @@ def test_while_the_user_profiles_no_trace_is_taken_and_that_is_said(state: Path)
     pytest.importorskip("torch")
     with recorded(PROFILED + LOOP, state) as recording:
         recording.ask()
-        told = recording.outcome()
-        assert told.state is State.REFUSED
-        assert "profiles itself" in told.what
+        trace_state = recording.outcome()
+        assert trace_state.state is State.REFUSED
+        assert "profiles itself" in trace_state.what
 
 
 @pytest.mark.ptrace
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_a_trace_that_the_end_of_the_job_takes_along_is_told_in_its_run(
+def test_a_trace_lost_by_the_end_of_the_job_is_noted_in_its_run(
     state: Path, *, is_killed: bool
 ) -> None:
     pytest.importorskip("torch")
@@ -259,7 +259,7 @@ def test_a_label_is_there_at_once_and_stays(state: Path) -> None:
     assert run_of(recording.store).label == "third"
 
 
-def test_whoever_crowds_the_socket_harms_neither_recording_nor_job(state: Path) -> None:
+def test_crowding_the_socket_harms_neither_recording_nor_job(state: Path) -> None:
     with recorded(f"def step(): pass\n{LOOP}", state) as recording:
         before = ticks(recording)
         lines = []

@@ -30,9 +30,9 @@ def test_a_process_is_named_by_its_start_too_and_only_when_it_stays(tmp_path: Pa
     assert found.info is not None
     entries = [(e["pid"], e["start_ticks"], e["inside"]) for e in found.info["processes"]]
     assert entries == [(4001, 1, True), (4001, 2, False)]
-    told = summarise(path, str(run))
-    assert told.principal is not None
-    assert told.principal.start_ticks == 1
+    run_summary = summarise(path, str(run))
+    assert run_summary.principal is not None
+    assert run_summary.principal.start_ticks == 1
 
 
 FACTS = {

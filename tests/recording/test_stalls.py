@@ -32,7 +32,7 @@ def data(event: JobEvent) -> dict[str, object]:
     return dict(event.data)
 
 
-def test_a_long_compilation_is_told_with_its_line_and_reason(compiles: Compiles) -> None:
+def test_a_long_compilation_is_shown_with_its_line_and_reason(compiles: Compiles) -> None:
     (event,) = feed(compiles, compiled(3, "step", 1500, "now f32[99,4] and before f32[20,4]"))
     assert event.kind == COMPILED
     assert event.is_news
@@ -48,7 +48,7 @@ def test_a_long_compilation_is_told_with_its_line_and_reason(compiles: Compiles)
     }  # fmt: skip
 
 
-def test_of_one_function_only_the_first_are_told_singly(compiles: Compiles) -> None:
+def test_of_one_function_only_the_first_are_shown_singly(compiles: Compiles) -> None:
     many = [compiled(1, "step", 100) for _ in range(module.FIRST_OF_A_FUNCTION + 2)]
     *singly, sums = feed(compiles, *many, ending=True)
     assert [e.kind for e in singly] == [COMPILED] * module.FIRST_OF_A_FUNCTION
@@ -62,9 +62,9 @@ def test_short_ones_become_sums_of_each_function(compiles: Compiles) -> None:
     (event,) = compiles.events(3 * SECOND, ending=True)
     assert event.kind == COMPILES
     assert not event.is_news
-    told = data(event)
-    assert (told["count"], told["ns"], told["cached"]) == (5, 29_000_000, 1)
-    functions = told["functions"]
+    reported = data(event)
+    assert (reported["count"], reported["ns"], reported["cached"]) == (5, 29_000_000, 1)
+    functions = reported["functions"]
     assert isinstance(functions, list)
     assert [(f["function"], f["count"]) for f in functions] == [("add", 4), ("mul", 1)]
 
@@ -127,7 +127,7 @@ def test_room_is_made_for_the_functions_of_today(compiles: Compiles) -> None:
     assert STORM in [e.kind for e in events]
 
 
-def test_of_many_long_pauses_the_longest_is_told() -> None:
+def test_of_many_long_pauses_the_longest_is_shown() -> None:
     agent_stats = AgentStats(KEY)
     take(agent_stats, LongGc(SECOND, 2, 60_000_000, 5), LongGc(SECOND, 0, 10_000_000, 5))
     (first,) = agent_stats.events(SECOND)

@@ -28,7 +28,7 @@ def test_before_the_first_step_nothing_is_known() -> None:
     assert reading.unknown == dict.fromkeys(module.MEASURED, module.NO_STEP)
 
 
-def test_quick_steps_are_told_by_a_few_and_count_in_full() -> None:
+def test_quick_steps_are_recorded_in_part_and_count_in_full() -> None:
     times = StepTimes()
     for second in range(1, 31):
         slow = second > 20

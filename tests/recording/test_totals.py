@@ -1,4 +1,4 @@
-"""What a whole recording comes to: spreads, stretches, totals."""
+"""What a whole recording adds up to: spreads, stretches, totals."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_stretch_is_a_second_and_the_first_record_only_begins() -> None:
 
 
 def test_of_many_steps_a_second_the_whole_second_counts() -> None:
-    """Of these not all durations are told, and pauses between them must not get lost."""
+    """Not all durations of these are recorded, and pauses between them must not get lost."""
     counted = ProcessTotals()
     agent_stats = AgentStats(KEY, counted)
     take(agent_stats, *(steps(second, *[1.0] * 60, count=600) for second in range(1, 3)))
@@ -127,7 +127,7 @@ def test_clocks_that_go_back_and_steps_without_a_time_count_nothing() -> None:
     assert stretches.as_json() == []
 
 
-def test_steps_are_counted_whatever_few_of_them_are_told() -> None:
+def test_steps_are_counted_however_few_of_them_are_recorded() -> None:
     counted = ProcessTotals()
     agent_stats = AgentStats(KEY, counted)
     for second in range(1, 11):
@@ -157,7 +157,7 @@ def test_totals_grow_from_when_they_were_first_seen_and_through_another_agent() 
     assert has_any(sums)
 
 
-def test_who_told_nothing_has_nothing() -> None:
+def test_without_records_there_are_no_totals() -> None:
     assert not has_any(ProcessTotals().as_json())
 
 

@@ -53,7 +53,7 @@ def traces(store: Path) -> Traces:
     )
 
 
-def told(**changes: Any) -> TraceSummary:
+def a_summary(**changes: Any) -> TraceSummary:
     found = TraceSummary(
         trace=1, key=KEY, rank=None, framework="jax", how="the agent", ts_ms=0, at=100.0,
         seconds=0.25, held_ns=None, format="xplane", budget={"slices": {}}, step_budget=None,
@@ -64,7 +64,7 @@ def told(**changes: Any) -> TraceSummary:
 
 
 def after(found: Traces, last: TraceSummary, now: float) -> tuple[Reading, Reading]:
-    """Return what is put of the job and of the process, neither of which tells by itself."""
+    """Return what is put for the job and for the process, which report no steps themselves."""
     found._scheduler.last = last
     job = Reading(unknown={m.JOB_STEP_P50: "no steps seen"})
     process = Reading(unknown={m.PROCESS_STEP_P50: "no steps seen"})
@@ -72,8 +72,8 @@ def after(found: Traces, last: TraceSummary, now: float) -> tuple[Reading, Readi
     return job, process
 
 
-def test_where_nobody_tells_of_steps_a_trace_does(tmp_path: Path) -> None:
-    job, process = after(traces(tmp_path), told(), 160.0)
+def test_without_records_of_steps_those_of_a_trace_count(tmp_path: Path) -> None:
+    job, process = after(traces(tmp_path), a_summary(), 160.0)
     assert job.get(m.JOB_STEP_P50) == 0.005
     assert process.get(m.PROCESS_STEP_P50) == 0.005
     assert job.unknown == process.unknown == {}
@@ -82,7 +82,7 @@ def test_where_nobody_tells_of_steps_a_trace_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rate", [3.0, 0.0])
 def test_who_counts_steps_knows_better(tmp_path: Path, rate: float) -> None:
     found = traces(tmp_path)
-    found._scheduler.last = told()
+    found._scheduler.last = a_summary()
     job = Reading({m.JOB_STEPS: rate}, {m.JOB_STEP_P50: "no step has ended lately"})
     found.put_steps(160.0, job, {})
     assert job.get(m.JOB_STEP_P50) is None
@@ -90,7 +90,7 @@ def test_who_counts_steps_knows_better(tmp_path: Path, rate: float) -> None:
 
 def test_of_who_is_stopped_a_trace_says_nothing(tmp_path: Path) -> None:
     found = traces(tmp_path)
-    found._scheduler.last = told()
+    found._scheduler.last = a_summary()
     job = Reading(unknown=dict.fromkeys((m.JOB_STEPS, m.JOB_STEP_P50), STOPPED))
     found.put_steps(160.0, job, {})
     assert job.unknown[m.JOB_STEP_P50] == STOPPED
@@ -103,14 +103,14 @@ def member(key: ProcessKey = KEY, source: str | None = None) -> Member:
 
 def test_where_the_time_of_a_step_comes_from_a_trace_its_process_says_so(tmp_path: Path) -> None:
     found = traces(tmp_path)
-    found._scheduler.last = told()
+    found._scheduler.last = a_summary()
     members = found.sourced(160.0, (member(), member(source="optimizer"), member(ProcessKey(8, 8))))
     assert [x.steps_source for x in members] == ["trace", "optimizer", None]
     assert [x.reading.get(m.PROCESS_STEP_P50) for x in members] == [0.005, 0.3, None]
 
 
-@pytest.mark.parametrize("last", [None, told(at=-1000.0)])
-def test_without_a_trace_of_late_nobody_says_that_one_told(
+@pytest.mark.parametrize("last", [None, a_summary(at=-1000.0)])
+def test_without_a_recent_trace_none_is_named_as_the_source(
     tmp_path: Path, last: TraceSummary | None
 ) -> None:
     found = traces(tmp_path)
@@ -123,9 +123,9 @@ def test_without_a_trace_of_late_nobody_says_that_one_told(
 @pytest.mark.parametrize(
     "last",
     [
-        told(at=-1000.0),
-        told(steps={"count": 2, "median_ns": 5, "source": "repetition", "how": ""}),
-        told(steps={"count": 0, "median_ns": None, "source": "none", "how": "no steps"}),
+        a_summary(at=-1000.0),
+        a_summary(steps={"count": 2, "median_ns": 5, "source": "repetition", "how": ""}),
+        a_summary(steps={"count": 0, "median_ns": None, "source": "none", "how": "no steps"}),
     ],
 )
 def test_an_old_trace_or_one_without_steps_says_nothing(tmp_path: Path, last: TraceSummary) -> None:

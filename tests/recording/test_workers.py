@@ -1,4 +1,4 @@
-"""Workers come and go: only those that stay are told of."""
+"""Workers come and go: only those that stay are reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import agent_manager as module
 from whyidle.monitor.recording.agent_manager import AgentManager
 
-pytestmark = pytest.mark.usefixtures("looks")
+pytestmark = pytest.mark.usefixtures("samples")
 
 
 class Worker:
@@ -48,7 +48,7 @@ def test_of_workers_that_hardly_live_only_the_number_is_kept(
     assert worker.job.events[0].data == {"count": 1}
 
 
-def test_what_happened_to_a_worker_is_told_when_it_has_stayed(
+def test_what_happened_to_a_worker_is_shown_when_it_has_stayed(
     puppet: Puppet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = Worker(puppet, goes_in, monkeypatch)
