@@ -1,4 +1,4 @@
-"""The user's own mark of a step: it costs nothing, changes nothing, and is heard when it may."""
+"""The user's own mark of a step: it costs and changes nothing, and is noticed where allowed."""
 
 from __future__ import annotations
 

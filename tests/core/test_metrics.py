@@ -1,4 +1,4 @@
-"""The metrics as declared: valid names, and nothing forgotten of what we promise to record."""
+"""The metrics as declared: valid names, and nothing missing of what we promise to record."""
 
 import re
 from collections import Counter

@@ -34,15 +34,15 @@ def play(env: dict[str, str], reads: int = 3, between: float = 0.25, limit: floa
     return json.loads(done.stdout)
 
 
-def gpu(told: Any, tick: int = -1, index: str = "0") -> Any:
-    return told["ticks"][tick]["gpus"][index]
+def gpu(reading: Any, tick: int = -1, index: str = "0") -> Any:
+    return reading["ticks"][tick]["gpus"][index]
 
 
-def events(told: Any) -> list[tuple[str, str]]:
-    return [(kind, index) for t in told["ticks"] for kind, index, _ in t["events"]]
+def events(reading: Any) -> list[tuple[str, str]]:
+    return [(kind, index) for t in reading["ticks"] for kind, index, _ in t["events"]]
 
 
-def test_a_hopper_tells_everything(tape: Tape) -> None:
+def test_a_hopper_reports_everything(tape: Tape) -> None:
     values = gpu(play(tape("one_gpu", TRAINER=os.getpid())))["values"]
     assert values["utilisation_ratio"] == 0.97
     assert values["memory_total_bytes"] == 150754820096
@@ -60,10 +60,12 @@ def test_a_hopper_tells_everything(tape: Tape) -> None:
 
 def test_every_gpu_metric_has_a_value_or_a_reason(tape: Tape) -> None:
     for name in ("one_gpu", "ampere", "sentinels", "no_permission", "mig"):
-        told = gpu(play(tape(name, TRAINER=os.getpid())), tick=0)
+        reading = gpu(play(tape(name, TRAINER=os.getpid())), tick=0)
         for metric in metrics_of(Scope.GPU):
             column = metric.column
-            assert (column in told["values"]) != (column in told["unknown"]), f"{name}: {column}"
+            assert (column in reading["values"]) != (column in reading["unknown"]), (
+                f"{name}: {column}"
+            )
 
 
 def test_a_first_sample_says_that_a_rate_needs_a_second(tape: Tape) -> None:
@@ -82,26 +84,26 @@ def test_the_20_ms_call_is_never_made(tape: Tape, tmp_path: Path) -> None:
 
 
 def test_gpm_is_left_out_when_ticks_are_too_close(tape: Tape) -> None:
-    told = play(tape("one_gpu", TRAINER=os.getpid()), reads=3, between=0.05)
-    between = gpu(told, tick=1)
+    reading = play(tape("one_gpu", TRAINER=os.getpid()), reads=3, between=0.05)
+    between = gpu(reading, tick=1)
     assert "sm_activity_ratio" not in between["values"]
     assert "sm_activity_ratio" not in between["unknown"]
 
 
 def test_an_older_gpu_says_what_it_cannot(tape: Tape, tmp_path: Path) -> None:
     calls = tmp_path / "calls"
-    told = gpu(play({**tape("ampere", TRAINER=os.getpid()), "WHYIDLE_NVML_CALLS": str(calls)}))
-    assert told["values"]["utilisation_ratio"] == 0.85
+    reading = gpu(play({**tape("ampere", TRAINER=os.getpid()), "WHYIDLE_NVML_CALLS": str(calls)}))
+    assert reading["values"]["utilisation_ratio"] == 0.85
     # No average power in the batch, so the older call answers.
-    assert told["values"]["power_watts"] == 310
-    assert told["unknown"]["sm_activity_ratio"] == "not supported here"
-    assert told["unknown"]["pcie_rx_bytes_per_second"] == "not supported here"
-    assert told["values"]["memory_temperature_celsius"] == 55
+    assert reading["values"]["power_watts"] == 310
+    assert reading["unknown"]["sm_activity_ratio"] == "not supported here"
+    assert reading["unknown"]["pcie_rx_bytes_per_second"] == "not supported here"
+    assert reading["values"]["memory_temperature_celsius"] == 55
 
 
 def test_sentinels_are_blank_and_never_numbers(tape: Tape) -> None:
-    told = play(tape("sentinels", TRAINER=os.getpid()))
-    last = gpu(told)
+    reading = play(tape("sentinels", TRAINER=os.getpid()))
+    last = gpu(reading)
     for column in (
         "memory_bandwidth_ratio",
         "memory_used_bytes",
@@ -120,32 +122,32 @@ def test_sentinels_are_blank_and_never_numbers(tape: Tape) -> None:
         assert column not in last["values"], column
     process = next(iter(last["processes"].values()))
     assert process["values"] == {}
-    # Both sides of the contradiction are shown, and that it is one.
+    # Both sides of the contradiction are shown, and marked as one.
     assert last["values"]["utilisation_ratio"] == 1.0
     assert last["values"]["sm_activity_ratio"] == 0.0
-    assert events(told) == [("contradiction", "0")]
+    assert events(reading) == [("contradiction", "0")]
 
 
 def test_what_is_not_permitted_says_so(tape: Tape) -> None:
-    told = gpu(play(tape("no_permission")))
-    assert told["values"]["utilisation_ratio"] == 0.77
-    assert told["unknown"]["sm_activity_ratio"] == "no permission"
-    assert told["unknown"]["energy_joules"] == "no permission"
-    assert told["processes_unknown"] == "no permission"
+    reading = gpu(play(tape("no_permission")))
+    assert reading["values"]["utilisation_ratio"] == 0.77
+    assert reading["unknown"]["sm_activity_ratio"] == "no permission"
+    assert reading["unknown"]["energy_joules"] == "no permission"
+    assert reading["processes_unknown"] == "no permission"
 
 
 def test_two_processes_share_a_gpu(tape: Tape) -> None:
-    told = play(tape("two_processes", TRAINER=4711, NEIGHBOUR=4712), reads=5, between=0.5)
-    assert set(gpu(told, 0)["processes"]) == {"4711"}
-    both = gpu(told, 4)["processes"]
+    reading = play(tape("two_processes", TRAINER=4711, NEIGHBOUR=4712), reads=5, between=0.5)
+    assert set(gpu(reading, 0)["processes"]) == {"4711"}
+    both = gpu(reading, 4)["processes"]
     assert both["4711"]["values"] == {"memory_used_bytes": 20000000000, "sm_share_ratio": 0.31}
     assert both["4712"]["values"] == {"memory_used_bytes": 30000000000, "sm_share_ratio": 0.66}
 
 
 def test_mig_instances_stand_beside_their_gpu(tape: Tape) -> None:
-    told = play(tape("mig", TRAINER=4711))
-    assert list(told["names"]) == ["0", "0:0", "0:1"]
-    whole, first = gpu(told, index="0"), gpu(told, index="0:0")
+    reading = play(tape("mig", TRAINER=4711))
+    assert list(reading["names"]) == ["0", "0:0", "0:1"]
+    whole, first = gpu(reading, index="0"), gpu(reading, index="0:0")
     assert whole["unknown"]["utilisation_ratio"] == "not reported in MIG mode"
     assert first["values"]["memory_used_bytes"] == 8500000000
     assert first["values"]["sm_activity_ratio"] == pytest.approx(0.55)
@@ -154,72 +156,72 @@ def test_mig_instances_stand_beside_their_gpu(tape: Tape) -> None:
 
 
 def test_a_lost_gpu_does_not_stop_the_others(tape: Tape) -> None:
-    told = play(tape("lost"), reads=6, between=0.5)
-    assert gpu(told, 0, "1")["values"]["utilisation_ratio"] == 0.9
-    gone = gpu(told, 5, "1")
+    reading = play(tape("lost"), reads=6, between=0.5)
+    assert gpu(reading, 0, "1")["values"]["utilisation_ratio"] == 0.9
+    gone = gpu(reading, 5, "1")
     assert gone["lost"]
     assert gone["values"] == {}
     assert set(gone["unknown"].values()) == {"GPU lost"}
-    assert gpu(told, 5, "0")["values"]["utilisation_ratio"] == 0.9
-    assert events(told).count(("gpu_lost", "1")) == 1
-    assert ("xid", "1") in events(told)
+    assert gpu(reading, 5, "0")["values"]["utilisation_ratio"] == 0.9
+    assert events(reading).count(("gpu_lost", "1")) == 1
+    assert ("xid", "1") in events(reading)
 
 
 def test_a_hung_call_stops_neither_the_loop_nor_the_other_gpu(tape: Tape) -> None:
-    told = play(tape("hang"), reads=12, between=0.5, limit=0.4)
-    reasons = [t["gpus"]["1"]["unknown"].get("power_watts") for t in told["ticks"]]
+    reading = play(tape("hang"), reads=12, between=0.5, limit=0.4)
+    reasons = [t["gpus"]["1"]["unknown"].get("power_watts") for t in reading["ticks"]]
     assert reasons.count("NVML took too long for this tick") >= 3
     assert reasons.count("NVML does not answer") >= 1
-    assert all(t["gpus"]["0"]["values"]["utilisation_ratio"] == 0.9 for t in told["ticks"])
-    assert gpu(told, 11, "1")["values"]["utilisation_ratio"] == 0.9
-    assert events(told) == [("nvml_hung", "1"), ("nvml_back", "1")]
+    assert all(t["gpus"]["0"]["values"]["utilisation_ratio"] == 0.9 for t in reading["ticks"])
+    assert gpu(reading, 11, "1")["values"]["utilisation_ratio"] == 0.9
+    assert events(reading) == [("nvml_hung", "1"), ("nvml_back", "1")]
 
 
 @pytest.mark.parametrize(
     ("name", "said"), [("mismatch", "different versions"), ("no_driver", "driver is not loaded")]
 )
 def test_a_driver_that_does_not_work_is_one_sentence(tape: Tape, name: str, said: str) -> None:
-    told = play(tape(name))
-    assert said in told["problem"]
-    assert told["next"]
+    reading = play(tape(name))
+    assert said in reading["problem"]
+    assert reading["next"]
 
 
 def test_no_driver_library_is_one_sentence() -> None:
-    told = play({"LD_LIBRARY_PATH": "/nonexistent"})
-    if "problem" not in told:
+    reading = play({"LD_LIBRARY_PATH": "/nonexistent"})
+    if "problem" not in reading:
         pytest.skip("this machine has an NVIDIA driver")
-    assert "no NVIDIA driver library" in told["problem"]
+    assert "no NVIDIA driver library" in reading["problem"]
 
 
 def test_a_slow_driver_is_late_and_not_hung(tape: Tape, tmp_path: Path) -> None:
     slow = tmp_path / "slow.tape"
     slow.write_text((TAPES / "hang.tape").read_text().rpartition("fault")[0]
                     + "latency nvmlDeviceGetFieldValues 150000\n")  # fmt: skip
-    told = play(tape(slow), reads=6, between=0.3, limit=0.2)
+    reading = play(tape(slow), reads=6, between=0.3, limit=0.2)
     for index in ("0", "1"):
-        known = [t["gpus"][index]["values"].get("utilisation_ratio") for t in told["ticks"]]
+        known = [t["gpus"][index]["values"].get("utilisation_ratio") for t in reading["ticks"]]
         assert known.count(0.9) >= 2, index
-    assert events(told) == []
+    assert events(reading) == []
 
 
-def test_a_gpu_that_is_always_slow_still_tells_and_starves_nobody(
+def test_a_gpu_that_is_always_slow_still_reports_and_starves_nobody(
     tape: Tape, tmp_path: Path
 ) -> None:
     slow = tmp_path / "slow.tape"
     base = (TAPES / "hang.tape").read_text().rpartition("fault")[0]
     slow.write_text(base + "fault 0 nvmlDeviceGetTemperature 0-inf hang=0.34\n")
-    told = play(tape(slow), reads=12, between=0.4, limit=0.28)
+    reading = play(tape(slow), reads=12, between=0.4, limit=0.28)
     known = {
-        index: [t["gpus"][index]["values"].get("utilisation_ratio") for t in told["ticks"]]
+        index: [t["gpus"][index]["values"].get("utilisation_ratio") for t in reading["ticks"]]
         for index in ("0", "1")
     }
     # A reading that comes late is not thrown away: it is the next tick's.
     assert known["0"].count(0.9) >= 4
     assert known["1"].count(0.9) >= 8
-    assert events(told) == []
+    assert events(reading) == []
 
 
-def test_the_same_news_is_told_once() -> None:
+def test_the_same_news_is_reported_once() -> None:
     news = News()
     for _ in range(3):
         news.tell(GpuEvent("contradiction", "0", "a"))

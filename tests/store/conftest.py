@@ -27,7 +27,7 @@ class Clock:
 
 @dataclass
 class Store:
-    """A writer with one run on one GPU, under a clock that stands still."""
+    """A writer with one run on one GPU, with a clock that does not advance."""
 
     path: Path
     clock: Clock = field(default_factory=Clock)

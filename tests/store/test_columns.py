@@ -67,7 +67,7 @@ def test_what_is_no_integer_is_refused(column: Column) -> None:
 
 
 @given(st.data(), st.dictionaries(st.text(max_size=8), columns(), min_size=1, max_size=3))
-def test_damage_is_told_in_a_sentence(data: st.DataObject, some: dict[str, Column]) -> None:
+def test_damage_is_reported_in_a_sentence(data: st.DataObject, some: dict[str, Column]) -> None:
     blob = bytearray(pack_all(some))
     if data.draw(st.booleans()):
         blob[data.draw(st.integers(0, len(blob) - 1))] ^= data.draw(st.integers(1, 255))
@@ -90,7 +90,7 @@ def test_noise_is_no_column(noise: bytes) -> None:
 
 
 def forged(**changes: int) -> bytes:
-    """Return a blob whose checksum is right, and whose header lies."""
+    """Return a blob whose checksum is right, and whose header is wrong."""
     blob = pack(np.array([1, 5, 2, 9]))
     names = ("version", "code", "width", "delta", "count", "first", "least")
     fields = dict(zip(names, codec._HEADER.unpack_from(blob), strict=True))
@@ -112,7 +112,7 @@ def forged(**changes: int) -> bytes:
     ],
     ids=str,
 )
-def test_a_header_that_lies_is_told(change: dict[str, int]) -> None:
+def test_a_header_that_lies_is_reported(change: dict[str, int]) -> None:
     with pytest.raises(StorageProblem, match="damaged"):
         unpack(forged(**change))
 

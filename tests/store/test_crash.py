@@ -1,4 +1,4 @@
-"""A recorder killed at full speed: what it was told is stored, is stored."""
+"""A recorder killed at full speed: every tick that was acknowledged is stored."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_no_acknowledged_tick_is_lost(path: Path, seed: int) -> None:
         for _ in range(random.Random(seed).randint(1, 400)):
             assert recorder.stdout.readline()
         recorder.send_signal(signal.SIGKILL)
-        told = [int(line) for line in recorder.stdout.read().split() if line.isdecimal()]
-    last = max(told, default=0)
+        acknowledged = [int(line) for line in recorder.stdout.read().split() if line.isdecimal()]
+    last = max(acknowledged, default=0)
 
     Writer.open(path).close()
     with Reader.open(path) as reader:
@@ -78,7 +78,7 @@ def test_no_acknowledged_tick_is_lost(path: Path, seed: int) -> None:
         rows = connection.execute(f"SELECT subject, ts_ms, {column} FROM gpu_sample").fetchall()
     connection.close()
     kept = (run.ended_ms or 0) - START_MS
-    # One more than told may be there: killed between the commit and the print.
+    # One more than printed may be there: killed between the commit and the print.
     count = kept // 1000 + 1
     assert count >= last + 1
     assert sorted(rows) == [
@@ -93,7 +93,7 @@ def test_recorders_at_full_speed_share_a_file(path: Path) -> None:
     recorders = [start(path, 500) for _ in range(3)]
     for recorder in recorders:
         recorder.communicate()
-        # Some ticks had to wait for the others' locks; none may be missing in the end.
+        # Some ticks had to wait for locks of other processes; none may be missing in the end.
         assert recorder.returncode == 0
     with Reader.open(path) as reader:
         assert reader.check() is None

@@ -60,7 +60,7 @@ def test_the_size_limit_makes_a_ring(path: Path) -> None:
     troubles: set[str | None] = set()
     acknowledged = record(store, 20_000, troubles)
     assert len(acknowledged) == 20_000
-    # Between two times that room was made it is not said all the time.
+    # Between two times that room was made it is not repeated all the time.
     assert any("the oldest samples make room" in str(trouble) for trouble in troubles)
     assert path.stat().st_size <= 2 << 20
     check_ring(store, acknowledged)
@@ -125,7 +125,7 @@ def test_a_value_of_the_wrong_kind_costs_its_own_tick(store: Store, poison: obje
     assert (store.writer.dropped, store.writer.trouble) == (1, None)
 
 
-def test_a_file_that_was_deleted_is_told(store: Store) -> None:
+def test_a_file_that_was_deleted_is_reported(store: Store) -> None:
     store.watch(1, lambda _: 1.0)
     store.path.unlink()
     store.watch(61, lambda _: 1.0)

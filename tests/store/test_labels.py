@@ -40,6 +40,6 @@ def test_a_label_is_kept_without_the_space_around_it() -> None:
     "text", ["x" * (MOST_LETTERS + 1), "a\nb", "\x1b[2J", "\u202eabc", "\udcff", "last", " 12 "]
 )
 def test_a_label_that_cannot_be_shown_or_found_is_refused(text: str) -> None:
-    with pytest.raises(UsageProblem) as told:
+    with pytest.raises(UsageProblem) as raised:
         new_label(text)
-    assert told.value.next_step
+    assert raised.value.next_step

@@ -124,7 +124,7 @@ def test_a_viewer_in_the_recorders_own_process_leaves_its_log_to_it(store: Store
     other = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM run')"
     store.watch(3, float)
     for _ in range(2):
-        # Closed in our process, every lock on a file is gone: whoever is last then ends the log.
+        # Closed in our process, every lock on a file is gone: the last one then removes the log.
         store.reader().close()
         subprocess.run([sys.executable, "-c", other, store.path], check=True)
         assert store.path.with_name(f"{store.path.name}-wal").exists()
@@ -133,5 +133,7 @@ def test_a_viewer_in_the_recorders_own_process_leaves_its_log_to_it(store: Store
     rows = (
         f"import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute({count!r}).fetchone()[0])"
     )
-    told = subprocess.run([sys.executable, "-c", rows, store.path], check=True, capture_output=True)
-    assert int(told.stdout) == 9
+    counted = subprocess.run(
+        [sys.executable, "-c", rows, store.path], check=True, capture_output=True
+    )
+    assert int(counted.stdout) == 9

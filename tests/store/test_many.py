@@ -1,4 +1,4 @@
-"""A job that starts processes for weeks: what it costs does not grow with all that there were."""
+"""A job that starts processes for weeks: its cost does not grow with their number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means of many metrics at once: as a plain computation, and as fine as a chart."""
+"""Means of many metrics at once: the same as a plain computation, and as fine as a chart."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_a_damaged_file_makes_way(path: Path) -> None:
         assert (reader.runs(), reader.check()) == ([], None)
 
 
-def test_a_damaged_schema_is_told_to_a_reader(path: Path) -> None:
+def test_a_damaged_schema_is_reported_to_a_reader(path: Path) -> None:
     Store(path).writer.close()
     with path.open("r+b") as file:
         file.seek(100)

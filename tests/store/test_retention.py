@@ -94,11 +94,11 @@ def test_reasons_that_came_and_went_do_not_pile_up(store: Store) -> None:
 
 def test_a_clock_that_is_set_takes_nothing(store: Store) -> None:
     store.watch(HOUR_S, lambda _: 1.0)
-    told = store.clock()
+    began = store.clock()
     for i in range(50):
         # The ticks go on as they began, whatever the wall clock says.
         assert store.writer.append(store.run, store.tick(store.clock.ms + i * 1000))
-        store.writer.maintain(told + 30 * DAY_MS / 1000 + i * 60)
+        store.writer.maintain(began + 30 * DAY_MS / 1000 + i * 60)
     assert oldest(store, RAW) == START_MS
     assert oldest(store, R10) == START_MS
     with store.reader() as reader:

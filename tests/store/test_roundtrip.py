@@ -52,7 +52,7 @@ def test_mere_news_may_be_left_out(store: Store) -> None:
         assert [e.text for e in reader.events(store.run, most=1, with_news=False)] == ["3"]
 
 
-def test_of_many_events_the_grave_and_the_newest_are_told(store: Store) -> None:
+def test_of_many_events_the_severe_and_the_newest_are_returned(store: Store) -> None:
     store.writer.event(store.run, "xid", "XID 79", severity="high", ts_ms=1)
     for i in range(300):
         store.writer.event(store.run, "exec" if i % 2 else "stacks", str(i), ts_ms=2 + i)

@@ -1,4 +1,4 @@
-"""Buckets that are complete are read once, and nobody can tell."""
+"""Complete buckets are read once, and the result is the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def point(ts_ms: int) -> Point:
 
 
 @pytest.mark.parametrize(("hours", "points"), [(1, 160), (6, 100), (6, 500), (24, 48)])
-def test_a_reader_that_has_looked_before_sees_what_a_new_one_sees(
+def test_a_reader_that_has_read_before_sees_what_a_new_one_sees(
     tmp_path: Path, hours: int, points: int
 ) -> None:
     made = make(tmp_path / DATABASE, seconds=7 * 3600, gpus=2)
@@ -44,8 +44,8 @@ def test_only_what_is_new_is_read() -> None:
 
     sealed = Sealed()
     for start, end in ((0, 100), (10, 115), (20, 125), (500, 600)):
-        told = sealed.points("line", start, end, read)
-        assert [each.ts_ms for each in told] == list(range(start, end, 10))
+        returned = sealed.points("line", start, end, read)
+        assert [each.ts_ms for each in returned] == list(range(start, end, 10))
     assert asked == [(0, 100), (90, 115), (100, 125), (500, 600)]
 
 
@@ -55,8 +55,8 @@ def test_what_lies_before_is_read_anew() -> None:
 
     sealed = Sealed()
     for start, end in ((50, 100), (0, 100), (0, 50)):
-        told = sealed.points("line", start, end, read)
-        assert [each.ts_ms for each in told] == list(range(start, end, 10))
+        returned = sealed.points("line", start, end, read)
+        assert [each.ts_ms for each in returned] == list(range(start, end, 10))
 
 
 def test_so_many_lines_are_kept_and_no_more() -> None:

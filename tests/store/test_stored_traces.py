@@ -264,7 +264,7 @@ def test_a_wide_window_opens_only_the_longest(
     assert_same(reader.window(kept, start, end, 500), trace, start, end)
 
 
-def test_what_was_told_is_told_again(store: Path, tmp_path: Path) -> None:
+def test_what_was_reported_is_reported_again(store: Path, tmp_path: Path) -> None:
     trace = a_trace(3)
     with Writer.open(store) as writer:
         run = writer.begin_run(NewRun(label="a run"))
@@ -428,7 +428,7 @@ def test_a_timeline_larger_than_its_share_is_left_out(store: Path) -> None:
             reader.window(kept, 0, 100)
 
 
-def test_damage_inside_a_timeline_is_told(store: Path) -> None:
+def test_damage_inside_a_timeline_is_reported(store: Path) -> None:
     trace = a_trace(10)
     kept = stored(store, trace)
     connection = sqlite3.connect(store)

@@ -185,7 +185,7 @@ def test_a_run_that_there_is_not(store: Store) -> None:
     assert count(store.path, "trace_block") == 0
 
 
-def test_a_file_that_is_looked_at_again_replaces_itself(store: Store) -> None:
+def test_a_file_that_is_viewed_again_replaces_itself(store: Store) -> None:
     mine = [put(store.path, a_trace(store.run)) for _ in range(2)]
     other = put(store.path, a_trace(path="/another.json"))
     again = [put(store.path, a_trace()) for _ in range(3)]
@@ -328,7 +328,7 @@ def test_timelines_are_a_ring_of_their_own(store: Store) -> None:
     assert held[0] == 0 < held[-1]
     assert held == sorted(held)
     assert 0.5 * SHARE * cap < sum(held) <= SHARE * cap
-    # What it told is still there.
+    # Its summary is still there.
     assert count(store.path, "trace_slice") == 6
     assert events_of(store.path, kept[0]) == 0
 
@@ -407,7 +407,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_lock_that_does_not_go_is_told(store: Store) -> None:
+def test_a_lock_that_does_not_go_is_reported(store: Store) -> None:
     blocker = sqlite3.connect(store.path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     with pytest.raises(StorageProblem, match=r"holds .* for too long"):
@@ -448,16 +448,16 @@ def test_a_trace_is_there_or_not_whenever_we_are_killed(path: Path, seed: int) -
     with keeper:
         for _ in range(2):
             assert keeper.stdout.readline()
-        # In the middle of anything: no print tells of it.
+        # In the middle of anything: no print shows it.
         with pytest.raises(subprocess.TimeoutExpired):
             keeper.wait(random.Random(seed).random() / 20)
         keeper.send_signal(signal.SIGKILL)
-        told = [int(line) for line in keeper.stdout.read().split()]
+        printed = [int(line) for line in keeper.stdout.read().split()]
     with Reader.open(path) as reader:
         assert reader.check() is None
     found = traces_of(path)
     assert found == list(range(1, len(found) + 1))
-    assert len(found) >= max(told, default=2)
+    assert len(found) >= max(printed, default=2)
     assert [events_of(path, trace) for trace in found] == [70_000 + i for i in range(len(found))]
     assert count(path, "trace_slice") == len(found)
     assert events_of(path, put(path, a_trace())) == 100
