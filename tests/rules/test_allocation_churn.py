@@ -34,20 +34,20 @@ def on_cpu(pages_per_step: float, **job: object):  # type: ignore[no-untyped-def
 
 
 def test_a_step_that_takes_much_new_memory() -> None:
-    told = found(NAME, on_cpu(8_192))
-    assert told.gain is not None
-    assert told.gain.low == pytest.approx(8_192 * 20 * 0.8e-6)
-    assert told.gain.high == pytest.approx(8_192 * 20 * 2.0e-6)
-    assert told.evidence[0].value == 8_192 * 4096
+    finding = found(NAME, on_cpu(8_192))
+    assert finding.gain is not None
+    assert finding.gain.low == pytest.approx(8_192 * 20 * 0.8e-6)
+    assert finding.gain.high == pytest.approx(8_192 * 20 * 2.0e-6)
+    assert finding.evidence[0].value == 8_192 * 4096
 
 
 def test_it_is_no_more_than_the_lines_that_make_tensors_take(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("x = torch.zeros(9)\nloss.backward()\n")
     lines = (SourceLine(str(file), 2, "train", 0.8), SourceLine(str(file), 1, "train", 0.2))
-    told = found(NAME, on_cpu(8_192, lines=lines, looks=10**9))
-    assert told.gain is not None
-    assert told.gain.high == pytest.approx(0.2, abs=0.001)
+    finding = found(NAME, on_cpu(8_192, lines=lines, looks=10**9))
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(0.2, abs=0.001)
 
 
 def test_pages_of_ordinary_training() -> None:
@@ -60,11 +60,11 @@ def test_pages_that_are_kept_are_another_fault() -> None:
 
 
 def test_a_gpu_that_waits_for_the_allocator() -> None:
-    told = found(NAME, traced("mi300_ddp_resnet18"))
-    assert told.gain is not None
-    assert told.slice is Slice.IDLE_ALLOC
-    assert told.gain.high > 0.8
-    assert any("allocations" in each.name for each in told.evidence)
+    finding = found(NAME, traced("mi300_ddp_resnet18"))
+    assert finding.gain is not None
+    assert finding.slice is Slice.IDLE_ALLOC
+    assert finding.gain.high > 0.8
+    assert any("allocations" in each.name for each in finding.evidence)
 
 
 def test_a_job_that_has_only_started() -> None:
@@ -84,20 +84,20 @@ def test_nothing_measured() -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded(f"{NAME}/before_torch"))
-    assert told.gain is not None
+    finding = found(NAME, recorded(f"{NAME}/before_torch"))
+    assert finding.gain is not None
     # Measured: 2.3 times as fast once, 3.9 times when this was recorded.
-    low, high = told.gain.speedup
+    low, high = finding.gain.speedup
     assert low < 2.3
     assert high > 3.9
-    assert told.where[0].function == "train"
+    assert finding.where[0].function == "train"
     assert is_silent(NAME, recorded(f"{NAME}/after_torch"))
 
 
 def test_on_a_gpu_the_advice_is_of_the_caching_allocator() -> None:
-    told = found(NAME, traced("mi300_ddp_resnet18"))
-    assert told.fixes is not None
-    fix = told.fixes["pytorch"]
+    finding = found(NAME, traced("mi300_ddp_resnet18"))
+    assert finding.fixes is not None
+    fix = finding.fixes["pytorch"]
     assert "PYTORCH_NO_CUDA_MEMORY_CACHING" in fix.text
     torch = pytest.importorskip("torch")
     exec(fix.code, {"torch": torch, "batches": [1], "train": print})

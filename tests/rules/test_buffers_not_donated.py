@@ -49,11 +49,11 @@ def job(
 
 
 def test_a_state_that_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
-    told = found(NAME, job(tmp_path))
-    assert told.gain is None
-    assert told.severity is Severity.LOW
-    assert told.evidence[0].value == 100 * MB
-    assert told.where[0].line == 1
+    finding = found(NAME, job(tmp_path))
+    assert finding.gain is None
+    assert finding.severity is Severity.LOW
+    assert finding.evidence[0].value == 100 * MB
+    assert finding.where[0].line == 1
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded("buffers_not_donated/before_jax"))
-    assert told.where[0].file.endswith("buffers_not_donated/before_jax.py")
+    finding = found(NAME, recorded("buffers_not_donated/before_jax"))
+    assert finding.where[0].file.endswith("buffers_not_donated/before_jax.py")
     assert is_silent(NAME, recorded("buffers_not_donated/after_jax"))
 
 
@@ -156,8 +156,8 @@ for batch in batches: state, loss = step(state, batch)
 def test_of_a_job_that_had_compiled_before_the_call_is_found_where_it_is(
     tmp_path: Path, text: str, where: str, line: int
 ) -> None:
-    told = found(NAME, attached(tmp_path, text, where))
-    assert [place.line for place in told.where] == [line]
+    finding = found(NAME, attached(tmp_path, text, where))
+    assert [place.line for place in finding.where] == [line]
 
 
 @pytest.mark.parametrize(

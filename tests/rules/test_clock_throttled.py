@@ -23,19 +23,19 @@ def _gpu(index: str = "0", *, owned: bool = True, **means: float) -> SeenGpu:
 
 def test_a_gpu_that_the_hardware_slows_down_for_heat() -> None:
     hot = _gpu("1", GPU_THROTTLED_HARDWARE_HEAT=0.8, GPU_UTILISATION=1.0, GPU_TEMPERATURE=92.0)
-    told = found(NAME, window(gpus=(_gpu(), hot)))
-    assert told.title == "GPU 1: the hardware slows it down for heat"
-    assert told.gain is not None
-    assert (told.gain.low, told.gain.high) == pytest.approx((0.2, 0.4))
-    assert told.slice is Slice.COMPUTE
-    assert [each.name for each in told.evidence] == ["clocks held down", "temperature"]
+    finding = found(NAME, window(gpus=(_gpu(), hot)))
+    assert finding.title == "GPU 1: the hardware slows it down for heat"
+    assert finding.gain is not None
+    assert (finding.gain.low, finding.gain.high) == pytest.approx((0.2, 0.4))
+    assert finding.slice is Slice.COMPUTE
+    assert [each.name for each in finding.evidence] == ["clocks held down", "temperature"]
 
 
 def test_only_the_time_of_computing_comes_back() -> None:
     trace = answer({Slice.COMPUTE: 0.5, Slice.IDLE_INPUT: 0.5}, kind="gpu")
-    told = found(NAME, window(trace, gpus=(_gpu(GPU_THROTTLED_BRAKE=0.8),)))
-    assert told.gain is not None
-    assert told.gain.high == pytest.approx(0.2)
+    finding = found(NAME, window(trace, gpus=(_gpu(GPU_THROTTLED_BRAKE=0.8),)))
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(
@@ -45,22 +45,22 @@ def test_only_the_time_of_computing_comes_back() -> None:
         ("GPU_THROTTLED_SYNC", Severity.LOW),
         # A GPU at full load that touches its cap works as it should.
         ("GPU_THROTTLED_POWER", Severity.INFO),
-        # Nobody knows how much of the time it computed.
+        # How much of the time it computed is not known.
         ("GPU_THROTTLED_BRAKE", Severity.HIGH),
     ],
 )
 def test_where_no_saving_is_known_the_kind_says_how_much_it_matters(
     metric: str, severity: Severity
 ) -> None:
-    told = found(NAME, window(gpus=(_gpu(**{metric: 0.5}),)))
-    assert told.gain is None
-    assert told.severity is severity
+    finding = found(NAME, window(gpus=(_gpu(**{metric: 0.5}),)))
+    assert finding.gain is None
+    assert finding.severity is severity
 
 
-def test_heat_is_told_before_the_power_cap() -> None:
+def test_heat_is_named_before_the_power_cap() -> None:
     both = _gpu(GPU_THROTTLED_POWER=0.9, GPU_THROTTLED_HEAT=0.2)
-    told = found(NAME, window(gpus=(both,)))
-    assert told.title == "GPU 0: the driver slows it down for heat"
+    finding = found(NAME, window(gpus=(both,)))
+    assert finding.title == "GPU 0: the driver slows it down for heat"
 
 
 def test_gpus_that_run_at_full_clocks() -> None:

@@ -28,8 +28,8 @@ GPU = SeenGpu("0", "NVIDIA H200", owned=True, means={})
 CPU_ONLY = {"backend": "cpu", "gpus_present": 0}
 
 
-def _jax(**told: Any) -> dict[str, dict[str, Any]]:
-    return {"jax": {"backend": "cpu", "gpus_present": 1, **told}}
+def _jax(**facts: Any) -> dict[str, dict[str, Any]]:
+    return {"jax": {"backend": "cpu", "gpus_present": 1, **facts}}
 
 
 @pytest.mark.parametrize(
@@ -42,23 +42,23 @@ def _jax(**told: Any) -> dict[str, dict[str, Any]]:
     ],
 )
 def test_a_job_on_the_cpu_beside_a_gpu(facts: dict[str, Any], framework: str) -> None:
-    told = found(NAME, window(facts=facts, gpus=(GPU,), inside=True))
-    assert told.severity is Severity.HIGH
-    assert told.gain is None
-    assert told.frameworks == (framework,)
-    assert told.evidence[0].value >= 1
+    finding = found(NAME, window(facts=facts, gpus=(GPU,), inside=True))
+    assert finding.severity is Severity.HIGH
+    assert finding.gain is None
+    assert finding.frameworks == (framework,)
+    assert finding.evidence[0].value >= 1
 
 
 def test_no_line_is_blamed() -> None:
     lines = (SourceLine("/job/train.py", 12, "step", 0.9),)
-    told = found(NAME, window(facts=_jax(), gpus=(GPU,), lines=lines))
-    assert told.where == ()
+    finding = found(NAME, window(facts=_jax(), gpus=(GPU,), lines=lines))
+    assert finding.where == ()
 
 
 def test_a_container_that_the_gpu_was_not_let_into() -> None:
-    told = found(NAME, window(facts={"jax": CPU_ONLY}, gpus=(GPU,)))
-    assert told.title is not None
-    assert "cannot open" in told.title
+    finding = found(NAME, window(facts={"jax": CPU_ONLY}, gpus=(GPU,)))
+    assert finding.title is not None
+    assert "cannot open" in finding.title
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_a_container_that_the_gpu_was_not_let_into() -> None:
     ],
 )
 def test_a_person_who_chose_the_cpu_is_only_informed(chosen: dict[str, str], word: str) -> None:
-    told = found(NAME, window(facts=_jax(**chosen), gpus=(GPU,)))
-    assert told.severity is Severity.INFO
-    assert told.title is not None
-    assert word in told.title
+    finding = found(NAME, window(facts=_jax(**chosen), gpus=(GPU,)))
+    assert finding.severity is Severity.INFO
+    assert finding.title is not None
+    assert word in finding.title
 
 
 @pytest.mark.parametrize(

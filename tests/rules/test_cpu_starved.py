@@ -46,57 +46,59 @@ LIMITED: dict[Metric, float] = {
 
 
 def test_a_container_that_is_stopped_by_its_limit() -> None:
-    told = found(NAME, window(means={**CALM, **LIMITED}))
-    assert told.title == "The CPU limit of the container stops the job"
-    assert told.gain is not None
-    assert (told.gain.low, told.gain.high) == pytest.approx((0.15, 0.3))
-    said = {each.name: each.value for each in told.evidence}
+    finding = found(NAME, window(means={**CALM, **LIMITED}))
+    assert finding.title == "The CPU limit of the container stops the job"
+    assert finding.gain is not None
+    assert (finding.gain.low, finding.gain.high) == pytest.approx((0.15, 0.3))
+    said = {each.name: each.value for each in finding.evidence}
     assert said["cores"] == 2.0
     assert said["periods cut by the CPU limit"] == 0.6
 
 
 def test_more_workers_than_cores() -> None:
     facts = {"torch": {"loaders": [{"workers": 16}]}}
-    told = found(NAME, window(means={**CALM, **CROWD}, facts=facts))
-    assert told.title == "The job runs more threads than it has cores"
-    said = {each.name: each.value for each in told.evidence}
+    finding = found(NAME, window(means={**CALM, **CROWD}, facts=facts))
+    assert finding.title == "The job runs more threads than it has cores"
+    said = {each.name: each.value for each in finding.evidence}
     assert (said["loader workers"], said["cores"]) == (16, 8.0)
 
 
 def test_what_threads_of_its_own_keep_waiting_for_comes_back_too() -> None:
-    told = found(NAME, window(means={**CALM, **CROWD}))
-    assert told.gain is not None
-    assert (told.gain.low, told.gain.high) == pytest.approx((0.2, 0.5))
+    finding = found(NAME, window(means={**CALM, **CROWD}))
+    assert finding.gain is not None
+    assert (finding.gain.low, finding.gain.high) == pytest.approx((0.2, 0.5))
 
 
 def test_a_device_that_computes_meanwhile_loses_nothing() -> None:
     trace = answer({Slice.COMPUTE: 0.9, Slice.IDLE_DISPATCH: 0.1}, kind="gpu")
-    told = found(NAME, window(trace, means={**CALM, **CROWD}))
-    assert told.gain is not None
-    assert told.gain.high == pytest.approx(0.1)
-    assert told.slice is Slice.IDLE_DISPATCH
+    finding = found(NAME, window(trace, means={**CALM, **CROWD}))
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(0.1)
+    assert finding.slice is Slice.IDLE_DISPATCH
 
 
 @pytest.mark.parametrize(("runs", "is_lost"), [(0.1, False), (0.55, True)])
 def test_a_main_thread_that_sleeps_beside_others_catches_up(runs: float, is_lost: bool) -> None:
     trace = answer({Slice.COMPUTE: 0.9, Slice.IDLE_DISPATCH: 0.1}, fmt="xplane")
     jax = {"jax": {"backend": "cpu"}}
-    told = found(NAME, window(trace, means={**CALM, **CROWD, m.JOB_MAIN_THREAD: runs}, facts=jax))
-    assert (told.gain is not None) == is_lost
-    assert (told.severity is Severity.LOW) != is_lost
+    finding = found(
+        NAME, window(trace, means={**CALM, **CROWD, m.JOB_MAIN_THREAD: runs}, facts=jax)
+    )
+    assert (finding.gain is not None) == is_lost
+    assert (finding.severity is Severity.LOW) != is_lost
 
 
 def test_a_limit_that_stops_only_the_workers() -> None:
-    told = found(NAME, window(means={**CALM, m.JOB_THROTTLED: 0.3}))
-    assert told.gain is None
-    assert told.severity is Severity.LOW
+    finding = found(NAME, window(means={**CALM, m.JOB_THROTTLED: 0.3}))
+    assert finding.gain is None
+    assert finding.severity is Severity.LOW
 
 
-def test_neighbours_are_told_without_a_saving() -> None:
-    told = found(NAME, window(means={**CALM, **CROWD, m.JOB_CPU: 1.0}))
-    assert told.title == "Other programs take the cores that the job waits for"
-    assert told.gain is None
-    assert told.severity is Severity.MEDIUM
+def test_neighbours_are_reported_without_a_saving() -> None:
+    finding = found(NAME, window(means={**CALM, **CROWD, m.JOB_CPU: 1.0}))
+    assert finding.title == "Other programs take the cores that the job waits for"
+    assert finding.gain is None
+    assert finding.severity is Severity.MEDIUM
 
 
 # 16 threads on 2 cores, as measured: alone, and beside a compiler.
@@ -113,8 +115,8 @@ def test_a_long_wait_on_a_machine_that_is_hardly_full(
     wait: float, own: float, busy: float, title: str | None
 ) -> None:
     means = {m.JOB_MAIN_THREAD_WAIT: wait, m.JOB_CPU: own, m.HOST_CPU: busy, m.HOST_CORES: 2.0}
-    told = judge(NAME, window(means=means))
-    assert (told.title if isinstance(told, Found) else None) == title
+    result = judge(NAME, window(means=means))
+    assert (result.title if isinstance(result, Found) else None) == title
 
 
 def test_where_cores_are_free_nobody_else_is_blamed() -> None:
@@ -133,9 +135,9 @@ def test_nothing_measured() -> None:
 
 
 def test_neighbours_are_no_matter_of_threads() -> None:
-    told = found(NAME, window(means={**CALM, **CROWD, m.JOB_CPU: 1.0}))
-    assert told.fixes is not None
-    assert all("taskset" in fix.text and not fix.code for fix in told.fixes.values())
+    finding = found(NAME, window(means={**CALM, **CROWD, m.JOB_CPU: 1.0}))
+    assert finding.fixes is not None
+    assert all("taskset" in fix.text and not fix.code for fix in finding.fixes.values())
 
 
 def test_workers_are_spoken_of_only_where_there_are_some() -> None:

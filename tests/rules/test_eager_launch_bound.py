@@ -37,7 +37,7 @@ optimizer.step()
 
 
 def on_gpu(graphs: int) -> Window:
-    told = answer(
+    trace = answer(
         {Slice.COMPUTE: 0.5, Slice.IDLE_DISPATCH: 0.5},
         kind="gpu",
         calls={"aten::add": 100},
@@ -46,21 +46,21 @@ def on_gpu(graphs: int) -> Window:
             "graph_operations": graphs, "calls_per_step": 100.0,
         },
     )  # fmt: skip
-    return window(told, kind="file")
+    return window(trace, kind="file")
 
 
 def on_cpu(step_ms: float, batch: int | None = None, calls: str = "aten::add") -> Window:
-    told = answer({Slice.COMPUTE: 1.0}, calls={calls: 300})
-    told["devices"][0]["kernels"] = 3000
+    trace = answer({Slice.COMPUTE: 1.0}, calls={calls: 300})
+    trace["devices"][0]["kernels"] = 3000
     means = {m.JOB_STEPS: 10.0, m.JOB_MAIN_THREAD: step_ms / 100}
-    return window(told, means=means, facts={"torch": {"backend": "cpu", "batch_size": batch}})
+    return window(trace, means=means, facts={"torch": {"backend": "cpu", "batch_size": batch}})
 
 
 def test_a_gpu_that_waits_for_launches() -> None:
-    told = found(NAME, on_gpu(graphs=0))
-    assert told.gain is not None
-    assert told.slice is Slice.IDLE_DISPATCH
-    assert 0.19 < told.gain.low < told.gain.high < 0.46
+    finding = found(NAME, on_gpu(graphs=0))
+    assert finding.gain is not None
+    assert finding.slice is Slice.IDLE_DISPATCH
+    assert 0.19 < finding.gain.low < finding.gain.high < 0.46
 
 
 def test_work_that_graphs_launch() -> None:
@@ -68,11 +68,11 @@ def test_work_that_graphs_launch() -> None:
 
 
 def test_many_small_operators_on_a_cpu() -> None:
-    told = found(NAME, on_cpu(step_ms=4.5))
-    assert told.gain is not None
-    assert told.evidence[0].value == 300
-    assert (told.evidence[1].value, told.evidence[1].unit) == (pytest.approx(15), "us")
-    assert told.where == ()
+    finding = found(NAME, on_cpu(step_ms=4.5))
+    assert finding.gain is not None
+    assert finding.evidence[0].value == 300
+    assert (finding.evidence[1].value, finding.evidence[1].unit) == (pytest.approx(15), "us")
+    assert finding.where == ()
 
 
 def test_operators_that_have_something_to_do() -> None:
@@ -89,10 +89,10 @@ def test_a_model_that_is_compiled() -> None:
 
 @pytest.mark.parametrize("trace", ["v100_2rank_nccl", "a100_nccl_small"])
 def test_traces_that_wait_for_the_host(trace: str) -> None:
-    told = found(NAME, traced(trace))
-    assert told.gain is not None
-    assert told.gain.middle > 0.15
-    assert any(each.name == "launches" for each in told.evidence)
+    finding = found(NAME, traced(trace))
+    assert finding.gain is not None
+    assert finding.gain.middle > 0.15
+    assert any(each.name == "launches" for each in finding.evidence)
 
 
 @pytest.mark.parametrize("trace", ["h100_qwen05b", "jax_gemm_mi300"])
@@ -107,10 +107,10 @@ def test_nothing_measured() -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded(f"{NAME}/before_torch"))
-    assert told.gain is not None
+    finding = found(NAME, recorded(f"{NAME}/before_torch"))
+    assert finding.gain is not None
     # Measured by CPU time: 4.0 times as fast.
-    assert told.gain.speedup[0] < 4.0 < told.gain.speedup[1]
+    assert finding.gain.speedup[0] < 4.0 < finding.gain.speedup[1]
     assert is_silent(NAME, recorded(f"{NAME}/after_torch"))
 
 

@@ -24,7 +24,7 @@ dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 ACCUMULATE, steps = 2, []
 model = torch.nn.Linear(4, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-optimizer.register_step_post_hook(lambda *told: steps.append(1))
+optimizer.register_step_post_hook(lambda *args: steps.append(1))
 loss_of = torch.nn.functional.mse_loss
 batches = [(torch.ones(8, 4), torch.zeros(8, 2))] * 4
 """,
@@ -50,17 +50,17 @@ def _slices(exposed: float, compute: float = 0.5) -> dict[Slice, float]:
 
 
 def test_a_gpu_that_only_communicates_for_a_third_of_the_time() -> None:
-    told = found(NAME, window(answer(_slices(0.3), kind="gpu"), kind="file"))
-    assert told.slice is Slice.EXPOSED_COMM
-    assert told.gain is not None
-    assert (told.gain.low, told.gain.high) == pytest.approx((0.15, 0.3))
+    finding = found(NAME, window(answer(_slices(0.3), kind="gpu"), kind="file"))
+    assert finding.slice is Slice.EXPOSED_COMM
+    assert finding.gain is not None
+    assert (finding.gain.low, finding.gain.high) == pytest.approx((0.15, 0.3))
 
 
 def test_no_more_comes_back_than_the_backward_pass_can_hide() -> None:
-    told = found(NAME, window(answer(_slices(0.5, compute=0.3), kind="gpu"), kind="file"))
-    assert told.gain is not None
-    assert told.gain.high == pytest.approx(0.25)
-    assert told.gain.low == pytest.approx(0.2)
+    finding = found(NAME, window(answer(_slices(0.5, compute=0.3), kind="gpu"), kind="file"))
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(0.25)
+    assert finding.gain.low == pytest.approx(0.2)
 
 
 def test_communication_that_is_mostly_hidden() -> None:
@@ -85,10 +85,10 @@ def test_a_job_with_nobody_to_talk_to(facts: dict[str, dict[str, object]]) -> No
 
 
 def test_the_real_job_of_two_ranks_hides_nothing_of_it() -> None:
-    told = found(NAME, traced("v100_2rank_nccl"))
-    assert told.gain is not None
-    assert told.gain.low < 0.15 < told.gain.high
-    evidence = {each.name: each.value for each in told.evidence}
+    finding = found(NAME, traced("v100_2rank_nccl"))
+    assert finding.gain is not None
+    assert finding.gain.low < 0.15 < finding.gain.high
+    evidence = {each.name: each.value for each in finding.evidence}
     (device,) = TRUTHS["v100_2rank_nccl"]["devices"].values()
     share = device["exposed_comm_ns"] / device["span_ns"]
     assert evidence["only communicating"] == pytest.approx(share, abs=0.01)
@@ -96,10 +96,10 @@ def test_the_real_job_of_two_ranks_hides_nothing_of_it() -> None:
     assert evidence["collectives"] == pytest.approx(404)
 
 
-def test_messages_of_a_pipeline_are_told_and_no_saving_is_made_up() -> None:
-    told = found(NAME, traced("rank0_of_128"))
-    assert told.gain is None
-    assert told.severity is Severity.MEDIUM
+def test_messages_of_a_pipeline_are_reported_and_no_saving_is_made_up() -> None:
+    finding = found(NAME, traced("rank0_of_128"))
+    assert finding.gain is None
+    assert finding.severity is Severity.MEDIUM
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_a_job_that_waits_for_its_host_most_of_the_time() -> None:
 
 
 def test_a_pipeline_is_not_told_of_buckets() -> None:
-    told = found(NAME, traced("rank0_of_128"))
-    assert told.fixes is not None
-    fix = told.fixes["pytorch"]
+    finding = found(NAME, traced("rank0_of_128"))
+    assert finding.fixes is not None
+    fix = finding.fixes["pytorch"]
     assert "gradient_as_bucket_view" not in fix.code
     assert "four for each stage" in fix.text
     pipelining = pytest.importorskip("torch.distributed.pipelining")

@@ -16,14 +16,14 @@ from whyidle.monitor import rules
 # Runs pieces of code one after the other, each in a namespace of its own, and says what came of it.
 RUNNER = """
 import json, sys, traceback
-told = {}
+results = {}
 for name, code in json.load(open(0)).items():
     try:
         exec(compile(code, name, "exec"), {"__name__": name})
-        told[name] = None
+        results[name] = None
     except BaseException:
-        told[name] = traceback.format_exc()
-print("\\n" + json.dumps(told))
+        results[name] = traceback.format_exc()
+print("\\n" + json.dumps(results))
 """
 CASES = [
     (name, framework)
@@ -65,8 +65,8 @@ def ran(framework: str) -> dict[str, Any]:
         env=ENVIRONMENT,
     )
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
 @pytest.mark.parametrize(("name", "framework"), CASES)

@@ -51,10 +51,10 @@ FORWARD, BACKWARD = program("forward", 10**8, 4), program("backward", 3 * 10**8,
 
 
 def test_a_loss_and_its_gradient() -> None:
-    told = found(NAME, job(BACKWARD, FORWARD))
-    assert told.gain is not None
-    assert told.gain.high == pytest.approx(1.25 * 0.25)
-    assert told.gain.low == pytest.approx(0.15)
+    finding = found(NAME, job(BACKWARD, FORWARD))
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(1.25 * 0.25)
+    assert finding.gain.low == pytest.approx(0.15)
 
 
 def test_both_under_one_name() -> None:
@@ -73,7 +73,7 @@ def test_both_under_one_name() -> None:
         [program("backward", 9 * 10**8, 30), FORWARD],
         [program("backward", 3 * 10**8, 11, argument_bytes=4 * 10**6), FORWARD],
         [program("backward", 3 * 10**8, 4), FORWARD],
-        # What is in a loop is counted once, so that nobody knows its flops.
+        # What is in a loop is counted once, so its flops are not known.
         [program("backward", 3 * 10**8, 11, loops=1), FORWARD],
         [program("backward", 3 * 10**3, 11), program("forward", 10**3, 4)],
     ],
@@ -93,9 +93,9 @@ def test_what_is_missing() -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded("forward_run_twice/before_jax"))
-    assert all(p.file.endswith("forward_run_twice/before_jax.py") for p in told.where)
-    assert len(told.where) == 2
+    finding = found(NAME, recorded("forward_run_twice/before_jax"))
+    assert all(p.file.endswith("forward_run_twice/before_jax.py") for p in finding.where)
+    assert len(finding.where) == 2
     assert is_silent(NAME, recorded("forward_run_twice/after_jax"))
 
 

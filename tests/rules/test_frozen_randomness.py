@@ -60,10 +60,10 @@ def job(folder: Path, text: str, function: str = "step") -> Window:
 def test_numbers_of_the_host_in_a_compiled_function(
     tmp_path: Path, imports: str, draws: str
 ) -> None:
-    told = found(NAME, job(tmp_path, f"{imports}\n{STEP.format(draws=draws)}"))
-    assert told.gain is None
-    assert told.severity is Severity.MEDIUM
-    assert (told.where[0].line, told.where[0].function) == (4, "step")
+    finding = found(NAME, job(tmp_path, f"{imports}\n{STEP.format(draws=draws)}"))
+    assert finding.gain is None
+    assert finding.severity is Severity.MEDIUM
+    assert (finding.where[0].line, finding.where[0].function) == (4, "step")
 
 
 def test_in_a_function_that_the_compiled_one_calls(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_in_a_function_that_the_compiled_one_calls(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        # JAX's own, under the same name; what only sets up; what runs anew with each step.
+        # JAX's own, under the same name; what only sets up; what runs again with each step.
         "from jax import random\n" + STEP.format(draws="random.normal(key, x.shape)"),
         "import jax.random as random\n" + STEP.format(draws="random.normal(key)"),
         "import numpy as np\n" + STEP.format(draws="f(np.random.default_rng(0))"),
@@ -90,7 +90,7 @@ def test_in_a_function_that_the_compiled_one_calls(tmp_path: Path) -> None:
         "import numpy as np\nrng = np.random.default_rng(0)\ndef step(rng):\n    rng.normal()\n",
     ],
 )
-def test_programs_that_draw_anew(tmp_path: Path, text: str) -> None:
+def test_programs_that_draw_again(tmp_path: Path, text: str) -> None:
     assert judge(NAME, job(tmp_path, text)) is None
 
 
@@ -101,8 +101,8 @@ def test_what_is_missing() -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded("frozen_randomness/before_jax"))
-    assert told.where[0].function == "step"
+    finding = found(NAME, recorded("frozen_randomness/before_jax"))
+    assert finding.where[0].function == "step"
     assert is_silent(NAME, recorded("frozen_randomness/after_jax"))
 
 

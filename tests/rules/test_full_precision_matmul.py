@@ -38,7 +38,7 @@ def on_gpu(dtype: str, model: str | None = "NVIDIA H100 80GB HBM3") -> Window:
     def kernel(family: str, of: str, ns: int) -> dict[str, Any]:
         return {"name": family, "family": family, "dtype": of, "total_ns": ns, "count": 10}
 
-    told: dict[str, Any] = answer(
+    trace: dict[str, Any] = answer(
         {Slice.COMPUTE: 0.9, Slice.IDLE_DISPATCH: 0.1},
         kind="gpu",
         kernels={
@@ -53,16 +53,16 @@ def on_gpu(dtype: str, model: str | None = "NVIDIA H100 80GB HBM3") -> Window:
             kernel("communication", "f32", 9000),
         ],
     )
-    told["devices"][0]["model"] = model
-    return window(told, kind="file")
+    trace["devices"][0]["model"] = model
+    return window(trace, kind="file")
 
 
 def test_products_in_float32() -> None:
-    told = found(NAME, on_gpu("f32"))
-    assert told.gain is not None
-    assert told.slice is Slice.COMPUTE
-    assert 0.9 * 0.7 * 0.6 <= told.gain.low < told.gain.high <= 0.9 * (0.7 * 0.85 + 0.3 * 0.4)
-    assert told.evidence[0].value == pytest.approx(0.7)
+    finding = found(NAME, on_gpu("f32"))
+    assert finding.gain is not None
+    assert finding.slice is Slice.COMPUTE
+    assert 0.9 * 0.7 * 0.6 <= finding.gain.low < finding.gain.high <= 0.9 * (0.7 * 0.85 + 0.3 * 0.4)
+    assert finding.evidence[0].value == pytest.approx(0.7)
 
 
 def test_tf32_leaves_less_to_gain() -> None:
@@ -90,9 +90,9 @@ def test_traces_in_bfloat16(trace: str) -> None:
 
 
 def test_a_trace_in_tf32() -> None:
-    told = found(NAME, traced("a100_nccl_small"))
-    assert told.gain is not None
-    assert told.gain.high < 0.1
+    finding = found(NAME, traced("a100_nccl_small"))
+    assert finding.gain is not None
+    assert finding.gain.high < 0.1
 
 
 def test_nothing_measured() -> None:
@@ -143,5 +143,5 @@ def test_only_lines_with_products_are_named() -> None:
          "calls": [{"name": name, "ns": 1}]}
         for n, name in enumerate(("nn.Module: Linear_0", "aten::add", "aten::addmm"))
     ]  # fmt: skip
-    told = found(NAME, window({**taken, "where": where}, kind="file"))
-    assert [place.line for place in told.where] == [0, 2]
+    finding = found(NAME, window({**taken, "where": where}, kind="file"))
+    assert [place.line for place in finding.where] == [0, 2]

@@ -25,21 +25,21 @@ FIXES = {"pytorch": (_BEFORE, _AFTER), "jax": (_BEFORE, _AFTER)}
 
 
 def test_a_job_that_spends_its_time_in_the_collector() -> None:
-    told = found(NAME, window(means={m.JOB_GC_PAUSE: 0.4, m.PROCESS_GC_COLLECTIONS: 20.0}))
-    assert told.gain is not None
-    assert told.slice is Slice.IDLE_GC
+    finding = found(NAME, window(means={m.JOB_GC_PAUSE: 0.4, m.PROCESS_GC_COLLECTIONS: 20.0}))
+    assert finding.gain is not None
+    assert finding.slice is Slice.IDLE_GC
     # Half of it comes back at least; at most all, and what the caches lost.
-    assert told.gain.low == pytest.approx(0.2)
-    assert told.gain.high == pytest.approx(0.4 - 20 * 0.0001 + 0.1 * 0.4)
-    assert [round(each.value, 3) for each in told.evidence if isinstance(each.value, float)] == [
+    assert finding.gain.low == pytest.approx(0.2)
+    assert finding.gain.high == pytest.approx(0.4 - 20 * 0.0001 + 0.1 * 0.4)
+    assert [round(each.value, 3) for each in finding.evidence if isinstance(each.value, float)] == [
         0.4, 20.0, 0.02,
     ]  # fmt: skip
 
 
 def test_short_collections_leave_the_caches_as_they_are() -> None:
-    told = found(NAME, window(means={m.JOB_GC_PAUSE: 0.04, m.PROCESS_GC_COLLECTIONS: 80.0}))
-    assert told.gain is not None
-    assert told.gain.high < 0.04
+    finding = found(NAME, window(means={m.JOB_GC_PAUSE: 0.04, m.PROCESS_GC_COLLECTIONS: 80.0}))
+    assert finding.gain is not None
+    assert finding.gain.high < 0.04
 
 
 def test_collections_of_young_objects_stay() -> None:
@@ -54,11 +54,11 @@ def test_a_loop_that_asks_for_each_collection(tmp_path) -> None:  # type: ignore
     script = tmp_path / "train.py"
     script.write_text("import gc\n\n\ndef loop():\n    gc.collect()\n")
     lines = (SourceLine(str(script), 5, "loop", 0.7), SourceLine(str(script), 4, "loop", 0.1))
-    told = found(NAME, window(means={m.JOB_GC_PAUSE: 0.7}, lines=lines))
-    assert [place.line for place in told.where] == [5]
-    assert told.title is not None
-    assert told.gain is not None
-    assert told.gain.low > 0.6
+    finding = found(NAME, window(means={m.JOB_GC_PAUSE: 0.7}, lines=lines))
+    assert [place.line for place in finding.where] == [5]
+    assert finding.title is not None
+    assert finding.gain is not None
+    assert finding.gain.low > 0.6
 
 
 def test_a_job_whose_collector_is_quiet() -> None:
@@ -76,9 +76,9 @@ def test_a_trace_alone_does_not_show_the_collector() -> None:
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_the_recorded_pair(framework: str) -> None:
-    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
-    assert told.gain is not None
-    assert told.gain.middle > 0.4
+    finding = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert finding.gain is not None
+    assert finding.gain.middle > 0.4
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
 
 
@@ -89,10 +89,10 @@ def test_a_collection_that_nobody_asked_for_has_no_line() -> None:
 
 def test_threads_of_jax_that_slept_meanwhile_come_late() -> None:
     means = {m.JOB_GC_PAUSE: 0.6, m.PROCESS_GC_COLLECTIONS: 20.0}
-    told = {
+    by_name = {
         name: found(NAME, window(means=means, facts={name: {"backend": "cpu"}}))
         for name in ("jax", "torch")
     }
-    assert told["jax"].gain is not None
-    assert told["torch"].gain is not None
-    assert told["jax"].gain.high > told["torch"].gain.high
+    assert by_name["jax"].gain is not None
+    assert by_name["torch"].gain is not None
+    assert by_name["jax"].gain.high > by_name["torch"].gain.high

@@ -22,34 +22,34 @@ def _xid(code: int, gpu: int = 1) -> dict[str, Any]:
 
 
 def _window(**events: Any) -> Window:
-    told = {kind: tuple(some) for kind, some in events.items()}
-    return window(gpus=GPUS, events=told)
+    given = {kind: tuple(some) for kind, some in events.items()}
+    return window(gpus=GPUS, events=given)
 
 
 def test_a_gpu_that_fell_off_the_bus() -> None:
-    told = found(NAME, _window(xid=[_xid(79)], gpu_lost=[GONE]))
-    assert told.title == "GPU 1: it fell off the bus (XID 79)"
-    assert told.severity is Severity.HIGH
-    assert told.gain is None
-    said = {each.name: each.value for each in told.evidence}
+    finding = found(NAME, _window(xid=[_xid(79)], gpu_lost=[GONE]))
+    assert finding.title == "GPU 1: it fell off the bus (XID 79)"
+    assert finding.severity is Severity.HIGH
+    assert finding.gain is None
+    said = {each.name: each.value for each in finding.evidence}
     assert said["errors"] == 2
     assert "Restart the machine" in str(said["what to do first"])
 
 
 def test_a_gpu_that_is_lost_without_a_word() -> None:
-    told = found(NAME, _window(gpu_lost=[GONE]))
-    assert told.title == "GPU 1: it is lost, the driver no longer reaches it"
+    finding = found(NAME, _window(gpu_lost=[GONE]))
+    assert finding.title == "GPU 1: it is lost, the driver no longer reaches it"
 
 
-def test_the_error_is_told_and_not_what_followed_from_it() -> None:
-    told = found(NAME, _window(xid=[_xid(45), _xid(31)]))
-    assert told.title is not None
-    assert "XID 31" in told.title
+def test_the_error_is_reported_and_not_what_followed_from_it() -> None:
+    finding = found(NAME, _window(xid=[_xid(45), _xid(31)]))
+    assert finding.title is not None
+    assert "XID 31" in finding.title
 
 
 def test_an_error_that_nobody_knows() -> None:
-    told = found(NAME, _window(xid=[_xid(999)]))
-    assert told.title == "GPU 1: the driver reported an error (XID 999)"
+    finding = found(NAME, _window(xid=[_xid(999)]))
+    assert finding.title == "GPU 1: the driver reported an error (XID 999)"
 
 
 def test_an_error_of_somebody_elses_gpu() -> None:
@@ -73,7 +73,7 @@ def test_a_job_whose_gpus_nobody_read() -> None:
 
 @pytest.mark.parametrize("code", [31, 48])
 def test_a_lost_gpu_comes_before_any_error(code: int) -> None:
-    told = found(NAME, _window(xid=[_xid(code)], gpu_lost=[GONE]))
-    assert told.title == "GPU 1: it is lost, the driver no longer reaches it"
-    said = {each.name: each.value for each in told.evidence}
+    finding = found(NAME, _window(xid=[_xid(code)], gpu_lost=[GONE]))
+    assert finding.title == "GPU 1: it is lost, the driver no longer reaches it"
+    said = {each.name: each.value for each in finding.evidence}
     assert "Restart the machine" in str(said["what to do first"])

@@ -90,9 +90,9 @@ def test_no_more_comes_back_than_nothing_was_computed_in(tmp_path: Path) -> None
     file.write_text("x = [random.gauss(0, 1) for _ in range(9)]\n")
     lines = (SourceLine(str(file), 1, "train", 0.9),)
     taken = answer({Slice.COMPUTE: 0.5, Slice.IDLE_DISPATCH: 0.5})
-    told = found(NAME, window(taken, lines=lines, facts=CPU))
-    assert told.gain is not None
-    assert told.gain.high <= 0.5
+    finding = found(NAME, window(taken, lines=lines, facts=CPU))
+    assert finding.gain is not None
+    assert finding.gain.high <= 0.5
 
 
 def test_a_module_of_jax_by_the_name_of_pythons(tmp_path: Path) -> None:
@@ -112,19 +112,19 @@ def test_a_gpu_that_is_busy_all_the_time(tmp_path: Path) -> None:
     assert is_silent(NAME, window(full, lines=lines, facts=CUDA))
 
 
-def test_nobody_looked_at_the_main_thread() -> None:
+def test_nobody_sampled_the_main_thread() -> None:
     assert cannot_judge(NAME, window())
     assert cannot_judge(NAME, traced("h100_qwen05b"))
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_the_recorded_pair(framework: str) -> None:
-    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
-    assert told.gain is not None
-    assert told.gain.middle >= 0.2
-    assert told.where[0].file.endswith(f"before_{framework}.py")
+    finding = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert finding.gain is not None
+    assert finding.gain.middle >= 0.2
+    assert finding.where[0].file.endswith(f"before_{framework}.py")
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
 
 
-def test_a_single_look_at_what_is_drawn_once_is_no_fault() -> None:
+def test_a_single_sample_of_what_is_drawn_once_is_no_fault() -> None:
     assert judge(NAME, recorded("too_little_after_warmup/before_jax")) is None

@@ -49,11 +49,11 @@ TAKEN = answer(
 
 
 def test_a_large_array_is_copied_in_each_step() -> None:
-    told = found(NAME, window(TAKEN, means={m.PROCESS_LIVE_BYTES: 4 << 20}, facts=JAX))
-    assert told.gain is not None
+    finding = found(NAME, window(TAKEN, means={m.PROCESS_LIVE_BYTES: 4 << 20}, facts=JAX))
+    assert finding.gain is not None
     # The wait of 0.6 comes back for the most part, and some of the work beside it.
-    assert 0.36 < told.gain.low < 0.6 < told.gain.high < 0.78
-    assert told.evidence[0].value == 20 << 20
+    assert 0.36 < finding.gain.low < 0.6 < finding.gain.high < 0.78
+    assert finding.evidence[0].value == 20 << 20
 
 
 def test_data_that_lie_on_the_device() -> None:
@@ -75,9 +75,9 @@ def test_a_gpu_that_waits_for_the_same_copy() -> None:
             {"direction": "host to device", "memory": "pageable", "count": 10, "bytes": 10 << 24}
         ],
     )
-    told = found(NAME, window(taken))
-    assert told.slice is Slice.EXPOSED_COPY
-    assert told.evidence[-1].value == 1 << 24
+    finding = found(NAME, window(taken))
+    assert finding.slice is Slice.EXPOSED_COPY
+    assert finding.evidence[-1].value == 1 << 24
 
 
 def test_nothing_measured() -> None:
@@ -87,10 +87,10 @@ def test_nothing_measured() -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded(f"{NAME}/before_jax"))
-    assert told.gain is not None
-    assert told.gain.middle > 0.2
-    assert told.where[0].function == "train"
+    finding = found(NAME, recorded(f"{NAME}/before_jax"))
+    assert finding.gain is not None
+    assert finding.gain.middle > 0.2
+    assert finding.where[0].function == "train"
     assert is_silent(NAME, recorded(f"{NAME}/after_jax"))
 
 
@@ -101,7 +101,7 @@ def test_other_traces(trace: str) -> None:
 
 @pytest.mark.parametrize("once", ["prepare", "step"])
 def test_a_large_program_that_is_called_once(once: str) -> None:
-    # Also a first call of the step with a larger batch: which of the two goes on, nobody knows.
+    # Also a first call of the step with a larger batch: which of the two goes on is not known.
     programs = [PROGRAM | {"name": f"jit_{once}"}, PROGRAM | {"argument_bytes": 4 << 20}]
     facts = {"jax": {"backend": "cpu", "largest_executables": programs}}
     calls = {"PjitFunction(step)": 1.0, "PjitFunction(prepare)": 0.1}
@@ -121,5 +121,5 @@ def test_the_line_that_calls_the_program_is_named() -> None:
     )
     row = Compiled("jax", "step", 1, 10**9, 0, None, "/me/train.py", 9)
     means = {m.PROCESS_LIVE_BYTES: 4 << 20}
-    told = found(NAME, window(TAKEN, means=means, facts=JAX, lines=lines, compiled=(row,)))
-    assert [(place.line, place.share) for place in told.where] == [(9, 0.4)]
+    finding = found(NAME, window(TAKEN, means=means, facts=JAX, lines=lines, compiled=(row,)))
+    assert [(place.line, place.share) for place in finding.where] == [(9, 0.4)]

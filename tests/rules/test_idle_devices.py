@@ -66,17 +66,17 @@ def _trace(*compute: int, share: float = 0.9) -> dict[str, Any]:
 @pytest.mark.parametrize("probe", ["jax", "torch"])
 def test_one_of_eight_devices_does_all_the_work(probe: str) -> None:
     bad = answer({Slice.COMPUTE: 0.9, Slice.IDLE_DISPATCH: 0.1}, kind="gpu")
-    told = found(NAME, window(bad, facts={probe: {"devices": 8, "devices_used": 1}}))
-    assert told.title == "1 of 8 devices does all the work"
-    assert told.gain is not None
-    assert told.gain.high == pytest.approx(0.9 * 7 / 8)
-    assert told.gain.low == pytest.approx(0.9 * (1 - 1 / 4.8))
+    finding = found(NAME, window(bad, facts={probe: {"devices": 8, "devices_used": 1}}))
+    assert finding.title == "1 of 8 devices does all the work"
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(0.9 * 7 / 8)
+    assert finding.gain.low == pytest.approx(0.9 * (1 - 1 / 4.8))
 
 
 def test_without_a_trace_nothing_is_predicted() -> None:
-    told = found(NAME, window(facts={"torch": {"devices": 4, "devices_used": 1}}, inside=True))
-    assert told.gain is None
-    assert told.severity is Severity.HIGH
+    finding = found(NAME, window(facts={"torch": {"devices": 4, "devices_used": 1}}, inside=True))
+    assert finding.gain is None
+    assert finding.severity is Severity.HIGH
 
 
 def test_devices_that_a_cpu_plays_share_its_cores() -> None:
@@ -87,12 +87,12 @@ def test_devices_that_a_cpu_plays_share_its_cores() -> None:
     assert two.gain.high == pytest.approx(0.5)
 
 
-def test_devices_whose_cores_are_all_taken_are_told_without_a_gain() -> None:
+def test_devices_whose_cores_are_all_taken_are_reported_without_a_gain() -> None:
     facts = {"jax": {"devices": 8, "devices_used": 1, "backend": "cpu"}}
     full = {m.HOST_CORES: 2.0, m.JOB_CPU: 2.0}
-    told = found(NAME, window(answer({Slice.COMPUTE: 1.0}), facts=facts, means=full))
-    assert told.gain is None
-    assert told.severity is Severity.INFO
+    finding = found(NAME, window(answer({Slice.COMPUTE: 1.0}), facts=facts, means=full))
+    assert finding.gain is None
+    assert finding.severity is Severity.INFO
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_nothing_measured() -> None:
 
 
 def test_a_trace_in_which_some_devices_hardly_compute() -> None:
-    told = found(NAME, window(_trace(90, 92, 1, 0), kind="file"))
-    assert told.title == "2 of 4 devices do all the work"
-    assert told.evidence[0].source == "trace 1"
+    finding = found(NAME, window(_trace(90, 92, 1, 0), kind="file"))
+    assert finding.title == "2 of 4 devices do all the work"
+    assert finding.evidence[0].source == "trace 1"
 
 
 def test_a_trace_in_which_all_devices_compute() -> None:
@@ -123,11 +123,11 @@ def test_a_trace_in_which_all_devices_compute() -> None:
 
 
 def test_eight_devices_that_wait_for_a_silent_host() -> None:
-    told = found(NAME, traced("jax_conv_8gpu"))
-    assert told.gain is None
-    assert told.title is not None
-    assert "wait for the host" in told.title
-    evidence = {each.name: each.value for each in told.evidence}
+    finding = found(NAME, traced("jax_conv_8gpu"))
+    assert finding.gain is None
+    assert finding.title is not None
+    assert "wait for the host" in finding.title
+    evidence = {each.name: each.value for each in finding.evidence}
     assert evidence["devices there"] == 8
     assert evidence["work of all, in devices"] == pytest.approx(0.2, abs=0.02)
     assert isinstance(evidence["idle, and the trace does not say why"], float)
@@ -141,14 +141,14 @@ def test_traces_of_one_device(trace: str) -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded(f"{NAME}/before_jax"))
-    assert told.title is not None
-    assert told.title.startswith("1 of ")
-    assert "before_jax.py" in told.where[0].file
+    finding = found(NAME, recorded(f"{NAME}/before_jax"))
+    assert finding.title is not None
+    assert finding.title.startswith("1 of ")
+    assert "before_jax.py" in finding.where[0].file
     assert is_silent(NAME, recorded(f"{NAME}/after_jax"))
 
 
 def test_devices_that_all_take_part_have_no_batch_to_divide() -> None:
-    told = found(NAME, traced("jax_conv_8gpu"))
-    assert told.fixes is not None
-    assert all("host" in fix.text and not fix.code for fix in told.fixes.values())
+    finding = found(NAME, traced("jax_conv_8gpu"))
+    assert finding.fixes is not None
+    assert all("host" in fix.text and not fix.code for fix in finding.fixes.values())

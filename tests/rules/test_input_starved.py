@@ -50,18 +50,18 @@ assert isinstance(got[0], jax.Array)
 
 def test_a_trace_with_waits_for_the_loader() -> None:
     bad = answer({Slice.COMPUTE: 0.5, Slice.IDLE_INPUT: 0.4, Slice.IDLE_DISPATCH: 0.1})
-    told = found(NAME, window(bad))
-    assert told.gain is not None
-    assert told.gain.low == pytest.approx(0.4 - 0.67 * 0.1)
-    assert told.gain.high == pytest.approx(0.5)
-    assert told.slice is Slice.IDLE_INPUT
+    finding = found(NAME, window(bad))
+    assert finding.gain is not None
+    assert finding.gain.low == pytest.approx(0.4 - 0.67 * 0.1)
+    assert finding.gain.high == pytest.approx(0.5)
+    assert finding.slice is Slice.IDLE_INPUT
 
 
 def test_waits_that_only_the_agent_saw() -> None:
-    told = found(NAME, window(means={m.JOB_LOADER_WAIT: 0.5}, inside=True))
-    assert told.gain is not None
-    assert 0.25 < told.gain.low < told.gain.high <= 0.51
-    assert told.evidence[0].source == "agent"
+    finding = found(NAME, window(means={m.JOB_LOADER_WAIT: 0.5}, inside=True))
+    assert finding.gain is not None
+    assert 0.25 < finding.gain.low < finding.gain.high <= 0.51
+    assert finding.evidence[0].source == "agent"
 
 
 def test_a_job_that_waits_for_nothing() -> None:
@@ -79,9 +79,9 @@ def test_nothing_measured() -> None:
     [("v100_resnet50_workers0", 0.282), ("resnet50_b_workers0", 0.218)],
 )
 def test_the_range_holds_what_came_back(trace: str, realised: float) -> None:
-    told = found(NAME, traced(trace))
-    assert told.gain is not None
-    assert told.gain.low <= realised <= told.gain.high
+    finding = found(NAME, traced(trace))
+    assert finding.gain is not None
+    assert finding.gain.low <= realised <= finding.gain.high
 
 
 @pytest.mark.parametrize("trace", ["h100_qwen05b", "mi300_ddp_resnet18"])
@@ -96,18 +96,18 @@ def loader(workers: int) -> dict[str, object]:
 
 def test_no_more_is_promised_than_the_cores_can_load() -> None:
     means = {m.JOB_LOADER_WAIT: 0.8, m.HOST_CORES: 2.0}
-    told = found(NAME, window(means=means, inside=True, facts=loader(0)))
-    assert told.gain is not None
+    finding = found(NAME, window(means=means, inside=True, facts=loader(0)))
+    assert finding.gain is not None
     # Two workers at best need 0.4 of the step for what took 0.8 of it.
-    assert told.gain.high == pytest.approx(0.6)
-    assert told.gain.low == pytest.approx(0.46)
+    assert finding.gain.high == pytest.approx(0.6)
+    assert finding.gain.low == pytest.approx(0.46)
 
 
 def test_as_many_workers_as_cores() -> None:
     means = {m.JOB_LOADER_WAIT: 0.8, m.HOST_CORES: 2.0}
-    told = found(NAME, window(means=means, inside=True, facts=loader(2)))
-    assert told.gain is None
-    assert told.severity is Severity.LOW
+    finding = found(NAME, window(means=means, inside=True, facts=loader(2)))
+    assert finding.gain is None
+    assert finding.severity is Severity.LOW
 
 
 def test_a_main_thread_that_reads_files_itself(tmp_path: Path) -> None:
@@ -116,19 +116,19 @@ def test_a_main_thread_that_reads_files_itself(tmp_path: Path) -> None:
     lines = (SourceLine(str(file), 1, "train", 0.8), SourceLine(str(file), 2, "train", 0.2))
     taken = answer({Slice.COMPUTE: 0.1, Slice.IDLE_UNKNOWN: 0.9}, fmt="xplane")
     means = {m.HOST_CORES: 8.0}
-    told = found(NAME, window(taken, means=means, inside=True, lines=lines, looks=10**9))
-    assert told.gain is not None
-    assert told.gain.high <= 0.8001
-    assert told.where[0].line == 1
+    finding = found(NAME, window(taken, means=means, inside=True, lines=lines, looks=10**9))
+    assert finding.gain is not None
+    assert finding.gain.high <= 0.8001
+    assert finding.where[0].line == 1
     busy = answer({Slice.COMPUTE: 1.0}, fmt="xplane")
     assert is_silent(NAME, window(busy, means=means, inside=True, lines=lines))
 
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_the_recorded_pair(framework: str) -> None:
-    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
-    assert told.gain is not None
-    assert told.gain.middle >= 0.3
+    finding = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert finding.gain is not None
+    assert finding.gain.middle >= 0.3
     after = judge(NAME, recorded(f"{NAME}/after_{framework}"))
     assert not isinstance(after, Found) or after.severity is Severity.LOW
 
@@ -148,10 +148,12 @@ def test_only_lines_at_the_loader_are_named(tmp_path: Path) -> None:
     )
     lines = tuple(SourceLine(str(file), line, "train", 0.2) for line in (2, 4, 5, 1, 3))
     generated = SourceLine("/tmp/torchinductor_me/ab/cab.py", 9, "__next__", 0.1)
-    theirs = SourceLine("/v/lib/python3.11/site-packages/torch/utils/data/x.py", 9, "__next__", 0.1)
+    library = SourceLine(
+        "/v/lib/python3.11/site-packages/torch/utils/data/x.py", 9, "__next__", 0.1
+    )
     means = {m.JOB_LOADER_WAIT: 0.5}
-    told = found(NAME, window(means=means, inside=True, lines=(generated, theirs, *lines)))
-    assert [place.line for place in told.where] == [1, 3]
+    finding = found(NAME, window(means=means, inside=True, lines=(generated, library, *lines)))
+    assert [place.line for place in finding.where] == [1, 3]
 
 
 PREPARES = """\
@@ -184,14 +186,14 @@ def test_batches_that_the_main_thread_prepares(
     function = "augment" if line < 5 else "train"
     lines = (SourceLine(str(file), line, function, 0.5),)
     at = str(file) if leaf == "train.py" else leaf
-    told = judge(
+    result = judge(
         NAME, window(taken, inside=True, lines=lines, leaves=(SourceLine(at, line, function, 0.5),))
     )
-    assert isinstance(told, Found) is fires
-    if isinstance(told, Found):
-        assert told.where[0].line == 3
-        assert told.gain is not None
-        assert told.gain.high <= 0.5
+    assert isinstance(result, Found) is fires
+    if isinstance(result, Found):
+        assert result.where[0].line == 3
+        assert result.gain is not None
+        assert result.gain.high <= 0.5
 
 
 def test_a_library_that_reads_puts_no_other_line_to_blame(tmp_path: Path) -> None:
@@ -201,5 +203,5 @@ def test_a_library_that_reads_puts_no_other_line_to_blame(tmp_path: Path) -> Non
     lines = (SourceLine(str(file), 4, "train", 0.3), SourceLine(str(file), 2, "load_images", 0.6))
     taken = answer({Slice.COMPUTE: 0.4, Slice.IDLE_UNKNOWN: 0.6}, fmt="xplane")
     means = {m.HOST_CORES: 8.0}
-    told = found(NAME, window(taken, means=means, inside=True, lines=lines, leaves=(pil,)))
-    assert [place.line for place in told.where] == [2]
+    finding = found(NAME, window(taken, means=means, inside=True, lines=lines, leaves=(pil,)))
+    assert [place.line for place in finding.where] == [2]

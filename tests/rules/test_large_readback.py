@@ -54,7 +54,7 @@ TORCH = {"torch": {"backend": "cpu"}}
 TAKEN = answer({Slice.COMPUTE: 0.3, Slice.IDLE_DISPATCH: 0.7}, fmt="xplane")
 
 
-# So many looks that chance plays no part.
+# So many samples that chance plays no part.
 MANY = 10**9
 
 
@@ -65,14 +65,14 @@ def read(kind: str, ns: int = 10**6) -> tuple[ReadBack, ...]:
 
 def test_a_jax_job_that_takes_arrays_back() -> None:
     means = {m.PROCESS_READBACK: 400.0 * (1 << 20)}
-    told = found(
+    finding = found(
         NAME,
         window(TAKEN, means=means, facts=JAX, reads=read("array"), lines=(LINE, STEP), looks=MANY),
     )
-    assert told.gain is not None
+    assert finding.gain is not None
     # The step of 10 ms brings 4 MB; at best only the other lines are left.
-    assert told.evidence[0].value == 4 << 20
-    assert told.gain.high == pytest.approx(0.6, abs=0.001)
+    assert finding.evidence[0].value == 4 << 20
+    assert finding.gain.high == pytest.approx(0.6, abs=0.001)
 
 
 def test_a_jax_job_that_reads_its_loss() -> None:
@@ -92,15 +92,15 @@ def test_a_pytorch_job_that_takes_tensors_back(kind: str, fires: bool) -> None:
     assert (judge(NAME, here) is not None) == fires
 
 
-@pytest.mark.parametrize("looks", [100, 500])
-def test_few_looks_are_less_sure(looks: int) -> None:
+@pytest.mark.parametrize("samples", [100, 500])
+def test_few_samples_are_less_sure(samples: int) -> None:
     means = {m.PROCESS_SYNCS: 10.0, m.JOB_STEPS: 10.0}
     job = {"means": means, "facts": TORCH, "lines": (LINE, STEP), "leaves": (LINE, STEP)}
-    told = found(NAME, window(reads=read("cpu"), looks=looks, **job))
-    assert told.gain is not None
-    error = 2 * (0.6 * 0.4 / looks) ** 0.5
-    assert told.gain.low == pytest.approx(0.9 * (0.6 - error))
-    assert told.gain.high == pytest.approx(0.6 + error)
+    finding = found(NAME, window(reads=read("cpu"), looks=samples, **job))
+    assert finding.gain is not None
+    error = 2 * (0.6 * 0.4 / samples) ** 0.5
+    assert finding.gain.low == pytest.approx(0.9 * (0.6 - error))
+    assert finding.gain.high == pytest.approx(0.6 + error)
 
 
 def at_the_line(share: float) -> Window:
@@ -110,7 +110,7 @@ def at_the_line(share: float) -> Window:
     return window(means=means, facts=TORCH, reads=read("cpu"), lines=lines, leaves=lines, looks=100)
 
 
-def test_a_few_looks_at_the_line_are_no_reason_to_act() -> None:
+def test_a_few_samples_of_the_line_are_no_reason_to_act() -> None:
     few, many = found(NAME, at_the_line(0.06)), found(NAME, at_the_line(0.2))
     assert few.severity is Severity.LOW
     assert many.severity is None
@@ -142,9 +142,9 @@ def test_a_gpu_that_waits_for_large_copies() -> None:
         details={Slice.EXPOSED_COPY: {"device to host, pageable": 0.3}},
         copies=[copy],
     )
-    told = found(NAME, window(taken))
-    assert told.gain is not None
-    assert (told.gain.low, told.gain.high) == pytest.approx((0.3, 0.4), abs=0.001)
+    finding = found(NAME, window(taken))
+    assert finding.gain is not None
+    assert (finding.gain.low, finding.gain.high) == pytest.approx((0.3, 0.4), abs=0.001)
     assert is_silent(NAME, window(taken | {"copies": [copy | {"bytes": 10}]}))
 
 
@@ -155,10 +155,10 @@ def test_nothing_measured() -> None:
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_the_recorded_pair(framework: str) -> None:
-    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
-    assert told.gain is not None
-    assert told.gain.middle >= 0.2
-    assert told.where[0].file.endswith(f"before_{framework}.py")
+    finding = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert finding.gain is not None
+    assert finding.gain.middle >= 0.2
+    assert finding.where[0].file.endswith(f"before_{framework}.py")
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
 
 
@@ -171,5 +171,5 @@ def test_lines_of_the_framework_are_left_out() -> None:
     means = {m.PROCESS_READBACK: 400.0 * (1 << 20)}
     numpy = "/venv/lib/python3.11/site-packages/numpy/lib/format.py"
     reads = (ReadBack("array", numpy, 7, "asarray", 900, 10**9), *read("array"))
-    told = found(NAME, window(TAKEN, means=means, facts=JAX, reads=reads, lines=(LINE, STEP)))
-    assert [place.file for place in told.where] == [FILE]
+    finding = found(NAME, window(TAKEN, means=means, facts=JAX, reads=reads, lines=(LINE, STEP)))
+    assert [place.file for place in finding.where] == [FILE]

@@ -33,16 +33,16 @@ LEAK = Trend(1e9, 4e9, 50e6, 1.0)
 
 
 def test_memory_that_rises_to_the_end() -> None:
-    told = found(NAME, window(trends={m.JOB_RSS: LEAK}, means={m.JOB_STEPS: 10.0}))
-    assert told.gain is None
-    assert told.severity is Severity.MEDIUM
-    assert [each.value for each in told.evidence] == [50e6, 3e9, 5e6]
+    finding = found(NAME, window(trends={m.JOB_RSS: LEAK}, means={m.JOB_STEPS: 10.0}))
+    assert finding.gain is None
+    assert finding.severity is Severity.MEDIUM
+    assert [each.value for each in finding.evidence] == [50e6, 3e9, 5e6]
 
 
 def test_memory_that_is_full_within_the_day() -> None:
-    told = found(NAME, window(trends={m.JOB_RSS: LEAK}, lasts={m.HOST_MEMORY_AVAILABLE: 5e9}))
-    assert told.severity is Severity.HIGH
-    assert told.evidence[-1].value == pytest.approx(100)
+    finding = found(NAME, window(trends={m.JOB_RSS: LEAK}, lasts={m.HOST_MEMORY_AVAILABLE: 5e9}))
+    assert finding.severity is Severity.HIGH
+    assert finding.evidence[-1].value == pytest.approx(100)
 
 
 def test_what_grows_on_a_gpu_is_full_when_the_gpu_is() -> None:
@@ -56,23 +56,23 @@ def test_what_grows_on_a_gpu_is_full_when_the_gpu_is() -> None:
         for i, used in enumerate((90e9, 95e9))
     )  # fmt: skip
     facts = {"torch": {"backend": "cuda"}}
-    told = found(
+    finding = found(
         NAME, window(trends={m.PROCESS_POOL_USED: LEAK}, lasts=free, gpus=seen, facts=facts)
     )
-    assert told.evidence[-1].value == pytest.approx(100)
+    assert finding.evidence[-1].value == pytest.approx(100)
 
 
 def test_what_is_free_is_free_now_and_not_in_the_mean_of_a_time_in_which_it_grew() -> None:
     means = {m.HOST_MEMORY_AVAILABLE: 80e9, m.JOB_MEMORY_LIMIT: 100e9, m.JOB_RSS: 50e9}
     lasts = {m.HOST_MEMORY_AVAILABLE: 20e9, m.JOB_RSS: 90e9}
-    told = found(NAME, window(trends={m.JOB_RSS: LEAK}, means=means, lasts=lasts))
-    assert told.evidence[-1].value == pytest.approx(10e9 / LEAK.per_s)
+    finding = found(NAME, window(trends={m.JOB_RSS: LEAK}, means=means, lasts=lasts))
+    assert finding.evidence[-1].value == pytest.approx(10e9 / LEAK.per_s)
 
 
 def test_arrays_count_before_the_rest_of_the_process() -> None:
     trends = {m.JOB_RSS: LEAK, m.PROCESS_LIVE_BYTES: Trend(1e6, 2e9, 33e6, 1.1)}
-    told = found(NAME, window(trends=trends))
-    assert "live bytes" in told.evidence[0].name
+    finding = found(NAME, window(trends=trends))
+    assert "live bytes" in finding.evidence[0].name
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_nothing_measured() -> None:
 
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_the_recorded_pair(framework: str) -> None:
-    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
-    assert told.where[0].file.endswith(f"before_{framework}.py")
+    finding = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert finding.where[0].file.endswith(f"before_{framework}.py")
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
 
 
@@ -121,8 +121,8 @@ def test_the_line_that_keeps_something_is_named(tmp_path: Path, keeps: str) -> N
     file = tmp_path / "train.py"
     file.write_text(GROWS.format(keeps=keeps))
     lines = (SourceLine(str(file), 6, "train", 0.9),)
-    told = found(NAME, window(trends={m.JOB_RSS: LEAK}, lines=lines))
-    assert [place.line for place in told.where] == [9]
+    finding = found(NAME, window(trends={m.JOB_RSS: LEAK}, lines=lines))
+    assert [place.line for place in finding.where] == [9]
 
 
 def test_the_line_that_computes_is_not(tmp_path: Path) -> None:

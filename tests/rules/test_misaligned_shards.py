@@ -51,11 +51,11 @@ def _splits(batch: int, devices: int = 8) -> dict[str, dict[str, Any]]:
 
 
 def test_one_device_has_twice_the_work_of_the_others() -> None:
-    told = found(NAME, window(_trace(80, 40, 40, 40), kind="file"))
-    assert told.gain is not None
-    assert told.gain.high == pytest.approx((1 - 50 / 80) * 0.8)
-    assert told.gain.low == pytest.approx(told.gain.high / 2)
-    assert told.evidence[1].value == pytest.approx(1.6)
+    finding = found(NAME, window(_trace(80, 40, 40, 40), kind="file"))
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx((1 - 50 / 80) * 0.8)
+    assert finding.gain.low == pytest.approx(finding.gain.high / 2)
+    assert finding.evidence[1].value == pytest.approx(1.6)
 
 
 def test_devices_with_equal_work() -> None:
@@ -68,10 +68,10 @@ def test_devices_without_work_are_another_fault() -> None:
 
 @pytest.mark.parametrize(("batch", "severity"), [(9, Severity.MEDIUM), (1001, Severity.LOW)])
 def test_a_batch_that_the_gpus_do_not_divide(batch: int, severity: Severity) -> None:
-    told = found(NAME, window(facts=_splits(batch)))
-    assert told.title == f"A batch of {batch} does not divide by 8 devices"
-    assert told.severity is severity
-    assert told.gain is None
+    finding = found(NAME, window(facts=_splits(batch)))
+    assert finding.title == f"A batch of {batch} does not divide by 8 devices"
+    assert finding.severity is severity
+    assert finding.gain is None
 
 
 @pytest.mark.parametrize("facts", [_splits(64), _splits(9, 1), {"jax": {"devices_used": 1}}])
@@ -86,11 +86,11 @@ def _on_each(**more: Any) -> dict[str, dict[str, Any]]:
 
 def test_all_devices_do_the_same() -> None:
     trace = answer({Slice.COMPUTE: 0.8}, kind="cpu")
-    told = found(NAME, window(trace, facts=_on_each()))
-    assert told.title == "Each of 4 devices does all of the work"
-    assert told.gain is not None
-    assert told.gain.high == pytest.approx(0.8 * 3 / 4)
-    assert told.frameworks == ("jax",)
+    finding = found(NAME, window(trace, facts=_on_each()))
+    assert finding.title == "Each of 4 devices does all of the work"
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(0.8 * 3 / 4)
+    assert finding.frameworks == ("jax",)
     without = found(NAME, window(facts=_on_each()))
     assert (without.gain, without.severity) == (None, Severity.HIGH)
 
@@ -110,7 +110,7 @@ def test_devices_with_parts_of_their_own(facts: dict[str, Any]) -> None:
     assert is_silent(NAME, window(facts=facts))
 
 
-def test_nothing_tells() -> None:
+def test_nothing_is_known() -> None:
     assert cannot_judge(NAME, window())
     assert cannot_judge(NAME, window(facts={"jax": {"devices_used": 8}}))
 

@@ -48,10 +48,10 @@ PAGEABLE = answer(
 
 
 def test_copies_that_nothing_covers() -> None:
-    told = found(NAME, window(PAGEABLE, facts={"torch": {"loaders": [{"pin_memory": False}]}}))
-    assert told.gain is not None
-    assert (told.gain.low, told.gain.high) == pytest.approx((0.1, 0.4), abs=0.01)
-    assert told.evidence[-1].value == "no"
+    finding = found(NAME, window(PAGEABLE, facts={"torch": {"loaders": [{"pin_memory": False}]}}))
+    assert finding.gain is not None
+    assert (finding.gain.low, finding.gain.high) == pytest.approx((0.1, 0.4), abs=0.01)
+    assert finding.evidence[-1].value == "no"
 
 
 def test_copies_from_pinned_memory() -> None:
@@ -71,10 +71,10 @@ def test_a_job_without_a_trace_of_a_gpu() -> None:
 # Batches of 19 MB, from a loader that does not pin them.
 @pytest.mark.parametrize("trace", ["v100_resnet50_workers4", "resnet50_b_workers4"])
 def test_real_jobs_with_pageable_batches(trace: str) -> None:
-    told = found(NAME, traced(trace))
-    assert told.gain is not None
-    assert 0.01 < told.gain.middle < 0.05
-    assert 15e6 < float(told.evidence[1].value) < 25e6
+    finding = found(NAME, traced(trace))
+    assert finding.gain is not None
+    assert 0.01 < finding.gain.middle < 0.05
+    assert 15e6 < float(finding.evidence[1].value) < 25e6
 
 
 @pytest.mark.parametrize("trace", ["h100_qwen05b", "v100_2rank_nccl", "mi300_ddp_resnet18"])

@@ -20,7 +20,7 @@ PAIRS = sorted(
 # The design's bar for predictions; docs/accuracy.md has how they do.
 SHARE = 0.8
 BOTH = pytest.mark.parametrize(("rule", "framework"), PAIRS)
-# Told by errors and memory rules beside what costs time.
+# What errors and memory rules report beside what costs time.
 TIMELESS = {name for name, each in rules.load().items() if each.kind is not Kind.TIME}
 
 
@@ -45,11 +45,11 @@ def test_there_are_pairs() -> None:
 
 @BOTH
 def test_the_fault_stands_first(rule: str, framework: str) -> None:
-    told = findings(rule, f"before_{framework}")
+    listed = findings(rule, f"before_{framework}")
     if rule in TIMELESS:
         assert of(rule, f"before_{framework}") is not None
     else:
-        timed = [f["rule"] for f in told if f["rule"] not in TIMELESS]
+        timed = [f["rule"] for f in listed if f["rule"] not in TIMELESS]
         assert timed[:1] == [rule]
 
 
@@ -60,26 +60,26 @@ def test_the_fix_silences_it(rule: str, framework: str) -> None:
 
 
 def is_inside(rule: str, framework: str) -> bool | None:
-    """Tell whether the measured speed-up was predicted; ``None`` where no time was."""
-    told = of(rule, f"before_{framework}")
+    """Return whether the measured speed-up was predicted; ``None`` where no time was."""
+    finding = of(rule, f"before_{framework}")
     measured = faster(printed(rule, f"before_{framework}"), printed(rule, f"after_{framework}"))
-    if told is None or told["speedup"] is None or measured is None:
+    if finding is None or finding["speedup"] is None or measured is None:
         return None
-    low, high = told["speedup"]
+    low, high = finding["speedup"]
     # The step of a small job on a shared machine is known to a few percent.
     return bool(0.97 * low <= measured <= 1.03 * high)
 
 
 def test_what_the_fixes_gave_back_was_predicted() -> None:
-    told = {pair: is_inside(*pair) for pair in PAIRS}
-    missed = [pair for pair, inside in told.items() if inside is False]
-    timed = [pair for pair, inside in told.items() if inside is not None]
+    result = {pair: is_inside(*pair) for pair in PAIRS}
+    missed = [pair for pair, inside in result.items() if inside is False]
+    timed = [pair for pair, inside in result.items() if inside is not None]
     assert len(missed) <= (1 - SHARE) * len(timed), missed
 
 
 @BOTH
 def test_the_users_line_is_named(rule: str, framework: str) -> None:
-    told = of(rule, f"before_{framework}")
-    assert told is not None
-    if told["where"]:
-        assert any(f"before_{framework}" in place["file"] for place in told["where"])
+    finding = of(rule, f"before_{framework}")
+    assert finding is not None
+    if finding["where"]:
+        assert any(f"before_{framework}" in place["file"] for place in finding["where"])

@@ -60,10 +60,10 @@ TURNS = {
 
 
 def test_a_gpu_that_waits_after_each_read() -> None:
-    told = found(NAME, window(ON_GPU))
-    assert told.gain is not None
-    assert told.gain.low == pytest.approx(0.2, abs=0.001)
-    assert told.gain.high == pytest.approx(0.3, abs=0.001)
+    finding = found(NAME, window(ON_GPU))
+    assert finding.gain is not None
+    assert finding.gain.low == pytest.approx(0.2, abs=0.001)
+    assert finding.gain.high == pytest.approx(0.3, abs=0.001)
 
 
 def test_reads_now_and_then_are_logging() -> None:
@@ -74,10 +74,10 @@ def test_reads_now_and_then_are_logging() -> None:
 def test_host_and_device_that_take_turns() -> None:
     taken = answer({Slice.COMPUTE: 0.5, Slice.IDLE_DISPATCH: 0.5}, fmt="xplane")
     jax = {"jax": {"backend": "cpu"}}
-    told = found(NAME, window(taken, means=TURNS, facts=jax, inside=True))
-    assert told.gain is not None
+    finding = found(NAME, window(taken, means=TURNS, facts=jax, inside=True))
+    assert finding.gain is not None
     # Both work at once, or share two cores of which the device's work takes both.
-    assert (told.gain.low, told.gain.high) == pytest.approx((0.25, 0.5), abs=0.001)
+    assert (finding.gain.low, finding.gain.high) == pytest.approx((0.25, 0.5), abs=0.001)
 
 
 def test_a_host_without_anything_else_to_do() -> None:
@@ -88,7 +88,7 @@ def test_a_host_without_anything_else_to_do() -> None:
 
 def test_a_line_that_computes_only_to_read() -> None:
     means = {m.PROCESS_SYNCS: 500.0, m.PROCESS_STEPS: 10.0, m.JOB_STEPS: 10.0}
-    told = found(
+    finding = found(
         NAME,
         window(
             means=means,
@@ -100,9 +100,9 @@ def test_a_line_that_computes_only_to_read() -> None:
             inside=True,
         ),
     )
-    assert told.gain is not None
-    assert (told.gain.low, told.gain.high) == pytest.approx((0.36, 0.392), abs=0.001)
-    assert names(told.where) == ["watched"]
+    assert finding.gain is not None
+    assert (finding.gain.low, finding.gain.high) == pytest.approx((0.36, 0.392), abs=0.001)
+    assert names(finding.where) == ["watched"]
 
 
 def test_a_line_that_calls_the_model_too() -> None:
@@ -127,10 +127,10 @@ def test_nothing_measured() -> None:
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_the_recorded_pair(framework: str) -> None:
-    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
-    assert told.gain is not None
-    assert told.gain.middle >= 0.05
-    assert told.where[0].file.endswith(f"before_{framework}.py")
+    finding = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert finding.gain is not None
+    assert finding.gain.middle >= 0.05
+    assert finding.where[0].file.endswith(f"before_{framework}.py")
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
 
 
@@ -142,19 +142,19 @@ def test_traces_that_do_not_read(trace: str) -> None:
 def test_lines_of_the_framework_are_left_out() -> None:
     means = {m.PROCESS_SYNCS: 500.0, m.PROCESS_STEPS: 10.0, m.JOB_STEPS: 10.0}
     torch = "/venv/lib/python3.11/site-packages/torch/optim/adamw.py"
-    theirs = ReadBack("item", torch, 60, "step", 9000, 10**9)
-    told = found(
+    library = ReadBack("item", torch, 60, "step", 9000, 10**9)
+    finding = found(
         NAME,
         window(
             means=means,
             facts={"torch": {"backend": "cpu"}},
-            reads=(theirs, READ),
+            reads=(library, READ),
             lines=(OTHER, LINE),
             leaves=(OTHER, LINE),
             inside=True,
         ),
     )
-    assert names(told.where) == ["watched"]
+    assert names(finding.where) == ["watched"]
 
 
 def test_a_list_of_numbers_that_is_drawn_beside_collections_is_no_such_read() -> None:

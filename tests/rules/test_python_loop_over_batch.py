@@ -72,11 +72,11 @@ def written(folder: Path, text: str, line: int) -> tuple[SourceLine, ...]:
 def test_a_loop_over_samples(tmp_path: Path, framework: str, calls: dict[str, float]) -> None:
     lines = written(tmp_path, LOOP, 2)
     trace = answer(DISPATCH, calls=calls)
-    told = found(NAME, window(trace, facts={framework: {}}, lines=lines, inside=True))
-    assert told.evidence[0].value == pytest.approx(32)
-    assert told.where[0].line == 2
-    assert told.gain is not None
-    assert 0.6 < told.gain.low < told.gain.high < 0.95
+    places = found(NAME, window(trace, facts={framework: {}}, lines=lines, inside=True))
+    assert places.evidence[0].value == pytest.approx(32)
+    assert places.where[0].line == 2
+    assert places.gain is not None
+    assert 0.6 < places.gain.low < places.gain.high < 0.95
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_loops_that_have_to_be(tmp_path: Path, text: str, line: int) -> None:
     ],
 )
 def test_loops_that_only_gather(tmp_path: Path, text: str, line: int) -> None:
-    told = over_samples(written(tmp_path, text, line))
-    assert told is not None
-    assert told.share >= 0.9
+    places = over_samples(written(tmp_path, text, line))
+    assert places is not None
+    assert places.share >= 0.9
 
 
 def test_each_parameter_takes_part_once(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ def test_what_is_missing() -> None:
 
 @pytest.mark.parametrize("framework", ["jax", "torch"])
 def test_the_recorded_pairs(framework: str) -> None:
-    told = found(NAME, recorded(f"{NAME}/before_{framework}"))
-    assert told.where[0].file.endswith(f"{NAME}/before_{framework}.py")
+    places = found(NAME, recorded(f"{NAME}/before_{framework}"))
+    assert places.where[0].file.endswith(f"{NAME}/before_{framework}.py")
     assert is_silent(NAME, recorded(f"{NAME}/after_{framework}"))
 
 
@@ -157,5 +157,5 @@ def test_a_function_that_is_called_now_and_then(tmp_path: Path) -> None:
 def test_the_evidence_names_what_is_called(tmp_path: Path) -> None:
     lines = written(tmp_path, LOOP, 2)
     trace = answer(DISPATCH, calls=JAX)
-    told = found(NAME, window(trace, facts={"jax": {}}, lines=lines, inside=True))
-    assert told.evidence[0].name == "calls of 'loss_of_one' in a step"
+    places = found(NAME, window(trace, facts={"jax": {}}, lines=lines, inside=True))
+    assert places.evidence[0].name == "calls of 'loss_of_one' in a step"

@@ -67,11 +67,11 @@ def job(share: float, *rows: Compiled, **more: Any) -> Window:
 
 
 def test_a_function_that_is_compiled_in_each_step() -> None:
-    told = found(NAME, job(0.9, compiled(100, 50)))
-    assert told.gain is not None
-    assert told.gain.speedup == pytest.approx((1 / 0.114, 1 / 0.057))
-    assert (told.where[0].file, told.where[0].line) == ("/home/me/train.py", 12)
-    assert REASON in [evidence.value for evidence in told.evidence]
+    finding = found(NAME, job(0.9, compiled(100, 50)))
+    assert finding.gain is not None
+    assert finding.gain.speedup == pytest.approx((1 / 0.114, 1 / 0.057))
+    assert (finding.where[0].file, finding.where[0].line) == ("/home/me/train.py", 12)
+    assert REASON in [evidence.value for evidence in finding.evidence]
 
 
 def test_functions_that_are_compiled_once_are_no_part_of_it() -> None:
@@ -82,7 +82,7 @@ def test_functions_that_are_compiled_once_are_no_part_of_it() -> None:
     assert mixed.gain.high < alone.gain.high
 
 
-def test_many_times_in_a_minute_is_told_by_the_recorder() -> None:
+def test_many_times_in_a_minute_is_reported_by_the_recorder() -> None:
     storm = {"function": "step", "file": "/home/me/train.py", "line": 12}
     rows = (compiled(5, 5),)
     assert is_silent(NAME, job(0.5, *rows))
@@ -90,8 +90,8 @@ def test_many_times_in_a_minute_is_told_by_the_recorder() -> None:
 
 
 def test_pytorch_gives_up_sooner_and_so_fewer_are_many() -> None:
-    told = found(NAME, job(0.5, replace(compiled(5, 5), framework="torch")))
-    assert told.frameworks == ("pytorch",)
+    finding = found(NAME, job(0.5, replace(compiled(5, 5), framework="torch")))
+    assert finding.frameworks == ("pytorch",)
     assert is_silent(NAME, job(0.5, replace(compiled(4, 5), framework="torch")))
 
 
@@ -125,9 +125,9 @@ def test_nothing_measured() -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded("retracing/before_jax"))
-    assert told.where[0].function == "step"
-    assert told.where[0].file.endswith("retracing/before_jax.py")
+    finding = found(NAME, recorded("retracing/before_jax"))
+    assert finding.where[0].function == "step"
+    assert finding.where[0].file.endswith("retracing/before_jax.py")
     assert is_silent(NAME, recorded("retracing/after_jax"))
 
 
@@ -142,11 +142,11 @@ def test_traces_say_nothing_of_it(trace: str) -> None:
 
 
 def test_little_compiling_promises_little() -> None:
-    told = found(NAME, job(0.03, compiled(30, 2)))
-    assert told.gain is not None
-    assert told.gain.low == 0.0
+    finding = found(NAME, job(0.03, compiled(30, 2)))
+    assert finding.gain is not None
+    assert finding.gain.low == 0.0
     # The compiling, and no more than as much again of first runs.
-    assert 0.03 <= told.gain.high < 0.03 * 1.5
+    assert 0.03 <= finding.gain.high < 0.03 * 1.5
 
 
 def test_compiling_that_takes_next_to_nothing() -> None:
@@ -156,10 +156,10 @@ def test_compiling_that_takes_next_to_nothing() -> None:
 
 def test_first_runs_are_no_more_than_the_compilations() -> None:
     means = {m.JOB_COMPILE: 0.3, m.PROCESS_COMPILES: 1.0, m.JOB_STEPS: 100.0}
-    told = found(NAME, window(means=means, compiled=(compiled(60, 20),), inside=True))
-    assert told.gain is not None
+    finding = found(NAME, window(means=means, compiled=(compiled(60, 20),), inside=True))
+    assert finding.gain is not None
     # One step in a hundred is a first run.
-    assert told.gain.high == pytest.approx(0.3 + 0.43 * 0.01 * 0.7)
+    assert finding.gain.high == pytest.approx(0.3 + 0.43 * 0.01 * 0.7)
 
 
 def test_compiling_that_only_warmed_up() -> None:

@@ -1,6 +1,6 @@
 """Each rule's finding as a person reads it: compared with a screen that was looked at.
 
-``WHYIDLE_UPDATE=1`` writes the screens anew, after a change of words or of recordings.
+``WHYIDLE_UPDATE=1`` writes the screens again, after a change of words or of recordings.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def drawn(name: str) -> str:
     """Return the page about one rule's first finding, alone."""
     recordings = pairs(name)
     faulty = recorded(f"{name}/before_{recordings[0]}") if recordings else BY_HAND[name]()
-    told = diagnose(faulty, only=(name,))
-    told = replace(told, findings=tuple(_anywhere(each) for each in told.findings))
-    return screen(told, console=Console(width=WIDTH, highlight=False, color_system=None))
+    diagnosis = diagnose(faulty, only=(name,))
+    diagnosis = replace(diagnosis, findings=tuple(_anywhere(each) for each in diagnosis.findings))
+    return screen(diagnosis, console=Console(width=WIDTH, highlight=False, color_system=None))
 
 
 def _anywhere(finding: Finding) -> Finding:
@@ -74,13 +74,13 @@ def _anywhere(finding: Finding) -> Finding:
 
 @pytest.mark.parametrize("name", BUILT)
 def test_a_finding_looks_as_it_did(name: str) -> None:
-    file, told = SCREENS / f"{name}.txt", drawn(name)
-    assert f"[{name}]" in told
-    told = "\n".join(line.rstrip() for line in told.splitlines()) + "\n"
+    file, text = SCREENS / f"{name}.txt", drawn(name)
+    assert f"[{name}]" in text
+    text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
     if os.environ.get("WHYIDLE_UPDATE") == "1":
         SCREENS.mkdir(exist_ok=True)
-        file.write_text(told)
-    assert told == file.read_text()
+        file.write_text(text)
+    assert text == file.read_text()
 
 
 def test_no_screen_is_left_of_a_rule_that_is_gone() -> None:

@@ -24,8 +24,8 @@ LEAST_SPEEDUP = 1.5
 def findings(name: str) -> list[dict[str, Any]]:
     found = diagnose.diagnose(recorded(name))
     assert not found.failed
-    told = [diagnose.finding_json(found, each) for each in found.findings]
-    return [each for each in told if each["rule"] not in OF_OTHERS]
+    listed = [diagnose.finding_json(found, each) for each in found.findings]
+    return [each for each in listed if each["rule"] not in OF_OTHERS]
 
 
 def place(pair: Pair, side: str) -> str:
@@ -53,5 +53,5 @@ def test_the_fixes_silence_both_and_are_worth_it(pair: Pair) -> None:
 
 @pytest.mark.parametrize("name", healthy())
 def test_nothing_is_wrong_with_a_healthy_job(name: str) -> None:
-    told = findings(f"{HEALTHY}/{name}")
-    assert [each["rule"] for each in told if each["severity"] in {"high", "medium"}] == []
+    listed = findings(f"{HEALTHY}/{name}")
+    assert [each["rule"] for each in listed if each["severity"] in {"high", "medium"}] == []

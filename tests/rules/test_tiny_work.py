@@ -38,33 +38,33 @@ def loss(params, sample): return (params * sample).sum()
 
 
 def on_cpu(step_ms: float, batch: int | None) -> Window:
-    told = answer({Slice.COMPUTE: 1.0}, calls={"aten::add": 100})
-    told["devices"][0]["kernels"] = 1000
+    trace = answer({Slice.COMPUTE: 1.0}, calls={"aten::add": 100})
+    trace["devices"][0]["kernels"] = 1000
     means = {m.JOB_STEPS: 10.0, m.JOB_MAIN_THREAD: step_ms / 100, m.PROCESS_OPTIMIZER_TIME: 0.2}
-    return window(told, means=means, facts={"torch": {"backend": "cpu", "batch_size": batch}})
+    return window(trace, means=means, facts={"torch": {"backend": "cpu", "batch_size": batch}})
 
 
 def on_gpu(short_ns: int, used: float | None) -> Window:
     short = {"below_ns": 10_000, "count": 900, "total_ns": short_ns}
-    told: dict[str, Any] = answer(
+    trace: dict[str, Any] = answer(
         {Slice.COMPUTE: 0.3, Slice.IDLE_DISPATCH: 0.7},
         kind="gpu",
         kernels={"count": 1000, "total_ns": 1_000_000, "short": short},
     )
     means = {} if used is None else {m.GPU_MEMORY_USED: used, m.GPU_MEMORY_TOTAL: 1.0}
-    return window(told, gpus=(SeenGpu("0", "GPU", owned=True, means=means),))
+    return window(trace, gpus=(SeenGpu("0", "GPU", owned=True, means=means),))
 
 
 def test_a_small_batch_whose_step_is_overhead() -> None:
-    told = found(NAME, on_cpu(step_ms=2.0, batch=8))
-    assert told.gain is not None
+    finding = found(NAME, on_cpu(step_ms=2.0, batch=8))
+    assert finding.gain is not None
     # 100 operators of 13 us in 2 ms, and a fifth of the time in the optimizer, in a batch 32 times
     # as large; or of 9 us, in one eight times as large.
     high = (1 - 0.35 * 0.8) * (1 - 1 / 32)
     low = 0.45 * (1 - 1 / 8)
-    assert told.gain.low == pytest.approx(low, abs=0.01)
-    assert told.gain.high == pytest.approx(high, abs=0.01)
-    assert told.evidence[0].value == 8
+    assert finding.gain.low == pytest.approx(low, abs=0.01)
+    assert finding.gain.high == pytest.approx(high, abs=0.01)
+    assert finding.evidence[0].value == 8
 
 
 def test_a_batch_that_is_large() -> None:
@@ -102,18 +102,18 @@ def test_traces_of_jobs_with_enough_to_do(trace: str) -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded(f"{NAME}/before_torch"))
-    assert told.gain is not None
+    finding = found(NAME, recorded(f"{NAME}/before_torch"))
+    assert finding.gain is not None
     # Measured: 6.5 times the samples a second.
-    assert told.gain.speedup[0] < 6.5 < told.gain.speedup[1]
+    assert finding.gain.speedup[0] < 6.5 < finding.gain.speedup[1]
     assert is_silent(NAME, recorded(f"{NAME}/after_torch"))
 
 
 def test_the_gain_is_said_to_be_of_samples() -> None:
-    told = found(NAME, on_cpu(step_ms=2.0, batch=8))
-    assert told.title is not None
-    assert "samples a second" in told.title
-    said = {each.name: (each.value, each.unit) for each in told.evidence}
+    finding = found(NAME, on_cpu(step_ms=2.0, batch=8))
+    assert finding.title is not None
+    assert "samples a second" in finding.title
+    said = {each.name: (each.value, each.unit) for each in finding.evidence}
     assert said["trained now (the gain is of this)"] == (80, "samples/s")
     assert said["main thread's time for one"] == (pytest.approx(20), "us")
 

@@ -38,10 +38,10 @@ def again(count: int) -> tuple[Compiled, ...]:
 
 
 def test_a_job_of_a_few_steps() -> None:
-    told = found(NAME, window(steps=8, inside=True))
-    assert told.gain is None
-    assert told.severity is Severity.INFO
-    assert told.evidence[0].value == 8
+    finding = found(NAME, window(steps=8, inside=True))
+    assert finding.gain is None
+    assert finding.severity is Severity.INFO
+    assert finding.evidence[0].value == 8
 
 
 def test_a_job_of_many_steps() -> None:
@@ -53,8 +53,8 @@ def test_a_few_long_steps_are_enough() -> None:
 
 
 def test_a_program_that_is_compiled_for_the_first_time() -> None:
-    told = found(NAME, window(WARM, steps=100, compiled=again(1)))
-    assert told.evidence[0].value == 0.5
+    finding = found(NAME, window(WARM, steps=100, compiled=again(1)))
+    assert finding.evidence[0].value == 0.5
 
 
 def test_a_program_that_is_compiled_again_and_again() -> None:
@@ -71,7 +71,7 @@ def test_a_trace_of_one_step() -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded(f"{NAME}/before_jax"))
+    finding = found(NAME, recorded(f"{NAME}/before_jax"))
     # The agent counts what it saw the end of: the program makes six.
-    assert 0 < float(told.evidence[0].value) <= 6
+    assert 0 < float(finding.evidence[0].value) <= 6
     assert judge(NAME, recorded(f"{NAME}/after_jax")) is None

@@ -51,13 +51,13 @@ def calls(*named: str, times: float = 6) -> dict[str, float]:
 
 
 def test_a_step_of_single_operations() -> None:
-    told = found(NAME, window(answer(DISPATCH, fmt="xplane", calls=calls(*SINGLE))))
-    assert told.gain is not None
+    finding = found(NAME, window(answer(DISPATCH, fmt="xplane", calls=calls(*SINGLE))))
+    assert finding.gain is not None
     # One call as costly as four in place of 42, and the operations as they are; or less of both.
     slow, fast = 1 / (0.2 + 0.8 * 4 / 42), 1 / (0.36 * 0.2 + 0.8 / 42)
-    assert told.gain.speedup[0] * told.gain.speedup[1] == pytest.approx(slow * fast)
-    assert told.slice is Slice.IDLE_DISPATCH
-    assert told.evidence[0].value == pytest.approx(42)
+    assert finding.gain.speedup[0] * finding.gain.speedup[1] == pytest.approx(slow * fast)
+    assert finding.slice is Slice.IDLE_DISPATCH
+    assert finding.evidence[0].value == pytest.approx(42)
 
 
 def test_what_the_host_draws_meanwhile_stays(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_step_that_is_compiled(made: dict[str, float]) -> None:
     assert is_silent(NAME, window(answer(DISPATCH, fmt="xplane", calls=made)))
 
 
-def test_a_step_that_is_compiled_again_each_time_is_told_as_that() -> None:
+def test_a_step_that_is_compiled_again_each_time_is_reported_as_that() -> None:
     taken = answer(DISPATCH, fmt="xplane", calls=calls(*SINGLE))
     rows = (Compiled("jax", "step", 100, 50 * 10**9, 0, None, "/me/train.py", 12),)
     job = {"compiled": rows, "inside": True, "facts": {"jax": {"backend": "cpu"}}}
@@ -116,8 +116,8 @@ def test_a_job_of_pytorch_is_not_meant() -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded("unjitted_step/before_jax"))
-    assert told.where[0].file.endswith("unjitted_step/before_jax.py")
+    finding = found(NAME, recorded("unjitted_step/before_jax"))
+    assert finding.where[0].file.endswith("unjitted_step/before_jax.py")
     assert is_silent(NAME, recorded("unjitted_step/after_jax"))
 
 

@@ -58,11 +58,11 @@ def job(folder: Path, text: str = UNROLLED, seconds: float = 30, **program: Any)
 
 
 def test_a_loop_that_is_written_out(tmp_path: Path) -> None:
-    told = found(NAME, job(tmp_path))
-    assert (told.where[0].line, told.where[0].function) == (3, "network")
+    finding = found(NAME, job(tmp_path))
+    assert (finding.where[0].line, finding.where[0].function) == (3, "network")
     # Compiling is no part of a step.
-    assert told.gain is None
-    assert 30 in [each.value for each in told.evidence]
+    assert finding.gain is None
+    assert 30 in [each.value for each in finding.evidence]
 
 
 @pytest.mark.parametrize(("seconds", "severity"), [(300, "high"), (30, "medium"), (2, "low")])
@@ -73,9 +73,9 @@ def test_it_matters_by_the_wait(tmp_path: Path, seconds: float, severity: str) -
 def test_on_a_cpu_too_nothing_is_foreseen_of_the_step(tmp_path: Path) -> None:
     whole = job(tmp_path, seconds=30)
     facts = {"jax": {**whole.job.facts["jax"], "backend": "cpu"}}
-    told = found(NAME, replace(whole, job=replace(whole.job, facts=facts)))
-    assert told.gain is None
-    assert told.severity == "medium"
+    finding = found(NAME, replace(whole, job=replace(whole.job, facts=facts)))
+    assert finding.gain is None
+    assert finding.severity == "medium"
 
 
 def test_a_scan_is_no_such_loop(tmp_path: Path) -> None:
@@ -106,6 +106,6 @@ def test_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_the_recorded_pair() -> None:
-    told = found(NAME, recorded("unrolled_loop/before_jax"))
-    assert told.where[0].function == "written_out"
+    finding = found(NAME, recorded("unrolled_loop/before_jax"))
+    assert finding.where[0].function == "written_out"
     assert is_silent(NAME, recorded("unrolled_loop/after_jax"))

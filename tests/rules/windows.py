@@ -74,11 +74,11 @@ def answer(
     total = int(steps * step_ms * MS)
     parts = {str(part): int(slices.get(part, 0.0) * total) for part in Slice}
     parts[Slice.IDLE_UNKNOWN] += total - sum(parts.values())
-    told = {
+    by_part = {
         str(part): {label: int(share * total) for label, share in labels.items()}
         for part, labels in (details or {}).items()
     }
-    budget = {"total_ns": total, "steps": steps, "slices": parts, "details": told}
+    budget = {"total_ns": total, "steps": steps, "slices": parts, "details": by_part}
     return {
         "schema": 1,
         "format": fmt,
@@ -117,8 +117,8 @@ def window(
 @cache
 def recorded(name: str) -> Window:
     """Return the window of a demo that was recorded: "input_starved/before_torch"."""
-    told = kept(WINDOWS / f"{name}.json.gz")
-    return load(told["window"])
+    stored = kept(WINDOWS / f"{name}.json.gz")
+    return load(stored["window"])
 
 
 def pairs(name: str) -> list[str]:
