@@ -33,7 +33,7 @@ def test_the_cells_add_up_and_show_all_that_can_be_seen(
 
 
 @pytest.mark.parametrize("width", [1, 20, 37, 80, 211])
-def test_the_bar_is_as_wide_as_asked_and_never_too_narrow_to_tell(width: int) -> None:
+def test_the_bar_is_as_wide_as_asked_and_never_too_narrow_to_read(width: int) -> None:
     line = bar(ACCOUNT, width)
     assert line.cell_len == max(width, 20)
     shown = bar(ACCOUNT, width, labels=False).plain
@@ -111,7 +111,7 @@ def test_figures_are_whole_or_not_there() -> None:
     assert "…" not in narrow
 
 
-def test_a_place_is_told_by_the_end_of_its_path_and_cannot_steer_the_terminal() -> None:
+def test_a_place_is_named_by_the_end_of_its_path_and_cannot_steer_the_terminal() -> None:
     place = {"file": "/a/b/c\x1b[31m.py", "line": 3, "function": "f", "share": None}
     assert place_words(place) == "b/c\\x1b[31m.py:3 f"
 

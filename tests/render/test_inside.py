@@ -185,14 +185,14 @@ def test_a_worker_with_a_rank_stands_for_the_job() -> None:
     assert found.principal.pid == 2
 
 
-def test_a_tick_says_which_of_several_and_who_is_stopped() -> None:
+def test_a_tick_says_which_of_several_and_which_is_stopped() -> None:
     one, two = inside(4001, rank=1), inside(4002, rank=0)
     line = plain.tick(snapshot(one, two, main_stopped=True), everything=False)
     assert line.endswith("61% (rank 0, pid 4002)")
     assert " main process STOPPED |" in line
 
 
-def test_why_nothing_is_entered_is_told_once_with_what_comes_next() -> None:
+def test_why_nothing_is_entered_is_said_once_with_what_comes_next() -> None:
     why = Refusal("Process 1 has no framework (yet).", "It is entered as soon as it loads one.")
     shown = snapshot(not_entered=why)
     assert words.how(shown) == f"from outside. {why.what} {why.next_step}"
@@ -203,7 +203,7 @@ def test_why_nothing_is_entered_is_told_once_with_what_comes_next() -> None:
     assert jsonl.summary_object(found)["unknown"]["agents"] == f"{why.what} {why.next_step}"
 
 
-def test_what_was_on_its_way_is_told_when_it_is_settled() -> None:
+def test_what_was_on_its_way_is_reported_when_it_is_settled() -> None:
     out = io.StringIO()
     lines = PlainLines(everything=False, out=out)
     for ticks, member in enumerate((ON_THE_WAY, ON_THE_WAY, outside(), outside()), 1):
@@ -223,7 +223,7 @@ def test_what_was_on_its_way_is_told_when_it_is_settled() -> None:
         ("job ended: killed by SIGKILL", -9, "job ended: killed by SIGKILL"),
     ],
 )
-def test_an_end_is_told_in_one_form(reason: str, code: int, said: str) -> None:
+def test_an_end_is_reported_in_one_form(reason: str, code: int, said: str) -> None:
     run = Run(id=1, target_pid=1, end_reason=reason, exit_code=code, ended_ms=1)
     page = plain.summary_page(replace(run_summary(), run=run, ticks=1))
     assert f"  10 s watched, 1 tick, pid 1; {said}\n" in page.replace("10.0 s", "10 s")

@@ -44,7 +44,7 @@ from whyidle.monitor.render.kernel_names import LONGEST, short_name
         ("[red]\x1b[31m", "[red]\\x1b[31m"),
     ],
 )
-def test_the_telling_part_is_left(name: str, short: str) -> None:
+def test_the_part_that_matters_is_left(name: str, short: str) -> None:
     assert short_name(name) == short
 
 

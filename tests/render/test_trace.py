@@ -145,7 +145,7 @@ def test_many_devices_are_summed_up_and_alike_ones_are_not_said_to_differ() -> N
     assert "They differ" not in show(eight(3))
 
 
-def test_devices_of_several_hosts_are_told_apart() -> None:
+def test_devices_of_several_hosts_are_kept_apart() -> None:
     account = budget(compute=MS)
     shown = show(answer(device(account, host="a"), device(account, host="b")))
     assert "GPU 0, a" in shown

@@ -87,7 +87,7 @@ def test_a_fresh_trace_is_the_bar_and_says_how_old_it_is() -> None:
     assert "unknown" not in text
 
 
-def test_a_trace_that_no_longer_counts_is_told_beside_the_estimate() -> None:
+def test_a_trace_that_no_longer_counts_is_named_beside_the_estimate() -> None:
     taken = trace(compute=38, idle_input=45, idle_dispatch=17, age=900.0)
     text = " ".join(screen(job(traces=taken, **on_gpus(0.4)), 160).split())
     assert "where the time goes: estimate" in text
@@ -113,7 +113,7 @@ def test_before_anybody_is_inside_nothing_is_said_of_steps() -> None:
     assert pace.why_not(job(job=Reading(unknown={m.JOB_STEP_P50: FIRST}))) is None
 
 
-def test_the_pace_has_a_course_once_there_is_one() -> None:
+def test_the_pace_has_a_sparkline_once_there_is_one() -> None:
     assert "(optimizer)   █" not in screen(job(), 120)
     assert f"(optimizer)   {'█' * 12} " in screen(job(), 120, ticks=12)
     line = Text("before")
@@ -175,7 +175,7 @@ def test_what_is_trained_is_one_sentence() -> None:
     assert of_frameworks({"torch": cast}) == "Net, autocast to bfloat16"
 
 
-def test_a_job_that_tells_nonsense_of_itself_breaks_and_steers_nothing() -> None:
+def test_a_job_that_says_nonsense_of_itself_breaks_and_steers_nothing() -> None:
     nonsense = {
         "model": EVIL, "version": "\x07" * 500, "backend": ["cuda"], "parameters": -4,
         "batch_size": float("inf"), "dtypes": {EVIL: 1e300, "a": True}, "loaders": [7, {}],
@@ -256,7 +256,7 @@ def test_a_job_without_an_optimizer_has_its_samples_and_the_reason() -> None:
     assert summary["training"]["unknown"]["step_p50_s"] == NO_STEPS
 
 
-def test_the_line_that_reads_values_is_told_where_that_takes_time() -> None:
+def test_the_line_that_reads_values_is_shown_where_that_takes_time() -> None:
     run = replace(run_summary(counted=COUNTED), reads=(replace(READ, line=7, count=9, ns=1), READ))
     assert "reads of values 3.0% (most at train.py:42 step)," in plain.summary_page(run)
     little = {**COUNTED, "totals": {"sync_ns": [3e7, 10.0]}}
@@ -291,7 +291,7 @@ def test_the_pieces_fit_beside_each_other_at_any_width() -> None:
         assert "i input 20% 4.82 ms" in text
 
 
-def test_a_trace_that_does_not_count_is_told_by_the_figures_it_would_have_had() -> None:
+def test_a_trace_that_does_not_count_is_described_by_the_figures_it_would_have_had() -> None:
     short = trace(compute=50, idle_unknown=50)
     window = {"ns": 100, "asked_ns": None, "step_ns": 200, "outside_ns": 0}
     steps = budget(compute=5, idle_unknown=1)
