@@ -1,4 +1,4 @@
-"""Findings of a running job: told once they last, and until they are gone."""
+"""Findings of a running job: reported once they last, and until they are gone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from whyidle.monitor.diagnosis.debounce import GONE, SURE, Debouncer
 
 
-def told(
+def finding_of(
     rule: str,
     share: tuple[float, float] | None = (0.3, 0.4),
     source: str = "agent",
@@ -30,28 +30,28 @@ def rules(certain: Debouncer) -> list[str]:
 
 def test_what_counters_suggest_must_show_twice() -> None:
     certain = Debouncer()
-    assert certain.take([told("a")]) == []
+    assert certain.take([finding_of("a")]) == []
     assert certain.take([]) == []
-    assert certain.take([told("a")]) == []
-    changes = certain.take([told("a")])
+    assert certain.take([finding_of("a")]) == []
+    changes = certain.take([finding_of("a")])
     assert [(c.news, c.finding["rule"]) for c in changes] == [("found", "a")]
-    assert certain.take([told("a")]) == []
+    assert certain.take([finding_of("a")]) == []
 
 
-def test_what_a_trace_shows_is_told_at_once() -> None:
+def test_what_a_trace_shows_is_reported_at_once() -> None:
     certain = Debouncer()
-    assert [c.news for c in certain.take([told("a", source="trace 3")])] == ["found"]
+    assert [c.news for c in certain.take([finding_of("a", source="trace 3")])] == ["found"]
 
 
-def test_an_error_is_told_at_once() -> None:
+def test_an_error_is_reported_at_once() -> None:
     certain = Debouncer()
-    assert [c.news for c in certain.take([told("gpu_error", None)])] == ["found"]
-    assert certain.take([told("memory_growth", None, severity="medium")]) == []
+    assert [c.news for c in certain.take([finding_of("gpu_error", None)])] == ["found"]
+    assert certain.take([finding_of("memory_growth", None, severity="medium")]) == []
 
 
-def test_one_look_without_it_is_no_news() -> None:
+def test_one_round_without_it_is_no_news() -> None:
     certain = Debouncer()
-    certain.take([told("a", source="trace 1")])
+    certain.take([finding_of("a", source="trace 1")])
     for _ in range(GONE - 1):
         assert certain.take([]) == []
         assert rules(certain) == ["a"]
@@ -61,33 +61,33 @@ def test_one_look_without_it_is_no_news() -> None:
 
 def test_the_latest_figures_are_shown() -> None:
     certain = Debouncer()
-    certain.take([told("a", (0.1, 0.2), "trace 1")])
-    certain.take([told("a", (0.5, 0.6), "agent")])
+    certain.take([finding_of("a", (0.1, 0.2), "trace 1")])
+    certain.take([finding_of("a", (0.5, 0.6), "agent")])
     assert certain.shown[0]["lost_share"] == [0.5, 0.6]
 
 
 def test_nearly_equal_losses_do_not_change_places() -> None:
     certain = Debouncer()
-    certain.take([told("a", (0.3, 0.3), "trace 1"), told("b", (0.2, 0.2), "trace 1")])
-    certain.take([told("a", (0.3, 0.3)), told("b", (0.33, 0.33))])
+    certain.take([finding_of("a", (0.3, 0.3), "trace 1"), finding_of("b", (0.2, 0.2), "trace 1")])
+    certain.take([finding_of("a", (0.3, 0.3)), finding_of("b", (0.33, 0.33))])
     assert rules(certain) == ["a", "b"]
-    certain.take([told("a", (0.3, 0.3)), told("b", (0.4, 0.4))])
+    certain.take([finding_of("a", (0.3, 0.3)), finding_of("b", (0.4, 0.4))])
     assert rules(certain) == ["b", "a"]
 
 
-LOOKS = st.lists(st.sets(st.sampled_from("abc")), max_size=30)
+ROUNDS = st.lists(st.sets(st.sampled_from("abc")), max_size=30)
 
 
-@given(LOOKS)
-def test_each_news_alternates_and_agrees_with_what_is_shown(looks: list[set[str]]) -> None:
+@given(ROUNDS)
+def test_each_news_alternates_and_agrees_with_what_is_shown(rounds: list[set[str]]) -> None:
     certain, now = Debouncer(), set[str]()
-    for i, found in enumerate(looks):
-        for change in certain.take([told(rule) for rule in sorted(found)]):
+    for i, found in enumerate(rounds):
+        for change in certain.take([finding_of(rule) for rule in sorted(found)]):
             rule = change.finding["rule"]
             assert (change.news == "found") is (rule not in now)
             now ^= {rule}
             if change.news == "found":
-                assert all(rule in look for look in looks[i + 1 - SURE : i + 1])
+                assert all(rule in each for each in rounds[i + 1 - SURE : i + 1])
             else:
-                assert not any(rule in look for look in looks[i + 1 - GONE : i + 1])
+                assert not any(rule in each for each in rounds[i + 1 - GONE : i + 1])
         assert set(rules(certain)) == now

@@ -43,7 +43,7 @@ def test_the_fullest_pipe_is_the_bound(dram: float, tensor: float, bound: str) -
 PROGRAM = {"name": "jit_step", "flops": 989e12 * 0.04, "loops": 0, "whole": True}
 
 
-def test_known_operations_tell_how_much_of_the_peak_is_used() -> None:
+def test_known_operations_show_how_much_of_the_peak_is_used() -> None:
     found = busy(measured({}, program=PROGRAM, calls={"PjitFunction(step)": 1.0}))
     assert found is not None
     assert found.efficiency is not None
@@ -52,7 +52,7 @@ def test_known_operations_tell_how_much_of_the_peak_is_used() -> None:
 
 
 @pytest.mark.parametrize("change", [{"loops": 1}, {"flops": None}, {"whole": False}])
-def test_operations_that_are_not_all_counted_tell_nothing(change: dict[str, Any]) -> None:
+def test_operations_that_are_not_all_counted_show_nothing(change: dict[str, Any]) -> None:
     found = busy(measured({}, program=PROGRAM | change, calls={"PjitFunction(step)": 1.0}))
     assert found is not None
     assert found.efficiency is None
@@ -66,7 +66,7 @@ def test_a_chip_whose_peak_is_not_known_has_no_efficiency(name: str) -> None:
     assert found.efficiency is None
 
 
-def test_kernels_names_tell_where_no_counter_does() -> None:
+def test_kernel_names_show_it_where_no_counter_does() -> None:
     found = busy(traced("h100_qwen05b"))
     assert found is not None
     assert found.bound == "memory"

@@ -119,15 +119,15 @@ def test_nothing_found_says_nothing_where_most_of_the_time_is_unknown(
     assert not diagnose(window()).is_known
     assert not diagnose(window(answer({Slice.COMPUTE: 0.2}))).is_known
     assert diagnose(window(answer({Slice.COMPUTE: 1.0}))).is_known
-    # One small finding does not tell where the rest goes.
+    # One small finding does not say where the rest goes.
     add(known, "sees", loses(0.04, Slice.IDLE_GC))
     assert not diagnose(window()).is_known
 
 
 def test_what_could_not_be_judged_says_what_would_help(known: dict[str, Rule]) -> None:
     add(known, "blind", NotChecked(Need.TRACE))
-    told = as_json(diagnose(window()))
-    assert told["not_checked"] == [
+    answer = as_json(diagnose(window()))
+    assert answer["not_checked"] == [
         {"rule": "blind", "needs": "a trace: monitor trace PID --run RUN"}
     ]
     over = Window("run 1", is_over=True)
@@ -137,9 +137,9 @@ def test_what_could_not_be_judged_says_what_would_help(known: dict[str, Rule]) -
 def test_lost_time_has_its_energy(known: dict[str, Rule]) -> None:
     add(known, "idle", loses(0.5, Slice.IDLE_GC))
     gpus = (SeenGpu("0", "H200", owned=True, means={GPU_POWER: 400.0}),)
-    (told,) = as_json(diagnose(window(means={JOB_STEP_P50: 0.1}, gpus=gpus)))["findings"]
-    assert told["energy"]["watts_lost"] == pytest.approx(200.0)
-    assert told["energy"]["joules_per_step"] == pytest.approx(20.0)
+    (finding,) = as_json(diagnose(window(means={JOB_STEP_P50: 0.1}, gpus=gpus)))["findings"]
+    assert finding["energy"]["watts_lost"] == pytest.approx(200.0)
+    assert finding["energy"]["joules_per_step"] == pytest.approx(20.0)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 0.99), (0.1, 0.9), (0.5, 0.95), (0.3, 0.3)])

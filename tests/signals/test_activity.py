@@ -32,13 +32,13 @@ def job(folder: Path, once: float, of_readers: float) -> Recorded:
 
 
 def test_data_that_is_read_once_before_the_loop_is_not_read_in_the_steps(tmp_path: Path) -> None:
-    told = reading(job(tmp_path, once=0.45, of_readers=0.45))
-    assert told is not None
-    assert told.share.value == pytest.approx(0.0)
+    result = reading(job(tmp_path, once=0.45, of_readers=0.45))
+    assert result is not None
+    assert result.share.value == pytest.approx(0.0)
 
 
 def test_what_a_library_reads_in_the_steps_counts(tmp_path: Path) -> None:
-    told = reading(job(tmp_path, once=0.2, of_readers=0.6))
-    assert told is not None
+    result = reading(job(tmp_path, once=0.2, of_readers=0.6))
+    assert result is not None
     # At worst the start-up is all of it.
-    assert told.share.value == pytest.approx(0.5)
+    assert result.share.value == pytest.approx(0.5)

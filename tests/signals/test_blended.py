@@ -14,23 +14,23 @@ SHORT = {Slice.COMPUTE: 0.3, Slice.IDLE_DISPATCH: 0.1, Slice.IDLE_UNKNOWN: 0.6}
 BUSY = {Slice.COMPUTE: 0.6, Slice.IDLE_DISPATCH: 0.2, Slice.IDLE_UNKNOWN: 0.2}
 
 
-def shares(told: Window) -> dict[str, float]:
-    assert told.budget is not None
-    total = sum(told.budget["slices"].values())
-    return {part: ns / total for part, ns in told.budget["slices"].items() if ns}
+def shares(blended: Window) -> dict[str, float]:
+    assert blended.budget is not None
+    total = sum(blended.budget["slices"].values())
+    return {part: ns / total for part, ns in blended.budget["slices"].items() if ns}
 
 
 def test_collections_that_the_trace_missed_come_out_of_the_unknown_first() -> None:
-    told = window(answer(SHORT), means={m.JOB_GC_PAUSE: 0.5})
-    assert shares(told) == pytest.approx(
+    blended = window(answer(SHORT), means={m.JOB_GC_PAUSE: 0.5})
+    assert shares(blended) == pytest.approx(
         {"compute": 0.3, "idle_dispatch": 0.1, "idle_unknown": 0.1, "idle_gc": 0.5}
     )
-    assert told.budget_source == "trace 1, with what the agent saw"
+    assert blended.budget_source == "trace 1, with what the agent saw"
 
 
 def test_then_out_of_all_others_in_proportion() -> None:
-    told = window(answer(BUSY), means={m.JOB_GC_PAUSE: 0.6})
-    assert shares(told) == pytest.approx({"compute": 0.3, "idle_dispatch": 0.1, "idle_gc": 0.6})
+    blended = window(answer(BUSY), means={m.JOB_GC_PAUSE: 0.6})
+    assert shares(blended) == pytest.approx({"compute": 0.3, "idle_dispatch": 0.1, "idle_gc": 0.6})
 
 
 @pytest.mark.parametrize(
@@ -44,42 +44,42 @@ def test_then_out_of_all_others_in_proportion() -> None:
 def test_it_adds_up_to_the_same(means: dict[Metric, float]) -> None:
     details = {Slice.COMPUTE: {"a": 0.2, "b": 0.1}}
     one = answer(BUSY, step_ms=7.001, details=details)
-    told = window(one, means=means).budget
-    assert told is not None
-    assert sum(told["slices"].values()) == sum(one["budget"]["slices"].values())
-    assert min(told["slices"].values()) >= 0
-    for part, labels in told["details"].items():
-        assert sum(labels.values()) <= told["slices"][part]
+    account = window(one, means=means).budget
+    assert account is not None
+    assert sum(account["slices"].values()) == sum(one["budget"]["slices"].values())
+    assert min(account["slices"].values()) >= 0
+    for part, labels in account["details"].items():
+        assert sum(labels.values()) <= account["slices"][part]
 
 
 def test_rules_ask_the_trace_as_before() -> None:
-    told = window(answer(BUSY), means={m.JOB_GC_PAUSE: 0.6})
-    compute = told.share(Slice.COMPUTE)
+    blended = window(answer(BUSY), means={m.JOB_GC_PAUSE: 0.6})
+    compute = blended.share(Slice.COMPUTE)
     assert compute is not None
     assert compute.value == pytest.approx(0.6)
 
 
 def test_what_is_nearly_the_same_changes_nothing() -> None:
-    told = window(answer(SHORT), means={m.JOB_GC_PAUSE: 0.04})
-    assert told.trace is not None
-    assert told.budget == told.trace.account
-    assert told.budget_source == "trace 1"
+    blended = window(answer(SHORT), means={m.JOB_GC_PAUSE: 0.04})
+    assert blended.trace is not None
+    assert blended.budget == blended.trace.account
+    assert blended.budget_source == "trace 1"
 
 
 def test_the_account_of_a_file_is_as_it_is() -> None:
-    told = window(answer(SHORT), means={m.JOB_GC_PAUSE: 0.5}, kind="file")
-    assert told.trace is not None
-    assert told.budget == told.trace.account
+    blended = window(answer(SHORT), means={m.JOB_GC_PAUSE: 0.5}, kind="file")
+    assert blended.trace is not None
+    assert blended.budget == blended.trace.account
     real = traced("h100_qwen05b")
     assert real.trace is not None
     assert real.budget == real.trace.account
 
 
 def test_the_work_of_a_gpu_stays_while_the_host_waits() -> None:
-    told = window(answer(BUSY, kind="gpu"), means={m.JOB_LOADER_WAIT: 0.9})
-    assert shares(told) == pytest.approx({"compute": 0.6, "idle_input": 0.4})
+    blended = window(answer(BUSY, kind="gpu"), means={m.JOB_LOADER_WAIT: 0.9})
+    assert shares(blended) == pytest.approx({"compute": 0.6, "idle_input": 0.4})
 
 
 def test_a_recorded_job_shows_what_is_found_in_it() -> None:
-    told = shares(recorded("gc_pauses/before_torch"))
-    assert told["idle_gc"] > 0.5
+    found = shares(recorded("gc_pauses/before_torch"))
+    assert found["idle_gc"] > 0.5

@@ -63,7 +63,7 @@ def test_warming_up_does_not_count(tmp_path: Path) -> None:
     assert window.steps_per_s.value == 10.0
 
 
-def test_rates_are_told_per_step(tmp_path: Path) -> None:
+def test_rates_are_given_per_step(tmp_path: Path) -> None:
     window = record(tmp_path, 60, ten_steps, lambda _: {m.PROCESS_SYNCS: 30.0})
     assert window.syncs_per_step is not None
     assert window.syncs_per_step.value == pytest.approx(3.0)
@@ -150,7 +150,7 @@ def test_what_was_compiled_at_first_is_not_in_a_short_recording(
     def job(second: int) -> dict[Metric, float]:
         if second < 2:
             return {m.JOB_CPU: 1.0}
-        # As a recorder tells it: over the last ten seconds, of which four went into compiling.
+        # As a recorder stores it: over the last ten seconds, of which four went into compiling.
         grown = min(second, 5) - max(1, min(second - 10, 5))
         return {m.JOB_CPU: 1.0, m.JOB_COMPILE: grown / min(second - 1, 10)}
 

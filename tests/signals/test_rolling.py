@@ -1,4 +1,4 @@
-"""Values of the last ten seconds, told anew: what came when."""
+"""Values of the last ten seconds, reported again and again: what came when."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_what_a_job_did_while_it_started_is_not_in_what_follows(seconds: int) ->
     assert rolling.mean_of(points, 0) == pytest.approx(whole)
 
 
-def test_each_stretch_is_told() -> None:
+def test_each_stretch_is_reported() -> None:
     points = rolled(lambda s: s % 3, 35)
-    told = rolling.since_the_last(points)
-    assert [round(mean, 6) for _, _, mean in told] == [s % 3 for s in range(2, 35)]
-    assert [(a, b) for a, b, _ in told] == [(1000 * (s - 1), 1000 * s) for s in range(2, 35)]
+    stretches = rolling.since_the_last(points)
+    assert [round(mean, 6) for _, _, mean in stretches] == [s % 3 for s in range(2, 35)]
+    assert [(a, b) for a, b, _ in stretches] == [(1000 * (s - 1), 1000 * s) for s in range(2, 35)]
 
 
 def test_a_recording_that_begins_in_the_middle_goes_on_as_it_was() -> None:
@@ -48,7 +48,7 @@ def test_a_recording_that_begins_in_the_middle_goes_on_as_it_was() -> None:
     assert rolling.mean_of(points, points[0].ts_ms) == pytest.approx(0.3)
 
 
-def test_a_process_that_was_seen_as_two_is_told_once() -> None:
+def test_a_process_that_was_seen_as_two_is_counted_once() -> None:
     points = rolled(lambda _: 0.3, 30)
     twice = [*points[:20], points[19], *points[20:]]
     assert rolling.since_the_last(twice) == rolling.since_the_last(points)

@@ -1,4 +1,4 @@
-"""Looks at the main thread: what belongs to the steps, and how sure a share of them is."""
+"""Samples of the main thread: what belongs to the steps, and how sure a share of them is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ IMPORT, MADE, BUILT, STEP, CALLED = 1, 5, 9, 11, 15
 
 
 def seen(folder: Path, text: str, shares: dict[int, float]) -> tuple[SourceLine, ...]:
-    """Return looks at the lines of a program."""
+    """Return samples of the lines of a program."""
     file = folder / "train.py"
     file.write_text(text)
     return tuple(SourceLine(str(file), line, "", share) for line, share in shares.items())
@@ -77,8 +77,8 @@ def test_only_what_stands_before_the_last_loop_is_start_up(tmp_path: Path) -> No
 
 def test_where_the_steps_are_known_by_time_only_imports_are_left_out(tmp_path: Path) -> None:
     lines = seen(tmp_path, SCRIPT, {IMPORT: 0.1, BUILT: 0.1, STEP: 0.8})
-    told = step_samples(Recorded(lines=lines, warm_s=5.0))
-    assert {each.line for each in told.lines} == {BUILT, STEP}
+    steps = step_samples(Recorded(lines=lines, warm_s=5.0))
+    assert {each.line for each in steps.lines} == {BUILT, STEP}
 
 
 def test_what_start_up_did_in_libraries_is_no_part_of_a_step(tmp_path: Path) -> None:
@@ -87,17 +87,17 @@ def test_what_start_up_did_in_libraries_is_no_part_of_a_step(tmp_path: Path) -> 
         SourceLine("/lib/h5py/files.py", 1, "", 0.45),
         SourceLine("/lib/torch/nn.py", 1, "", 0.55),
     )
-    told = step_samples(Recorded(lines=lines, leaves=leaves))
-    assert told.at_leaves(lambda leaf: "h5py" in leaf.file) == pytest.approx(0.0)
-    # Nobody knows which of the looks were start-up: what is more than that is none.
-    assert told.at_leaves(anywhere) == pytest.approx(1.0)
+    steps = step_samples(Recorded(lines=lines, leaves=leaves))
+    assert steps.at_leaves(lambda leaf: "h5py" in leaf.file) == pytest.approx(0.0)
+    # It is not known which of the samples were start-up: what exceeds its share is not.
+    assert steps.at_leaves(anywhere) == pytest.approx(1.0)
 
 
-def test_a_look_at_the_users_own_line_is_no_start_up(tmp_path: Path) -> None:
+def test_a_sample_of_the_users_own_line_is_no_start_up(tmp_path: Path) -> None:
     lines = seen(tmp_path, SCRIPT, {BUILT: 0.4, STEP: 0.6})
     own = SourceLine(lines[1].file, STEP, "train", 0.3)
-    told = step_samples(Recorded(lines=lines, leaves=(own,)))
-    assert told.at_leaves(anywhere) == pytest.approx(0.5)
+    steps = step_samples(Recorded(lines=lines, leaves=(own,)))
+    assert steps.at_leaves(anywhere) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -130,15 +130,17 @@ def test_a_function_that_may_run_often_is_no_start_up(tmp_path: Path, call: str)
     assert not start_up(seen(tmp_path, text, {2: 0.1, 4: 0.9}))
 
 
-def test_shares_are_told_of_the_steps(tmp_path: Path) -> None:
+def test_shares_are_given_of_the_steps(tmp_path: Path) -> None:
     lines = seen(tmp_path, SCRIPT, {IMPORT: 0.15, BUILT: 0.05, MADE: 0.2, STEP: 0.6})
-    told = step_samples(Recorded(lines=lines, leaves=lines[2:], looks=100))
-    assert {each.line: each.share for each in told.lines} == pytest.approx({MADE: 0.25, STEP: 0.75})
-    assert [each.share for each in told.leaves] == pytest.approx([0.25, 0.75])
-    assert told.one == pytest.approx(1 / 80)
+    steps = step_samples(Recorded(lines=lines, leaves=lines[2:], looks=100))
+    assert {each.line: each.share for each in steps.lines} == pytest.approx(
+        {MADE: 0.25, STEP: 0.75}
+    )
+    assert [each.share for each in steps.leaves] == pytest.approx([0.25, 0.75])
+    assert steps.one == pytest.approx(1 / 80)
 
 
-def test_without_the_source_all_looks_count() -> None:
+def test_without_the_source_all_samples_count() -> None:
     lines = (
         SourceLine("/gone/train.py", 1, "<module>", 0.5),
         SourceLine("/gone/train.py", 9, "train", 0.5),
@@ -146,7 +148,7 @@ def test_without_the_source_all_looks_count() -> None:
     assert step_samples(Recorded(lines=lines)).lines == lines
 
 
-def test_few_looks_are_less_sure_than_many() -> None:
+def test_few_samples_are_less_sure_than_many() -> None:
     few, many = (step_samples(Recorded(looks=number)).error(0.5) for number in (50, 5000))
     assert few == pytest.approx(10 * many)
     assert few == pytest.approx(2 * (0.25 / 50) ** 0.5)
