@@ -54,9 +54,11 @@ def answer(
     }
 
 
-def traced(told: Mapping[str, Any], took: Pace | None, label: str = "a.json", **more: Any) -> Side:
+def traced(
+    answer: Mapping[str, Any], took: Pace | None, label: str = "a.json", **more: Any
+) -> Side:
     """The side of a trace file."""
-    return Side(label, Window(label, "file", (Traced(told, label),)), took, **more)
+    return Side(label, Window(label, "file", (Traced(answer, label),)), took, **more)
 
 
 def recorded(

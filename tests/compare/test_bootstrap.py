@@ -48,7 +48,7 @@ def test_the_more_samples_the_narrower_it_is() -> None:
 
 
 def test_neighbours_that_are_alike_widen_it() -> None:
-    """A job that is slow for a while and fast for a while tells less than one that changes."""
+    """A job that is slow for a while and fast for a while shows less than one that changes."""
     slow_then_fast = Samples.of([10.0] * 25 + [12.0] * 25)
     by_turns = Samples.of([10.0, 12.0] * 25)
     widths = []

@@ -100,9 +100,9 @@ def test_other_batches_are_compared_by_the_sample() -> None:
     assert found.verdict is Verdict.FASTER
     assert found.speedup is not None
     assert found.speedup.middle == pytest.approx(1.5, rel=0.02)
-    told = as_json(found)
-    assert told["step_ns"]["a"][1] == pytest.approx(30e6, rel=0.02)
-    assert "32 and 64" in told["why_per"]
+    answer = as_json(found)
+    assert answer["step_ns"]["a"][1] == pytest.approx(30e6, rel=0.02)
+    assert "32 and 64" in answer["why_per"]
 
 
 def test_samples_a_second_must_do_where_nobody_knows_the_steps() -> None:
@@ -113,18 +113,18 @@ def test_samples_a_second_must_do_where_nobody_knows_the_steps() -> None:
     assert found.speedup.ends == [None, 2.0, None]
 
 
-def test_without_steps_on_one_side_all_is_told_per_second() -> None:
+def test_without_steps_on_one_side_all_is_given_per_second() -> None:
     a = traced(IDLE_THEN_NOT[0], None, why_no_pace="it marks none")
     found = compare(a, traced(IDLE_THEN_NOT[1], noisy(20), "b.json"))
     assert (found.per, found.why_per) == ("second", "a.json: it marks none")
     times = {part.slice: (part.ns.a, part.ns.b) for part in found.slices}
     assert times[Slice.IDLE_INPUT] == (0.25e9, 0.0)
     assert sum(b or 0 for _, b in times.values()) == pytest.approx(1e9)
-    told = as_json(found)
-    # What one side alone knows is told all the same.
-    assert told["step_ns"]["a"] is None
-    assert told["unknown"]["step_ns.a"] == "it marks none"
-    low, middle, high = told["step_ns"]["b"]
+    answer = as_json(found)
+    # What is known of one side alone is shown all the same.
+    assert answer["step_ns"]["a"] is None
+    assert answer["unknown"]["step_ns.a"] == "it marks none"
+    low, middle, high = answer["step_ns"]["b"]
     assert low < 20e6 < high
     assert middle == pytest.approx(20e6, rel=0.02)
     assert as_json(found)["unknown"]["speedup"] == "a.json: it marks none"
@@ -140,8 +140,8 @@ def test_the_slices_add_up_to_the_step_whatever_the_number_of_devices_and_steps(
 
 
 def test_an_estimate_does_not_call_nothing_what_it_cannot_see() -> None:
-    told = {m.JOB_LOADER_WAIT: 0.5}
-    a = recorded(noisy(20), told)
+    means = {m.JOB_LOADER_WAIT: 0.5}
+    a = recorded(noisy(20), means)
     a = replace(a, window=replace(a.window, estimate=estimated(a.window.job)))
     parts = {part.slice: part.ns for part in compare(a, recorded(noisy(20))).slices}
     assert parts[Slice.IDLE_INPUT].a == pytest.approx(10e6, rel=0.02)
@@ -163,7 +163,7 @@ def sides_with_kernels(*, whole: bool) -> tuple[Side, Side]:
     )
 
 
-def test_kernels_that_lost_time_are_told_per_step_and_the_largest_change_first() -> None:
+def test_kernels_that_lost_time_are_given_per_step_and_the_largest_change_first() -> None:
     changed = compare(*sides_with_kernels(whole=True)).kernels.changed
     assert [(k.name, k.ns.a, k.ns.b) for k in changed] == [
         ("copy", 200.0, 0.0), ("matmul", 200.0, 100.0),
@@ -177,7 +177,7 @@ def test_a_kernel_that_a_short_list_does_not_have_is_unknown_and_not_nothing() -
     assert changed["copy"].ns.why_b == "not among its 1 longest"
 
 
-def test_transfers_are_told_per_step_and_unknown_bytes_say_so() -> None:
+def test_transfers_are_given_per_step_and_unknown_bytes_say_so() -> None:
     def copied(size: int | None) -> dict[str, object]:
         one = {"direction": "host to device", "memory": "pageable", "count": 10}
         return answer({Slice.COMPUTE: 4000}, copies=[one | {"total_ns": 1000, "bytes": size}])
@@ -289,21 +289,25 @@ def test_a_job_that_starved_itself_and_no_longer_does_has_lost_that_finding() ->
 
 
 def on_a_cpu(side: Side) -> Side:
-    told = dict(side.window.traces[0].answer)
-    told["devices"] = [{"kind": "cpu", "index": "0", "model": None}]
-    told |= {"top_kernels": [], "top_operators": [kernel("aten::mm", 2000, 20, 1.0)], "copies": []}
-    return traced(told, side.pace, "b.json")
+    changed = dict(side.window.traces[0].answer)
+    changed["devices"] = [{"kind": "cpu", "index": "0", "model": None}]
+    changed |= {
+        "top_kernels": [],
+        "top_operators": [kernel("aten::mm", 2000, 20, 1.0)],
+        "copies": [],
+    }
+    return traced(changed, side.pace, "b.json")
 
 
 def test_findings_and_copies_of_another_device_are_not_called_gone() -> None:
     copied = {"direction": "host to device", "memory": "pageable", "count": 10}
     slices = {Slice.COMPUTE: 50 * 10**8, Slice.IDLE_INPUT: 50 * 10**8}
-    told = answer(
+    trace = answer(
         slices,
         copies=[copied | {"total_ns": 10**6, "bytes": 500}],
         top_kernels=[kernel("matmul", 1000, 10, 1.0)],
     )
-    gpu = traced(told, pace(*[1000.0] * 6, by="trace"))
+    gpu = traced(trace, pace(*[1000.0] * 6, by="trace"))
     cpu = on_a_cpu(traced(answer({Slice.COMPUTE: 100 * 10**8}), gpu.pace))
     found = compare(gpu, cpu)
     assert not (*found.faults.gone, *found.faults.new)
@@ -321,7 +325,7 @@ def test_a_device_that_fills_its_memory_copies_nothing() -> None:
     assert not compare(side, side).transfers
 
 
-def test_what_ran_is_not_told_where_the_steps_are_not_those_of_the_trace() -> None:
+def test_what_ran_is_not_shown_where_the_steps_are_not_those_of_the_trace() -> None:
     side, other = sides_with_kernels(whole=True)
     without = answer({Slice.COMPUTE: 4000}, steps=0, top_kernels=[kernel("matmul", 9, 9, 1.0)])
     for b in (
@@ -339,9 +343,9 @@ def test_what_ran_is_not_told_where_the_steps_are_not_those_of_the_trace() -> No
 
 def test_which_figure_of_the_steps_is_which_is_said() -> None:
     paused = replace(pace(*([20.0] * 9 + [60.0]) * 4), p95_ns=58e6)
-    told = as_json(compare(recorded(paused), recorded(pace(*[20.0] * 40), label="run 2")))
-    assert (told["step_by"], told["speedup_by"]) == ("median", "mean")
-    assert told["step_ns"]["a"][1] == 20e6
-    assert told["mean_step_ns"]["a"][1] == pytest.approx(24e6, rel=0.05)
-    assert told["p95_step_ns"] == {"a": 58e6, "b": None}
-    assert told["unknown"]["p95_step_ns.b"]
+    answer = as_json(compare(recorded(paused), recorded(pace(*[20.0] * 40), label="run 2")))
+    assert (answer["step_by"], answer["speedup_by"]) == ("median", "mean")
+    assert answer["step_ns"]["a"][1] == 20e6
+    assert answer["mean_step_ns"]["a"][1] == pytest.approx(24e6, rel=0.05)
+    assert answer["p95_step_ns"] == {"a": 58e6, "b": None}
+    assert answer["unknown"]["p95_step_ns.b"]

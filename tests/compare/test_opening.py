@@ -70,8 +70,8 @@ def test_recorded_pairs_lose_their_finding_and_nothing_is_made_up(
 ) -> None:
     before, after = of_pair(rule, framework)
     found = compare(before, after)
-    told = [*found.faults.gone, *found.faults.kept, *found.faults.unknown]
-    fault = next(each for each in told if each.rule == rule)
+    listed = [*found.faults.gone, *found.faults.kept, *found.faults.unknown]
+    fault = next(each for each in listed if each.rule == rule)
     assert fault.b in {None, "low", "info"}
     # A window has no distribution of steps: no bounds.
     assert found.verdict in {Verdict.UNCERTAIN, Verdict.UNKNOWN}

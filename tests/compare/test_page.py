@@ -1,4 +1,4 @@
-"""The page: what the verdict says in words, and what is told of each side."""
+"""The page: what the verdict says in words, and what is shown of each side."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_difference_below_what_runs_differ_by_says_that_this_decided() -> None
     assert not any("3%" in line for line in lines)
 
 
-def test_each_side_tells_its_middle_its_bounds_its_mean_and_its_slow_steps() -> None:
+def test_each_side_shows_its_middle_its_bounds_its_mean_and_its_slow_steps() -> None:
     paused = replace(pace(*([20.0] * 9 + [60.0]) * 4), p95_ns=58e6)
     lines = shown(compare(recorded(paused), recorded(None, label="b")))
     assert "   step: median 20.0 [20.0, 20.0] ms, mean 24.6 ms, p95 58.0 ms" in lines
@@ -67,7 +67,7 @@ def test_energy_without_power_says_so_in_one_line() -> None:
     assert "Energy of B is not known: no power is read." in half
 
 
-def test_another_gpu_is_told_once() -> None:
+def test_another_gpu_is_named_once() -> None:
     a = recorded(noisy(20), watts=(1.0,))
     b = recorded(noisy(20), watts=(1.0,), gpu="NVIDIA H100", label="b")
     lines = [line for line in shown(compare(a, b)) if "H100" in line]

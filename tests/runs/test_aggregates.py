@@ -35,26 +35,26 @@ def test_single_compilations_and_sums_come_together(tmp_path: Path) -> None:
     agent_stats = AgentStats(KEY)
     take(agent_stats, *(compiled(i, "step", 100, f"shape {i}") for i in range(1, 6)))
     take(agent_stats, compiled(7, "add", 5, caller=None, cached=True))
-    told = kept(tmp_path / DATABASE, agent_stats)
-    assert told.compiled == (
+    totals = kept(tmp_path / DATABASE, agent_stats)
+    assert totals.compiled == (
         Compiled("jax", "step", 5, 500_000_000, 0, "shape 5", STEP.file, 20),
         Compiled("jax", "add", 1, 5_000_000, 1, None, None, None),
     )
-    assert [event.kind for event in told.events] == ["compile"] * 3
+    assert [event.kind for event in totals.events] == ["compile"] * 3
 
 
 def test_lines_that_read_are_summed_and_are_no_events_of_the_page(tmp_path: Path) -> None:
     agent_stats = AgentStats(KEY)
     for second in (1, 2):
         take(agent_stats, Reads(second * SECOND, "item", [Read(3, 30, STEP), Read(1, 5, LOAD)]))
-    told = kept(tmp_path / DATABASE, agent_stats)
-    assert told.reads == (
+    totals = kept(tmp_path / DATABASE, agent_stats)
+    assert totals.reads == (
         ReadBack("item", STEP.file, 20, "step", 6, 60),
         ReadBack("item", LOAD.file, 8, "load", 2, 10),
     )
-    assert (told.events, told.more_events) == ([], 0)
+    assert (totals.events, totals.more_events) == ([], 0)
 
 
-def test_who_told_nothing_compiled_and_read_nothing(tmp_path: Path) -> None:
-    told = kept(tmp_path / DATABASE, AgentStats(KEY))
-    assert (told.compiled, told.reads) == ((), ())
+def test_an_agent_without_counts_compiled_and_read_nothing(tmp_path: Path) -> None:
+    totals = kept(tmp_path / DATABASE, AgentStats(KEY))
+    assert (totals.compiled, totals.reads) == ((), ())

@@ -1,4 +1,4 @@
-"""What a whole recording has to tell."""
+"""The summary of a whole recording."""
 
 from __future__ import annotations
 

@@ -57,9 +57,9 @@ def test_facts_of_another_kind_say_nothing(facts: dict[str, Any]) -> None:
 
 
 def test_what_is_not_known_is_null_with_its_reason() -> None:
-    told = jsonl._trained(trained([]), Trained().why_not)
-    assert told["steps"] is None
-    assert told["unknown"]["steps"] == told["unknown"]["step_p95_s"] == NO_STEPS
-    assert told["unknown"]["loader_wait"] == NOT_COUNTED
-    assert told["unknown"]["model"] == NOT_SAID
-    assert set(told["unknown"]) == set(told) - {"unknown"}
+    answer = jsonl._trained(trained([]), Trained().why_not)
+    assert answer["steps"] is None
+    assert answer["unknown"]["steps"] == answer["unknown"]["step_p95_s"] == NO_STEPS
+    assert answer["unknown"]["loader_wait"] == NOT_COUNTED
+    assert answer["unknown"]["model"] == NOT_SAID
+    assert set(answer["unknown"]) == set(answer) - {"unknown"}
