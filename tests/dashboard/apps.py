@@ -35,7 +35,7 @@ class App:
     test: AppTest
 
     def again(self) -> App:
-        """Run the page once more, as when it is drawn anew."""
+        """Run the page once more, as when it is redrawn."""
         self.test.run()
         return self
 

@@ -36,10 +36,10 @@ def ask(
 ) -> Answer:
     """Send one request; ``hosts`` are the Host headers, one of our own if not said."""
     hosts = (f"127.0.0.1:{port}",) if hosts is None else hosts
-    told = {name.replace("_", "-"): value for name, value in headers.items()}
-    told |= HANDSHAKE if websocket else {"Connection": "close"}
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    sent |= HANDSHAKE if websocket else {"Connection": "close"}
     lines = [f"{method} {target} HTTP/1.1", *(f"Host: {host}" for host in hosts)]
-    lines += [f"{name}: {value}" for name, value in told.items()]
+    lines += [f"{name}: {value}" for name, value in sent.items()]
     with socket.create_connection(("127.0.0.1", port), timeout=20) as line:
         line.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
         return _read(line)

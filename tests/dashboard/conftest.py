@@ -1,4 +1,4 @@
-"""A dashboard that really runs, and a browser that really looks at it."""
+"""A dashboard that really runs, and a real browser that shows it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if find_spec("streamlit") is None or find_spec("playwright") is None:
 
 TOKEN = "a-token-of-tests"
 STARTS_WITHIN = 60.0
-# The pages that are open: they are closed before the server that they look at ends.
+# The pages that are open: they are closed before their server ends.
 OPEN: list[Any] = []
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# A browser in a closed network that must not try to reach anybody of its own accord.
+# A browser in a closed network, which must not contact anything on its own.
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-# Nothing runs at the server, and the words of the page are those of the look before.
+# Nothing runs at the server, and the text of the page has not changed since the last check.
 STILL_MS = 200
 _IS_STILL = """() => {
     const app = document.querySelector("[data-testid=stApp][data-test-script-state=notRunning]");
@@ -101,7 +101,7 @@ def browser() -> Iterator[Any]:
 
 
 @dataclass
-class Looked:
+class Tab:
     """A page in the browser, and everything that it complained about or asked for."""
 
     page: Any
@@ -146,25 +146,25 @@ class Looked:
 
 
 @pytest.fixture
-def look(browser: Any) -> Iterator[Callable[..., Looked]]:
+def new_tab(browser: Any) -> Iterator[Callable[..., Tab]]:
     """Open pages; whatever the browser complains about fails the test at its end."""
-    opened: list[tuple[Looked, Any]] = []
+    opened: list[tuple[Tab, Any]] = []
 
-    def new(**options: Any) -> Looked:
+    def new(**options: Any) -> Tab:
         options = {"viewport": {"width": 1400, "height": 1000}, **options}
         context = browser.new_context(**options)
-        looked = Looked(context.new_page())
-        page = looked.page
-        page.on("console", lambda m: m.type == "error" and looked.complaints.append(m.text))
-        page.on("pageerror", lambda e: looked.complaints.append(str(e)))
-        page.on("request", lambda r: looked.asked.append(r.url))
-        page.on("websocket", lambda w: looked.asked.append(w.url))
+        tab = Tab(context.new_page())
+        page = tab.page
+        page.on("console", lambda m: m.type == "error" and tab.complaints.append(m.text))
+        page.on("pageerror", lambda e: tab.complaints.append(str(e)))
+        page.on("request", lambda r: tab.asked.append(r.url))
+        page.on("websocket", lambda w: tab.asked.append(w.url))
         page.on("close", lambda _: OPEN.remove(page))
         OPEN.append(page)
-        opened.append((looked, context))
-        return looked
+        opened.append((tab, context))
+        return tab
 
     yield new
-    for looked, context in opened:
+    for tab, context in opened:
         context.close()
-        assert looked.complaints == []
+        assert tab.complaints == []

@@ -1,4 +1,4 @@
-"""A store of jobs that mean ill: each word of theirs tries to run something in the page."""
+"""A store of hostile jobs: each of their texts tries to run something in the page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COLUMNS: Final = {
     "trace_kernel": ("name",),
 }
 _DOCUMENTS: Final = {"event": "data", "finding": "data", "trace": "header", "run": "info"}
-# Words by which programs tell things apart; a job does not choose them.
+# Words that programs use as identifiers; a job does not choose them.
 _OURS: Final = frozenset(
     {
         "kind",
@@ -77,19 +77,19 @@ def make_hostile(path: Path) -> int:
 
 
 def _trace(path: Path) -> Path:
-    """Write a trace whose kernels and spans mean ill."""
+    """Write a trace whose kernels and spans have hostile names."""
     timelines.write(path)
-    told = json.loads(path.read_text())
-    for event in told["traceEvents"]:
+    document = json.loads(path.read_text())
+    for event in document["traceEvents"]:
         if event.get("cat") in {"kernel", "cpu_op"}:
             event["name"] += EVIL
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(document))
     return path
 
 
-def _poisoned(told: Any, name: str = "") -> Any:
-    if isinstance(told, dict):
-        return {key: _poisoned(value, key) for key, value in told.items()}
-    if isinstance(told, list):
-        return [_poisoned(value, name) for value in told]
-    return told + EVIL if isinstance(told, str) and name not in _OURS else told
+def _poisoned(content: Any, name: str = "") -> Any:
+    if isinstance(content, dict):
+        return {key: _poisoned(value, key) for key, value in content.items()}
+    if isinstance(content, list):
+        return [_poisoned(value, name) for value in content]
+    return content + EVIL if isinstance(content, str) and name not in _OURS else content

@@ -120,6 +120,6 @@ def _process(half: Half) -> dict[str, Any]:
 def _trace(path: Path, run: int, half: Half, ts_ms: int) -> None:
     place = {"file": file_of(half), "line": half.line, "function": half.function}
     where = [{**place, "slice": "idle_input", "share": 0.9, "ns": 1}]
-    told = answer(half.parts, step_ms=half.step_ms, where=where)
+    trace = answer(half.parts, step_ms=half.step_ms, where=where)
     put(path, NewTrace(run=run, format="kineto", path="/a/trace.json", ts_ms=ts_ms,
-                       header={"answer": told}))  # fmt: skip
+                       header={"answer": trace}))  # fmt: skip

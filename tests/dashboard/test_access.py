@@ -103,20 +103,20 @@ def test_a_websocket_needs_the_cookie(served: Served, allowed: str) -> None:
     assert ask(served.port, f"{STREAM}?token={TOKEN}", websocket=True).status == 403
     assert ask(served.port, STREAM, websocket=True, Cookie=allowed).status == 101
     # A page whose address still has the token hands it on: it is neither needed nor in the way.
-    told = f"{STREAM}?token={TOKEN}"
-    assert ask(served.port, told, websocket=True, Cookie=allowed).status == 101
+    address = f"{STREAM}?token={TOKEN}"
+    assert ask(served.port, address, websocket=True, Cookie=allowed).status == 101
 
 
 @pytest.mark.parametrize("hosts", STRANGERS)
 def test_under_a_strange_name_nobody_gets_in(
     served: Served, allowed: str, hosts: tuple[str, ...]
 ) -> None:
-    for told in ({}, {"X_Forwarded_Host": "127.0.0.1"}, {"Forwarded": "host=127.0.0.1"}):
-        page = ask(served.port, f"/?token={TOKEN}", hosts=hosts, Cookie=allowed, **told)
+    for extra in ({}, {"X_Forwarded_Host": "127.0.0.1"}, {"Forwarded": "host=127.0.0.1"}):
+        page = ask(served.port, f"/?token={TOKEN}", hosts=hosts, Cookie=allowed, **extra)
         # What is no name at all, the server itself does not understand.
         assert page.status in {403, 400}
         assert "set-cookie" not in page.headers
-        line = ask(served.port, STREAM, websocket=True, hosts=hosts, Cookie=allowed, **told)
+        line = ask(served.port, STREAM, websocket=True, hosts=hosts, Cookie=allowed, **extra)
         assert line.status in {403, 400}
 
 
@@ -157,11 +157,11 @@ def test_another_page_cannot_use_the_cookie(served: Served, allowed: str) -> Non
         "http://[",
     )
     for origin in (*ours, *others):
-        told = {} if origin is None else {"Origin": origin}
+        extra = {} if origin is None else {"Origin": origin}
         is_ours = origin in ours
-        line = ask(served.port, STREAM, websocket=True, Cookie=allowed, **told)
+        line = ask(served.port, STREAM, websocket=True, Cookie=allowed, **extra)
         assert line.status == (101 if is_ours else 403), origin
-        page = ask(served.port, "/_stcore/host-config", Cookie=allowed, **told)
+        page = ask(served.port, "/_stcore/host-config", Cookie=allowed, **extra)
         assert page.status == (200 if is_ours else 403), origin
         assert "access-control-allow-origin" not in page.headers
 
@@ -173,7 +173,7 @@ def test_the_token_goes_out_of_the_address_and_the_rest_stays(served: Served) ->
     assert ask(served.port, f"/?token={TOKEN}").headers["location"] == "./"
 
 
-def test_whoever_is_in_already_loses_the_token_from_the_address_too(
+def test_a_browser_that_is_let_in_already_also_loses_the_token_from_its_address(
     served: Served, allowed: str
 ) -> None:
     answer = ask(served.port, f"/now?token={TOKEN}&run=2", Cookie=allowed)
@@ -207,7 +207,7 @@ def test_the_way_in_leads_to_no_other_machine(served: Served, path: str) -> None
     assert not where.startswith(("/", "\\", "http", "javascript"))
 
 
-def test_the_cookie_is_for_browsers_alone_and_tells_no_token(served: Served) -> None:
+def test_the_cookie_is_for_browsers_alone_and_holds_no_token(served: Served) -> None:
     said = ask(served.port, f"/?token={TOKEN}").headers["set-cookie"]
     assert {"httponly", "samesite=lax", "path=/"} <= {p.strip().lower() for p in said.split(";")}
     assert TOKEN not in said
@@ -262,9 +262,9 @@ def test_every_answer_keeps_the_browser_here(served: Served, allowed: str) -> No
 
 
 def test_pages_of_the_makers_of_streamlit_steer_nothing(served: Served, allowed: str) -> None:
-    told = json.loads(ask(served.port, "/_stcore/host-config", Cookie=allowed).body)
-    assert told["allowedOrigins"] == []
-    assert told["metricsUrl"] == ""
+    answer = json.loads(ask(served.port, "/_stcore/host-config", Cookie=allowed).body)
+    assert answer["allowedOrigins"] == []
+    assert answer["metricsUrl"] == ""
 
 
 def scope(path: str = "/", query: str = "", cookie: str = "") -> dict[str, Any]:
@@ -319,7 +319,7 @@ def test_two_dashboards_keep_their_cookies_apart() -> None:
     assert len(names) == 2
 
 
-def test_how_long_a_wrong_token_takes_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_long_a_wrong_token_takes_reveals_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[bytes] = []
 
     def same(one: bytes, other: bytes) -> bool:

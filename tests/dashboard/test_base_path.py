@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.dashboard.conftest import Looked, Served, serving
+from tests.dashboard.conftest import Served, Tab, serving
 from whyidle.dashboard import sample
 from whyidle.dashboard.pages import PAGES
 
@@ -21,24 +21,24 @@ def served() -> Iterator[Served]:
 
 
 def test_every_page_loads_below_the_path_and_complains_of_nothing(
-    served: Served, look: Callable[..., Looked]
+    served: Served, new_tab: Callable[..., Tab]
 ) -> None:
-    looked = look()
+    tab = new_tab()
     for page in PAGES:
-        looked.open(served.url(f"{BASE}/{page}", run=3), wait="[data-drawn], .w-budget")
-        looked.settled()
-        assert urlsplit(looked.page.url).path.startswith(f"/{BASE}/")
-        assert "token" not in looked.page.url
+        tab.open(served.url(f"{BASE}/{page}", run=3), wait="[data-drawn], .w-budget")
+        tab.settled()
+        assert urlsplit(tab.page.url).path.startswith(f"/{BASE}/")
+        assert "token" not in tab.page.url
     ours = f"127.0.0.1:{served.port}/{BASE}/"
-    asked = {url.partition("://")[2] for url in looked.asked if url.startswith(("http", "ws"))}
+    asked = {url.partition("://")[2] for url in tab.asked if url.startswith(("http", "ws"))}
     assert f"{ours}_stcore/stream" in asked
     assert {url for url in asked if not url.startswith(ours)} == set()
 
 
-def test_from_page_to_page_the_path_stays(served: Served, look: Callable[..., Looked]) -> None:
-    looked = look()
-    looked.open(served.url(f"{BASE}/", run=3))
+def test_from_page_to_page_the_path_stays(served: Served, new_tab: Callable[..., Tab]) -> None:
+    tab = new_tab()
+    tab.open(served.url(f"{BASE}/", run=3))
     for page, (title, _) in list(PAGES.items())[1:]:
-        looked.page.get_by_role("link", name=title, exact=True).first.click()
-        looked.page.wait_for_url(f"**/{BASE}/{page}*")
-        looked.settled()
+        tab.page.get_by_role("link", name=title, exact=True).first.click()
+        tab.page.wait_for_url(f"**/{BASE}/{page}*")
+        tab.settled()

@@ -50,7 +50,7 @@ def store(state: Path) -> Path:
 
 @contextlib.contextmanager
 def started(*arguments: object, cwd: Path | None = None) -> Iterator[subprocess.Popen[str]]:
-    """Run a command for as long as the test looks."""
+    """Run a command for as long as the test needs it."""
     process = subprocess.Popen(
         command(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, cwd=cwd,
@@ -109,7 +109,7 @@ def test_the_link_opens_it_until_somebody_ends_it(store: Path, number: int, code
             assert process.wait(20) == code
         said, complained = process.communicate()
         assert (said, complained) == ("", "")
-        # Whoever came next may have the port by now.
+        # Another process may have the port by now.
         assert not ours.keys() & listening(port).keys()
 
 
@@ -134,9 +134,9 @@ def test_a_run_is_named_by_number_label_or_last(store: Path) -> None:
 
 
 def test_a_run_that_the_sample_has_not_is_not_looked_for_elsewhere(store: Path) -> None:
-    with pytest.raises(Problem, match="The sample has the runs 1") as told:
+    with pytest.raises(Problem, match="The sample has the runs 1") as raised:
         checked(store, "9", is_sample=True)
-    assert "monitor runs" not in told.value.next_step
+    assert "monitor runs" not in raised.value.next_step
 
 
 @pytest.mark.parametrize(
@@ -269,23 +269,23 @@ def test_beside_a_recording_it_opens_and_ends_with_it(
 
 
 def test_on_a_terminal_the_page_stays_when_the_job_has_ended(state: Path) -> None:
-    ours, theirs = pty.openpty()
+    ours, terminal = pty.openpty()
     doomed = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     arguments = command("attach", doomed.pid, "--observe", "--dashboard", "--quiet")
     env = {**os.environ, "TERM": "dumb"}
     with subprocess.Popen(
-        arguments, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+        arguments, env=env, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
     ) as process, os.fdopen(ours, errors="replace") as said:  # fmt: skip
-        os.close(theirs)
+        os.close(terminal)
         try:
             link_in(said)
             doomed.communicate(b"\n")
-            told = ""
-            while "The dashboard stays" not in told:
-                told += said.readline()
-            link = told.split()[-1]
-            assert "The dashboard stays until Ctrl-C: http://" in told
-            assert told.index("job ended") < told.index("The dashboard stays")
+            output = ""
+            while "The dashboard stays" not in output:
+                output += said.readline()
+            link = output.split()[-1]
+            assert "The dashboard stays until Ctrl-C: http://" in output
+            assert output.index("job ended") < output.index("The dashboard stays")
             assert opens(link) == 200
             ours = listening(port_of(link))
             process.send_signal(signal.SIGINT)
@@ -297,7 +297,7 @@ def test_on_a_terminal_the_page_stays_when_the_job_has_ended(state: Path) -> Non
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_where_nobody_looks_nobody_is_waited_for(
+def test_where_nobody_watches_nobody_is_waited_for(
     monitor: Monitor, job: subprocess.Popen[str], options: list[str]
 ) -> None:
     done = monitor("attach", job.pid, "--observe", "--dashboard", "--for", "8", *options)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboard.conftest import Looked, Served, serving
+from tests.dashboard.conftest import Served, Tab, serving
 from tests.dashboard.stores import Made, make
 
 NEWEST = "c.data[0].x.at(-1)"
@@ -43,117 +43,115 @@ def served(growing: Path) -> Iterator[Served]:
         yield running
 
 
-def zoom(looked: Looked, name: str) -> None:
+def zoom(tab: Tab, name: str) -> None:
     """Drag over a chart, as a reader does who wants to see more of it."""
-    box = looked.page.locator(f"[data-whyidle={name}] .nsewdrag").first.bounding_box()
+    box = tab.page.locator(f"[data-whyidle={name}] .nsewdrag").first.bounding_box()
     middle = box["y"] + box["height"] / 2
-    looked.page.mouse.move(box["x"] + 0.3 * box["width"], middle)
-    looked.page.mouse.down()
-    looked.page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=5)
-    looked.page.mouse.up()
+    tab.page.mouse.move(box["x"] + 0.3 * box["width"], middle)
+    tab.page.mouse.down()
+    tab.page.mouse.move(box["x"] + 0.6 * box["width"], middle, steps=5)
+    tab.page.mouse.up()
 
 
 def test_the_data_moves_while_the_zoom_of_the_reader_stays(
-    served: Served, look: Callable[..., Looked]
+    served: Served, new_tab: Callable[..., Tab]
 ) -> None:
-    looked = look()
-    looked.open(served.url())
-    looked.drawn("activity")
-    zoom(looked, "activity")
-    whole = looked.chart("activity", "c.data[0].x.at(0)")
-    zoomed = looked.chart("activity", SHOWN)
+    tab = new_tab()
+    tab.open(served.url())
+    tab.drawn("activity")
+    zoom(tab, "activity")
+    whole = tab.chart("activity", "c.data[0].x.at(0)")
+    zoomed = tab.chart("activity", SHOWN)
     assert zoomed[0] > whole
     before, times = (
-        looked.chart("activity", NEWEST),
-        int(looked.chart("activity", "c.dataset.drawn")),
+        tab.chart("activity", NEWEST),
+        int(tab.chart("activity", "c.dataset.drawn")),
     )
-    looked.drawn("activity", times + 2)
-    assert looked.chart("activity", NEWEST) > before
-    assert looked.chart("activity", SHOWN) == zoomed
+    tab.drawn("activity", times + 2)
+    assert tab.chart("activity", NEWEST) > before
+    assert tab.chart("activity", SHOWN) == zoomed
 
 
-def test_what_the_reader_points_at_is_told_all_the_while(
-    served: Served, look: Callable[..., Looked]
+def test_what_the_reader_points_at_stays_explained(
+    served: Served, new_tab: Callable[..., Tab]
 ) -> None:
-    looked = look()
-    looked.open(served.url())
-    looked.drawn("activity")
-    box = looked.page.locator("[data-whyidle=activity] .nsewdrag").first.bounding_box()
+    tab = new_tab()
+    tab.open(served.url())
+    tab.drawn("activity")
+    box = tab.page.locator("[data-whyidle=activity] .nsewdrag").first.bounding_box()
     at = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    looked.page.mouse.move(at[0] - 5, at[1])
-    looked.page.mouse.move(*at)
-    label = looked.page.locator("[data-whyidle=activity] .hoverlayer .legend")
+    tab.page.mouse.move(at[0] - 5, at[1])
+    tab.page.mouse.move(*at)
+    label = tab.page.locator("[data-whyidle=activity] .hoverlayer .legend")
     label.wait_for()
-    first, times = label.text_content(), int(looked.chart("activity", "c.dataset.drawn"))
-    looked.drawn("activity", times + 3)
+    first, times = label.text_content(), int(tab.chart("activity", "c.dataset.drawn"))
+    tab.drawn("activity", times + 3)
     assert label.count() == 1
     # The time under the pointer is another one by now.
     assert label.text_content() != first
 
 
-def test_who_chooses_another_range_sees_that_and_not_the_old_zoom(
-    served: Served, look: Callable[..., Looked]
+def test_another_range_is_shown_instead_of_the_old_zoom(
+    served: Served, new_tab: Callable[..., Tab]
 ) -> None:
-    looked = look()
-    looked.open(served.url(range="5m"))
-    looked.drawn("activity")
-    zoom(looked, "activity")
-    zoomed = looked.chart("activity", SHOWN)
-    times = int(looked.chart("activity", "c.dataset.drawn"))
-    looked.page.get_by_text("1m", exact=True).click()
-    looked.drawn("activity", times + 2)
-    start, end = looked.chart("activity", SHOWN)
+    tab = new_tab()
+    tab.open(served.url(range="5m"))
+    tab.drawn("activity")
+    zoom(tab, "activity")
+    zoomed = tab.chart("activity", SHOWN)
+    times = int(tab.chart("activity", "c.dataset.drawn"))
+    tab.page.get_by_text("1m", exact=True).click()
+    tab.drawn("activity", times + 2)
+    start, end = tab.chart("activity", SHOWN)
     assert [start, end] != zoomed
-    assert start < looked.chart("activity", NEWEST) <= end
+    assert start < tab.chart("activity", NEWEST) <= end
 
 
 def test_a_chart_that_is_left_leaves_nothing_behind(
-    served: Served, look: Callable[..., Looked]
+    served: Served, new_tab: Callable[..., Tab]
 ) -> None:
-    looked = look()
-    looked.open(served.url())
-    looked.drawn("activity")
-    looked.chart("activity", "window.left = c")
-    looked.page.get_by_role("link", name="Fix", exact=True).click()
-    looked.page.wait_for_selector("text=Measure it")
-    looked.page.wait_for_function("() => !window.left._fullLayout && !window.left.isConnected")
+    tab = new_tab()
+    tab.open(served.url())
+    tab.drawn("activity")
+    tab.chart("activity", "window.left = c")
+    tab.page.get_by_role("link", name="Fix", exact=True).click()
+    tab.page.wait_for_selector("text=Measure it")
+    tab.page.wait_for_function("() => !window.left._fullLayout && !window.left.isConnected")
 
 
-def test_no_request_leaves_the_machine(served: Served, look: Callable[..., Looked]) -> None:
-    looked = look()
-    looked.open(served.url())
-    looked.drawn("activity")
+def test_no_request_leaves_the_machine(served: Served, new_tab: Callable[..., Tab]) -> None:
+    tab = new_tab()
+    tab.open(served.url())
+    tab.drawn("activity")
     ours = (f"http://127.0.0.1:{served.port}/", f"ws://127.0.0.1:{served.port}/", "data:", "blob:")
-    assert [url for url in looked.asked if not url.startswith(ours)] == []
+    assert [url for url in tab.asked if not url.startswith(ours)] == []
 
 
 def test_in_a_dark_browser_the_charts_are_dark_too(
-    served: Served, look: Callable[..., Looked]
+    served: Served, new_tab: Callable[..., Tab]
 ) -> None:
     texts = {}
     for scheme in ("light", "dark"):
-        looked = look(color_scheme=scheme)
-        looked.open(served.url())
-        looked.drawn("activity")
-        texts[scheme] = looked.chart("activity", COLOUR)
+        tab = new_tab(color_scheme=scheme)
+        tab.open(served.url())
+        tab.drawn("activity")
+        texts[scheme] = tab.chart("activity", COLOUR)
     assert texts["light"] != texts["dark"]
 
 
-def test_whoever_goes_from_light_to_dark_takes_the_charts_along(
-    tmp_path: Path, look: Callable[..., Looked]
-) -> None:
-    # Of a run that is over nothing else draws anything anew.
+def test_charts_follow_from_light_to_dark(tmp_path: Path, new_tab: Callable[..., Tab]) -> None:
+    # When a run is over, nothing else redraws anything.
     store = tmp_path / "whyidle.db"
     make(store, seconds=60, gpus=2).end()
     with serving(store) as running:
-        looked = look(color_scheme="light")
-        looked.open(running.url())
-        looked.drawn("activity")
-        looked.settled()
-        light = looked.chart("activity", COLOUR)
+        tab = new_tab(color_scheme="light")
+        tab.open(running.url())
+        tab.drawn("activity")
+        tab.settled()
+        light = tab.chart("activity", COLOUR)
         for scheme, is_light in (("dark", False), ("light", True)):
-            looked.page.emulate_media(color_scheme=scheme)
-            looked.page.wait_for_function(
+            tab.page.emulate_media(color_scheme=scheme)
+            tab.page.wait_for_function(
                 "([light, same]) => [...document.querySelectorAll('[data-whyidle=activity]')]"
                 ".some(c => (c._fullLayout.font.color === light) === same)",
                 arg=[light, is_light],

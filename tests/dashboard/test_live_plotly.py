@@ -1,4 +1,4 @@
-"""What a browser tells of a chart is taken as what it should be, or not at all."""
+"""What a browser sends about a chart is taken as what it should be, or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from whyidle.dashboard import live_plotly
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("sent", "expected"),
     [
         ([1, 2.5], (1.0, 2.5)), ([], ()), (None, None), ([2, 1], None), ([1, 1], None),
         (["1", "2"], None), ([1], None), ([1, 2, 3], None), ({"0": 1}, None), ("12", None),
@@ -18,5 +18,5 @@ from whyidle.dashboard import live_plotly
     ],
     ids=str,
 )  # fmt: skip
-def test_a_zoom_is_two_numbers_in_order_or_all_there_is(told: object, expected: object) -> None:
-    assert live_plotly._range(told) == expected
+def test_a_zoom_is_two_numbers_in_order_or_all_there_is(sent: object, expected: object) -> None:
+    assert live_plotly._range(sent) == expected

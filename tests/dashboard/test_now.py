@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboard.conftest import Looked, Served, serving
+from tests.dashboard.conftest import Served, Tab, serving
 from tests.dashboard.gpu_jobs import job
 
 SHOWN = "c.layout.xaxis.range.join()"
@@ -27,51 +27,51 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     ("memory", ["memory", "pool", "rss", "pcie", "nvlink", "readback", "calls"]),
 ])  # fmt: skip
 def test_all_charts_are_drawn_without_complaints(
-    served: Served, look: Callable[..., Looked], page: str, charts: list[str], scheme: str
+    served: Served, new_tab: Callable[..., Tab], page: str, charts: list[str], scheme: str
 ) -> None:
-    looked = look(color_scheme=scheme)
-    looked.open(served.url(page))
+    tab = new_tab(color_scheme=scheme)
+    tab.open(served.url(page))
     for chart in charts:
-        looked.drawn(chart)
+        tab.drawn(chart)
 
 
-def test_zoom_to_a_peak_and_back(served: Served, look: Callable[..., Looked]) -> None:
-    looked = look()
-    looked.open(served.url())
-    looked.drawn("memory")
-    whole = looked.chart("memory", SHOWN)
+def test_zoom_to_a_peak_and_back(served: Served, new_tab: Callable[..., Tab]) -> None:
+    tab = new_tab()
+    tab.open(served.url())
+    tab.drawn("memory")
+    whole = tab.chart("memory", SHOWN)
     for wanted in (True, False):
-        button = looked.page.get_by_role("radio", name="memory").or_(
-            looked.page.get_by_role("button", name="memory", exact=True)
+        button = tab.page.get_by_role("radio", name="memory").or_(
+            tab.page.get_by_role("button", name="memory", exact=True)
         )
         button.first.click()
-        looked.page.wait_for_function(
+        tab.page.wait_for_function(
             "([whole, wanted]) => { const c = [...document.querySelectorAll('[data-whyidle]')]"
             ".find(e => e.dataset.whyidle === 'memory');"
             " return (c.layout.xaxis.range.join() !== whole) === wanted; }",
             arg=[whole, wanted],
             timeout=20_000,
         )
-        assert ("peak=memory" in looked.page.url) == wanted
+        assert ("peak=memory" in tab.page.url) == wanted
 
 
 def test_the_top_finding_leads_to_how_it_is_fixed(
-    served: Served, look: Callable[..., Looked]
+    served: Served, new_tab: Callable[..., Tab]
 ) -> None:
-    looked = look()
-    looked.open(served.url())
-    looked.page.get_by_text("How to fix it").click()
-    looked.page.wait_for_url("**/fix?**")
-    assert "run=1" in looked.page.url
+    tab = new_tab()
+    tab.open(served.url())
+    tab.page.get_by_text("How to fix it").click()
+    tab.page.wait_for_url("**/fix?**")
+    assert "run=1" in tab.page.url
 
 
 def test_what_is_shown_can_be_had_as_a_table(
-    served: Served, look: Callable[..., Looked], tmp_path: Path
+    served: Served, new_tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
-    looked = look()
-    looked.open(served.url(gpu="3"))
-    with looked.page.expect_download() as download:
-        looked.page.get_by_role("button", name="Download CSV").click()
+    tab = new_tab()
+    tab.open(served.url(gpu="3"))
+    with tab.page.expect_download() as download:
+        tab.page.get_by_role("button", name="Download CSV").click()
     download.value.save_as(tmp_path / "shown.csv")
     head = (tmp_path / "shown.csv").read_text().splitlines()[0]
     assert "GPU 3: memory used (bytes)" in head
@@ -79,18 +79,18 @@ def test_what_is_shown_can_be_had_as_a_table(
 
 
 def test_the_page_follows_a_run_that_ends_and_a_store_that_goes_and_comes_back(
-    look: Callable[..., Looked], tmp_path: Path
+    new_tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     path = tmp_path / "state" / "whyidle.db"
     gone, comes = job(path, gpus=1, seconds=60), "job ended: exit code 0"
     with serving(path) as running:
-        looked = look()
-        looked.open(running.url())
+        tab = new_tab()
+        tab.open(running.url())
         for file in path.parent.glob("whyidle.db*"):
             file.unlink()
-        looked.page.get_by_text("Nothing is recorded yet").first.wait_for(timeout=30_000)
+        tab.page.get_by_text("Nothing is recorded yet").first.wait_for(timeout=30_000)
         again = job(path, gpus=1, seconds=60)
-        looked.drawn("memory")
+        tab.drawn("memory")
         again.end()
-        looked.page.get_by_text(comes).first.wait_for(timeout=30_000)
+        tab.page.get_by_text(comes).first.wait_for(timeout=30_000)
     gone.writer.close()

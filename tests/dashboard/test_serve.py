@@ -1,4 +1,4 @@
-"""Where the dashboard listens, what it says of itself, and whose settings it goes by."""
+"""Where the dashboard listens, what it says of itself, and whose settings it uses."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def served(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 
 def new_session(served: Served) -> Any:
-    """Return what Streamlit tells a browser that has just come."""
-    told = {"Cookie": cookie(served.port)}
+    """Return what Streamlit sends a browser that has just connected."""
+    headers = {"Cookie": cookie(served.port)}
     with connect(
         f"ws://127.0.0.1:{served.port}/_stcore/stream",
-        additional_headers=told,
+        additional_headers=headers,
         proxy=None,
         max_size=None,
     ) as line:
@@ -93,19 +93,19 @@ def new_session(served: Served) -> Any:
                 return message.new_session
 
 
-def test_nothing_is_told_to_the_makers_of_streamlit(served: Served) -> None:
-    told = new_session(served)
-    assert told.config.gather_usage_stats is False
-    # The sign that pages get messages at all, and that settings of ours are in them.
-    assert told.custom_theme.base == 0
-    assert told.initialize.is_hello is False
+def test_nothing_is_sent_to_the_makers_of_streamlit(served: Served) -> None:
+    session = new_session(served)
+    assert session.config.gather_usage_stats is False
+    # This shows that pages get messages at all, and that our settings are in them.
+    assert session.custom_theme.base == 0
+    assert session.initialize.is_hello is False
 
 
 def test_settings_of_the_users_own_do_not_count(served: Served) -> None:
     assert listeners(served.port) == LOOPBACK
     allowed = cookie(served.port)
-    told = json.loads(ask(served.port, "/_stcore/host-config", Cookie=allowed).body)
-    assert told["allowedOrigins"] == []
+    answer = json.loads(ask(served.port, "/_stcore/host-config", Cookie=allowed).body)
+    assert answer["allowedOrigins"] == []
     page = ask(served.port, "/", Cookie=allowed)
     assert b"<div id=" in page.body
     assert "access-control-allow-origin" not in page.headers
@@ -128,10 +128,10 @@ def test_behind_a_proxy_everything_stands_below_its_path(store: Path) -> None:
         stream = f"{base}/_stcore/stream"
         # A proxy may pass its own name on, or ours.
         for host in (name, f"127.0.0.1:{port}"):
-            told = {"Cookie": allowed, "Origin": f"https://{name}"}
-            assert ask(port, stream, websocket=True, hosts=(host,), **told).status == 101
-        told["Origin"] = "https://evil.example"
-        assert ask(port, stream, websocket=True, hosts=(name,), **told).status == 403
+            sent = {"Cookie": allowed, "Origin": f"https://{name}"}
+            assert ask(port, stream, websocket=True, hosts=(host,), **sent).status == 101
+        sent["Origin"] = "https://evil.example"
+        assert ask(port, stream, websocket=True, hosts=(name,), **sent).status == 403
 
 
 def test_without_a_token_names_and_pages_are_looked_at_all_the_same(store: Path) -> None:

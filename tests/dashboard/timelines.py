@@ -73,9 +73,9 @@ def kept(store: Path, file: Path, run: int | None, **more: Any) -> int:
     found = analyse(file)
     segments = [report.budget.segments for report in found.devices]
     steps = (found.steps.start, found.steps.end)
-    told = json.loads(json.dumps(contract(found)))
+    answer = json.loads(json.dumps(contract(found)))
     return keep(
-        store, found.trace, told, file=file, segments=segments, steps=steps, run=run, **more
+        store, found.trace, answer, file=file, segments=segments, steps=steps, run=run, **more
     )
 
 
@@ -90,7 +90,7 @@ def make(folder: Path, *, devices: int = 1) -> Path:
 
 
 def answer(store: Path) -> dict[str, Any]:
-    """Return what the first trace of a store told."""
+    """Return the answer of the first trace of a store."""
     with Kept.open(store) as opened:
         found: dict[str, Any] = opened.open_trace(1).answer
     return found

@@ -24,7 +24,7 @@ def test_better_and_worse_differ_in_colour_in_sign_and_in_words() -> None:
     assert "worse" in bars.customdata[1]
 
 
-def test_zero_is_in_the_middle_so_that_sides_can_be_told() -> None:
+def test_zero_is_in_the_middle_so_that_sides_are_distinct() -> None:
     low, high = Figure(changes("changes", [LESS], 0.04)).layout.xaxis.range
     assert low == -high
     assert low < -0.022
@@ -41,11 +41,11 @@ def test_what_is_not_known_has_no_bar() -> None:
 
 
 def test_the_faster_side_has_the_shorter_bar_and_causes_their_own_colours() -> None:
-    told = {
+    accounts = {
         "A": {Slice.COMPUTE: 0.010, Slice.IDLE_INPUT: 0.030},
         "B": {Slice.COMPUTE: 0.010},
     }
-    shown = Figure(budgets("budgets", told))
+    shown = Figure(budgets("budgets", accounts))
     assert {bar.name: bar.marker.color for bar in shown.data} == {
         LOOKS[part].words: LOOKS[part].colour for part in (Slice.COMPUTE, Slice.IDLE_INPUT)
     }
@@ -54,5 +54,5 @@ def test_the_faster_side_has_the_shorter_bar_and_causes_their_own_colours() -> N
 
 
 def test_a_part_too_small_to_see_has_no_place_in_the_legend() -> None:
-    told = {"A": {Slice.COMPUTE: 1.0, Slice.IDLE_GC: 1e-5}}
-    assert len(Figure(budgets("budgets", told)).data) == 1
+    accounts = {"A": {Slice.COMPUTE: 1.0, Slice.IDLE_GC: 1e-5}}
+    assert len(Figure(budgets("budgets", accounts)).data) == 1

@@ -15,8 +15,8 @@ def spread(*values: float, name: str = "A: run 1", **more: float | None) -> Dist
 
 
 def test_each_side_has_all_of_its_steps() -> None:
-    told = [spread(0.02, 0.021, 0.03), spread(0.01, 0.012, 0.5, name="B: run 2")]
-    for bars in Figure(steps("steps", told)).data:
+    sides = [spread(0.02, 0.021, 0.03), spread(0.01, 0.012, 0.5, name="B: run 2")]
+    for bars in Figure(steps("steps", sides)).data:
         assert len(bars.x) == BINS
         assert sum(bars.y) == pytest.approx(1.0, abs=1e-4)
 
@@ -27,8 +27,8 @@ def test_both_are_counted_on_the_same_scale() -> None:
 
 
 def test_a_step_counts_as_often_as_it_was_seen() -> None:
-    told = Distribution("A", (0.01, 0.02), (90.0, 10.0), 0.011, None, None, "")
-    (bars,) = Figure(steps("steps", [told])).data
+    side = Distribution("A", (0.01, 0.02), (90.0, 10.0), 0.011, None, None, "")
+    (bars,) = Figure(steps("steps", [side])).data
     assert max(bars.y) == pytest.approx(0.9)
 
 

@@ -90,9 +90,9 @@ def test_a_click_carries_what_was_clicked_on(shown: Picture) -> None:
 def test_names_of_a_job_are_no_markup(store: Path, shown: Picture) -> None:
     part = TickRange(shown.trace.start + 71 * MS, shown.trace.start + 75 * MS)
     figure, _ = lanes.lanes("x", picture(store, shown.trace.id, part, [0]))
-    told = [text for bars in figure["data"] for text in (*bars["hovertext"], *bars["text"])]
-    assert any("&lt;img" in text for text in told)
-    assert not any("<img" in text for text in told)
+    texts = [text for bars in figure["data"] for text in (*bars["hovertext"], *bars["text"])]
+    assert any("&lt;img" in text for text in texts)
+    assert not any("<img" in text for text in texts)
 
 
 def test_a_line_stands_below_the_other(shown: Picture) -> None:
@@ -105,18 +105,18 @@ def test_a_line_stands_below_the_other(shown: Picture) -> None:
 
 def test_the_overview_veils_what_the_lanes_do_not_show(store: Path, shown: Picture) -> None:
     trace = shown.trace
-    told = all_of(store, trace.id, [0, 1])
+    parts = all_of(store, trace.id, [0, 1])
     part = TickRange(trace.start + 100 * MS, trace.start + 200 * MS)
-    figure = Figure(overview.overview("x", told, trace, part))
+    figure = Figure(overview.overview("x", parts, trace, part))
     veils = [(round(veil.x0), round(veil.x1)) for veil in figure.layout.shapes]
     assert veils == [(0, 100), (200, 433)]
-    assert not overview.overview("x", told, trace, timeline.whole(trace))["layout"]["shapes"]
+    assert not overview.overview("x", parts, trace, timeline.whole(trace))["layout"]["shapes"]
 
 
 @pytest.mark.parametrize(
     ("ns", "unit"), [(5_000_000_000, "s"), (1_999_000_000, "ms"), (3_000, "µs"), (1500, "ns")]
 )
-def test_a_window_is_told_in_a_unit_of_which_it_has_some(
+def test_a_window_is_named_in_a_unit_of_which_it_has_some(
     shown: Picture, ns: int, unit: str
 ) -> None:
     assert overview.unit_of(shown.trace, TickRange(0, ns))[1] == unit
@@ -144,10 +144,10 @@ def test_what_an_overview_has_no_account_of_is_named_in_its_place(
     store: Path, shown: Picture
 ) -> None:
     trace = shown.trace
-    told = all_of(store, trace.id, [0])
+    parts = all_of(store, trace.id, [0])
     whole = timeline.whole(trace)
-    assert not overview.overview("x", told, trace, whole)["layout"]["annotations"]
-    half = replace(told, known=(told.edges[0], (told.edges[0] + told.edges[-1]) // 2))
+    assert not overview.overview("x", parts, trace, whole)["layout"]["annotations"]
+    half = replace(parts, known=(parts.edges[0], (parts.edges[0] + parts.edges[-1]) // 2))
     (said,) = Figure(overview.overview("x", half, trace, whole)).layout.annotations
     assert said.text == overview.NOTHING
     assert 216 < said.x < 433

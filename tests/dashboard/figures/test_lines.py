@@ -21,7 +21,7 @@ SPAN = TimeRange(0, 10_000, is_live=False, name="1 all")
 EVIL = "<img src=x onerror=alert(1)>"
 
 
-def course(*values: float | None, name: str = "used", **more: Any) -> Series:
+def series_of(*values: float | None, name: str = "used", **more: Any) -> Series:
     times = tuple(range(len(values)))
     return Series(name, m.GPU_MEMORY_USED, times, values, values, values, **more)
 
@@ -32,7 +32,7 @@ def valid(figure: Figure) -> Figure:
 
 
 def test_a_gap_stays_a_gap() -> None:
-    figure = valid(lines("x", [Line(course(1.0, None, 3.0), "#000000")], "ratio", SPAN))
+    figure = valid(lines("x", [Line(series_of(1.0, None, 3.0), "#000000")], "ratio", SPAN))
     assert figure["data"][0]["y"] == [1.0, None, 3.0]
     assert figure["data"][0]["connectgaps"] is False
 
@@ -43,14 +43,14 @@ def test_what_is_unknown_is_no_line() -> None:
 
 
 def test_bytes_have_binary_units_on_the_axis_and_under_the_pointer() -> None:
-    figure = valid(lines("x", [Line(course(2 * GIB, 3.5 * GIB), "#000000")], "bytes", SPAN))
+    figure = valid(lines("x", [Line(series_of(2 * GIB, 3.5 * GIB), "#000000")], "bytes", SPAN))
     assert figure["data"][0]["y"] == [2.0, 3.5]
     assert figure["layout"]["yaxis"]["ticksuffix"] == " GiB"
     assert figure["data"][0]["hovertemplate"].endswith(" GiB")
 
 
 def test_a_limit_is_a_dash_across_the_span_and_makes_the_scale() -> None:
-    drawn = [Line(course(512.0), "#000000")]
+    drawn = [Line(series_of(512.0), "#000000")]
     limit = Limit("limit 2.0 KiB", 2048)
     figure = valid(lines("x", drawn, "bytes", SPAN, limits=[limit]))
     dash = figure["data"][-1]
@@ -82,7 +82,7 @@ def test_another_choice_of_the_reader_forgets_the_zoom_and_time_alone_does_not()
 
 
 def test_names_are_text_and_no_markup() -> None:
-    drawn = [Line(course(1.0, name=EVIL), "#000000")]
+    drawn = [Line(series_of(1.0, name=EVIL), "#000000")]
     mark = {"ts_ms": 5, "kind": "compiled", "colour": "#000000", "text": EVIL}
     causes = Causes([0], {Slice.COMPUTE: [1.0]}, is_of_steps=True)
     figures = [lines("x", drawn, "ratio", SPAN), account.over_time("y", causes, SPAN, [mark])]
@@ -107,7 +107,7 @@ def test_where_nothing_is_known_causes_have_no_height_and_say_so() -> None:
     assert area["line"]["shape"] == "hv"
     assert [x - area["x"][0] for x in area["x"]] == [0, 1000, 2000, 3000]
     assert area["y"] == [0.2, 0, 0.3, 0]
-    assert [told == "not known" for told in area["hovertemplate"]] == [False, True, False, True]
+    assert [text == "not known" for text in area["hovertemplate"]] == [False, True, False, True]
 
 
 def test_rows_that_come_a_little_late_are_no_gap() -> None:
@@ -130,7 +130,7 @@ def test_the_name_of_a_device_is_no_markup() -> None:
     assert "<" not in figure["data"][0]["y"][0]
 
 
-def test_marks_are_rules_and_points_that_tell() -> None:
+def test_marks_are_rules_and_points_with_text() -> None:
     marks = [{"ts_ms": i, "kind": "compiled", "colour": "#000000", "text": f"{i}"} for i in (1, 2)]
     causes = Causes([0], {Slice.COMPUTE: [1.0]}, is_of_steps=True)
     figure = valid(account.over_time("y", causes, SPAN, marks))
@@ -144,8 +144,8 @@ def test_a_budget_is_a_bar_whose_parts_are_shares() -> None:
     assert [trace["x"] for trace in figure["data"]] == [[0.25], [0.75]]
 
 
-def test_less_than_one_a_second_is_told_in_tenths_and_not_in_thousandths() -> None:
-    drawn = valid(lines("x", [Line(course(0.5, 0.25), "#000000")], "per_second", SPAN))
+def test_less_than_one_a_second_is_shown_in_tenths_and_not_in_thousandths() -> None:
+    drawn = valid(lines("x", [Line(series_of(0.5, 0.25), "#000000")], "per_second", SPAN))
     assert "s" not in drawn["layout"]["yaxis"]["tickformat"]
     assert "s}" not in drawn["data"][0]["hovertemplate"].removesuffix("}")
     assert drawn["data"][0]["hovertemplate"] == "%{y:,.4~r}"

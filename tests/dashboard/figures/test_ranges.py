@@ -22,10 +22,10 @@ def test_each_range_lies_between_its_ends() -> None:
 
 
 def test_as_fast_as_now_is_always_on_the_scale() -> None:
-    for told in ([PREDICTED], [Range("measured", 0.6, 0.8, theme.WORSE, 0.7)]):
-        shown = Figure(ranges("gains", told)).layout
-        assert shown.xaxis.range[0] <= min(1.0, told[0].low)
-        assert shown.xaxis.range[1] > max(1.0, told[0].high)
+    for given in ([PREDICTED], [Range("measured", 0.6, 0.8, theme.WORSE, 0.7)]):
+        shown = Figure(ranges("gains", given)).layout
+        assert shown.xaxis.range[0] <= min(1.0, given[0].low)
+        assert shown.xaxis.range[1] > max(1.0, given[0].high)
 
 
 def test_a_range_without_width_is_seen() -> None:
@@ -34,8 +34,8 @@ def test_a_range_without_width_is_seen() -> None:
 
 
 def test_a_name_from_a_job_is_no_markup() -> None:
-    told = Range("<b onclick=x>" + "y" * 100, 1.1, 1.2, theme.GREY)
-    (words,) = Figure(ranges("gains", [told])).layout.yaxis.ticktext
+    given = Range("<b onclick=x>" + "y" * 100, 1.1, 1.2, theme.GREY)
+    (words,) = Figure(ranges("gains", [given])).layout.yaxis.ticktext
     assert "<" not in words
     assert words.endswith("…")
 

@@ -109,7 +109,7 @@ def test_numbers_of_a_run_whose_recorder_is_not_to_be_seen_go_on(
 
 
 @pytest.mark.parametrize(("said", "every"), [((), 1.0), ((None,), None), ((10.0,), 10.0)])
-def test_a_part_is_drawn_anew_as_often_as_the_page_unless_it_says_otherwise(
+def test_a_part_is_redrawn_as_often_as_the_page_unless_it_says_otherwise(
     reader: Reader, monkeypatch: pytest.MonkeyPatch, said: tuple[Any, ...], every: float | None
 ) -> None:
     found = []
@@ -136,7 +136,7 @@ def test_code_that_is_changed_while_its_finding_is_shown_is_shown_as_it_is(
     assert "it was moved away" in text(page)
 
 
-def test_pages_are_judged_anew_when_a_trace_is_kept(
+def test_pages_are_judged_again_when_a_trace_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = tmp_path / DATABASE

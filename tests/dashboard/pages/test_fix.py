@@ -98,8 +98,8 @@ def test_names_from_a_job_are_no_markup(tmp_path: Path) -> None:
     assert "&lt;img" in said
 
 
-def test_what_comes_back_is_told_as_a_least_and_a_most() -> None:
-    told = _finding_card._cost({"lost_share": [0.463, 0.561], "severity": "high"})
-    assert "at least 46% of the time comes back, at most 56%<" in told
-    told = _finding_card._cost({"lost_share": [0.2, 0.2], "severity": "high"})
-    assert "at least 20% of the time comes back<" in told
+def test_what_comes_back_is_given_as_a_least_and_a_most() -> None:
+    cost = _finding_card._cost({"lost_share": [0.463, 0.561], "severity": "high"})
+    assert "at least 46% of the time comes back, at most 56%<" in cost
+    cost = _finding_card._cost({"lost_share": [0.2, 0.2], "severity": "high"})
+    assert "at least 20% of the time comes back<" in cost

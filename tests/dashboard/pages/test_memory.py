@@ -44,7 +44,7 @@ def test_without_a_trace_it_says_how_to_have_one(store: Path) -> None:
     assert "no GPU trace is stored with this run" in app(store, "memory").words
 
 
-def test_without_a_gpu_it_tells_of_the_main_memory(tmp_path: Path) -> None:
+def test_without_a_gpu_it_shows_the_main_memory(tmp_path: Path) -> None:
     with Writer.open(tmp_path / DATABASE) as writer:
         info = {"gpu_problem": "There is no driver <b>.", "gpus": []}
         writer.end_run(writer.begin_run(NewRun(info=info)), "stopped")
@@ -61,7 +61,7 @@ def test_what_does_not_grow_has_no_pace(store: Path) -> None:
     assert "no longer grows" not in words
 
 
-def test_a_limit_far_above_is_told_in_words_and_does_not_flatten_the_course(store: Path) -> None:
+def test_a_limit_far_above_is_given_in_words_and_does_not_flatten_the_line(store: Path) -> None:
     assert "machine 512 GiB: far above the shown values" in app(store, "memory").words
 
 

@@ -18,7 +18,7 @@ def store() -> Iterator[Path]:
         yield path
 
 
-def test_of_every_run_all_is_told_and_the_code_of_its_faults_is_there(store: Path) -> None:
+def test_every_run_is_shown_in_full_and_the_code_of_its_faults_is_there(store: Path) -> None:
     with Reader.open(store) as reader:
         runs = reader.runs()
     said = [text(drawn("fix", store, str(run.id), is_sample=True)) for run in runs]

@@ -82,7 +82,7 @@ def test_a_finished_run_is_drawn_whole(store: Path, page: str) -> None:
 
 
 @BOTH
-def test_a_killed_recorder_is_told_and_its_run_shown(store: Path, page: str) -> None:
+def test_a_killed_recorder_is_reported_and_its_run_shown(store: Path, page: str) -> None:
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
                           capture_output=True, text=True, check=True)  # fmt: skip
     made = job(store, seconds=30, recorder_pid=int(gone.stdout), recorder_start_ticks=1)
@@ -99,14 +99,14 @@ def test_a_recorder_of_another_container_is_not_called_dead(store: Path) -> None
     assert "its recorder is elsewhere" in app(store).words
 
 
-def test_a_recorder_that_is_silent_is_told(store: Path) -> None:
+def test_a_recorder_that_is_silent_is_reported(store: Path) -> None:
     made = job(store, seconds=60, ago=30)
     assert "The recorder has been silent for 3" in app(store).words
     made.end()
 
 
 @BOTH
-def test_a_lost_gpu_is_told_as_lost(store: Path, page: str) -> None:
+def test_a_lost_gpu_is_shown_as_lost(store: Path, page: str) -> None:
     recorded(store, lost=10)
     words = app(store, page).words
     assert "GPU lost" in words
@@ -125,14 +125,14 @@ def test_a_machine_without_gpu_shows_what_there_is(store: Path, page: str) -> No
 
 
 @BOTH
-def test_a_file_of_another_kind_is_told(store: Path, page: str) -> None:
+def test_a_file_of_another_kind_is_reported(store: Path, page: str) -> None:
     store.parent.mkdir()
     store.write_bytes(b"no database at all" * 400)
     assert "is not a SQLite database" in app(store, page).words
 
 
 @BOTH
-def test_a_damaged_store_is_told(store: Path, page: str) -> None:
+def test_a_damaged_store_is_reported(store: Path, page: str) -> None:
     recorded(store)
     size = store.stat().st_size
     with store.open("r+b") as file:
@@ -144,7 +144,7 @@ def test_a_damaged_store_is_told(store: Path, page: str) -> None:
 
 
 @BOTH
-def test_a_store_of_a_newer_version_is_told(store: Path, page: str) -> None:
+def test_a_store_of_a_newer_version_is_reported(store: Path, page: str) -> None:
     recorded(store)
     with closing(sqlite3.connect(store)) as connection, connection:
         connection.execute("PRAGMA user_version = 9999")
@@ -153,7 +153,7 @@ def test_a_store_of_a_newer_version_is_told(store: Path, page: str) -> None:
 
 
 @BOTH
-def test_a_store_that_is_deleted_under_the_page_is_told(store: Path, page: str) -> None:
+def test_a_store_that_is_deleted_under_the_page_is_reported(store: Path, page: str) -> None:
     recorded(store)
     shown = app(store, page)
     for file in store.parent.glob(f"{DATABASE}*"):
@@ -172,7 +172,7 @@ def test_a_store_that_is_replaced_under_the_page_shows_the_new_one(store: Path, 
 
 
 @BOTH
-def test_a_run_that_is_deleted_while_it_is_shown_is_told(store: Path, page: str) -> None:
+def test_a_run_that_is_deleted_while_it_is_shown_is_reported(store: Path, page: str) -> None:
     recorded(store)
     kept = recorded(store)
     shown = app(store, page, run="1")
@@ -185,7 +185,7 @@ def test_a_run_that_is_deleted_while_it_is_shown_is_told(store: Path, page: str)
 
 
 @BOTH
-def test_a_link_to_a_run_that_is_gone_is_told(store: Path, page: str) -> None:
+def test_a_link_to_a_run_that_is_gone_is_reported(store: Path, page: str) -> None:
     recorded(store)
     words = app(store, page, run="77").words
     assert "There is no recording 77 here" in words

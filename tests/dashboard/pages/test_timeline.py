@@ -29,7 +29,7 @@ def button(shown: App, label: str) -> None:
     next(each for each in shown.test.button if each.label == label).click().run()
 
 
-def test_a_gap_of_a_link_is_told_with_what_the_host_did_and_the_code(store: Path) -> None:
+def test_a_gap_of_a_link_is_explained_with_what_the_host_did_and_the_code(store: Path) -> None:
     words = app(store, "timeline", at=GAP).words
     assert "idle: input 90.4 ms of GPU 0: the job waits for its data loader." in words
     assert f"{timelines.LOADER} data loader 1 100% 100%" in words
@@ -121,14 +121,14 @@ def test_a_damaged_timeline_says_so_and_how_to_read_the_file_again(tmp_path: Pat
 
 def test_what_the_trace_warns_of_is_shown_as_text(tmp_path: Path) -> None:
     store = timelines.make(tmp_path)
-    told = "UPDATE trace SET header = json_set(header, '$.answer.warnings', json_array('{}'))"
-    changed(store, told.format(f"truncated {timelines.HOSTILE}"))
+    update = "UPDATE trace SET header = json_set(header, '$.answer.warnings', json_array('{}'))"
+    changed(store, update.format(f"truncated {timelines.HOSTILE}"))
     shown = app(store, "timeline")
     assert f"⚠ truncated {timelines.HOSTILE}" in shown.words
     assert "<img" not in shown.markup
 
 
-def test_a_file_that_is_gone_is_told_instead_of_offered(tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_named_instead_of_offered(tmp_path: Path) -> None:
     store = timelines.make(tmp_path)
     (tmp_path / "train.json").unlink()
     words = app(store, "timeline").words
@@ -166,8 +166,13 @@ def test_where_a_trace_names_no_line_that_of_the_runs_finding_is_shown(
     store = timelines.make(tmp_path)
     changed(store, "UPDATE trace SET header = json_set(header, '$.answer.where', json_array())")
     place = {"file": "load.py", "line": 7, "function": "read<b>", "share": 0.4}
-    told = {"rule": "input_starved", "title": "It waits", "slice": "idle_input", "where": [place]}
-    monkeypatch.setattr(job, "diagnosis", lambda *_: {"findings": [told]})
+    finding = {
+        "rule": "input_starved",
+        "title": "It waits",
+        "slice": "idle_input",
+        "where": [place],
+    }
+    monkeypatch.setattr(job, "diagnosis", lambda *_: {"findings": [finding]})
     shown = app(store, "timeline", at=GAP)
     assert "Lines that the run's finding names It waits" in shown.words
     assert "load.py:7 in read<b> 40%" in shown.words

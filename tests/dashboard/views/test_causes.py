@@ -1,4 +1,4 @@
-"""Where the time of steps goes, over time: the parts add up, and waits are told as they were."""
+"""Where the time of steps goes, over time: the parts add up, and waits are shown as they were."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def of_last(path: Path) -> Causes:
     with Reader.open(path) as reader:
         run = reader.find("last")
         gpus = jobs.gpus(reader, run, everything=False)
-        told = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
-        return causes(told, gpus.mine, jobs.device(run, has_gpus=bool(gpus.mine)))
+        source = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+        return causes(source, gpus.mine, jobs.device(run, has_gpus=bool(gpus.mine)))
 
 
 def test_the_parts_of_each_moment_add_up_to_its_step(tmp_path: Path) -> None:
@@ -39,8 +39,8 @@ def test_the_parts_of_each_moment_add_up_to_its_step(tmp_path: Path) -> None:
     assert found.is_of_steps
     with Reader.open(tmp_path / DATABASE) as reader:
         run = reader.find("last")
-        told = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
-        steps = told.one(m.JOB_STEP_P50, run.id)
+        source = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+        steps = source.one(m.JOB_STEP_P50, run.id)
     for place, time in enumerate(found.times):
         whole = sum(column[place] or 0.0 for column in found.parts.values())
         wanted = dict(zip(steps.times, steps.values, strict=True))[time]
@@ -73,7 +73,7 @@ def test_what_is_gone_for_long_is_unknown_again(tmp_path: Path) -> None:
     assert found.parts[Slice.IDLE_UNKNOWN][-1] == pytest.approx(0.1)
 
 
-def test_without_steps_the_shares_are_told_and_why(tmp_path: Path) -> None:
+def test_without_steps_the_shares_are_shown_and_why(tmp_path: Path) -> None:
     recorded(tmp_path / DATABASE, {i: {m.JOB_LOADER_WAIT: 0.5} for i in range(12)})
     found = of_last(tmp_path / DATABASE)
     assert not found.is_of_steps
@@ -81,7 +81,7 @@ def test_without_steps_the_shares_are_told_and_why(tmp_path: Path) -> None:
     assert found.parts[Slice.IDLE_INPUT] == [0.5] * 12
 
 
-def test_of_nothing_nothing_is_told(tmp_path: Path) -> None:
+def test_of_nothing_nothing_is_shown(tmp_path: Path) -> None:
     recorded(tmp_path / DATABASE, {i: {m.JOB_CPU: 1.0} for i in range(3)})
     assert of_last(tmp_path / DATABASE).parts == {}
 

@@ -23,7 +23,7 @@ def run(**more: object) -> Run:
     return Run(**{"id": 7, "ended_ms": 1, "command": "python train.py --lr 1", **more})  # type: ignore[arg-type]
 
 
-def told(window: Window) -> findings.Page:
+def page_of(window: Window) -> findings.Page:
     return findings.of(as_json(diagnose(window)), run())
 
 
@@ -41,7 +41,7 @@ def test_it_says_all_that_the_terminal_says_in_the_same_words(
     # No path is so long that it is broken there.
     monkeypatch.setenv("COLUMNS", "1000")
     window = recorded(name)
-    page = told(window)
+    page = page_of(window)
     terminal = flat(screen(diagnose(window)))
     said = [page.verdict, *findings.caveats(page.answer), *findings.while_it_computes(page.answer)]
     for each in page.answer["findings"]:
@@ -54,7 +54,7 @@ def test_it_says_all_that_the_terminal_says_in_the_same_words(
 
 
 def test_what_was_not_checked_stands_together_by_what_it_needs() -> None:
-    page = told(Window("run 7", "run"))
+    page = page_of(Window("run 7", "run"))
     needs = findings.not_checked(page.answer, run())
     assert sorted(name for names in needs.values() for name in names) == sorted(
         each["rule"] for each in page.answer["not_checked"]
@@ -74,7 +74,7 @@ def test_the_command_for_what_is_missing_names_the_running_job_itself(
     assert not any("4711" in need for need in needs)
 
 
-def test_how_a_gpu_works_while_it_works_is_told_with_what_is_not_known_of_it() -> None:
+def test_how_a_gpu_works_while_it_works_is_shown_with_what_is_not_known_of_it() -> None:
     works = {
         "said": ["Small kernels."], "efficiency": 0.31, "efficiency_source": "tensor activity",
         "unknown": {"a": "no counter tells", "b": "no counter tells"},
@@ -96,7 +96,7 @@ def test_every_document_that_a_rule_cites_has_its_name() -> None:
     assert findings.documents({"documents": ["D2 §4"]}) == [("D2 §4", DOCUMENTS["D2"])]
 
 
-def test_the_page_of_a_rule_tells_why_it_costs_and_when_it_is_wrong() -> None:
+def test_the_page_of_a_rule_says_why_it_costs_and_when_it_is_wrong() -> None:
     for name, rule in rules.load().items():
         if not rule.is_planned:
             assert "## Why it costs" in findings.why(name)
@@ -120,16 +120,16 @@ def test_a_masked_secret_is_not_offered_as_its_value() -> None:
 
 
 def test_only_what_costs_time_has_a_range() -> None:
-    page = told(recorded("memory_growth/before_jax"))
+    page = page_of(recorded("memory_growth/before_jax"))
     assert page.finding("memory_growth") is not None
     assert "memory_growth" not in str(findings.ranges([page.finding("memory_growth") or {}]))
-    starved = told(recorded("input_starved/before_torch"))
+    starved = page_of(recorded("input_starved/before_torch"))
     (found,) = findings.ranges([starved.finding("input_starved") or {}])
     assert 1 < found.low < found.high
 
 
 def test_the_code_of_a_recorded_line_is_read_where_it_lies() -> None:
-    (place, *_) = told(recorded("input_starved/before_torch")).places["input_starved"]
+    (place, *_) = page_of(recorded("input_starved/before_torch")).places["input_starved"]
     assert place.code is not None
     assert "time.sleep(READ_SECONDS)" in place.code.lines[place.code.line - place.code.first]
 
@@ -140,23 +140,23 @@ def finding(rule: str, lost: list[float] | None = None, **more: object) -> findi
 
 def test_the_dearest_finding_is_said_first_and_risks_stand_beside_it() -> None:
     risk, small, dear = finding("memory"), finding("gc", [0.1, 0.1]), finding("input", [0.4, 0.8])
-    told = findings.lead([risk, small, dear])
-    assert told is not None
-    assert told.first is dear
-    assert list(told.beside) == [risk]
-    assert told.more == 1
+    result = findings.lead([risk, small, dear])
+    assert result is not None
+    assert result.first is dear
+    assert list(result.beside) == [risk]
+    assert result.more == 1
 
 
 def test_where_nothing_costs_time_the_first_of_the_list_is_said() -> None:
-    told = findings.lead([finding("error"), finding("memory")])
-    assert told is not None
-    assert (told.first["rule"], list(told.beside), told.more) == ("error", [], 1)
+    result = findings.lead([finding("error"), finding("memory")])
+    assert result is not None
+    assert (result.first["rule"], list(result.beside), result.more) == ("error", [], 1)
     assert findings.lead([]) is None
 
 
 def test_the_finding_about_a_part_of_the_time_is_one_that_names_lines() -> None:
     bare = finding("a", slice="idle_compile", where=[])
     named = finding("b", slice="idle_compile", where=[{"file": "x.py"}])
-    told = {"findings": [finding("c", slice="idle_input", where=[{}]), bare, named]}
-    assert findings.of_slice(told, Slice.IDLE_COMPILE) is named
-    assert findings.of_slice(told, Slice.IDLE_GC) is None
+    answer = {"findings": [finding("c", slice="idle_input", where=[{}]), bare, named]}
+    assert findings.of_slice(answer, Slice.IDLE_COMPILE) is named
+    assert findings.of_slice(answer, Slice.IDLE_GC) is None

@@ -21,7 +21,7 @@ def of_last(path: Path) -> Health:
         return health(reader, reader.find("last"))
 
 
-def test_what_we_cost_is_told(tmp_path: Path) -> None:
+def test_our_own_cost_is_shown(tmp_path: Path) -> None:
     job(tmp_path / DATABASE, seconds=30).end()
     cost = of_last(tmp_path / DATABASE).cost
     assert cost == {
@@ -43,9 +43,9 @@ def test_a_recorder_that_ticks_is_not_silent_and_one_that_does_not_is(tmp_path: 
     ticks = job(tmp_path / "ticks" / DATABASE, seconds=30)
     silent = job(tmp_path / "silent" / DATABASE, seconds=30, ago=40)
     assert of_last(tmp_path / "ticks" / DATABASE).silent_s is None
-    told = of_last(tmp_path / "silent" / DATABASE).silent_s
-    assert told is not None
-    assert told >= 40
+    silent_s = of_last(tmp_path / "silent" / DATABASE).silent_s
+    assert silent_s is not None
+    assert silent_s >= 40
     ticks.end()
     silent.end()
     assert of_last(tmp_path / "silent" / DATABASE).silent_s is None
@@ -61,23 +61,23 @@ def begun(path: Path, info: dict[str, Any]) -> Health:
     return of_last(path)
 
 
-def test_our_trouble_is_told_and_that_of_the_job_is_not_ours(tmp_path: Path) -> None:
-    told = begun(tmp_path / DATABASE, {})
-    assert [event.text for event in told.trouble] == ["A tick failed."]
-    assert told.agent == "inside no process"
+def test_our_trouble_is_shown_and_that_of_the_job_is_not_ours(tmp_path: Path) -> None:
+    health = begun(tmp_path / DATABASE, {})
+    assert [event.text for event in health.trouble] == ["A tick failed."]
+    assert health.agent == "inside no process"
 
 
 def test_an_agent_that_is_refused_says_why_and_what_to_type(tmp_path: Path) -> None:
     entry = {"pid": 7, "inside": False, "refused": "It may not.", "next_step": "sudo it"}
-    told = begun(tmp_path / DATABASE, {"processes": [entry, {"pid": 8, "inside": True}]})
-    assert told.agent == "inside 1 of 2 processes"
-    assert (told.agent_why, told.agent_step) == ("It may not.", "sudo it")
+    health = begun(tmp_path / DATABASE, {"processes": [entry, {"pid": 8, "inside": True}]})
+    assert health.agent == "inside 1 of 2 processes"
+    assert (health.agent_why, health.agent_step) == ("It may not.", "sudo it")
 
 
 def test_a_job_that_nobody_entered_says_why(tmp_path: Path) -> None:
     refused = {"what": "No framework is loaded.", "next_step": "Wait."}
-    told = begun(tmp_path / DATABASE, {"not_entered": refused})
-    assert (told.agent_why, told.agent_step) == ("No framework is loaded.", "Wait.")
+    health = begun(tmp_path / DATABASE, {"not_entered": refused})
+    assert (health.agent_why, health.agent_step) == ("No framework is loaded.", "Wait.")
 
 
 def test_marks_and_news_are_of_the_span_and_quiet_events_are_none(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_marks_and_news_are_asked_for_once(tmp_path: Path, monkeypatch: pytest.M
     assert len(asked) == 1
 
 
-def test_trouble_of_long_ago_is_told_however_much_happens_in_the_job(tmp_path: Path) -> None:
+def test_trouble_of_long_ago_is_shown_however_much_happens_in_the_job(tmp_path: Path) -> None:
     made = job(tmp_path / DATABASE, gpus=1, seconds=60)
     made.writer.event(made.run, "tick_failed", "A tick failed.", severity="low", ts_ms=1000)
     for i in range(100):

@@ -1,4 +1,4 @@
-"""The share of compute: zero where that was measured, and unknown where nobody looked."""
+"""The share of compute: zero where that was measured, and unknown where nothing was measured."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ def budget(**ns: int) -> Mapping[str, Any]:
 
 
 def test_an_estimate_without_counters_does_not_say_that_nothing_is_computed() -> None:
-    told = budget(compute=0, idle_input=10, idle_unknown=90)
-    assert known_compute(told, "estimate", counted=False) == (None, ONLY_A_TRACE)
+    account = budget(compute=0, idle_input=10, idle_unknown=90)
+    assert known_compute(account, "estimate", counted=False) == (None, ONLY_A_TRACE)
 
 
 def test_a_counter_that_stands_at_zero_says_so() -> None:
-    told = budget(compute=0, idle_unknown=100)
-    assert known_compute(told, "estimate", counted=True) == (0.0, "by estimate")
+    account = budget(compute=0, idle_unknown=100)
+    assert known_compute(account, "estimate", counted=True) == (0.0, "by estimate")
 
 
 def test_a_trace_that_has_no_compute_in_its_steps_says_so() -> None:
-    told = budget(compute=0, idle_input=100)
-    assert known_compute(told, "trace 3", counted=False) == (0.0, "by trace 3")
+    account = budget(compute=0, idle_input=100)
+    assert known_compute(account, "trace 3", counted=False) == (0.0, "by trace 3")
 
 
 def test_what_is_known_is_a_share_of_all_the_time() -> None:
-    told = budget(compute=30, idle_input=70)
-    assert known_compute(told, "trace 3", counted=False)[0] == 0.3
+    account = budget(compute=30, idle_input=70)
+    assert known_compute(account, "trace 3", counted=False)[0] == 0.3
 
 
 def test_without_an_account_nothing_is_said() -> None:

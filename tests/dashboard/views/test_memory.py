@@ -42,7 +42,7 @@ def run(reader: Reader) -> Run:
     return reader.find("last")
 
 
-def test_memory_that_leaks_is_told_with_its_pace_and_its_end(made: Job) -> None:
+def test_a_leak_is_shown_with_its_pace_and_its_end(made: Job) -> None:
     grown, why = memory.growth(made.writer.path, made.run)
     pool = next(one for one in grown if one.metric is m.PROCESS_POOL_USED)
     assert why is None
@@ -76,7 +76,7 @@ def test_growth_of_a_short_run_says_what_it_needs(tmp_path: Path) -> None:
     assert memory.growth(short.writer.path, short.run) == ([], "a longer recording")
 
 
-def test_each_process_on_the_shown_gpus_is_told(reader: Reader, run: Run) -> None:
+def test_each_process_on_the_shown_gpus_is_listed(reader: Reader, run: Run) -> None:
     gpus = jobs.gpus(reader, run, everything=False)
     found = memory.holders(reader, run, gpus.shown)
     assert [(one.gpu, one.pid, one.is_ours) for one in found] == [
@@ -109,8 +109,8 @@ def test_the_parts_of_a_process_follow_each_other() -> None:
 def test_those_that_train_have_pools_and_loaders_are_left_out(reader: Reader, run: Run) -> None:
     found = jobs.trainers(reader, run)
     assert [one.name for one in found] == ["rank 0", "rank 1"]
-    told = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
-    used, reserved, peak, live = memory.pools(told, found[0].subjects)
+    source = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+    used, reserved, peak, live = memory.pools(source, found[0].subjects)
     assert used.last is not None
     assert reserved.last == used.last + 4 * GIB
     assert peak.last == used.last + 3 * GIB
@@ -132,10 +132,10 @@ def test_a_process_that_died_holds_nothing_any_more(tmp_path: Path) -> None:
             ("rank 0", old), ("rank 1", made.ranks[1]),
         ]  # fmt: skip
         assert whose[0].subjects[-1].id == new
-        told = SeriesSource(reader, run, spans.of(reader, reader.find("last"), "5m", made.ts_ms))
-        held = memory.held(told, m.PROCESS_POOL_USED, whose, made.ts_ms)
+        source = SeriesSource(reader, run, spans.of(reader, reader.find("last"), "5m", made.ts_ms))
+        held = memory.held(source, m.PROCESS_POOL_USED, whose, made.ts_ms)
         assert [one.last for one in held] == [(12 + i) * GIB + 179 * LEAK for i in range(2)]
-        gone = memory.held(told, m.PROCESS_POOL_USED, whose, made.ts_ms + 60_000)
+        gone = memory.held(source, m.PROCESS_POOL_USED, whose, made.ts_ms + 60_000)
         assert [one.last for one in gone] == [None, None]
     made.end()
 
@@ -156,7 +156,7 @@ def test_a_process_that_has_the_number_of_one_of_ours_is_not_ours(
     assert not memory._is_ours(child, {(100, 60)})
 
 
-def test_who_is_known_to_hold_nothing_is_told(tmp_path: Path) -> None:
+def test_a_process_known_to_hold_nothing_is_listed(tmp_path: Path) -> None:
     with Writer.open(tmp_path / "zero" / DATABASE) as writer:
         run = writer.begin_run(NewRun())
         gpu = writer.add_gpu(run, idx="0")
@@ -168,7 +168,7 @@ def test_who_is_known_to_hold_nothing_is_told(tmp_path: Path) -> None:
     assert [(one.pid, one.memory, one.share) for one in found] == [(7, 0.0, None)]
 
 
-def test_a_link_is_told_with_its_limit_and_what_it_could_be(reader: Reader, run: Run) -> None:
+def test_a_link_is_shown_with_its_limit_and_what_it_could_be(reader: Reader, run: Run) -> None:
     gpus = jobs.gpus(reader, run, everything=False)
     link = transfers.link(Newest.of(reader, run), gpus.rows[0])
     assert link.words == "PCIe 4 x16"
@@ -178,9 +178,9 @@ def test_a_link_is_told_with_its_limit_and_what_it_could_be(reader: Reader, run:
 
 def test_what_went_over_the_links_is_the_mean_of_the_gpus(reader: Reader, run: Run) -> None:
     gpus = jobs.gpus(reader, run, everything=False)
-    told = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
-    mean = transfers.carried(told, m.GPU_PCIE_RX, gpus.shown)
-    each = [transfers.carried(told, m.GPU_PCIE_RX, [gpu]) for gpu in gpus.shown]
+    source = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+    mean = transfers.carried(source, m.GPU_PCIE_RX, gpus.shown)
+    each = [transfers.carried(source, m.GPU_PCIE_RX, [gpu]) for gpu in gpus.shown]
     assert mean.values[0] == pytest.approx(sum(one.values[0] or 0 for one in each) / 2)
 
 
@@ -203,7 +203,7 @@ def a_copy(memory_of: str, size: int | None) -> dict[str, Any]:
     return {"direction": "host to device", "memory": memory_of, "bytes": size}
 
 
-def test_the_newest_trace_of_a_gpu_tells_the_copies(run: Run) -> None:
+def test_the_newest_trace_of_a_gpu_shows_the_copies(run: Run) -> None:
     rows = [a_copy("pageable", 30), a_copy("pinned", 10)]
     kept: Any = Kept(an_answer("cpu", []), an_answer("gpu", rows))
     found = transfers.copies(kept, run, 5000)
@@ -221,7 +221,7 @@ def test_copies_of_unknown_size_have_no_share(run: Run) -> None:
     assert found.pageable["host to device"] is None
 
 
-def test_without_a_trace_of_a_gpu_nothing_is_told_of_copies(run: Run) -> None:
+def test_without_a_trace_of_a_gpu_nothing_is_said_of_copies(run: Run) -> None:
     kept: Any = Kept(an_answer("cpu", []))
     assert transfers.copies(kept, run, 5000) is None
 
@@ -233,8 +233,8 @@ def test_a_gpu_that_is_not_there_has_no_link(reader: Reader, run: Run) -> None:
     assert link.words
 
 
-def test_a_course_of_nobody_is_nothing(reader: Reader, run: Run) -> None:
-    told = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
-    assert told.of(m.GPU_POWER, []) == []
-    assert told.mean(m.GPU_POWER, []).unknown
+def test_without_subjects_there_are_no_series(reader: Reader, run: Run) -> None:
+    source = SeriesSource(reader, run.id, spans.of(reader, run, spans.ALL, 0))
+    assert source.of(m.GPU_POWER, []) == []
+    assert source.mean(m.GPU_POWER, []).unknown
     assert Subject(1, "GPU 0").name == "GPU 0"

@@ -55,7 +55,7 @@ def test_an_open_file_in_a_closed_folder_is_not(home: Path) -> None:
     assert refuses(home / "job" / "train.py")
 
 
-def test_nor_is_it_through_a_link_of_whoever_it_belongs_to(home: Path) -> None:
+def test_nor_is_it_through_a_link_of_its_owner(home: Path) -> None:
     (home / "job").chmod(0o700)
     for target in (str(home / "job"), "job", "../" + home.name + "/job"):
         link = home / "link"
@@ -83,12 +83,12 @@ def test_a_link_that_a_stranger_laid_is_not_followed(home: Path) -> None:
 
 def test_the_rights_of_the_owner_and_the_group_count_where_they_are_meant(home: Path) -> None:
     file = home / "job" / "train.py"
-    told = file.stat()
+    status = file.stat()
     file.chmod(0o640)
     assert refuses(file)
-    assert read(file, User(65534, frozenset({told.st_gid})))
+    assert read(file, User(65534, frozenset({status.st_gid})))
     file.chmod(0o604)
-    assert refuses(file, User(65534, frozenset({told.st_gid})))
+    assert refuses(file, User(65534, frozenset({status.st_gid})))
     assert read(file)
     file.chmod(0o600)
     assert refuses(file, User(None))

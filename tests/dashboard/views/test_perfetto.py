@@ -32,15 +32,15 @@ def test_it_has_the_lane_that_says_why(tmp_path: Path) -> None:
 
 
 def test_a_page_that_is_killed_takes_it_along(tmp_path: Path) -> None:
-    told, program, room = tmp_path / "pid", tmp_path / "endless", tmp_path / "room"
-    program.write_text(ENDLESS.format(told))
+    pid_file, program, room = tmp_path / "pid", tmp_path / "endless", tmp_path / "room"
+    program.write_text(ENDLESS.format(pid_file))
     program.chmod(0o700)
     room.mkdir()
     page = subprocess.Popen(
         [sys.executable, "-c", PAGE, program], env={**os.environ, "TMPDIR": str(room)}
     )
     try:
-        pid = int(until(lambda: told.read_text() if told.exists() else None))
+        pid = int(until(lambda: pid_file.read_text() if pid_file.exists() else None))
         assert start_ticks(pid) is not None
     finally:
         page.kill()

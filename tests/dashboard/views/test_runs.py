@@ -47,7 +47,7 @@ def test_the_name_of_a_run_is_shown_as_it_is() -> None:
     assert "\x1b" not in runs.called(run(3, end_reason="a\x1b[31m"))
 
 
-def test_before_and_after_are_told_apart_in_the_width_of_the_sidebar() -> None:
+def test_before_and_after_are_distinct_in_the_width_of_the_sidebar() -> None:
     folder = "/home/somebody/a/long/way/down/to/demo_workloads/input_starved"
     one, other = (run(12, f"{folder}/{name}_torch.py") for name in ("before", "after"))
     assert runs.called(one)[:28] != runs.called(other)[:28]
@@ -56,11 +56,11 @@ def test_before_and_after_are_told_apart_in_the_width_of_the_sidebar() -> None:
     assert len(runs.called(run(3, label="x" * 500))) < 60
 
 
-def test_runs_of_one_program_are_told_apart_by_when_they_began_and_how_they_are() -> None:
+def test_runs_of_one_program_differ_by_when_they_began_and_how_they_are() -> None:
     now_ms = time.time_ns() // 1_000_000
     clock = time.strftime("%H:%M", time.localtime(now_ms / 1000))
-    told = runs.called(run(3, started_ms=now_ms, end_reason="stopped by the user"))
-    assert told == f"3 · train.py · {clock} · stopped by the user"
+    label = runs.called(run(3, started_ms=now_ms, end_reason="stopped by the user"))
+    assert label == f"3 · train.py · {clock} · stopped by the user"
     long_ago = runs.called(run(3, started_ms=0))
     assert time.strftime("%m-%d", time.localtime(0)) in long_ago
     assert runs.called(run(4, started_ms=now_ms, ended_ms=None)).endswith("● recording")

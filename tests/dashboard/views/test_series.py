@@ -29,7 +29,7 @@ def made(tmp_path: Path) -> Job:
 
 
 @pytest.fixture
-def told(made: Job) -> Iterator[SeriesSource]:
+def source(made: Job) -> Iterator[SeriesSource]:
     with Reader.open(made.writer.path) as reader:
         run = reader.find("last")
         yield SeriesSource(reader, run.id, spans.of(reader, run, ALL, made.ts_ms))
@@ -39,13 +39,13 @@ def subjects(made: Job) -> list[Subject]:
     return [Subject(gpu, f"GPU {i}") for i, gpu in enumerate(made.gpus)]
 
 
-def test_a_chart_of_many_lines_has_no_more_points_than_one(told: SeriesSource, made: Job) -> None:
-    all_series = told.of(m.GPU_POWER, subjects(made) * 8)
-    assert sum(len(course.times) for course in all_series) <= MOST_POINTS
+def test_a_chart_of_many_lines_has_no_more_points_than_one(source: SeriesSource, made: Job) -> None:
+    all_series = source.of(m.GPU_POWER, subjects(made) * 8)
+    assert sum(len(series.times) for series in all_series) <= MOST_POINTS
 
 
-def test_a_lost_gpu_leaves_a_gap_and_the_mean_too(told: SeriesSource, made: Job) -> None:
-    mean = told.mean(m.GPU_UTILISATION, subjects(made))
+def test_a_lost_gpu_leaves_a_gap_and_the_mean_too(source: SeriesSource, made: Job) -> None:
+    mean = source.mean(m.GPU_UTILISATION, subjects(made))
     known = [time for time, value in zip(mean.times, mean.values, strict=True) if value is not None]
     assert known[-1] < made.ts_ms - 95_000
     assert mean.times[-1] > made.ts_ms - 5_000
@@ -55,77 +55,79 @@ def test_a_lost_gpu_leaves_a_gap_and_the_mean_too(told: SeriesSource, made: Job)
     assert least < mean.values[0] < most  # type: ignore[operator]
 
 
-def test_the_mean_of_one_keeps_its_least_and_most(told: SeriesSource, made: Job) -> None:
-    assert told.mean(m.GPU_POWER, subjects(made)[:1]).least
+def test_the_mean_of_one_keeps_its_least_and_most(source: SeriesSource, made: Job) -> None:
+    assert source.mean(m.GPU_POWER, subjects(made)[:1]).least
 
 
-def test_what_is_unknown_says_why(told: SeriesSource, made: Job) -> None:
-    assert told.why_not(m.GPU_POWER, made.gpus[-1]) == LOST
-    assert told.one(m.GPU_XID, made.gpus[0]).unknown == UNSUPPORTED
-    assert told.one(m.HOST_CPU, made.run).unknown == NEVER_READ
+def test_what_is_unknown_says_why(source: SeriesSource, made: Job) -> None:
+    assert source.why_not(m.GPU_POWER, made.gpus[-1]) == LOST
+    assert source.one(m.GPU_XID, made.gpus[0]).unknown == UNSUPPORTED
+    assert source.one(m.HOST_CPU, made.run).unknown == NEVER_READ
 
 
-def test_a_peak_is_when_it_was_highest(told: SeriesSource, made: Job) -> None:
-    course = told.of(m.GPU_POWER, subjects(made)[:1])[0]
-    peak = course.peak
+def test_a_peak_is_when_it_was_highest(source: SeriesSource, made: Job) -> None:
+    series = source.of(m.GPU_POWER, subjects(made)[:1])[0]
+    peak = series.peak
     assert peak is not None
-    assert peak[1] == max(value for value in course.most if value is not None)
-    around = told.span.around(peak[0])
+    assert peak[1] == max(value for value in series.most if value is not None)
+    around = source.span.around(peak[0])
     assert around.start_ms <= peak[0] <= around.end_ms
-    assert around.seconds < told.span.seconds
-    assert around.name != told.span.name
+    assert around.seconds < source.span.seconds
+    assert around.name != source.span.name
 
 
 def test_what_stands_still_is_read_once(
-    told: SeriesSource, made: Job, monkeypatch: pytest.MonkeyPatch
+    source: SeriesSource, made: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = told.of(m.GPU_POWER, subjects(made))
+    first = source.of(m.GPU_POWER, subjects(made))
     monkeypatch.setattr(Reader, "series", None)
-    assert told.of(m.GPU_POWER, subjects(made)) == first
+    assert source.of(m.GPU_POWER, subjects(made)) == first
 
 
-def test_another_file_with_a_run_of_that_number_is_read_anew(
-    told: SeriesSource, made: Job, tmp_path: Path
+def test_another_file_with_a_run_of_that_number_is_read_again(
+    source: SeriesSource, made: Job, tmp_path: Path
 ) -> None:
-    first = told.one(m.JOB_CPU, made.run)
+    first = source.one(m.JOB_CPU, made.run)
     other = job(tmp_path / "other" / DATABASE, gpus=1, seconds=100, ago=1000)
     other.end()
     with Reader.open(other.writer.path) as reader:
-        again = SeriesSource(reader, made.run, told.span).one(m.JOB_CPU, made.run)
+        again = SeriesSource(reader, made.run, source.span).one(m.JOB_CPU, made.run)
     assert again != first
 
 
 def test_a_table_has_a_column_for_each_line_and_nothing_for_what_is_unknown(
-    told: SeriesSource, made: Job
+    source: SeriesSource, made: Job
 ) -> None:
-    all_series = [*told.of(m.GPU_POWER, subjects(made)), told.one(m.JOB_STEP_P50, made.run)]
-    head, *rows = as_csv([*all_series, told.one(m.HOST_CPU, made.run)]).splitlines()
+    all_series = [*source.of(m.GPU_POWER, subjects(made)), source.one(m.JOB_STEP_P50, made.run)]
+    head, *rows = as_csv([*all_series, source.one(m.HOST_CPU, made.run)]).splitlines()
     assert head == "time,GPU 0: power (W),GPU 1: power (W),GPU 2: power (W),step p50 (s)"
     assert rows[0].count(",") == 4
     assert rows[-1].split(",")[3] == ""
     assert rows[0].startswith("20")
 
 
-def test_a_table_leaves_no_cell_empty_that_is_known(told: SeriesSource, made: Job) -> None:
-    fine = told.of(m.GPU_POWER, subjects(made)[:1], 150)[0]
-    coarse = told.of(m.JOB_CPU, [Subject(made.run, "job")], 40)[0]
+def test_a_table_leaves_no_cell_empty_that_is_known(source: SeriesSource, made: Job) -> None:
+    fine = source.of(m.GPU_POWER, subjects(made)[:1], 150)[0]
+    coarse = source.of(m.JOB_CPU, [Subject(made.run, "job")], 40)[0]
     assert len(fine.times) > 1.5 * len(coarse.times)
     _, *rows = as_csv([fine, coarse]).splitlines()
     assert len(rows) >= len(coarse.times)
     assert all(cell for row in rows for cell in row.split(","))
 
 
-def test_lines_of_one_table_have_the_same_points(told: SeriesSource, made: Job) -> None:
-    table = replace(told, grid=50)
+def test_lines_of_one_table_have_the_same_points(source: SeriesSource, made: Job) -> None:
+    table = replace(source, grid=50)
     several = table.of(m.GPU_POWER, subjects(made)[:2])
     mean = table.mean(m.GPU_UTILISATION, subjects(made)[:2], points=160)
-    assert len({tuple(course.times) for course in (*several, mean)}) == 1
-    assert told.mean(m.GPU_UTILISATION, subjects(made)[:2], points=160).times != mean.times
+    assert len({tuple(series.times) for series in (*several, mean)}) == 1
+    assert source.mean(m.GPU_UTILISATION, subjects(made)[:2], points=160).times != mean.times
 
 
-def test_what_was_answered_of_a_file_that_is_gone_is_let_go(told: SeriesSource, made: Job) -> None:
-    told.one(m.JOB_CPU, made.run)
-    assert any(question[0] is told.reader for question in _KEPT)
+def test_what_was_answered_of_a_file_that_is_gone_is_let_go(
+    source: SeriesSource, made: Job
+) -> None:
+    source.one(m.JOB_CPU, made.run)
+    assert any(question[0] is source.reader for question in _KEPT)
     another = object()
     remember((another, "what"), lambda: 1)
     forget_others(another)

@@ -71,7 +71,7 @@ def test_a_file_that_was_changed_since_the_run_began_says_so(program: Path) -> N
 def test_a_function_that_is_not_at_the_line_says_so(program: Path) -> None:
     assert shown(program, 20, "load").caveats == ("load is not at this line",)
     assert shown(program, 5, "load").caveats == ()
-    # A compiled function is told by the line that calls it.
+    # A compiled function is named by the line that calls it.
     program.write_text(PROGRAM + "\n    load(x)")
     assert shown(program, 40, "load").caveats == ()
     assert shown(program, 20, "<lambda>").caveats == ()

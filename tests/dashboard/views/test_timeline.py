@@ -70,28 +70,28 @@ def test_the_lane_of_a_window_says_cause_by_cause_what_its_account_says(
 ) -> None:
     loader = timelines.LOADS[0] * 1000
     part = TickRange(trace.start + loader - 5 * MS, trace.start + loader + 10 * MS)
-    told = idle(account(store, trace, part))
-    assert the_lane(store, trace, part) == told
-    assert len(told) > 3
+    expected = idle(account(store, trace, part))
+    assert the_lane(store, trace, part) == expected
+    assert len(expected) > 3
 
 
 def test_where_short_gaps_are_drawn_together_all_their_time_is_there(
     store: Path, trace: KeptTrace
 ) -> None:
     part = timeline.steps_of(store, trace.id, timeline.whole(trace)).parts[SLOWEST]
-    told = idle(account(store, trace, part))
-    assert sum(the_lane(store, trace, part).values()) == sum(told.values())
-    assert told[Slice.IDLE_INPUT] == pytest.approx(90 * MS, rel=0.01)
+    expected = idle(account(store, trace, part))
+    assert sum(the_lane(store, trace, part).values()) == sum(expected.values())
+    assert expected[Slice.IDLE_INPUT] == pytest.approx(90 * MS, rel=0.01)
 
 
 def test_the_overview_has_all_time_of_each_stretch_and_all_of_the_trace(
     store: Path, trace: KeptTrace
 ) -> None:
-    told = overview(store, trace.id, [0])
-    sums = np.sum(list(told.parts.values()), axis=0)
+    result = overview(store, trace.id, [0])
+    sums = np.sum(list(result.parts.values()), axis=0)
     assert np.all((np.abs(sums - 1) < 1e-9) | (sums == 0))
-    width = (trace.end - trace.start) / (len(told.edges) - 1)
-    compute = sum(told.parts[Slice.COMPUTE]) * width
+    width = (trace.end - trace.start) / (len(result.edges) - 1)
+    compute = sum(result.parts[Slice.COMPUTE]) * width
     assert compute == pytest.approx(trace.answer["budget"]["slices"]["compute"], rel=0.05)
 
 
@@ -168,7 +168,7 @@ def test_a_file_that_is_of_no_run_stands_after_the_runs_own(tmp_path: Path) -> N
     assert timeline.name(found[1]) == "file my_runx(y).json"
 
 
-def test_a_device_is_called_by_no_more_than_tells_it_apart() -> None:
+def test_the_name_of_a_device_is_as_short_as_it_is_unique() -> None:
     gpu = {"kind": "gpu", "index": "3", "rank": 1, "host": "node7"}
     cpu = {"kind": "cpu", "index": "0", "rank": None, "host": "node7"}
     assert timeline.device_names({"devices": [gpu, cpu]}) == ["GPU 3 rank 1", "CPU"]
@@ -177,16 +177,16 @@ def test_a_device_is_called_by_no_more_than_tells_it_apart() -> None:
     assert two == ["GPU 3 rank 1 on node7", "GPU 3 on an unknown host"]
 
 
-def test_the_headline_of_a_trace_is_the_account_that_all_pages_tell(trace: KeptTrace) -> None:
-    told = timeline.headline(trace.answer)
-    assert told.budget == Traced(trace.answer, "").account == trace.answer["step_budget"]
-    assert (told.of, told.is_of_steps) == ("its 5 whole steps", True)
+def test_the_headline_of_a_trace_is_the_account_that_all_pages_show(trace: KeptTrace) -> None:
+    result = timeline.headline(trace.answer)
+    assert result.budget == Traced(trace.answer, "").account == trace.answer["step_budget"]
+    assert (result.of, result.is_of_steps) == ("its 5 whole steps", True)
 
 
 def test_the_headline_of_a_trace_without_steps_is_of_all_its_work(trace: KeptTrace) -> None:
-    told = timeline.headline({**trace.answer, "step_budget": None})
-    assert told.budget == trace.answer["budget"]
-    assert not told.is_of_steps
+    result = timeline.headline({**trace.answer, "step_budget": None})
+    assert result.budget == trace.answer["budget"]
+    assert not result.is_of_steps
 
 
 def test_an_overview_knows_where_its_account_ends(store: Path, trace: KeptTrace) -> None:
@@ -211,8 +211,8 @@ def test_each_account_is_named_by_what_it_is_of(trace: KeptTrace) -> None:
     part = TickRange(trace.start, trace.start + 5 * MS)
     steps, window = trace.answer["step_budget"], {"slices": {}}
     one, two = {"GPU 0": window}, {"GPU 0": window, "GPU 1": window}
-    told = timeline.rows(trace, part, one)
-    assert told == {"its 5 whole steps": steps, "these 5.00 ms": window}
+    result = timeline.rows(trace, part, one)
+    assert result == {"its 5 whole steps": steps, "these 5.00 ms": window}
     whole = timeline.rows(trace, timeline.whole(trace), one)
     assert list(whole) == ["its 5 whole steps", "first to last operation"]
     assert list(timeline.rows(trace, part, two))[2] == "GPU 1, these 5.00 ms"

@@ -1,4 +1,4 @@
-"""A gap is told by what it is owed to, what the host did in it, and the launch that came late."""
+"""A gap is explained by its cause, what the host did in it, and the launch that came late."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def trace(store: Path) -> KeptTrace:
     return timeline.traces(store, 1)[0]
 
 
-def test_a_gap_of_the_loader_is_all_told(store: Path, trace: KeptTrace) -> None:
+def test_a_gap_of_the_loader_is_explained_in_full(store: Path, trace: KeptTrace) -> None:
     gap = timeline_gap.gap_at(store, trace, 0, trace.start + (STEP + 30_000) * US)
     assert gap is not None
     assert gap.slice is Slice.IDLE_INPUT
@@ -62,7 +62,7 @@ def test_wherever_in_a_gap_one_clicks_it_is_the_same_gap(store: Path, trace: Kep
     assert timeline_gap.gap_at(store, trace, 0, end) is None
 
 
-def test_what_a_span_has_in_itself_and_in_its_calls_is_told_apart(
+def test_what_a_span_has_in_itself_and_in_its_calls_is_kept_apart(
     store: Path, trace: KeptTrace
 ) -> None:
     gap = timeline_gap.gap_at(store, trace, 0, trace.start + (STEP + 30_000) * US)
@@ -74,9 +74,7 @@ def test_what_a_span_has_in_itself_and_in_its_calls_is_told_apart(
 
 
 @pytest.mark.parametrize("at_us", [72_500, 10**9], ids=["it works", "after the trace"])
-def test_where_there_is_no_gap_there_is_none_to_tell(
-    store: Path, trace: KeptTrace, at_us: int
-) -> None:
+def test_where_there_is_no_gap_none_is_explained(store: Path, trace: KeptTrace, at_us: int) -> None:
     assert timeline_gap.gap_at(store, trace, 0, trace.start + at_us * US) is None
 
 
@@ -95,7 +93,7 @@ def test_an_operation_is_found_by_when_it_ran(store: Path, trace: KeptTrace) -> 
     assert facts["moved"] == "1.0 MiB, 1.0 GB/s"
 
 
-def test_a_kernel_is_told_with_all_of_its_kind(store: Path, trace: KeptTrace) -> None:
+def test_a_kernel_is_explained_with_all_of_its_kind(store: Path, trace: KeptTrace) -> None:
     start = trace.start + (timelines.LOADS[0] + 30 + timelines.COPY + timelines.BETWEEN) * US
     wanted = EventRef(0, start, start + (timelines.KERNEL - 1) * US)
     found = timeline_event.operation(store, trace.id, wanted)
@@ -103,7 +101,7 @@ def test_a_kernel_is_told_with_all_of_its_kind(store: Path, trace: KeptTrace) ->
     assert dict(found.facts)["in all of the trace"] == "55 times, 110 ms"
 
 
-def test_a_host_event_is_told_with_what_was_in_it(store: Path, trace: KeptTrace) -> None:
+def test_a_host_event_is_explained_with_what_was_in_it(store: Path, trace: KeptTrace) -> None:
     frame = EventRef(0, trace.start + 10 * US, trace.start + (STEP - 1) * US)
     found = timeline_event.host_event(store, trace.id, frame)
     assert found is not None
@@ -119,7 +117,7 @@ def test_what_is_not_there_is_not_found(
     assert find(store, trace.id, wanted) is None  # type: ignore[operator]
 
 
-def test_looks_of_the_recording_are_those_around_the_gap(tmp_path: Path) -> None:
+def test_samples_of_the_recording_are_those_around_the_gap(tmp_path: Path) -> None:
     store, now_ms = tmp_path / "whyidle.db", time.time_ns() // 1_000_000
     line = {"file": "train.py", "line": 12, "function": "train", "share": 0.75}
     with Writer.open(store) as writer:
