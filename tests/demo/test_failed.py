@@ -30,10 +30,10 @@ class Silent:
 
 
 def test_a_program_that_failed_names_the_run_that_was_recorded() -> None:
-    with pytest.raises(Failed) as told:
+    with pytest.raises(Failed) as raised:
         watched._told(Path("before_jax.py"), 1, '{"run": 7}', "no such disk")
-    assert told.value.run == 7
-    assert "no such disk" in told.value.what
+    assert raised.value.run == 7
+    assert "no such disk" in raised.value.what
 
 
 def test_a_program_that_does_not_end_names_the_run_that_was_cut(
@@ -51,10 +51,10 @@ def test_a_program_that_does_not_end_names_the_run_that_was_cut(
         raise Problem("A demo did not end.", "Try again.")
 
     monkeypatch.setattr(watched, "_wait", too_long)
-    with pytest.raises(Failed) as told:
+    with pytest.raises(Failed) as raised:
         watched.watch(Path("before_jax.py"), 1, "x")
-    assert told.value.run == 5
-    assert str(told.value) == "A demo did not end.\nTry again."
+    assert raised.value.run == 5
+    assert str(raised.value) == "A demo did not end.\nTry again."
 
 
 def test_half_a_run_is_forgotten_and_a_whole_one_kept(

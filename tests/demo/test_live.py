@@ -48,13 +48,13 @@ def test_a_quick_pair_runs_for_real(monitor: Monitor, fault: str, framework: str
     needs(framework)
     done = monitor("demo", fault, "--framework", framework, "--seconds", "1", "--json")
     assert done.returncode == 0, done.stderr
-    (told,) = lines(done.stdout)
-    assert (told["fault"], told["framework"]) == (fault, framework)
-    assert told["measured"][1] > 1
-    assert (told["before"]["run"], told["after"]["run"]) == (1, 2)
+    (answer,) = lines(done.stdout)
+    assert (answer["fault"], answer["framework"]) == (fault, framework)
+    assert answer["measured"][1] > 1
+    assert (answer["before"]["run"], answer["after"]["run"]) == (1, 2)
     for name in ("predicted", "measured"):
-        known = told[name] is not None and None not in told[name]
-        assert known or told["unknown"][name]
+        known = answer[name] is not None and None not in answer[name]
+        assert known or answer["unknown"][name]
     assert "\x1b" not in done.stderr
     runs = json.loads(monitor("runs", "--json").stdout)["runs"]
     assert [run["label"] for run in runs] == [f"{fault} before", f"{fault} after"]
@@ -126,16 +126,16 @@ def test_cut_in_the_middle_it_leaves_nothing_behind(
 
 def test_ctrl_c_on_a_terminal_takes_the_line_of_progress_back(state: Path) -> None:
     needs("jax")
-    ours, theirs = pty.openpty()
+    ours, terminal = pty.openpty()
     with subprocess.Popen(
         command("demo", "unjitted_step", "--seconds", FOR_EVER),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
         text=True,
         start_new_session=True,
     ) as process:
-        os.close(theirs)
+        os.close(terminal)
         started = when_training(process)
         process.send_signal(signal.SIGINT)
         said = b""
@@ -189,11 +189,11 @@ def test_a_signal_while_a_child_is_started_is_put_off_not_lost() -> None:
 
 def test_make_demo_runs_it_and_asks_for_no_terminal() -> None:
     root = Path(__file__).parent.parent.parent
-    told = subprocess.run(
+    output = subprocess.run(
         ["make", "-n", "demo"], cwd=root, capture_output=True, text=True, check=True
     ).stdout
-    assert ".venv/bin/monitor demo\n" in told
-    assert "read " not in told
+    assert ".venv/bin/monitor demo\n" in output
+    assert "read " not in output
 
 
 def test_without_the_framework_it_says_what_to_install(monitor: Monitor, lacking: Any) -> None:
@@ -219,11 +219,13 @@ def test_the_list_says_what_is_not_installed(monitor: Monitor, lacking: Any) -> 
 
 
 def test_the_list_as_json_names_both_programs(monitor: Monitor) -> None:
-    (told,) = lines(monitor("demo", "--list", "--json").stdout)
-    assert all(Path(each[side]).is_file() for each in told["demos"] for side in ("before", "after"))
+    (answer,) = lines(monitor("demo", "--list", "--json").stdout)
+    assert all(
+        Path(each[side]).is_file() for each in answer["demos"] for side in ("before", "after")
+    )
 
 
-def test_a_store_that_cannot_be_written_is_told_before_anything_runs(
+def test_a_store_that_cannot_be_written_is_reported_before_anything_runs(
     monitor: Monitor, tmp_path: Path
 ) -> None:
     needs("jax")
@@ -245,7 +247,7 @@ def test_a_fault_and_all_exclude_each_other(monitor: Monitor) -> None:
     assert monitor("demo", "retracing", "--all").returncode == Exit.USAGE
 
 
-def test_a_program_that_fails_is_told_with_what_it_said(state: Path, tmp_path: Path) -> None:
+def test_a_program_that_fails_is_reported_with_what_it_said(state: Path, tmp_path: Path) -> None:
     script = tmp_path / "before_jax.py"
     script.write_text("import sys\nsys.exit('no such disk')\n")
     source = (

@@ -37,15 +37,15 @@ def outcome(name: str, framework: str, **printed: Any) -> Outcome:
 
 
 def half(pair: Pair, side: Any, run: int, **printed: Any) -> Half:
-    told = kept(WINDOWS / pair.name / f"{side}_{pair.framework}.json.gz") | printed
-    watched = Watched(run, pair.script(side), told["step_ms"], told["samples_per_s"])
-    return Half(watched, load(told["window"]))
+    stored = kept(WINDOWS / pair.name / f"{side}_{pair.framework}.json.gz") | printed
+    watched = Watched(run, pair.script(side), stored["step_ms"], stored["samples_per_s"])
+    return Half(watched, load(stored["window"]))
 
 
-def waiting(told: Outcome, before: float | None, after: float | None) -> Outcome:
+def waiting(outcome: Outcome, before: float | None, after: float | None) -> Outcome:
     """Return it as on a machine whose other programs take the cores for so much of the time."""
     halves = []
-    for side, share in ((told.before, before), (told.after, after)):
+    for side, share in ((outcome.before, before), (outcome.after, after)):
         job = side.window.job
         means = {k: v for k, v in job.means.items() if k != m.JOB_MAIN_THREAD_WAIT}
         means |= {m.HOST_CPU: 1.0, m.HOST_CORES: 16.0, m.JOB_CPU: 1.0}
@@ -54,13 +54,13 @@ def waiting(told: Outcome, before: float | None, after: float | None) -> Outcome
         halves.append(replace(side, window=window))
     sides = [compare.of_window(each.window) for each in halves]
     found = compare.compare(*sides)
-    return replace(told, before=halves[0], after=halves[1], comparison=found)
+    return replace(outcome, before=halves[0], after=halves[1], comparison=found)
 
 
-def counted(told: Outcome, number: int) -> Outcome:
+def counted(result: Outcome, number: int) -> Outcome:
     """Return it with steps that were counted in so many stretches of half a second."""
     sides = []
-    for side, step_ns in ((told.before, 20e6), (told.after, 10e6)):
+    for side, step_ns in ((result.before, 20e6), (result.after, 10e6)):
         steps = round(5e8 / step_ns)
         wide = [step_ns * (1 + 0.01 * (i % 3)) for i in range(number)]
         pace = Pace(
@@ -70,77 +70,77 @@ def counted(told: Outcome, number: int) -> Outcome:
             "counted",
         )
         sides.append(replace(compare.of_window(side.window), pace=pace))
-    return replace(told, comparison=compare.compare(*sides))
+    return replace(result, comparison=compare.compare(*sides))
 
 
-def shown(told: Outcome, width: int = 80) -> str:
+def shown(result: Outcome, width: int = 80) -> str:
     console = Console(width=width, color_system=None, highlight=False)
-    return demo.screen(told, console)
+    return demo.screen(result, console)
 
 
 STARVED = outcome("input_starved", "torch")
 
 
 def test_what_was_predicted_is_put_beside_what_was_measured() -> None:
-    told = as_json(STARVED)
-    assert told["fault"] == "input_starved"
-    assert told["before"]["top"] == "input_starved"
-    assert told["predicted"] == STARVED.before.findings[0]["speedup"]
-    ratio = told["after"]["samples_per_s"] / told["before"]["samples_per_s"]
-    assert told["measured"][1] == pytest.approx(ratio, abs=1e-3)
-    low, high = told["predicted"]
-    assert told["as_predicted"] is (0.97 * low <= ratio <= 1.03 * high)
-    assert "input_starved" in told["findings_gone"]
+    answer = as_json(STARVED)
+    assert answer["fault"] == "input_starved"
+    assert answer["before"]["top"] == "input_starved"
+    assert answer["predicted"] == STARVED.before.findings[0]["speedup"]
+    ratio = answer["after"]["samples_per_s"] / answer["before"]["samples_per_s"]
+    assert answer["measured"][1] == pytest.approx(ratio, abs=1e-3)
+    low, high = answer["predicted"]
+    assert answer["as_predicted"] is (0.97 * low <= ratio <= 1.03 * high)
+    assert "input_starved" in answer["findings_gone"]
 
 
 def test_an_end_that_is_not_known_is_null_with_its_reason() -> None:
-    told = as_json(STARVED)
-    assert told["measured"][0] is None
-    assert told["measured_over"] is None
-    assert told["unknown"]["measured"]
-    assert told["before"]["step_ns"][0] is None
-    assert told["before"]["unknown"]["step_ns"]
+    answer = as_json(STARVED)
+    assert answer["measured"][0] is None
+    assert answer["measured_over"] is None
+    assert answer["unknown"]["measured"]
+    assert answer["before"]["step_ns"][0] is None
+    assert answer["before"]["unknown"]["step_ns"]
 
 
 def test_the_middle_step_and_its_ends_are_of_one_kind() -> None:
-    told = as_json(counted(STARVED, 20))["before"]
-    low, middle, high = told["step_ns"]
+    answer = as_json(counted(STARVED, 20))["before"]
+    low, middle, high = answer["step_ns"]
     assert low <= middle <= high
     assert 20e6 <= middle <= 20.4e6
-    assert told["step_ns_of"] == "median of the steps counted in the job"
+    assert answer["step_ns_of"] == "median of the steps counted in the job"
     # What a step takes on average, pauses included, is another number.
-    assert told["mean_step_ns"] == round(STARVED.before.watched.step_ms * 1e6)
-    assert "step_ns" not in told["unknown"]
+    assert answer["mean_step_ns"] == round(STARVED.before.watched.step_ms * 1e6)
+    assert "step_ns" not in answer["unknown"]
 
 
 def test_without_steps_the_mean_that_was_printed_stands_for_them_and_says_so() -> None:
     sides = [compare.of_window(each.window) for each in (STARVED.before, STARVED.after)]
     sides = [replace(side, pace=None, why_no_pace="nothing counts them") for side in sides]
-    told = as_json(replace(STARVED, comparison=compare.compare(*sides)))["before"]
-    assert told["step_ns"] == [None, told["mean_step_ns"], None]
-    assert told["step_ns_of"] == AS_PRINTED
-    assert told["unknown"]["step_ns"] == "nothing counts them"
+    answer = as_json(replace(STARVED, comparison=compare.compare(*sides)))["before"]
+    assert answer["step_ns"] == [None, answer["mean_step_ns"], None]
+    assert answer["step_ns_of"] == AS_PRINTED
+    assert answer["unknown"]["step_ns"] == "nothing counts them"
 
 
 def test_the_interval_counts_the_stretches_that_it_is_drawn_from() -> None:
-    told = counted(STARVED, 20)
-    assert len(told.comparison.a.pace.stretches) == 20
+    result = counted(STARVED, 20)
+    assert len(result.comparison.a.pace.stretches) == 20
     # Those of the first two seconds are of a job that fills its queues.
-    said = told.measured_over
+    said = result.measured_over
     assert said is not None
     assert "resampled from 17 and 17 stretches" in said
 
 
 def test_what_other_programs_take_is_no_effect_of_the_fix() -> None:
-    told = waiting(STARVED, 0.01, 0.31)
-    assert told.after.of("cpu_starved") is not None
-    for rules in (told.gone, told.left, told.new, told.not_judged):
+    result = waiting(STARVED, 0.01, 0.31)
+    assert result.after.of("cpu_starved") is not None
+    for rules in (result.gone, result.left, result.new, result.not_judged):
         assert "cpu_starved" not in rules
-    assert told.waits == "other programs took cores: before 1%, after 31% of the time"
-    answer = as_json(told)
+    assert result.waits == "other programs took cores: before 1%, after 31% of the time"
+    answer = as_json(result)
     assert answer["waited_for_core"] == [0.01, 0.31]
     assert answer["after"]["top"] != "cpu_starved"
-    page = shown(told)
+    page = shown(result)
     assert "other programs took cores: before 1%, after 31%" in page
     assert "new  " not in page
 
@@ -155,40 +155,40 @@ def test_a_wait_that_was_not_recorded_is_null_with_its_reason() -> None:
     assert answer["unknown"]["waited_for_core"] == NO_WAITS
 
 
-def test_a_pair_about_the_cores_is_told_of_them() -> None:
+def test_a_pair_about_the_cores_is_judged_by_them() -> None:
     pair = Pair("cpu_starved", "torch", STARVED.pair.folder, ("cpu_starved",))
-    told = replace(waiting(STARVED, 0.31, 0.3), pair=pair)
-    assert "cpu_starved" in told.left
-    assert told.waits is None
+    result = replace(waiting(STARVED, 0.31, 0.3), pair=pair)
+    assert "cpu_starved" in result.left
+    assert result.waits is None
 
 
 def test_a_program_that_says_nothing_of_its_pace() -> None:
-    told = outcome("input_starved", "torch", step_ms=None, samples_per_s=None)
-    assert as_json(told)["measured"] == [None, None, None]
-    assert told.unknown["measured"] == NOT_PRINTED
-    assert NOT_PRINTED in shown(told)
+    result = outcome("input_starved", "torch", step_ms=None, samples_per_s=None)
+    assert as_json(result)["measured"] == [None, None, None]
+    assert result.unknown["measured"] == NOT_PRINTED
+    assert NOT_PRINTED in shown(result)
 
 
-def test_several_rounds_tell_how_far_the_speedup_varies() -> None:
+def test_several_rounds_show_how_far_the_speedup_varies() -> None:
     def paced(samples_per_s: float) -> Watched:
         return Watched(9, Path("x.py"), 1.0, samples_per_s)
 
     rounds = ((paced(100), paced(150)), (paced(100), paced(900)))
-    told = replace(STARVED, rounds=rounds)
-    low, middle, high = told.measured
+    result = replace(STARVED, rounds=rounds)
+    low, middle, high = result.measured
     assert (low, high) == (1.5, 9.0)
     assert middle == STARVED.speedup
-    assert told.measured_over == "the least and the most of 3 rounds"
-    assert "measured" not in told.unknown
+    assert result.measured_over == "the least and the most of 3 rounds"
+    assert "measured" not in result.unknown
     assert "--rounds" in shown(STARVED)
-    assert "--rounds" not in shown(told)
+    assert "--rounds" not in shown(result)
 
 
 def test_a_fault_that_costs_no_time_promises_none() -> None:
-    told = outcome("memory_growth", "torch")
-    assert told.predicted is None
-    assert told.unknown["predicted"] == NO_TIME
-    assert told.is_as_predicted is None
+    result = outcome("memory_growth", "torch")
+    assert result.predicted is None
+    assert result.unknown["predicted"] == NO_TIME
+    assert result.is_as_predicted is None
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -240,10 +240,10 @@ def test_times_stand_beside_shares_where_there_is_room() -> None:
 
 
 def test_parts_of_a_whole_run_are_no_parts_of_a_step() -> None:
-    told = replace(STARVED, before=replace(STARVED.before), after=replace(STARVED.after))
+    result = replace(STARVED, before=replace(STARVED.before), after=replace(STARVED.after))
     rough = {**STARVED.after.diagnosis, "budget_source": "estimate"}
-    vars(told.after)["diagnosis"] = rough
-    page = shown(told)
+    vars(result.after)["diagnosis"] = rough
+    page = shown(result)
     assert "time of a step" not in page
     assert bars(page) == bars(shown(STARVED))
 
@@ -251,11 +251,11 @@ def test_parts_of_a_whole_run_are_no_parts_of_a_step() -> None:
 def test_what_nobody_measured_is_not_nothing() -> None:
     window = STARVED.before.window
     counted = replace(window, traces=(), estimate=estimated(window.job))
-    told = replace(STARVED, before=replace(STARVED.before, window=counted))
+    result = replace(STARVED, before=replace(STARVED.before, window=counted))
     assert Slice.COMPUTE in counted.not_measured
     assert Slice.IDLE_INPUT not in counted.not_measured
-    assert told.before.diagnosis["not_measured"][Slice.COMPUTE]
-    (compute,) = [x for x in shown(told).splitlines() if x[2:].startswith("compute ")]
+    assert result.before.diagnosis["not_measured"][Slice.COMPUTE]
+    (compute,) = [x for x in shown(result).splitlines() if x[2:].startswith("compute ")]
     assert compute.split()[-2] == DASH
     assert STARVED.after.diagnosis["not_measured"] == {}
 
@@ -264,7 +264,7 @@ def test_what_nobody_measured_is_not_nothing() -> None:
     ("gpus", "means", "hidden"),
     [
         ((), {m.JOB_GC_PAUSE: 0.5}, {Slice.COMPUTE, Slice.IDLE_COMPILE, Slice.IDLE_SYNC}),
-        # Reads take time, and nobody knows whether it computes meanwhile.
+        # Reads take time, and it is not known whether it computes meanwhile.
         ((), {m.JOB_GC_PAUSE: 0.2, m.JOB_SYNC_WAIT: 0.6}, {Slice.COMPUTE, Slice.IDLE_SYNC}),
         ((), {m.JOB_GC_PAUSE: 0.2, m.JOB_SYNC_WAIT: 0.0}, {Slice.COMPUTE}),
         # A GPU that did nothing all the while.
@@ -279,23 +279,23 @@ def test_what_an_estimate_measured_is_no_matter_of_a_trace(
         for n, busy in enumerate(gpus)
     ]
     job = Recorded(means=means, gpus=seen)
-    told = Window("run 1", job=job, estimate=estimated(job)).not_measured
+    missing = Window("run 1", job=job, estimate=estimated(job)).not_measured
     judged = {Slice.COMPUTE, Slice.IDLE_SYNC, Slice.IDLE_GC}
-    assert judged & set(told) == judged & hidden
-    assert Slice.IDLE_DISPATCH in told
-    assert Slice.IDLE_UNKNOWN not in told
+    assert judged & set(missing) == judged & hidden
+    assert Slice.IDLE_DISPATCH in missing
+    assert Slice.IDLE_UNKNOWN not in missing
 
 
 def test_of_other_batches_a_sample_is_the_same_work() -> None:
     before = replace(STARVED.before.watched, step_ms=10.0, samples_per_s=1e4)
     after = replace(STARVED.after.watched, step_ms=20.0, samples_per_s=4e4)
-    told = replace(
+    result = replace(
         STARVED,
         before=replace(STARVED.before, watched=before),
         after=replace(STARVED.after, watched=after),
     )
-    assert told.work == ("sample", 1e5, 2.5e4)
-    assert "time of a sample" in shown(told)
+    assert result.work == ("sample", 1e5, 2.5e4)
+    assert "time of a sample" in shown(result)
 
 
 def test_a_fix_that_makes_it_slower_is_not_called_faster() -> None:
@@ -303,10 +303,10 @@ def test_a_fix_that_makes_it_slower_is_not_called_faster() -> None:
     assert demo.much(0.5) == "2.00x slower"
 
 
-def test_the_end_tells_what_to_try_and_only_what_there_is() -> None:
-    told = demo.closing([STARVED], ["compare"], Path("/state/whyidle.db"))
-    assert "Runs 7 to 8 are stored in /state." in told
-    assert "monitor compare 7 8 " in told
-    assert "dashboard" not in told
-    assert told.splitlines()[-1].strip().startswith("monitor attach PID")
+def test_the_end_says_what_to_try_and_only_what_there_is() -> None:
+    text = demo.closing([STARVED], ["compare"], Path("/state/whyidle.db"))
+    assert "Runs 7 to 8 are stored in /state." in text
+    assert "monitor compare 7 8 " in text
+    assert "dashboard" not in text
+    assert text.splitlines()[-1].strip().startswith("monitor attach PID")
     assert "monitor dashboard" in demo.closing([STARVED], ["dashboard"], Path("/state/whyidle.db"))

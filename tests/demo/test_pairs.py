@@ -21,7 +21,7 @@ EACH_PROGRAM = pytest.mark.parametrize("path", PROGRAMS, ids=lambda p: f"{p.pare
 MOST_CHANGED = 20
 # So many functions and classes may be another code: where the fix is, and where it is called.
 MOST_DEFINITIONS = 2
-# What a fix sets anew, of all that a program sets at its top.
+# What a fix changes, of all that a program sets at its top.
 SET_BY_FIX = {
     ("buffers_not_donated", "jax"): {"step"},
     ("cpu_starved", "torch"): {"THREADS"},
@@ -116,7 +116,7 @@ def test_there_are_stories_of_two_faults_and_healthy_jobs_for_each_framework() -
     assert {name.split("_")[-1] for name in pairs.healthy()} == set(pairs.WORDS)
 
 
-def test_what_is_shown_to_who_asks_for_nothing_is_there() -> None:
+def test_what_is_shown_when_nothing_is_asked_for_is_there() -> None:
     there = {(pair.name, pair.framework) for pair in ALL}
     assert set(pairs.CURATED) <= there
 
@@ -140,22 +140,22 @@ def test_of_two_frameworks_the_one_that_is_installed(monkeypatch: pytest.MonkeyP
 
 
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one() -> None:
-    with pytest.raises(UsageProblem) as told:
+    with pytest.raises(UsageProblem) as raised:
         pairs.named("input_starvd", None, ALL)
-    assert told.value.next_step.startswith("Did you mean: monitor demo input_starved")
+    assert raised.value.next_step.startswith("Did you mean: monitor demo input_starved")
 
 
 def test_a_name_that_is_like_none_is_answered_with_the_list() -> None:
-    with pytest.raises(UsageProblem) as told:
+    with pytest.raises(UsageProblem) as raised:
         pairs.named("xyz", None, ALL)
-    assert told.value.next_step == "List them: monitor demo --list"
+    assert raised.value.next_step == "List them: monitor demo --list"
 
 
 def test_a_framework_that_a_fault_has_no_demo_for() -> None:
-    with pytest.raises(UsageProblem) as told:
+    with pytest.raises(UsageProblem) as raised:
         pairs.named("retracing", "torch", ALL)
-    assert "retracing for PyTorch" in told.value.what
-    assert told.value.next_step == "Type: monitor demo retracing --framework jax"
+    assert "retracing for PyTorch" in raised.value.what
+    assert raised.value.next_step == "Type: monitor demo retracing --framework jax"
 
 
 def test_half_a_pair_is_none(tmp_path: Path) -> None:
@@ -173,24 +173,24 @@ def test_half_a_pair_is_none(tmp_path: Path) -> None:
 
 def test_demos_that_are_not_installed_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "find_spec", lambda _name: None)
-    with pytest.raises(Problem) as told:
+    with pytest.raises(Problem) as raised:
         pairs.folder()
-    assert pairs.INSTALL in told.value.next_step
+    assert pairs.INSTALL in raised.value.next_step
 
 
 TITLES = {name: rule.title for name, rule in rules.load().items()}
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
-def test_the_list_tells_each_fault_in_a_whole_sentence(
+def test_the_list_describes_each_fault_in_a_whole_sentence(
     width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    told = demo_list.listing(ALL, TITLES)
-    assert max(len(line) for line in told.splitlines()) <= width
-    assert "..." not in told
-    assert "…" not in told
-    words = " ".join(told.split())
+    text = demo_list.listing(ALL, TITLES)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "..." not in text
+    assert "…" not in text
+    words = " ".join(text.split())
     for pair in ALL:
         # Beside it the names are between the lines of a sentence only where it is wrapped.
         assert pair.name in words
