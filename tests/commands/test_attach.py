@@ -67,17 +67,17 @@ def test_every_tick_is_one_json_object_and_the_last_the_summary(
 
 def test_what_was_recorded_is_readable_afterwards(monitor: Monitor, job: Job, tape: Tape) -> None:
     env = tape("one_gpu", trainer=job.pid)
-    told = lines(
+    answer = lines(
         monitor("attach", job.pid, "--for", "0.5", "--json", "--label", "mine", env=env).stdout
     )[-1]
-    for ref in (str(told["run"]), "last", "mine"):
+    for ref in (str(answer["run"]), "last", "mine"):
         again = lines(monitor("runs", ref, "--json").stdout)[-1]
         assert again.pop("traces") == []
-        assert again == told
+        assert again == answer
     assert "utilisation 97%" in monitor("runs", "mine").stdout
 
 
-def test_plain_lines_when_nobody_looks(monitor: Monitor, job: Job, tape: Tape) -> None:
+def test_plain_lines_when_nobody_watches(monitor: Monitor, job: Job, tape: Tape) -> None:
     env = tape("one_gpu", trainer=job.pid)
     done = monitor("attach", job.pid, "--for", "0.3", env=env)
     assert "gpu0 97%" in done.stdout
@@ -88,13 +88,13 @@ def test_plain_lines_when_nobody_looks(monitor: Monitor, job: Job, tape: Tape) -
 def test_a_terminal_gets_the_live_view_and_then_the_summary(
     state: Path, job: Job, tape: Tape
 ) -> None:
-    ours, theirs = pty.openpty()
+    ours, terminal = pty.openpty()
     env = {**os.environ, **tape("one_gpu", trainer=job.pid), "WHYIDLE_STATE_DIR": str(state)}
     env |= {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
     with subprocess.Popen(
-        command("attach", job.pid, "--for", "1.5"), env=env, stdout=theirs, stdin=theirs
+        command("attach", job.pid, "--for", "1.5"), env=env, stdout=terminal, stdin=terminal
     ) as process:
-        os.close(theirs)
+        os.close(terminal)
         shown = b""
         while True:
             try:
@@ -112,28 +112,28 @@ def test_a_terminal_gets_the_live_view_and_then_the_summary(
 
 
 def test_without_a_pid_a_person_chooses_from_a_list(state: Path, tape: Tape, job: Job) -> None:
-    ours, theirs = pty.openpty()
+    ours, terminal = pty.openpty()
     env = {**os.environ, **tape("one_gpu", trainer=job.pid), "WHYIDLE_STATE_DIR": str(state)}
     with subprocess.Popen(
         command("attach", "--for", "0.3", "--json"),
         env=env,
-        stdin=theirs,
-        stderr=theirs,
+        stdin=terminal,
+        stderr=terminal,
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
-        os.close(theirs)
+        os.close(terminal)
         shown = b""
         while b"Watch which one" not in shown:
             shown += os.read(ours, 65536)
         os.write(ours, b"1\n")
         assert process.stdout is not None
-        told = lines(process.stdout.read())
+        answer = lines(process.stdout.read())
         assert process.wait() == 0
     os.close(ours)
     # The list has the job with the most device memory first.
     assert str(job.pid) in shown.decode()
-    assert told[-1]["pid"] == job.pid
+    assert answer[-1]["pid"] == job.pid
 
 
 def test_only_the_jobs_gpus_are_shown_unless_all_are_wanted(
@@ -235,8 +235,8 @@ def test_a_killed_recorder_loses_nothing_and_says_so(
         seen = [json.loads(process.stdout.readline()) for _ in range(5)]
         process.kill()
     assert lines(monitor("runs", "--json").stdout)[0]["runs"][0]["state"] == "recorder died"
-    told = lines(monitor("runs", "last", "--json").stdout)[0]
-    assert told["ticks"] >= len(seen)
+    answer = lines(monitor("runs", "last", "--json").stdout)[0]
+    assert answer["ticks"] >= len(seen)
 
 
 def test_a_job_of_several_processes_is_one_job(monitor: Monitor) -> None:
@@ -267,7 +267,7 @@ def test_a_name_that_steers_a_terminal_is_harmless(monitor: Monitor) -> None:
     assert "\x1b" not in done.stdout + listed.stdout
 
 
-def test_an_event_of_the_driver_is_told_and_kept(monitor: Monitor, job: Job, tape: Tape) -> None:
+def test_an_event_of_the_driver_is_shown_and_kept(monitor: Monitor, job: Job, tape: Tape) -> None:
     done = monitor("attach", job.pid, "--for", "2.4", "--hz", "2", "--all-gpus", env=tape("lost"))
     assert "GPU 1 is lost" in done.stdout
     kinds = {e["kind"] for e in lines(monitor("runs", "last", "--json").stdout)[0]["events"]}
@@ -287,17 +287,17 @@ def test_a_full_disk_is_said_and_neither_recording_nor_job_ends(
             while filler.write(b"x" * 4096):
                 pass
         for line in process.stdout:
-            told = json.loads(line)
-            if told["trouble"] is not None:
+            answer = json.loads(line)
+            if answer["trouble"] is not None:
                 break
-        assert "is full" in told["trouble"]
+        assert "is full" in answer["trouble"]
         later = [json.loads(process.stdout.readline()) for _ in range(20)]
         process.send_signal(signal.SIGTERM)
         rest = process.stdout.read()
         assert process.stderr is not None
         assert process.wait() == 0, process.stderr.read()
         summary = lines(rest)[-1]
-    assert later[-1]["elapsed_s"] > told["elapsed_s"]
+    assert later[-1]["elapsed_s"] > answer["elapsed_s"]
     assert summary["summary"] is True
     assert summary["end"] == "stopped"
     assert job.poll() is None

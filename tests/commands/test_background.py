@@ -26,7 +26,7 @@ def test_a_recording_in_the_background_goes_on_until_it_is_stopped(
     assert job.poll() is None
 
 
-def test_what_the_recorder_cannot_is_told_to_who_started_it(
+def test_what_the_recorder_cannot_do_is_told_to_the_command_that_started_it(
     monitor: Monitor, job: Job, tape: Callable[..., dict[str, str]]
 ) -> None:
     env = tape("no_driver")

@@ -94,7 +94,7 @@ def test_two_jobs_with_ranks_below_a_shell_are_two_jobs() -> None:
         of(5, who(6, 0), who(7, 1), who(8, 0), who(9, 1))
 
 
-def test_without_any_the_named_one_is_taken_and_its_refusal_told() -> None:
+def test_without_any_the_named_one_is_taken_and_its_refusal_shown() -> None:
     assert of(5) == 5
 
 
@@ -127,7 +127,7 @@ def shell() -> Iterator[tuple[subprocess.Popen[str], ProcessKey]]:
 
 
 def starts(process: subprocess.Popen[str], line: str) -> int:
-    """Have it run a line, of which a job tells its pid; the job lives until it is killed."""
+    """Have it run a line, of which a job prints its pid; the job lives until it is killed."""
     assert process.stdin is not None
     assert process.stdout is not None
     # It reads on until the sleep is killed with the group.
@@ -188,7 +188,7 @@ def stat(pid: int, parent: int, start: int, name: str = "python") -> Stat:
         ([stat(5, 1, 50), stat(7, 6, 50), stat(6, 7, 50)], False),
     ],
 )
-def test_below_is_who_can_be_followed_up_to_the_named_one(
+def test_below_is_what_can_be_followed_up_to_the_named_one(
     stats: list[Stat], expected: bool
 ) -> None:
     known = {found.pid: found for found in stats}
@@ -196,7 +196,7 @@ def test_below_is_who_can_be_followed_up_to_the_named_one(
 
 
 @pytest.mark.parametrize("found", [stat(1, 0, 1, "tini"), stat(700, 1, 5, "systemd")])
-def test_who_takes_in_orphans_is_no_job(found: Stat) -> None:
+def test_a_process_that_takes_in_orphans_is_no_job(found: Stat) -> None:
     with pytest.raises(UsageProblem, match="no job") as problem:
         choose._check_is_no_keeper(ProcessKey(found.pid, found.start_ticks), {found.pid: found})
     assert problem.value.next_step.endswith("monitor ps")

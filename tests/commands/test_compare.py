@@ -48,8 +48,8 @@ def record(
             values[JOB_MAIN_THREAD_WAIT] = crowded
         for second in range(starts + seconds):
             ts_ms = START_MS + 1000 * second
-            told = dict(values) if second >= starts else {JOB_RSS: 3e9}
-            writer.append(number, Tick(ts_ms, {Scope.JOB: {number: Reading(told)}}))
+            values_now = dict(values) if second >= starts else {JOB_RSS: 3e9}
+            writer.append(number, Tick(ts_ms, {Scope.JOB: {number: Reading(values_now)}}))
         middles = [round(step_ms * 1e6 * (1 + 0.02 * math.sin(i * i))) for i in range(seconds)]
         counted = {"steps": 20 * seconds, "source": "optimizer",
                    "step_p50_ns": next(iter(middles), None),
@@ -67,7 +67,7 @@ def runs(state: Path) -> None:
     record(state, "after", 22.0, 0.008, seconds=200)
 
 
-def told(monitor: Monitor, *arguments: object) -> dict[str, Any]:
+def answered(monitor: Monitor, *arguments: object) -> dict[str, Any]:
     done = monitor("compare", *arguments, "--json")
     assert done.returncode == 0, done.stderr
     (answer,) = lines(done.stdout)
@@ -75,7 +75,7 @@ def told(monitor: Monitor, *arguments: object) -> dict[str, Any]:
 
 
 def test_the_contract_of_two_runs_of_different_lengths(monitor: Monitor, runs: None) -> None:
-    answer = told(monitor, "before", "after")
+    answer = answered(monitor, "before", "after")
     assert (answer["verdict"], answer["per"]) == ("faster", "step")
     for which, step_ns in (("a", 40e6), ("b", 22e6)):
         low, middle, high = answer["step_ns"][which]
@@ -132,7 +132,7 @@ Energy is not known: no power is read.
 def test_equal_runs_differ_by_nothing_beyond_noise(monitor: Monitor, state: Path) -> None:
     for label in ("one", "two"):
         record(state, label, 30.0, 0.2)
-    assert told(monitor, "one", "two")["verdict"] == "same"
+    assert answered(monitor, "one", "two")["verdict"] == "same"
     done = monitor("compare", "one", "two", "--fail-slower", "3")
     assert done.stdout.startswith("No difference beyond noise: step 30")
     assert done.returncode == 0
@@ -147,9 +147,9 @@ def test_a_script_cannot_ask_for_less_than_runs_of_one_program_differ_by(
     assert "one program differs by 3% from run to run" in done.stderr
     assert "--fail-slower 3" in done.stderr
     assert done.stdout == ""
-    told = " ".join(monitor("compare", "--help").stdout.split())
-    assert f"less than {BETWEEN_RUNS:.0%} is never called a difference" in told
-    assert "only beyond noise" in told
+    output = " ".join(monitor("compare", "--help").stdout.split())
+    assert f"less than {BETWEEN_RUNS:.0%} is never called a difference" in output
+    assert "only beyond noise" in output
 
 
 def test_a_machine_that_was_busier_for_one_judges_neither_for_a_script(
@@ -157,7 +157,7 @@ def test_a_machine_that_was_busier_for_one_judges_neither_for_a_script(
 ) -> None:
     record(state, "calm", 20.0, 0.0, crowded=0.01)
     record(state, "busy", 45.0, 0.0, crowded=0.4)
-    answer = told(monitor, "calm", "busy")
+    answer = answered(monitor, "calm", "busy")
     assert answer["verdict"] == "uncertain"
     assert answer["unknown"]["verdict"] == "the machine was not the same for both"
     done = monitor("compare", "calm", "busy", "--fail-slower", "5", env={"COLUMNS": "100"})
@@ -172,7 +172,7 @@ def test_memory_while_a_job_starts_is_in_its_peak_and_not_in_its_mean(
 ) -> None:
     for label in ("one", "two"):
         record(state, label, 20.0, 0.0, starts=20)
-    mean, peak = told(monitor, "one", "two")["memory"]
+    mean, peak = answered(monitor, "one", "two")["memory"]
     assert (mean["name"], mean["a"]) == ("resident memory, mean", 1e9)
     assert (peak["name"], peak["a"]) == ("resident memory, peak", 3e9)
 
@@ -180,7 +180,7 @@ def test_memory_while_a_job_starts_is_in_its_peak_and_not_in_its_mean(
 def test_memory_of_a_job_whose_start_nobody_saw_has_no_mean(monitor: Monitor, state: Path) -> None:
     for label in ("one", "two"):
         record(state, label, 20.0, 0.0, seconds=0, starts=20)
-    mean, peak = told(monitor, "one", "two")["memory"]
+    mean, peak = answered(monitor, "one", "two")["memory"]
     assert mean["a"] is None
     assert "start-up" in mean["unknown"]["a"]
     assert peak["a"] == 3e9
@@ -206,12 +206,12 @@ def test_a_profile_that_is_cut_off_is_warned_of(
     cut.write_bytes(whole[: int(share * len(whole))])
     good.write_bytes(whole)
     said = "cut.xplane.pb: The file is cut off: what is missing is left out."
-    assert said in told(monitor, good, cut)["warnings"]
+    assert said in answered(monitor, good, cut)["warnings"]
 
 
 def test_a_trace_beside_a_run(monitor: Monitor, runs: None) -> None:
     trace = TRACES / "kineto" / "cpu_steps_stacks.json.gz"
-    answer = told(monitor, "before", trace)
+    answer = answered(monitor, "before", trace)
     assert answer["speedup_by"] == "median"
     assert answer["speedup"][0] is None
     assert answer["unknown"]["bounds"] == "4 samples of the time of a step: too few"
@@ -231,7 +231,7 @@ def test_runs_whose_steps_only_kept_traces_show_have_no_bounds(
     for number in numbers:
         done = monitor("trace", trace, "--run", number)
         assert done.returncode == 0, done.stderr
-    answer = told(monitor, "one", "two")
+    answer = answered(monitor, "one", "two")
     assert answer["a"]["steps"] == 4
     assert answer["speedup"] == [None, 1.0, None]
     assert answer["verdict"] == "uncertain"
@@ -243,7 +243,7 @@ def test_operators_of_two_traces_of_a_cpu(monitor: Monitor) -> None:
         TRACES / "kineto" / "cpu_plain.json.gz",
         TRACES / "kineto" / "cpu_steps_stacks.json.gz",
     ]
-    answer = told(monitor, *files)
+    answer = answered(monitor, *files)
     assert answer["kernels_are"] == "operators"
     assert answer["kernels"]
 
@@ -265,7 +265,7 @@ def test_a_script_can_ask_whether_it_got_slower(  # noqa: PLR0917
         assert "slower than A; 5% are allowed." in done.stderr
 
 
-def test_what_cannot_be_told_does_not_pass_for_a_script(monitor: Monitor, runs: None) -> None:
+def test_what_is_not_known_does_not_pass_for_a_script(monitor: Monitor, runs: None) -> None:
     trace = TRACES / "kineto" / "cpu_steps_stacks.json.gz"
     done = monitor("compare", "before", trace, "--fail-slower", "5")
     assert done.returncode == Exit.NOT_JUDGED

@@ -33,25 +33,25 @@ def trace(tmp_path: Path) -> Path:
 @pytest.fixture
 def unknown(tmp_path: Path) -> Path:
     """A trace whose GPU works little, and in which nothing says why."""
-    told = kineto()
-    steps = [e for e in told["traceEvents"] if e["name"].startswith("ProfilerStep")]
-    kernels = [e for e in told["traceEvents"] if e["cat"] == "kernel"]
+    document = kineto()
+    steps = [e for e in document["traceEvents"] if e["name"].startswith("ProfilerStep")]
+    kernels = [e for e in document["traceEvents"] if e["cat"] == "kernel"]
     works = [{**e, "dur": 200, "ts": s["ts"] + 600} for s, e in zip(steps, kernels, strict=True)]
     path = tmp_path / "unknown.json"
-    path.write_text(json.dumps({**told, "traceEvents": steps + works}))
+    path.write_text(json.dumps({**document, "traceEvents": steps + works}))
     return path
 
 
 @pytest.fixture
 def healthy(tmp_path: Path) -> Path:
     """A trace whose GPU works all the time: in half precision, nothing loaded or read back."""
-    told = kineto()
-    steps = [e for e in told["traceEvents"] if e["name"].startswith("ProfilerStep")]
-    kernels = [e for e in told["traceEvents"] if e["cat"] == "kernel"]
+    document = kineto()
+    steps = [e for e in document["traceEvents"] if e["name"].startswith("ProfilerStep")]
+    kernels = [e for e in document["traceEvents"] if e["cat"] == "kernel"]
     busy = {"name": "ampere_fp16_s16816gemm_fp16_128x128_tn", "dur": 990}
     works = [{**e, **busy, "ts": step["ts"]} for step, e in zip(steps, kernels, strict=True)]
     path = tmp_path / "healthy.json"
-    path.write_text(json.dumps({**told, "traceEvents": steps + works}))
+    path.write_text(json.dumps({**document, "traceEvents": steps + works}))
     return path
 
 
@@ -68,7 +68,7 @@ def run(state: Path) -> int:
     return number
 
 
-def told(monitor: Monitor, *arguments: object) -> dict[str, Any]:
+def answered(monitor: Monitor, *arguments: object) -> dict[str, Any]:
     done = monitor("diagnose", *arguments, "--json")
     assert done.returncode == 0, done.stderr
     (answer,) = lines(done.stdout)
@@ -103,7 +103,7 @@ def check_contract(answer: dict[str, Any]) -> None:
 
 
 def test_the_contract_of_a_trace_file(monitor: Monitor, trace: Path) -> None:
-    answer = told(monitor, trace)
+    answer = answered(monitor, trace)
     check_contract(answer)
     assert answer["findings"][0]["rule"] == "input_starved"
     assert answer["findings"][0]["severity"] == "high"
@@ -113,7 +113,7 @@ def test_the_contract_of_a_trace_file(monitor: Monitor, trace: Path) -> None:
 
 def test_the_contract_of_a_recording(monitor: Monitor, run: int) -> None:
     for ref in (run, "slow", "last"):
-        answer = told(monitor, ref)
+        answer = answered(monitor, ref)
         check_contract(answer)
         assert answer["target"] == f"run {run}"
         assert answer["findings"][0]["rule"] == "input_starved"
@@ -165,7 +165,7 @@ def test_a_script_fails_where_nothing_could_be_judged(monitor: Monitor, state: P
     assert "It needs a trace" in done.stderr
     # Who does not ask to fail gets the page alone.
     assert monitor("diagnose").returncode == 0
-    answer = told(monitor)
+    answer = answered(monitor)
     check_contract(answer)
     assert answer["budget"] is None
     assert answer["unknown"]["budget"]
@@ -209,18 +209,18 @@ def test_the_rules_are_listed_with_those_that_are_planned(monitor: Monitor) -> N
     assert "planned" in monitor("rules").stdout
 
 
-def test_a_rule_that_cannot_be_loaded_is_told_beside_the_list(
+def test_a_rule_that_cannot_be_loaded_is_named_beside_the_list(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = Loaded(rules.load(), {"broken": "ModuleNotFoundError: no_such_module"})
     monkeypatch.setattr(rules, "loaded", lambda: broken)
     assert listing.callback is not None
     listing.callback(rule=None, as_json=True)
-    told = capsys.readouterr()
-    (answer,) = lines(told.out)
+    printed = capsys.readouterr()
+    (answer,) = lines(printed.out)
     assert answer["failed"] == broken.broken
     assert {each["rule"] for each in answer["rules"]} == set(broken.rules)
-    assert "'broken' cannot be loaded" in told.err
+    assert "'broken' cannot be loaded" in printed.err
 
 
 def test_the_page_of_a_rule(monitor: Monitor) -> None:

@@ -49,7 +49,7 @@ def step(i):
     w = w - 0.1 * g
     return float(loss)
 """
-# It trains until its input ends, and at least so many steps, whose losses it tells.
+# It trains until its input ends, and at least so many steps, whose losses it prints.
 LOOP = """
 import sys, threading
 STEPS = int(sys.argv[1])
@@ -98,20 +98,20 @@ def wait_for(folder: Path, job: Job, enough: Callable[[list[str]], object]) -> l
 
 
 def losses(folder: Path, job: Job) -> list[str]:
-    """Let a job come to its end; returns what it told."""
+    """Let a job come to its end; returns the losses that it printed."""
     assert job.stdin is not None
     job.stdin.write("enough\n")
     job.stdin.flush()
     assert job.wait() == 0
-    first, *told, last = (folder / "losses").read_text().splitlines()
+    first, *printed, last = (folder / "losses").read_text().splitlines()
     assert first == "ready"
     assert last.startswith("end")
-    assert len(told) == STEPS
-    return told
+    assert len(printed) == STEPS
+    return printed
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_agent_goes_in_tells_and_changes_no_loss(
+def test_the_agent_goes_in_reports_and_changes_no_loss(
     framework: str, state: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "alone").mkdir()
@@ -121,7 +121,7 @@ def test_the_agent_goes_in_tells_and_changes_no_loss(
     with training(framework, tmp_path / "watched") as job:
         wait_for(tmp_path / "watched", job, lambda said: "ready" in said)
         with attached(state, job, "--hz", "5") as watch:
-            tick = read_until(watch, has_told)
+            tick = read_until(watch, has_reported)
             watch.terminate()
             summary = read_until(watch, lambda line: line.get("summary"))
         watched = losses(tmp_path / "watched", job)
@@ -136,7 +136,7 @@ def test_the_agent_goes_in_tells_and_changes_no_loss(
     _is_stored(state, summary)
 
 
-def has_told(tick: dict[str, Any]) -> bool:
+def has_reported(tick: dict[str, Any]) -> bool:
     return any(a["where"] and a["gc_pause_ratio"] is not None for a in tick["agents"])
 
 
@@ -185,7 +185,7 @@ def test_a_killed_job_ends_the_run_with_its_cause_and_all_is_stored(
     assert left == [f"Process {job.pid}: the agent has gone without a word."]
 
 
-def test_a_job_that_becomes_another_program_is_entered_anew(state: Path, tmp_path: Path) -> None:
+def test_a_job_that_becomes_another_program_is_entered_again(state: Path, tmp_path: Path) -> None:
     other = str(tmp_path / "b.py")
     again = (
         "import os, sys\nsys.stdin.readline()\n"
@@ -241,7 +241,7 @@ def step(i):
 """
 
 
-def test_a_training_tells_its_steps_its_model_and_what_it_waits_for(
+def test_a_training_job_shows_its_steps_its_model_and_what_it_waits_for(
     state: Path, tmp_path: Path, monitor: Monitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(FRAMEWORKS, "torch", TRAINER)
@@ -258,15 +258,15 @@ def test_a_training_tells_its_steps_its_model_and_what_it_waits_for(
     assert agent["samples_per_second"] > agent["steps_per_second"] > 0
     assert tick["job"]["step_p50_seconds"] == agent["step_p50_seconds"]
     assert 0 < tick["job"]["loader_wait_ratio"] < 1
-    told = summary["training"]
-    assert summary["steps"] == told["steps"] > 0
-    assert (told["framework"], told["model"], told["batch_size"]) == ("PyTorch", "Net", 32)
-    assert told["parameters"] == 64 * 64 + 64
-    assert 0 < told["loader_wait"] < 1
-    assert told["compile"] == 0
-    assert "compile" not in told["unknown"]
+    answer = summary["training"]
+    assert summary["steps"] == answer["steps"] > 0
+    assert (answer["framework"], answer["model"], answer["batch_size"]) == ("PyTorch", "Net", 32)
+    assert answer["parameters"] == 64 * 64 + 64
+    assert 0 < answer["loader_wait"] < 1
+    assert answer["compile"] == 0
+    assert "compile" not in answer["unknown"]
     (again,) = lines(monitor("runs", "last", "--json").stdout)
-    assert again["training"] == told
+    assert again["training"] == answer
 
 
 def has_trained(tick: dict[str, Any]) -> bool:
@@ -275,7 +275,7 @@ def has_trained(tick: dict[str, Any]) -> bool:
     return None not in waits and "model" in (agent["framework"] or {}).get("torch", {})
 
 
-def test_who_only_observes_leaves_the_job_as_it_is(monitor: Monitor, tmp_path: Path) -> None:
+def test_observing_only_leaves_the_job_as_it_is(monitor: Monitor, tmp_path: Path) -> None:
     with training("torch", tmp_path) as job:
         wait_for(tmp_path, job, lambda said: "ready" in said)
         address = Address.of(key_of(job.pid), ProcFs())

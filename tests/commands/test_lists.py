@@ -39,17 +39,17 @@ def test_ps_lists_a_job_with_a_framework_also_without_a_gpu(
     library.write_bytes(b"x" * 4096)
     mapped = f"import mmap; f = open({str(library)!r}, 'r+b'); kept = mmap.mmap(f.fileno(), 0)\n"
     with start_job(mapped + JOB) as job:
-        told = one(monitor("ps", "--json"))
+        answer = one(monitor("ps", "--json"))
         job.kill()
-    row = next(r for r in told["ps"] if r["pid"] == job.pid)
+    row = next(r for r in answer["ps"] if r["pid"] == job.pid)
     assert row["framework"] == "torch"
     assert row["gpus"] == []
     assert row["python"].startswith("3.")
 
 
-def test_ps_says_who_else_is_on_a_gpu_when_it_cannot_tell(monitor: Monitor, tape: Tape) -> None:
-    told = one(monitor("ps", "--json", env=tape("one_gpu", trainer=4000000)))
-    assert told["unmatched"] == [{"gpu": "0", "pid": 4000000}]
+def test_ps_says_who_else_is_on_a_gpu_when_it_does_not_know(monitor: Monitor, tape: Tape) -> None:
+    answer = one(monitor("ps", "--json", env=tape("one_gpu", trainer=4000000)))
+    assert answer["unmatched"] == [{"gpu": "0", "pid": 4000000}]
 
 
 def test_runs_of_an_empty_store(monitor: Monitor) -> None:
@@ -88,10 +88,10 @@ def test_doctor_says_why_and_what_to_type(monitor: Monitor, tape: Tape) -> None:
     assert required.returncode == Exit.NO_GPU
 
 
-def test_doctor_shows_what_each_gpu_cannot_tell(monitor: Monitor, tape: Tape) -> None:
-    told = monitor("doctor", env=tape("ampere", trainer=os.getpid())).stdout
-    assert "sm activity" in told
-    assert "not supported here" in told
+def test_doctor_shows_what_each_gpu_cannot_report(monitor: Monitor, tape: Tape) -> None:
+    output = monitor("doctor", env=tape("ampere", trainer=os.getpid())).stdout
+    assert "sm activity" in output
+    assert "not supported here" in output
 
 
 def test_prune(monitor: Monitor, job: Job) -> None:

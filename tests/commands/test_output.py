@@ -56,33 +56,33 @@ def test_closed_output_is_no_defect(state: Path) -> None:
 
 def test_output_that_fails_ends_only_the_show(monitor: Monitor, state: Path, job: Job) -> None:
     shell(f"$M attach {job.pid} --for 1 --hz 10 >/dev/full", state)
-    told = lines(monitor("runs", "last", "--json").stdout)[0]
-    assert told["end"] == "time limit"
-    assert told["ticks"] >= 4
+    answer = lines(monitor("runs", "last", "--json").stdout)[0]
+    assert answer["end"] == "time limit"
+    assert answer["ticks"] >= 4
 
 
 def test_a_terminal_that_closes_ends_the_recording_properly(
     monitor: Monitor, state: Path, job: Job
 ) -> None:
-    ours, theirs = pty.openpty()
+    ours, terminal = pty.openpty()
     env = {**os.environ, "WHYIDLE_STATE_DIR": str(state), "TERM": "xterm"}
 
     def own_the_terminal() -> None:
         os.setsid()
-        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
     with subprocess.Popen(
         command("attach", job.pid, "--hz", "10"),
-        env=env, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=own_the_terminal,  # noqa: PLW1509  no threads yet
+        env=env, stdin=terminal, stdout=terminal, stderr=terminal, preexec_fn=own_the_terminal,  # noqa: PLW1509  no threads yet
     ) as process:  # fmt: skip
-        os.close(theirs)
+        os.close(terminal)
         shown = b""
         while b"Ctrl-C" not in shown:
             shown += os.read(ours, 65536)
         os.close(ours)
         process.wait()
-    state_told = lines(monitor("runs", "--json").stdout)[0]["runs"][0]["state"]
-    assert state_told == "terminal closed"
+    stored_state = lines(monitor("runs", "--json").stdout)[0]["runs"][0]["state"]
+    assert stored_state == "terminal closed"
 
 
 def test_nohup_is_respected(state: Path, monitor: Monitor, job: Job) -> None:
@@ -112,7 +112,7 @@ def test_many_interrupts_are_one(state: Path, monitor: Monitor, job: Job) -> Non
         process.stdout.readline()
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
-        # One that comes while Python itself ends kills it: a shell tells both as 130.
+        # One that comes while Python itself ends kills it: a shell reports both as 130.
         assert process.returncode in {Exit.INTERRUPTED, -signal.SIGINT}
         assert "defect" not in process.stderr.read()
         process.stdout.read()
@@ -189,7 +189,9 @@ def test_doctor_changes_nothing(monitor: Monitor, state: Path, job: Job) -> None
     assert monitor("stop").returncode == 0
 
 
-def test_a_failure_in_the_background_is_told_whole(monitor: Monitor, state: Path, job: Job) -> None:
+def test_a_failure_in_the_background_is_reported_whole(
+    monitor: Monitor, state: Path, job: Job
+) -> None:
     state.mkdir(mode=0o700)
     (state / "background.log").write_text("\N{EN DASH}" * 40)
     done = monitor("attach", job.pid, "--background", "--require-gpu", env={"LD_LIBRARY_PATH": ""})

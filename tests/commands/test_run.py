@@ -18,7 +18,7 @@ def test_it_exits_with_the_jobs_code(monitor: Monitor, code: str, expected: int)
     assert done.returncode == expected
 
 
-def test_a_job_that_dies_of_a_signal_is_told_as_a_shell_tells_it(monitor: Monitor) -> None:
+def test_a_job_that_dies_of_a_signal_is_reported_as_a_shell_reports_it(monitor: Monitor) -> None:
     done = monitor("run", "--", sys.executable, "-c", "import os; os.kill(os.getpid(), 9)")
     assert done.returncode == 137
     assert "job ended: killed by SIGKILL" in done.stderr

@@ -36,8 +36,8 @@ def of(monitor: Monitor, path: Path, *options: str) -> dict[str, Any]:
     done = monitor("trace", path, "--json", *options)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    (told,) = lines(done.stdout)
-    return told
+    (answer,) = lines(done.stdout)
+    return answer
 
 
 def check_budget(budget: dict[str, Any]) -> None:
@@ -49,53 +49,53 @@ def check_budget(budget: dict[str, Any]) -> None:
         assert sum(parts.values()) == budget["slices"][name]
 
 
-def check_contract(told: dict[str, Any]) -> None:
+def check_contract(answer: dict[str, Any]) -> None:
     """Hold an answer against the contract of the design."""
-    assert told["format"] in {"kineto", "xplane", "nsys"}
-    assert all(isinstance(text, str) for text in told["warnings"])
-    assert told["steps"]["source"] in {"markers", "repetition", "none"}
-    assert isinstance(told["steps"]["count"], int)
-    check_budget(told["budget"])
-    for device in told["devices"]:
+    assert answer["format"] in {"kineto", "xplane", "nsys"}
+    assert all(isinstance(text, str) for text in answer["warnings"])
+    assert answer["steps"]["source"] in {"markers", "repetition", "none"}
+    assert isinstance(answer["steps"]["count"], int)
+    check_budget(answer["budget"])
+    for device in answer["devices"]:
         assert device["kind"] in {"gpu", "cpu", "tpu"}
         assert isinstance(device["index"], str)
         assert all(isinstance(device[name], int) for name in FIGURES)
         assert device["busy_ns"] + device["idle_ns"] == device["span_ns"]
         assert {k for k in ("host", "pid", "rank") if device[k] is None} <= set(device["unknown"])
         check_budget(device["budget"])
-    for name, ns in told["budget"]["slices"].items():
-        assert ns == sum(d["budget"]["slices"][name] for d in told["devices"])
-    for kernel in told["top_kernels"]:
+    for name, ns in answer["budget"]["slices"].items():
+        assert ns == sum(d["budget"]["slices"][name] for d in answer["devices"])
+    for kernel in answer["top_kernels"]:
         assert isinstance(kernel["name"], str)
         assert isinstance(kernel["count"], int)
         assert isinstance(kernel["total_ns"], int)
 
 
 def test_the_contract_of_a_kineto_trace(monitor: Monitor, trace: Path) -> None:
-    told = of(monitor, trace)
-    check_contract(told)
-    assert told["format"] == "kineto"
-    assert told["steps"]["count"] == 4
-    assert told["steps"]["source"] == "markers"
-    (device,) = told["devices"]
+    answer = of(monitor, trace)
+    check_contract(answer)
+    assert answer["format"] == "kineto"
+    assert answer["steps"]["count"] == 4
+    assert answer["steps"]["source"] == "markers"
+    (device,) = answer["devices"]
     assert device["index"] == "0"
     assert device["rank"] == 1
     assert device["compute_ns"] == 4 * 200_500
     assert device["copy_ns"] == 4 * 40_000
     assert device["span_ns"] == 3_285_000
-    assert told["budget"]["slices"]["compute"] == 4 * 200_500
-    assert told["budget"]["slices"]["idle_input"] > 3 * 500_000
-    assert told["top_kernels"][0]["name"] == "volta_sgemm_128x64_nt"
+    assert answer["budget"]["slices"]["compute"] == 4 * 200_500
+    assert answer["budget"]["slices"]["idle_input"] > 3 * 500_000
+    assert answer["top_kernels"][0]["name"] == "volta_sgemm_128x64_nt"
 
 
 def test_the_contract_of_an_xplane_trace(monitor: Monitor, tmp_path: Path) -> None:
     path = tmp_path / "host.xplane.pb.gz"
     path.write_bytes(gzip.compress(xplane()))
-    told = of(monitor, path)
-    check_contract(told)
-    assert told["format"] == "xplane"
-    assert told["devices"][0]["span_ns"] == 25_000
-    assert told["devices"][0]["compute_ns"] == 10_000
+    answer = of(monitor, path)
+    check_contract(answer)
+    assert answer["format"] == "xplane"
+    assert answer["devices"][0]["span_ns"] == 25_000
+    assert answer["devices"][0]["compute_ns"] == 10_000
 
 
 def test_the_screen_says_what_the_json_says(monitor: Monitor, trace: Path) -> None:
@@ -148,7 +148,7 @@ WHOLE = json.dumps(kineto()).encode()
         ("picture.png", b"\x89PNG\r\n\x1a\n" + bytes(100), "a picture"),
     ],
 )
-def test_what_is_no_trace_is_told_in_a_sentence(
+def test_what_is_no_trace_is_refused_in_a_sentence(
     monitor: Monitor, tmp_path: Path, name: str, body: bytes | None, said: str
 ) -> None:
     done = monitor("trace", write(tmp_path, name, body))
@@ -178,14 +178,14 @@ def test_a_pipe_does_not_hang(monitor: Monitor, tmp_path: Path) -> None:
         ("cut.json.gz", gzip.compress(WHOLE)[:-30]),
     ],
 )
-def test_of_a_file_that_is_cut_off_the_rest_is_told(
+def test_of_a_file_that_is_cut_off_the_rest_is_shown(
     monitor: Monitor, tmp_path: Path, name: str, body: bytes
 ) -> None:
     path = write(tmp_path, name, body)
-    told = of(monitor, path)
-    check_contract(told)
-    assert told["warnings"]
-    assert told["devices"][0]["kernels"] >= 1
+    answer = of(monitor, path)
+    check_contract(answer)
+    assert answer["warnings"]
+    assert answer["devices"][0]["kernels"] >= 1
     assert "\n! " in monitor("trace", path).stdout
 
 
@@ -201,9 +201,9 @@ def test_a_file_named_view_is_reached_by_its_path(monitor: Monitor, tmp_path: Pa
 
 
 def test_both_forms_are_in_the_help(monitor: Monitor) -> None:
-    told = monitor("trace", "--help").stdout
-    assert "monitor trace [OPTIONS] FILE|PID\n" in told
-    assert "monitor trace view FILE" in told
+    output = monitor("trace", "--help").stdout
+    assert "monitor trace [OPTIONS] FILE|PID\n" in output
+    assert "monitor trace view FILE" in output
     assert "monitor trace view [OPTIONS] FILE|RUN\n" in monitor("trace", "view", "-h").stdout
 
 
@@ -274,7 +274,7 @@ def test_a_trace_is_kept_with_a_run_and_looked_at_again(
     again = monitor("trace", "view", "mine", "--perfetto", tmp_path / "out.json")
     assert again.returncode == 0, again.stderr
     assert json.loads((tmp_path / "out.json").read_text())["traceEvents"]
-    told = lines(monitor("runs", "mine", "--json").stdout)[0]
-    (kept,) = told["traces"]
+    answer = lines(monitor("runs", "mine", "--json").stdout)[0]
+    (kept,) = answer["traces"]
     assert (kept["file"], kept["format"]) == (trace.name, "kineto")
     assert f"kept trace: {trace.name}" in monitor("runs", "mine").stdout

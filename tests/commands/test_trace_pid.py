@@ -90,23 +90,23 @@ def kept_files(state: Path) -> list[Path]:
 
 @pytest.mark.ptrace
 @pytest.mark.parametrize("framework", SOURCES)
-def test_a_trace_is_taken_told_and_kept_and_the_job_goes_on(
+def test_a_trace_is_taken_shown_and_kept_and_the_job_goes_on(
     monitor: Monitor, state: Path, job: Job, framework: str
 ) -> None:
     done = monitor("trace", job.pid, "--seconds", "0.2", "--json")
     assert done.returncode == 0, done.stderr
-    (told,) = lines(done.stdout)
-    check_contract(told)
-    assert told["format"] == {"torch": "kineto", "jax": "xplane"}[framework]
-    assert told["events"] > 0
+    (answer,) = lines(done.stdout)
+    check_contract(answer)
+    assert answer["format"] == {"torch": "kineto", "jax": "xplane"}[framework]
+    assert answer["events"] > 0
     (file,) = kept_files(state)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert told["file"] == str(file)
+    assert answer["file"] == str(file)
     assert f"monitor trace view {file}" in done.stderr
     assert ("The job stood still for" in done.stderr) == (framework == "torch")
     # The same page as of the file.
     (again,) = lines(monitor("trace", file, "--json").stdout)
-    assert again == told
+    assert again == answer
     with Kept.open(state / "whyidle.db") as kept:
         (trace,) = kept.traces()
         assert trace.run is None
@@ -133,7 +133,7 @@ def test_a_trace_of_a_recorded_job_is_kept_with_its_run_and_its_agent_stays(
                 break
         done = monitor("trace", job.pid, "--seconds", "0.2")
         assert done.returncode == 0, done.stderr
-        # It tells on.
+        # It goes on reporting.
         agents = json.loads(watch.stdout.readline())["agents"]
         watch.terminate()
         summary = json.loads(watch.stdout.read().splitlines()[-1])
@@ -156,7 +156,7 @@ def test_a_trace_of_a_recorded_job_is_kept_with_its_run_and_its_agent_stays(
 @pytest.mark.ptrace
 @pytest.mark.parametrize("framework", ["torch"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_whoever_ends_it_leaves_nothing_behind(
+def test_however_it_ends_it_leaves_nothing_behind(
     state: Path, job: Job, framework: str, number: signal.Signals
 ) -> None:
     with subprocess.Popen(
@@ -309,8 +309,8 @@ def test_how_a_trace_of_ours_was_recorded_is_nobodys_choice(
     ours.parent.mkdir(parents=True)
     for path in (ours, tmp_path / ours.name):
         path.write_text(json.dumps({**whole, "traceEvents": only_gpu}))
-        (told,) = lines(monitor("trace", path, "--json").stdout)
-        said = [*told["warnings"], *told["unknown"].values()]
+        (answer,) = lines(monitor("trace", path, "--json").stdout)
+        said = [*answer["warnings"], *answer["unknown"].values()]
         assert any("of the host" in text for text in said)
         assert any("with_stack=True" in text for text in said) == (path != ours)
 

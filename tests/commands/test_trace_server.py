@@ -28,7 +28,7 @@ del sys.argv[1]
 from whyidle.monitor.cli import main
 main()
 """
-# Listens, and says what it was started with to whoever calls.
+# Listens, and says what it was started with to each caller.
 LISTENER = """
 import socket, sys
 server = socket.create_server(("127.0.0.1", 0))
@@ -62,11 +62,11 @@ def test_a_job_with_a_server_gives_a_trace_of_a_second_at_most_and_is_not_entere
     with jax_job(folder, said) as (job, port):
         done = without("agent", job.pid, "--server", port, "--seconds", "10", "--json")
         assert done.returncode == 0, done.stderr
-        (told,) = lines(done.stdout)
-        check_contract(told)
-        assert told["format"] == "xplane"
-        assert told["events"] > 0
-        assert not any("python_tracer_level" in text for text in told["warnings"])
+        (answer,) = lines(done.stdout)
+        check_contract(answer)
+        assert answer["format"] == "xplane"
+        assert answer["events"] > 0
+        assert not any("python_tracer_level" in text for text in answer["warnings"])
         assert said.read_text() == ""
         # Nothing of it is left: the job takes one of its own.
         tell(job, "start")
@@ -79,7 +79,7 @@ def test_a_job_with_a_server_gives_a_trace_of_a_second_at_most_and_is_not_entere
         f"  Without its server: monitor trace {job.pid}\n"
     )
     assert len(list(folder.rglob("*.xplane.pb"))) == 1
-    # That is jaxlib's own doing, whoever asks.
+    # That is jaxlib's own behaviour, for any client.
     assert said.read_text().count("\n") <= 1
     (file,) = kept_files(state)
     with Kept.open(state / "whyidle.db") as kept:
@@ -132,7 +132,7 @@ def test_a_server_of_something_else_is_a_sentence(state: Path, listening: tuple[
     assert kept_files(state) == []
 
 
-def test_without_grpc_the_line_that_installs_it_is_told(listening: tuple[int, int]) -> None:
+def test_without_grpc_the_line_that_installs_it_is_named(listening: tuple[int, int]) -> None:
     pid, port = listening
     done = without("grpc", pid, "--server", port)
     assert done.returncode == Exit.USAGE
@@ -143,7 +143,7 @@ def test_without_grpc_the_line_that_installs_it_is_told(listening: tuple[int, in
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, Exit.INTERRUPTED), (signal.SIGTERM, 0)]
 )
-def test_whoever_ends_it_leaves_nothing_behind(
+def test_however_it_ends_it_leaves_nothing_behind(
     state: Path, number: signal.Signals, code: int
 ) -> None:
     with start_job(LISTENER) as job:

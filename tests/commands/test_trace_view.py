@@ -155,9 +155,9 @@ def test_any_trace_is_written_for_perfetto(
     assert done.returncode == 0, done.stderr
     assert "ui.perfetto.dev" in done.stdout
     body = path.read_bytes()
-    told = json.loads(gzip.decompress(body) if out.endswith(".gz") else body)
+    answer = json.loads(gzip.decompress(body) if out.endswith(".gz") else body)
     names = {
-        e["args"]["name"] for e in told["traceEvents"] if e["ph"] == "M" and "name" in e["args"]
+        e["args"]["name"] for e in answer["traceEvents"] if e["ph"] == "M" and "name" in e["args"]
     }
     assert "why idle" in names
     assert any(track.startswith("GPU 0") for track in names)
@@ -218,7 +218,7 @@ def test_the_trace_itself_is_never_overwritten(monitor: Monitor, tmp_path: Path)
     assert trace.read_bytes() == data.read_bytes()
 
 
-def test_an_error_of_whoever_writes_is_not_the_outputs(tmp_path: Path) -> None:
+def test_an_error_of_the_writer_is_not_the_outputs(tmp_path: Path) -> None:
     def fail() -> None:
         with writing(tmp_path / "out.json", force=False):
             raise OSError(5, "the input's")
@@ -294,7 +294,7 @@ def test_the_server_goes_even_if_we_are_killed(tmp_path: Path) -> None:
         [sys.executable, "-c", KILLED, server, tmp_path], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        # Readable when the process has ended, whoever its parent is by then.
+        # Readable when the process has ended, whatever its parent is by then.
         watched = os.pidfd_open(int(process.stdout.readline()))
         process.kill()
     assert select.select([watched], [], [], 10)[0] == [watched]
