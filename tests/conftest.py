@@ -83,7 +83,7 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "whyidle.monitor", *map(str, arguments)]
 
 
-# The command with all that it imports: to import it anew takes each call a third of a second.
+# The command with all that it imports: to import it again takes each call a third of a second.
 COMMAND = Imported(
     "import importlib, pkgutil, numpy, rich.live, rich.table\n"
     "from whyidle.monitor import app, cli, commands, rules\n"

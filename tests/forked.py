@@ -1,4 +1,4 @@
-"""Jobs that begin where an import has ended: to import torch anew takes each three seconds.
+"""Jobs that begin where an import has ended: to import torch again takes each three seconds.
 
 One process has imported it, in its only thread, and done nothing else. A job is a fork of it.
 What a job of its own has and this one has not: a command line, and a time before the import.

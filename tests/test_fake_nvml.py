@@ -112,7 +112,7 @@ def test_every_tape_is_read(play: Player, tape: Path) -> None:
         ("const 0 name", "'const' needs more words"),
     ],
 )
-def test_a_mistake_is_told_with_its_line(play: Player, line: str, sentence: str) -> None:
+def test_a_mistake_is_reported_with_its_line(play: Player, line: str, sentence: str) -> None:
     done = play.start(line, "show(error(nvmlInit))")
     assert json.loads(done.stdout) == 999
     assert f"test.tape:5: {sentence}" in done.stderr
@@ -473,7 +473,7 @@ def test_mig(play: Player) -> None:
     }
 
 
-def test_a_lost_gpu_tells_its_xid_and_leaves_the_other_alone(play: Player) -> None:
+def test_a_lost_gpu_reports_its_xid_and_leaves_the_other_alone(play: Player) -> None:
     answer = play(
         TAPES / "lost.tape",
         """

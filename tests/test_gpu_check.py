@@ -160,7 +160,7 @@ def test_without_a_gpu_it_says_what_can_be_done(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_the_list_tells_every_check() -> None:
+def test_the_list_describes_every_check() -> None:
     done = subprocess.run(
         [sys.executable, str(CHECK), "--list"], capture_output=True, text=True, check=True
     )

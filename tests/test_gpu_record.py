@@ -149,7 +149,7 @@ def test_each_load_is_on_the_tape_while_it_ran(recorded: dict[str, Recorded]) ->
 
 
 @pytest.mark.parametrize("name", ["ampere", "no_permission", "sentinels"])
-def test_what_a_source_cannot_tell_its_recording_cannot_either(
+def test_what_a_source_cannot_report_its_recording_cannot_either(
     recorded: dict[str, Recorded], library: Path, name: str
 ) -> None:
     made = recorded[name]
@@ -163,7 +163,7 @@ def test_what_a_source_cannot_tell_its_recording_cannot_either(
     assert again["processes_unknown"] == source["processes_unknown"]
 
 
-def test_the_document_tells_phases_and_what_each_call_cost(recorded: dict[str, Recorded]) -> None:
+def test_the_document_shows_phases_and_what_each_call_cost(recorded: dict[str, Recorded]) -> None:
     document = recorded["one_gpu"].document
     assert document["schema"] == 1
     assert (document["model"], document["driver"]) == ("NVIDIA H200", "580.82.07")
