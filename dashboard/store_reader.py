@@ -25,9 +25,7 @@ def _is_whole(opened: Reader) -> bool:
     return True
 
 
-@st.cache_resource(
-    show_spinner=False, max_entries=2, validate=_is_whole, on_release=Reader.close
-)
+@st.cache_resource(show_spinner=False, max_entries=2, validate=_is_whole, on_release=Reader.close)
 def _opened(path: str, device: int, inode: int) -> Reader:
     # Both identify the file; Streamlit would ignore arguments that begin with _.
     del device, inode

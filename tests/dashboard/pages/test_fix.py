@@ -64,7 +64,7 @@ def test_too_little_known_is_not_nothing_found(tmp_path: Path) -> None:
     with Writer.open(tmp_path / "whyidle.db") as writer:
         writer.end_run(writer.begin_run(NewRun(label="empty")), "the job ended")
     said = text(drawn("fix", tmp_path / "whyidle.db"))
-    assert "Too little is known to judge it" in said
+    assert "Too little is known for a verdict" in said
     assert "Nothing worth fixing" not in said
     assert "no trace was taken" in said
 

@@ -155,7 +155,7 @@ def test_a_trace_without_a_device_says_so_and_draws_nothing(tmp_path: Path) -> N
 
 def test_the_sample_says_once_that_it_has_no_files(store: Path) -> None:
     shown = app(store, "timeline", is_sample=True)
-    assert shown.words.count("the sample has none") == 1
+    assert shown.words.count("which the sample lacks") == 1
     assert "is gone" not in shown.words
     assert not list(shown.test.get("download_button"))
 
