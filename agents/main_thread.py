@@ -14,7 +14,6 @@ import signal
 import sys
 import time
 from _thread import get_ident
-from functools import partial
 from time import monotonic_ns
 
 from .modules import loaded
@@ -111,15 +110,10 @@ class MainThreadCall:
             self.pending.pop(_NAME, _nothing)()
 
     def interrupt(self) -> None:
-        """Have Python make the main thread call now; repeated until it has."""
+        """Have Python make the main thread call now; called repeatedly until it has."""
         if self.pending:
             self._by_python = self._by_python or _PendingCall(self)
             self._by_python.queue()
-
-    def keep_interrupting(self) -> None:
-        """Leave the repeating to Python itself, as long as something is pending: we are going."""
-        if self._by_python is not None:
-            self._by_python.repeats = True
 
 
 class _PendingCall:
@@ -130,7 +124,6 @@ class _PendingCall:
     """
 
     def __init__(self, main_call: MainThreadCall) -> None:
-        self.repeats = False
         self._main_call = main_call
         self._queued = False
         ctypes = loaded("ctypes")
@@ -146,11 +139,6 @@ class _PendingCall:
             self._add.argtypes = [ctypes["c_void_p"], ctypes["py_object"]]
             # True where it fails.
             self._add.restype = ctypes["c_bool"]
-            # From Python 3.13 on, a call that is queued from within one is forgotten at the next
-            # check for pending calls, which follows each call of a function: so this queues it in
-            # C, without one.
-            add = partial(self._add, self._is_true, self._me)
-            self._not_queued = type("NotQueued", (), {"__bool__": staticmethod(add)})()
 
     def queue(self) -> None:
         """Queue it, unless it is."""
@@ -161,14 +149,8 @@ class _PendingCall:
 
     def __bool__(self) -> bool:
         self._queued = False
-        try:
-            if self._main_call.pending:
-                self._main_call.run_pending()
-        finally:
-            if self.repeats and self._main_call.pending and not self._queued:
-                self._queued = True
-                if self._not_queued:
-                    self._queued = False
+        if self._main_call.pending:
+            self._main_call.run_pending()
         return False
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from _thread import get_ident
+from contextlib import suppress
 from functools import partial
 
 from ..facts import NO_GIL, has_gil
@@ -18,6 +19,7 @@ from ..hooks import Hooks
 from ..modules import Missing, loaded, need
 from ..trace_window import TraceWindow
 from ..tracer import Refused, TakenWindow, Tracer
+from ..worker import Worker, can_start
 from .kineto import Kineto
 from .profilers import HOME, USED, Profilers
 from .unfinished_blocks import unfinished_block
@@ -55,6 +57,8 @@ class TorchTracer(Tracer):
         self._kineto: Kineto | None = None
         self._missing: str | None = None
         self._asked_ns = 0
+        # Which one a thread of its own ends.
+        self._ends_later_ns = 0
 
     def second(self) -> None:
         """Wrap the user's profiler as soon as it is there."""
@@ -175,16 +179,24 @@ class TorchTracer(Tracer):
     def _end_somehow(self) -> None:
         if self._main_call.is_here():
             self._profilers.end_here()
-        if get_ident() == self._main_call.main:
-            return
         until = time.monotonic() + PARTING_SECONDS
-        while self._profilers.is_open() and time.monotonic() < until:
+        while self._profilers.is_open() and self._may_wait() and time.monotonic() < until:
             self.hurry()
             # The job may fork meanwhile, and then it is over, too.
             self.rest(partial(time.sleep, _POLL_SECONDS))
-        if self._profilers.is_open():
+        # The main thread computes gradients, or is in a long call of C; and the agent may end.
+        if self._profilers.is_open() and self._ends_later_ns != self._asked_ns and can_start():
+            self._ends_later_ns = self._asked_ns
+            with suppress(RuntimeError):
+                Worker(partial(self._end_later, self._asked_ns)).start()
+
+    def _may_wait(self) -> bool:
+        return get_ident() != self._main_call.main
+
+    def _end_later(self, asked_ns: int, worker: Worker) -> None:
+        while self._profilers.is_open() and self._asked_ns == asked_ns:
             self.hurry()
-            self._main_call.keep_interrupting()
+            worker.sleep_until(time.monotonic() + _POLL_SECONDS)
 
     def _restore_level(self) -> None:
         level = self._profilers.take_level()

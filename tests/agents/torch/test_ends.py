@@ -60,6 +60,60 @@ def test_an_agent_that_leaves_during_a_trace_leaves_no_block_open() -> None:
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr[-2000:]
 
 
+# The agent leaves while gradients are computed, by Python code that calls many functions: the trace
+# ends after them, though the agent has gone, and they are asked a few hundred times a second.
+IN_GRADIENTS = """
+import _thread, sys, time
+sys.path.insert(0, sys.argv[1])
+import torch
+from agents.steps import Steps
+from agents.torch.tracing import TorchTracer
+
+steps = Steps(_thread.get_ident())
+tick, stop = steps.listen("optimizer")
+tracer = TorchTracer(steps.main_call)
+asked, run_pending = [], steps.main_call.run_pending
+steps.main_call.run_pending = lambda: (asked.append(1), run_pending())
+tracer.start(10**10)
+tick(0)
+assert tracer._profilers.began() is not None, tracer._profilers.why_not
+asked.clear()
+
+def call(): pass
+
+def slow(gradient):
+    done = []
+    _thread.start_new_thread(lambda: (tracer.abort(), tracer.undo(), done.append(1)), ())
+    while not done: call()
+    until, calls = time.monotonic() + 0.5, 0
+    while time.monotonic() < until:
+        call(); calls += 1
+    assert tracer._profilers.is_open()
+    assert 0 < len(asked) < 1500 < calls, (len(asked), calls)
+    return gradient
+
+numbers = torch.ones(3, requires_grad=True)
+numbers.register_hook(slow)
+(numbers * 2).sum().backward()
+until = time.monotonic() + 20
+while tracer._profilers.is_open(): assert time.monotonic() < until, "it stays open"
+with torch.profiler.profile() as profile: torch.ones(8) + 1
+assert len(profile.events()) > 0
+print("alive")
+"""
+
+
+def test_an_agent_that_leaves_while_gradients_are_computed_ends_its_trace_afterwards() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_GRADIENTS, str(ROOT)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr[-2000:]
+
+
 class _Fleeting(list):  # type: ignore[type-arg]
     def __reversed__(self) -> Iterator[Any]:
         raise RuntimeError("dictionary changed size during iteration")
