@@ -50,10 +50,10 @@ def refusal(target: Target) -> Refusal | None:
     """Return why this interface is closed; reads the process's table, writes nothing."""
     if target.python is None or target.python < PYTHON:
         version = ".".join(map(str, target.python)) if target.python else "unknown"
-        return Refusal(f"It runs Python {version}; this door came with 3.14.")
+        return Refusal(f"It runs Python {version}; this method came with 3.14.")
     if target.python != PYTHON:
         version = ".".join(map(str, target.python))
-        return Refusal(f"It runs Python {version}; this door is known for 3.14 alone so far.")
+        return Refusal(f"It runs Python {version}; this method is known for 3.14 alone so far.")
     if (barred := precheck.yama(target, as_parent=True)) is not None:
         return barred
     try:

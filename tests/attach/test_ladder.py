@@ -237,7 +237,7 @@ def test_a_check_touches_nothing(monitor: Monitor, arguments: tuple[str, ...]) -
     checks = {c["name"]: c for c in output["doctors"]}
     assert checks["attach ptrace"]["detail"] == "would be taken"
     assert checks["attach agent"]["detail"].startswith("closed: No agent")
-    assert "came with 3.14" in checks["attach remote_exec"]["detail"]
+    assert "this method came with 3.14" in checks["attach remote_exec"]["detail"]
     assert checks["attach outside"]["detail"].startswith("open, not needed")
 
 

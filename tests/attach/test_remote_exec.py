@@ -178,12 +178,12 @@ def test_a_pid_that_another_process_has_by_now() -> None:
             pass
 
 
-def test_older_pythons_have_no_such_door() -> None:
+def test_older_pythons_have_no_such_method() -> None:
     if sys.version_info >= (3, 14):
         pytest.skip("this one has")
     refusal = remote_exec.refusal(target_of(os.getpid()))
     assert refusal is not None
-    assert "came with 3.14" in refusal.what
+    assert "this method came with 3.14" in refusal.what
 
 
 def test_what_does_not_look_like_the_table_is_not_written_to() -> None:
