@@ -141,7 +141,8 @@ class Outside:
             reason = self._job_end.reason(last_word, exit_code)
         except Exception as error:  # noqa: BLE001  a recording must have its end
             guard.caught("ending", error)
-            return ENDED, exit_code
+            # It may have been seen before this.
+            return ENDED, self._job_end.code if exit_code is None else exit_code
         return reason, self._job_end.code
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 
@@ -164,19 +165,21 @@ class Recorder:
 
         Without a reason the job has ended: why is looked for.
         """
-        for name, step in self._last_steps(job_ended=reason is None) if self._ticks else ():
-            self._guard.attempt(f"{name} at the end", step)
-        if reason is None:
-            reason, exit_code = self._outside.why_ended(
-                self._agents.last_word, exit_code, self._guard
-            )
-        self._guard.attempt("gpus at the end", self._probe.close)
-        self._guard.attempt("defects", self._report_defects)
-        self.writer.end_run(self.run, reason, exit_code)
-        if self.control is not None:
-            # A client that waits sees from now on that the recording has ended.
-            self.control.close()
-        self.writer.close()
+        # Whatever fails before them, both are closed, the last one first.
+        with contextlib.ExitStack() as closing:
+            closing.callback(self.writer.close)
+            if self.control is not None:
+                # A client that waits sees from then on that the recording has ended.
+                closing.callback(self.control.close)
+            for name, step in self._last_steps(job_ended=reason is None) if self._ticks else ():
+                self._guard.attempt(f"{name} at the end", step)
+            if reason is None:
+                reason, exit_code = self._outside.why_ended(
+                    self._agents.last_word, exit_code, self._guard
+                )
+            self._guard.attempt("gpus at the end", self._probe.close)
+            self._guard.attempt("defects", self._report_defects)
+            self.writer.end_run(self.run, reason, exit_code)
 
     def caught(self, where: str, error: Exception) -> None:
         """Count a defect of ours; the recording goes on."""

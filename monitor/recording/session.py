@@ -104,10 +104,7 @@ class Session:
         except BrokenPipeError:
             reason = UNREAD
         finally:
-            with contextlib.suppress(OSError):
-                self.screen.close()
-            recorder.end(reason, child.code() if child else None)
-            waker.close()
+            self._end(recorder, waker, reason, child)
         self.stopped_by = waker.signal
         told = summarise(self.path, str(recorder.run), self._writer.trouble)
         return concluded(self.path, told)
@@ -122,6 +119,17 @@ class Session:
             self._probe.close()
             self._writer.close()
             raise
+
+    def _end(
+        self, recorder: Recorder, waker: Waker, reason: str | None, child: Child | None
+    ) -> None:
+        """End a recording; each step is taken whatever becomes of the one before."""
+        with contextlib.ExitStack() as ending:
+            # The last one first.
+            ending.callback(waker.close)
+            ending.callback(lambda: recorder.end(reason, child.code() if child else None))
+            with contextlib.suppress(OSError):
+                self.screen.close()
 
     def _show(self, snapshot: Snapshot, recorder: Recorder) -> None:
         """Show a tick; a terminal that is gone, or a full disk behind it, ends only the show."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.recording.benches import Bench, Job, target
+from whyidle.monitor.control.server import Server
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording import recorder as module
 from whyidle.monitor.recording.outside import CPU_BUDGET_CORES, JUDGED_OVER_SECONDS, Overhead
@@ -15,7 +19,7 @@ from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.run_metadata import RunMetadata
 from whyidle.monitor.recording.session import Session
 from whyidle.monitor.recording.snapshot import Snapshot
-from whyidle.monitor.store import Writer
+from whyidle.monitor.store import Reader, Writer
 
 
 def test_a_clock_that_leaps_ahead_is_followed(
@@ -109,3 +113,58 @@ def test_a_recording_that_cannot_begin_closes_what_it_has(
         session.record(Wanted(target(job)))
     with Writer.open(tmp_path / DATABASE) as writer:
         assert writer.trouble is None
+
+
+def test_an_exit_code_that_was_seen_outlives_a_defect_in_finding_the_cause(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(job, tmp_path / DATABASE)
+    bench.tick()
+    job.kill()
+    os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOWAIT)
+    assert bench.recorder.tick(bench.sampler) is None
+    monkeypatch.setattr(bench.recorder._outside._job_end, "_oom_kills", lambda: 1 / 0)
+    bench.recorder.end(None)
+    bench.waker.close()
+    with Reader.open(bench.path) as reader:
+        run = reader.find("1")
+    assert (run.end_reason, run.exit_code) == ("job ended", -signal.SIGKILL)
+
+
+@pytest.mark.parametrize("fails", ["end_run", "control"])
+def test_an_end_that_fails_closes_everything_all_the_same(
+    fails: str, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Writer, "end_run", lambda *_: 1 / 0) if fails == "end_run" else None
+    session = Session(tmp_path / DATABASE, Counting())
+    closed: list[str] = []
+    for of, name in ((Writer, "writer"), (Server, "control")):
+
+        def close(self: object, real: Any = of.close, name: str = name) -> None:
+            closed.append(name)
+            real(self)
+            if name == fails:
+                raise ZeroDivisionError
+
+        monkeypatch.setattr(of, "close", close)
+    before = signal.getsignal(signal.SIGUSR1)
+    with pytest.raises(ZeroDivisionError):
+        session.record(Wanted(target(job)), 0.1, stop_on=(signal.SIGUSR1,))
+    assert closed == ["control", "writer"]
+    assert signal.getsignal(signal.SIGUSR1) == before
+
+
+class Stuck(Counting):
+    """A screen with a defect in its end."""
+
+    def close(self) -> None:
+        raise ZeroDivisionError("odd terminal")
+
+
+def test_a_screen_that_cannot_close_does_not_keep_a_recording_from_its_end(
+    job: Job, tmp_path: Path
+) -> None:
+    with pytest.raises(ZeroDivisionError):
+        Session(tmp_path / DATABASE, Stuck()).record(Wanted(target(job)), 0.1)
+    with Reader.open(tmp_path / DATABASE) as reader:
+        assert reader.find("1").end_reason == "time limit"
