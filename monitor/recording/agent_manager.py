@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from whyidle.monitor.attach import ladder
@@ -39,6 +40,8 @@ from whyidle.monitor.recording.tracked_process import (
 MOST_MEMBERS = 64
 ENTERED, REFUSED, LEFT = "agent_entered", "agent_refused", "agent_left"
 OBSERVED = Refusal("Only observed: nothing of ours goes into the job.")
+# Where a defect is counted.
+AN_AGENT = "an agent"
 EXIT_SECONDS = 10.0
 # An import of a framework takes so long, and the agent comes at its end.
 BROUGHT_SECONDS = 5.0
@@ -90,7 +93,7 @@ class AgentManager:
             self._arrived(arrival, stats)
         # What one process says must not cost the others.
         self._guard.each(
-            "an agent",
+            AN_AGENT,
             list(self._processes),
             lambda key: self._tend(self._processes[key], now, stats.get(key)),
         )
@@ -167,26 +170,34 @@ class AgentManager:
     def leave(self, seconds: float) -> None:
         """Ask every agent to go, and take the last records of each, also of the dead."""
         deadline = time.monotonic() + seconds
-        self._external.close()
-        for arrival in self._queue.close(seconds / 2):
-            self._arrived(arrival, {})
+        self._guard.attempt(AN_AGENT, self._external.close)
+        # First: those of the last tick are stored, whatever becomes of the rest.
         self._readings = {}
-        for link in self._links():
-            link.ask_to_leave()
-        while links := self._links():
-            for tracked in list(self._processes.values()):
-                if tracked.link is not None:
-                    self._read(tracked, tracked.link)
+        for arrival in self._queue.close(seconds / 2):
+            self._guard.attempt(AN_AGENT, partial(self._arrived, arrival, {}))
+        self._each_inside(lambda _, link: link.ask_to_leave())
+        while links := self._each_inside(self._read):
             if time.monotonic() >= deadline:
                 break
             links[0].wait(0.01)
-        for tracked in self._processes.values():
-            self._part(tracked, "the agent did not answer in time and will go by itself")
+        late = "the agent did not answer in time and will go by itself"
+        self._each_inside(lambda tracked, _: self._part(tracked, late))
         self._events.count_short_lived(float("inf"))
 
     # Inside --------------------------------------------------------------------------------------
-    def _links(self) -> list[Link]:
-        return [tracked.link for tracked in self._processes.values() if tracked.link is not None]
+    def _each_inside(self, do: Callable[[TrackedProcess, Link], None]) -> list[Link]:
+        """Do this with each process that has an agent; return the links with which it went well.
+
+        What one process says must not cost the others.
+        """
+        well = [
+            tracked
+            for tracked in list(self._processes.values())
+            if (link := tracked.link) is not None
+            and self._guard.attempt(AN_AGENT, partial(do, tracked, link))
+        ]
+        # Some have just been closed.
+        return [tracked.link for tracked in well if tracked.link is not None]
 
     def _track(
         self, now: float, stats: Mapping[ProcessKey, Stat], known: Mapping[ProcessKey, Identity]
