@@ -28,7 +28,6 @@ class JobEnd:
         self._fs = target.fs
         self._oom_kills = oom_kills
         self._oom_before = oom_kills()
-        self._owner = target.owner
         self._stack: bytes | None = None
 
     def look(self) -> bool:
@@ -64,7 +63,7 @@ class JobEnd:
 
     def _take_code(self, status: int) -> None:
         # The kernel shows 0 to processes without permission.
-        if os.geteuid() in {0, self._owner}:
+        if status or os.geteuid() in {0, self._fs.owner(self._key.pid)}:
             self.code = os.waitstatus_to_exitcode(status)
 
 

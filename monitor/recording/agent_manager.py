@@ -19,7 +19,7 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link, LinkLost
 from whyidle.monitor.processes.naming import SETTLED_SECONDS
-from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
+from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey, user_of
 from whyidle.monitor.processes.procfs import Stat
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import agent_events
@@ -65,7 +65,9 @@ class AgentManager:
         self._root, self._fs = target.key, target.fs
         self._observe = observe
         self._patience = BROUGHT_SECONDS if brought else 0.0
-        self._uid = None if any_user else target.owner
+        self._any_user = any_user
+        # The job's user as it was last.
+        self._uid = target.owner
         self._processes: dict[ProcessKey, TrackedProcess] = {}
         self._queue = AttachQueue(target.fs, enter)
         self._external = ExternalSampler(target.fs)
@@ -110,7 +112,7 @@ class AgentManager:
             self._read(tracked, tracked.link)
         elif stat is None and not tracked.on_the_way:
             self._forget(tracked)
-        elif stat is not None and tracked.is_due(now, stat):
+        elif stat is not None and tracked.is_due(now, stat) and self._may_enter(tracked):
             self._queue.ask(tracked.key, inject=tracked.may_inject)
             tracked.tries += 1
             tracked.on_the_way = True
@@ -169,10 +171,10 @@ class AgentManager:
 
     def leave(self, seconds: float) -> None:
         """Ask every agent to go, and take the last records of each, also of the dead."""
-        deadline = time.monotonic() + seconds
-        self._guard.attempt(AN_AGENT, self._external.close)
         # First: those of the last tick are stored, whatever becomes of the rest.
         self._readings = {}
+        deadline = time.monotonic() + seconds
+        self._guard.attempt(AN_AGENT, self._external.close)
         for arrival in self._queue.close(seconds / 2):
             self._guard.attempt(AN_AGENT, partial(self._arrived, arrival, {}))
         self._each_inside(lambda _, link: link.ask_to_leave())
@@ -259,12 +261,25 @@ class AgentManager:
         pid = tracked.key.pid
         if self._observe:
             return OBSERVED
-        if self._uid is not None and self._fs.owner(pid) != self._uid:
+        if not self._any_user and self._fs.owner(pid) != self._job_user():
             return Refusal(
-                f"Process {pid} belongs to another user ({tracked.identity.user}) than the job.",
+                f"Process {pid} belongs to another user ({user_of(self._fs, pid)}) than the job.",
                 f"To enter it too: monitor attach {self._root.pid} --any-user",
             )
         return None
+
+    def _may_enter(self, tracked: TrackedProcess) -> bool:
+        """Judge this anew before each attempt: its user, or the job's, may have changed."""
+        tracked.barred = self._barred(tracked)
+        return tracked.barred is None
+
+    def _job_user(self) -> int | None:
+        """Return who the job's first process belongs to now: a launcher may change its user."""
+        pid, stat = self._root.pid, self._fs.stat(self._root.pid)
+        if stat is not None and stat.start_ticks == self._root.start_ticks:
+            now = self._fs.owner(pid)
+            self._uid = self._uid if now is None else now
+        return self._uid
 
     def _arrived(self, arrival: Arrival, stats: Mapping[ProcessKey, Stat]) -> None:
         tracked = self._processes.get(arrival.key)

@@ -97,8 +97,8 @@ class TrackedProcess:
             self.outside = (), 0
 
     def is_due(self, now: float, stat: Stat) -> bool:
-        """Tell whether to go in now."""
-        if self.on_the_way or self.barred is not None:
+        """Tell whether to go in now, unless it is barred."""
+        if self.on_the_way:
             return False
         if self.was_stopped:
             if stat.is_stopped:

@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import start_job
 from tests.link.conftest import FS, key_of
 from whyidle.monitor.processes.job_end import JobEnd
+from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
 
 QUITS = "import sys; print('ready', flush=True); sys.exit(int(sys.stdin.readline()))"
@@ -110,3 +111,35 @@ def test_another_program_in_the_same_process_is_noticed_once() -> None:
         assert found.look()
         assert not found.look()
         job.kill()
+
+
+class Owners(ProcFs):
+    """Processes that belong to whom the test says."""
+
+    uid = 0
+
+    def owner(self, pid: int) -> int:
+        return self.uid
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [(0, 1000, "exit code 0"), (1000, 0, "how is not visible from here")],
+)
+def test_whether_a_code_is_seen_is_up_to_the_user_that_it_ended_as(
+    before: int, after: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    fs = Owners()
+    fs.uid = before
+    with start_job(QUITS) as job:
+        target = Target(key_of(job.pid), fs)
+        assert target.owner == before
+        found = JobEnd(target, no_oom)
+        assert not found.look()
+        fs.uid = after
+        assert job.stdin is not None
+        job.stdin.write("0\n")
+        job.stdin.flush()
+        wait_unreaped(job)
+        assert reason in found.reason()

@@ -8,17 +8,37 @@ import threading
 
 import pytest
 
-from tests.link.conftest import FS, Puppet
-from tests.recording.seated import BUSY, Job, goes_in, is_inside, stays_out, trainer
+from tests.link.conftest import FS, Puppet, key_of
+from tests.recording.seated import BUSY, Caught, Job, goes_in, is_inside, stays_out, trainer
 from whyidle.monitor.attach.answers import OUTSIDE, Outcome, Refusal
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import agent_events, attach_queue
+from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.tracked_process import MOST_TRIES, NO_AGENT, TrackedProcess
 
 pytestmark = pytest.mark.usefixtures("samples")
+
+
+class Owners(ProcFs):
+    """Processes that belong to whom the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.uids: dict[int, int] = {}
+
+    def owner(self, pid: int) -> int | None:
+        return self.uids.get(pid, 0)
+
+
+def worker_of_us(puppet: Puppet, fs: ProcFs) -> Job:
+    """The puppet's process as a worker of a job whose first process is this one."""
+    job = Job(puppet, goes_in)
+    root = Target(key_of(os.getpid()), fs)
+    job.inside = AgentManager(root, enter=goes_in, guard=Caught(strict=True))
+    return job
 
 
 def test_an_agent_that_is_there_is_linked_without_entering(puppet: Puppet) -> None:
@@ -67,14 +87,11 @@ def test_why_the_first_process_is_not_entered(puppet: Puppet) -> None:
     job.inside.leave(1.0)
 
 
-def test_another_users_process_is_entered_only_if_wanted(
-    puppet: Puppet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    owners = [0]
-    monkeypatch.setattr(ProcFs, "owner", lambda _self, _pid: owners[-1])
-    job = Job(puppet, goes_in)
-    owners.append(1000)
-    member = job.tick()
+def test_another_users_process_is_entered_only_if_wanted(puppet: Puppet) -> None:
+    fs = Owners()
+    fs.uids[puppet.pid] = 1000
+    job = worker_of_us(puppet, fs)
+    member = job.tick(10.0)
     assert member is not None
     assert member.refusal is not None
     assert "--any-user" in member.refusal.next_step
@@ -164,3 +181,40 @@ def test_a_refusal_of_who_is_stopped_says_that_we_go_in_by_ourselves(puppet: Pup
     )
     assert said.startswith(f"It is stopped. Let it go on: kill -CONT {puppet.pid} ")
     assert said.endswith("This monitor then goes in by itself.")
+
+
+def test_a_launcher_that_changes_its_user_is_still_the_job(puppet: Puppet) -> None:
+    fs = Owners()
+    job = Job(puppet, goes_in)
+    job.inside = AgentManager(Target(puppet.key, fs), enter=goes_in, guard=Caught(strict=True))
+    fs.uids[puppet.pid] = 1000
+    job.until(is_inside)
+    job.inside.leave(1.0)
+
+
+def test_a_worker_is_entered_when_its_job_has_become_its_users(puppet: Puppet) -> None:
+    fs = Owners()
+    fs.uids[puppet.pid] = 1000
+    job = worker_of_us(puppet, fs)
+    member = job.tick(10.0)
+    assert member is not None
+    assert member.refusal is not None
+    assert "belongs to another user" in member.refusal.what
+    fs.uids[os.getpid()] = 1000
+    job.until(is_inside)
+    job.inside.leave(1.0)
+
+
+def test_a_worker_that_has_become_another_users_is_not_entered_again(puppet: Puppet) -> None:
+    fs = Owners()
+    job = worker_of_us(puppet, fs)
+    job.until(is_inside)
+    puppet.do("bye")
+    job.until(lambda _: "agent_left" in job.kinds())
+    fs.uids[puppet.pid] = 1000
+    member = job.tick(10.0)
+    assert member is not None
+    assert member.refusal is not None
+    assert "belongs to another user" in member.refusal.what
+    assert not job.inside.processes()[0].on_the_way
+    job.inside.leave(1.0)
