@@ -37,11 +37,12 @@ def run(
     dashboard: bool,
     background: bool,
     ready_fd: int | None,
+    start_ticks: int | None,
     as_json: bool,
 ) -> None:
     """Record the job until it ends, or in the background."""
     share = record.share_of(trace_share, no_trace=no_trace)
-    target = Target.named(pid) if pid is not None else _pick()
+    target = _pick() if pid is None else _same(pid, start_ticks)
     if background:
         if dashboard:
             raise live_dashboard.nowhere_to_say()
@@ -85,7 +86,14 @@ def _pick() -> Target:
         "Watch which one", type=click.IntRange(1, len(jobs)), default=1, err=True
     )
     key = jobs[number - 1].identity.key
-    target = Target.named(str(key.pid))
-    if target.key != key:
-        raise TargetGone(f"Process {key.pid} has ended meanwhile.", "Choose again: monitor attach")
+    return _same(str(key.pid), key.start_ticks, "Choose again: monitor attach")
+
+
+def _same(
+    pid: str, start_ticks: int | None, next_step: str = "See what runs with: monitor ps"
+) -> Target:
+    """Return the process that the user named, unless another one has its pid by now."""
+    target = Target.named(pid)
+    if start_ticks not in {None, target.key.start_ticks}:
+        raise TargetGone(f"Process {pid} has ended meanwhile.", next_step)
     return target

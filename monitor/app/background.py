@@ -43,6 +43,8 @@ def start(
         say(trouble)
     reader, writer = os.pipe()
     arguments = [sys.executable, "-m", "whyidle.monitor", "attach", str(target.pid), "--quiet"]
+    # The process that was checked, whichever has its pid by the time the recorder looks.
+    arguments += ["--start-ticks", str(target.key.start_ticks)]
     arguments += ["--hz", str(hz), "--ready-fd", str(writer), "--trace-share", str(trace_share)]
     arguments += ["--for", str(seconds)] if seconds is not None else []
     arguments += ["--label", label] if label is not None else []

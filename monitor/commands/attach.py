@@ -22,6 +22,7 @@ from whyidle.monitor.commands import _options as options
 @click.option("--dashboard", is_flag=True, help="Show it as a web page too; it stays until Ctrl-C.")
 @click.option("--background", is_flag=True, help="Record on in the background; see `monitor stop`.")
 @click.option("--ready-fd", type=int, hidden=True)
+@click.option("--start-ticks", type=int, hidden=True)
 @options.as_json
 @options.implemented_by("attach")
 def command() -> None:

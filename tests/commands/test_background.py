@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.conftest import Monitor, lines
+from tests.link.conftest import key_of
 from whyidle.monitor.core.errors import Exit
 
 Job = subprocess.Popen[str]
@@ -16,6 +18,8 @@ def test_a_recording_in_the_background_goes_on_until_it_is_stopped(
     begun = lines(
         monitor("attach", job.pid, "--background", "--json", "--hz", "10", env=env).stdout
     )[0]
+    command = Path(f"/proc/{begun['recorder_pid']}/cmdline").read_text().split("\0")
+    assert command[command.index("--start-ticks") + 1] == str(key_of(job.pid).start_ticks)
     listed = lines(monitor("runs", "--json").stdout)[0]["runs"]
     assert [r["state"] for r in listed] == ["recording"]
     stopped = lines(monitor("stop", "--json").stdout)[0]
@@ -24,6 +28,17 @@ def test_a_recording_in_the_background_goes_on_until_it_is_stopped(
     assert stopped["ticks"] >= 1
     assert stopped["gpus"][0]["job"] is True
     assert job.poll() is None
+
+
+def test_a_recorder_takes_no_other_process_for_the_one_that_was_checked(
+    monitor: Monitor, job: Job
+) -> None:
+    ticks = key_of(job.pid).start_ticks
+    other = monitor("attach", job.pid, "--quiet", "--for", "0.2", "--start-ticks", ticks - 1)
+    assert other.returncode == Exit.GONE
+    assert f"Process {job.pid} has ended meanwhile." in other.stderr
+    same = monitor("attach", job.pid, "--quiet", "--for", "0.2", "--start-ticks", ticks)
+    assert same.returncode == 0, same.stderr
 
 
 def test_what_the_recorder_cannot_do_is_told_to_the_command_that_started_it(
