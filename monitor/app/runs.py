@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +16,9 @@ from whyidle.monitor.render import jsonl, numbers
 from whyidle.monitor.render.tables import table
 from whyidle.monitor.store import Reader, Run
 from whyidle.monitor.store.labels import label_run, new_label
+
+if TYPE_CHECKING:
+    from whyidle.monitor.store.stored_traces import KeptTrace
 
 LONGEST_LABEL = 24
 _NOTHING = "Nothing is recorded yet. Begin with: monitor attach PID"
@@ -49,11 +54,15 @@ def _one(ref: str, *, as_json: bool) -> None:
     summary = concluded(database(), summarise(database(), ref))
     traces = _traces(summary.run.id)
     if as_json:
-        click.echo(jsonl.line(jsonl.summary_object(summary) | {"traces": traces}))
+        listed = [_listed(trace) for trace in traces]
+        click.echo(jsonl.line(jsonl.summary_object(summary) | {"traces": listed}))
         return
     show(summary, as_json=False)
     for trace in traces:
-        click.echo(f"kept trace: {trace['file']}; see it with: monitor trace view {summary.run.id}")
+        is_there = os.path.exists(trace.path)  # noqa: PTH110  a folder may be closed to us
+        look = f"; see it with: monitor trace view {summary.run.id}"
+        gone = " (its file is gone)"
+        click.echo(f"kept trace: {trace.answer['file']}{look if is_there else gone}")
 
 
 def _name(ref: str | None, text: str, *, as_json: bool) -> None:
@@ -77,20 +86,21 @@ def _name(ref: str | None, text: str, *, as_json: bool) -> None:
         click.echo(f"Run {found.id} {said}.")
 
 
-def _traces(run: int) -> list[JsonObject]:
+def _traces(run: int) -> list[KeptTrace]:
     from whyidle.monitor.store.stored_traces import Kept  # noqa: PLC0415  it imports numpy
 
     with Kept.open(database()) as kept:
-        return [
-            {
-                "trace": trace.id,
-                "ts_ms": trace.ts_ms,
-                "format": trace.format,
-                "file": trace.answer["file"],
-                "budget": trace.answer["budget"],
-            }
-            for trace in kept.traces(run)
-        ]
+        return kept.traces(run)
+
+
+def _listed(trace: KeptTrace) -> JsonObject:
+    return {
+        "trace": trace.id,
+        "ts_ms": trace.ts_ms,
+        "format": trace.format,
+        "file": trace.answer["file"],
+        "budget": trace.answer["budget"],
+    }
 
 
 def _state(run: Run, *, running: bool) -> str:

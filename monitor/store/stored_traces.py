@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,7 @@ class KeptTrace(NamedTuple):
         except msgspec.ValidationError:
             raise StorageProblem(
                 f"What was kept of trace {row.id} is damaged.",
-                f"Analyse the file again: monitor trace {row.path}",
+                _again(row.path),
             ) from None
         found = msgspec.structs.asdict(header)
         found["threads"] = [Thread(*thread) for thread in header.threads]
@@ -236,8 +237,14 @@ def _with_remedy(kept: KeptTrace) -> Iterator[None]:
     try:
         yield
     except StorageProblem as error:
-        again = f"Analyse the file again: monitor trace {kept.path}"
-        raise StorageProblem(error.what, again) from error
+        raise StorageProblem(error.what, _again(str(kept.path))) from error
+
+
+def _again(path: str) -> str:
+    """Return how to get back what the store has lost of a trace."""
+    is_there = os.path.exists(path)  # noqa: PTH110  a folder may be closed to us
+    begin = "Analyse the file again" if is_there else "Its file is gone; once it is back"
+    return f"{begin}: monitor trace {path}"
 
 
 def _table(cls: type[_T], columns: Columns) -> _T:

@@ -277,4 +277,7 @@ def test_a_trace_is_kept_with_a_run_and_looked_at_again(
     answer = lines(monitor("runs", "mine", "--json").stdout)[0]
     (kept,) = answer["traces"]
     assert (kept["file"], kept["format"]) == (trace.name, "kineto")
-    assert f"kept trace: {trace.name}" in monitor("runs", "mine").stdout
+    shown = monitor("runs", "mine").stdout
+    assert f"kept trace: {trace.name}; see it with: monitor trace view 1" in shown
+    trace.unlink()
+    assert f"kept trace: {trace.name} (its file is gone)\n" in monitor("runs", "mine").stdout

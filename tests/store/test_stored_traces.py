@@ -406,6 +406,20 @@ def test_a_damaged_trace_costs_no_other(store: Path, header: str) -> None:
             with pytest.raises(StorageProblem, match=f"kept of trace {bad} is damaged") as caught:
                 call(bad)
             assert caught.value.next_step.endswith("monitor trace /data/1.json")
+            assert "Its file is gone" in caught.value.next_step
+
+
+def test_a_trace_whose_file_is_there_can_be_analysed_again(store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    file.touch()
+    kept = stored(store, a_trace(12, 10, 10), str(file))
+    connection = sqlite3.connect(store)
+    connection.execute("UPDATE trace SET header = NULL")
+    connection.commit()
+    connection.close()
+    with Kept.open(store) as reader, pytest.raises(StorageProblem) as caught:
+        reader.open_trace(kept)
+    assert caught.value.next_step == f"Analyse the file again: monitor trace {file}"
 
 
 def test_a_timeline_that_made_room_says_where_the_file_is(store: Path) -> None:
