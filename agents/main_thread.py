@@ -38,7 +38,7 @@ def main_thread() -> int | None:
     found = _as_threading_knows(alive)
     if found is None and alive:
         # The interpreter lists its threads newest first.
-        found = alive[-1] if _kernel_id(alive[-1]) == os.getpid() else None
+        found = alive[-1] if kernel_id(alive[-1]) == os.getpid() else None
     return found
 
 
@@ -49,10 +49,10 @@ def _as_threading_knows(alive: list[int]) -> int | None:
     ident = getattr(main, "ident", None)
     if not isinstance(ident, int) or ident not in alive:
         return None
-    return ident if _kernel_id(ident) == os.getpid() else None
+    return ident if kernel_id(ident) == os.getpid() else None
 
 
-def _kernel_id(ident: int) -> int | None:
+def kernel_id(ident: int) -> int | None:
     """Return the kernel's number of a living thread: Linux keeps it in the number of its clock."""
     clock = getattr(time, "pthread_getcpuclockid", None)
     return None if clock is None else ~(clock(ident) >> 3)

@@ -78,6 +78,7 @@ class PythonProbe:
         context.every(Timer(LOOK_AT_PAUSES_NS, self._take_pauses, EARLY, LATE))
         context.every(Timer(WINDOW_NS, self._check_overhead, EARLY, LATE))
         if self._stacks is not None:
+            self._stacks.open(context.hooks)
             self._sampling = Timer(SECOND // SAMPLES_A_SECOND, self._stacks.sample)
             context.every(self._sampling)
         return None

@@ -1,4 +1,7 @@
-"""Samples of the main thread's stack: the innermost line, and the user's own lines above it.
+"""Samples of the main thread's stack: the innermost line, what the user called, the user's lines.
+
+Each says whether the thread waited. A thread that wants Python's lock does not: reading the state
+lets go of the lock, and whoever sleeps for it is woken first.
 
 No frame is kept after a sample: a frame keeps its locals alive, and a tensor of the user's kept a
 moment too long is memory that the job lacks.
@@ -6,9 +9,12 @@ moment too long is memory that the job lacks.
 
 from __future__ import annotations
 
+import os
 import sys
 
 from .code_owner import CodeOwner
+from .fds import Descriptor
+from .main_thread import kernel_id
 from .wire import LONGEST_FILE, LONGEST_NAME, MOST_PLACES, STACK_DEPTH
 
 TYPE_CHECKING = False
@@ -16,10 +22,16 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
+    from .hooks import Hooks
+
     Line = tuple[str, int, str]
+    # The innermost line, what the user called, and the user's own lines from the innermost out.
+    Stack = tuple[Line, Line | None, tuple[Line, ...]]
 
 # Frames that are walked, from the innermost out.
 MOST_FRAMES = 200
+# Of a thread's state the kernel says no more before it.
+_STATE_BYTES = 64
 
 
 class StackSampler:
@@ -28,7 +40,19 @@ class StackSampler:
     def __init__(self, ident: int, now: int) -> None:
         self._ident = ident
         self._owner = CodeOwner()
+        self._state: Descriptor | None = None
         self._begin(now)
+
+    def open(self, hooks: Hooks) -> None:
+        """Keep the thread's state at hand: opened for each sample, it would come too late."""
+        try:
+            number = os.open(
+                f"/proc/self/task/{kernel_id(self._ident)}/stat", os.O_RDONLY | os.O_CLOEXEC
+            )
+        except OSError:
+            return
+        self._state = Descriptor(number)
+        hooks.add(self._state.close)
 
     def sample(self, _now: int) -> None:
         """Take one sample."""
@@ -42,35 +66,62 @@ class StackSampler:
             return
         stack = self._walk(frame)
         del frame
+        waits = self._waits()
         self._samples += 1
-        if stack in self._counts or len(self._counts) < MOST_PLACES:
-            self._counts[stack] = self._counts.get(stack, 0) + 1
+        counts = self._counts.get(stack)
+        if counts is None and len(self._counts) < MOST_PLACES:
+            counts = self._counts[stack] = [0, 0, 0]
+        if counts is not None:
+            counts[0] += 1
+            counts[1] += waits is not None
+            counts[2] += bool(waits)
 
     def record(self, now: int) -> list[Any] | None:
         """Return the record of the samples since the last one; ``None`` when there are none."""
+        if self._state is not None and not self._state.is_ours():
+            self._state = None
         found = None
         if self._samples:
-            stacks = [[n, line[0], list(line[1:])] for line, n in self._counts.items()]
+            stacks = [
+                [n, leaf, list(users), called, known, waited]
+                for (leaf, called, users), (n, known, waited) in self._counts.items()
+            ]
             found = ["stacks", now, now - self._began, self._samples, stacks]
         self._begin(now)
         return found
 
     def _begin(self, now: int) -> None:
-        self._counts: dict[tuple[Line, ...], int] = {}
+        self._counts: dict[Stack, list[int]] = {}
         self._samples = 0
         self._began = now
         self.threads = 0
 
-    def _walk(self, frame: FrameType) -> tuple[Line, ...]:
-        stack = [_line(frame)]
+    def _walk(self, frame: FrameType) -> Stack:
+        leaf = called = _line(frame)
+        users: list[Line] = []
         at: FrameType | None = frame
         for _ in range(MOST_FRAMES):
-            if at is None or len(stack) > STACK_DEPTH:
+            if at is None or len(users) == STACK_DEPTH:
                 break
             if self._owner.is_users(at.f_code.co_filename):
-                stack.append(_line(at))
+                users.append(_line(at))
+            elif not users:
+                called = _line(at)
             at = at.f_back
-        return tuple(stack)
+        is_users = bool(users) and users[0] == leaf
+        return leaf, None if is_users else called, tuple(users)
+
+    def _waits(self) -> bool | None:
+        """Tell whether the thread sleeps, for anything but Python's lock; ``None``: not known."""
+        if self._state is None:
+            return None
+        try:
+            text = os.pread(self._state.number, _STATE_BYTES, 0)
+        except OSError:
+            return None
+        # Its name stands before it, and may hold anything.
+        letter = text.rpartition(b") ")[2][:1]
+        return None if not letter else letter != b"R"
 
 
 def _line(frame: FrameType) -> Line:

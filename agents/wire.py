@@ -10,7 +10,7 @@ A spool is lines of JSON, each an array ``[kind, monotonic_ns, ...]``:
     ["clock", t, realtime_ns, error_ns]         both clocks at one moment, every minute
     ["gauges", t, {name: number or null}]       every second; names below; totals since the start
     ["gc", t, generation, ns, collected]        one long pause of the garbage collector, at its end
-    ["stacks", t, span_ns, samples, [[count, leaf, [frame, ...]], ...]]
+    ["stacks", t, span_ns, samples, [[count, leaf, [frame, ...], called, known, waited], ...]]
                                                 where the main thread was, every second
     ["steps", t, source, span_ns, count, [duration_ns, ...]]
                                                 whole steps that ended during the ``span_ns`` before
@@ -50,6 +50,9 @@ does less than it could: stack samples slow down when they cost too much.
 
 A frame is ``[file, line, function]``. ``leaf`` is where the thread was; the frames after it are the
 user's own, innermost first, at most ``STACK_DEPTH``; none if no user code was on the stack.
+``called`` is the frame that the innermost of them called, null where that is the leaf itself: the
+first frame of all without user code. ``known`` of the samples say whether the thread waited for
+anything but Python's lock, ``waited`` that it did; agents before 0.1 send neither.
 
 Control messages are one JSON object per line, at most ``MESSAGE_BYTES``, each answered by one line
 with ``"ok"``; a refusal has ``"why"``. No message carries code.

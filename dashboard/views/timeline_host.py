@@ -10,7 +10,8 @@ import numpy as np
 
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import Scope
-from whyidle.monitor.runs.summary import STACKS, add_up
+from whyidle.monitor.runs import stacks
+from whyidle.monitor.runs.summary import STACKS
 from whyidle.monitor.store import Event, Reader
 from whyidle.monitor.store.stored_traces import KeptTrace, Timeline
 from whyidle.monitor.traces.causes import Cause
@@ -159,7 +160,7 @@ def samples_at(reader: Reader, trace: KeptTrace, at: int) -> StackSamples | None
         for event in kept:
             if _covers(event, ts_ms):
                 data = event.data or {}
-                found = add_up([data], "lines")
+                found = stacks.StackSamples.of_events([data]).lines()
                 return StackSamples(data["samples"], data["seconds"], found) if found else None
     return None
 

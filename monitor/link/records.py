@@ -29,11 +29,18 @@ class Frame(Struct, array_like=True, frozen=True):
 
 
 class StackCount(Struct, array_like=True, frozen=True):
-    """How often a thread had this stack: the leaf, and the user's own frames, innermost first."""
+    """How often a thread had this stack: the leaf, and the user's own frames, innermost first.
+
+    ``called`` is what the innermost of these called; ``waited`` says how often the thread waited
+    for anything but Python's lock, of ``known`` samples.
+    """
 
     count: Natural
     leaf: Frame | None = None
     frames: Annotated[list[Frame], Meta(max_length=wire.STACK_DEPTH)] = []
+    called: Frame | None = None
+    known: Natural = 0
+    waited: Natural = 0
 
 
 class Hello(Struct, array_like=True, frozen=True, tag="hello"):

@@ -2,62 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable
+from collections import deque
 from typing import TypeAlias
 
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.link.records import Frame, Read, Reads, StackCount, Stacks
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
-from whyidle.monitor.recording.event_limits import MOST_COUNTED, Due, kept
+from whyidle.monitor.recording.event_limits import EVENT_BYTES, MOST_COUNTED, Due, kept
 from whyidle.monitor.runs.aggregates import ReadBack
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.runs.summary import READS, STACKS
 
 # What a screen shows as "now".
 WHERE_NS = 10_000_000_000
-LINES_KEPT = 20
 LINES_SHOWN = 5
-
-_Place: TypeAlias = tuple[str, int, str]
-
-MOST_PLACES = 200
+# Of one process between two events, and of lines that read.
+MOST_CHAINS = MOST_PLACES = 200
 MOST_RECENT = 30
-
-
-class Looks:
-    """How often a thread was at which line of the user's, and of anybody's."""
-
-    def __init__(self) -> None:
-        self.samples = 0
-        self.span_ns = 0
-        self._lines: Counter[_Place] = Counter()
-        self._leaves: Counter[_Place] = Counter()
-
-    def add(self, stacks: Stacks) -> None:
-        """Count one record."""
-        self.samples += min(stacks.samples, MOST_COUNTED)
-        self.span_ns += min(stacks.span_ns, WHERE_NS)
-        for look in stacks.counts:
-            count = min(look.count, MOST_COUNTED)
-            if look.frames:
-                _count(self._lines, look.frames[0], count)
-            if look.leaf is not None:
-                _count(self._leaves, look.leaf, count)
-
-    def lines(self, most: int) -> tuple[SourceLine, ...]:
-        """Return the user's lines, most first."""
-        return self._top(self._lines, most)
-
-    def event(self, key: ProcessKey) -> JobEvent:
-        """Return what is kept of it."""
-        lines, leaves = (self._top(c, LINES_KEPT) for c in (self._lines, self._leaves))
-        return stacks_event(key, self.samples, self.span_ns / 1e9, lines, leaves)
-
-    def _top(self, counts: Counter[_Place], most: int) -> tuple[SourceLine, ...]:
-        # A liar may count more lines than looks.
-        whole = max(1, self.samples, sum(counts.values()))
-        return tuple(SourceLine(*place, n / whole) for place, n in counts.most_common(most))
 
 
 class Where:
@@ -68,29 +30,32 @@ class Where:
         self.lines: tuple[SourceLine, ...] = ()
         self.looks = 0
         self._recent: deque[tuple[int, Stacks]] = deque(maxlen=MOST_RECENT)
-        self._since = Looks()
+        self._since = StackSamples()
+        self._span_ns = 0
         self._due = Due()
 
     def take(self, stacks: Stacks, at_ns: int) -> None:
         """Take in one record."""
         self._recent.append((at_ns, _slim(stacks)))
-        self._since.add(stacks)
+        _add(self._since, stacks)
+        self._span_ns += min(stacks.span_ns, WHERE_NS)
 
     def look_back(self, now_ns: int) -> None:
         """Say where it was in the last seconds."""
         while self._recent and now_ns - self._recent[0][0] > WHERE_NS:
             self._recent.popleft()
-        looks = Looks()
+        found = StackSamples()
         for _, stacks in self._recent:
-            looks.add(stacks)
-        self.lines, self.looks = looks.lines(LINES_SHOWN), looks.samples
+            _add(found, stacks)
+        self.lines, self.looks = found.lines(LINES_SHOWN), int(found.samples)
 
     def events(self, now_ns: int, *, ending: bool) -> list[JobEvent]:
         """Return what is due to be kept."""
         if self._due.now(now_ns, self._since.samples, ending=ending) is None:
             return []
-        looks, self._since = self._since, Looks()
-        return [looks.event(self._key)]
+        event = stacks_event(self._key, self._since, self._span_ns / 1e9)
+        self._since, self._span_ns = StackSamples(), 0
+        return [event]
 
 
 def _slim(stacks: Stacks) -> Stacks:
@@ -99,26 +64,28 @@ def _slim(stacks: Stacks) -> Stacks:
     return Stacks(stacks.t, stacks.span_ns, stacks.samples, looks)
 
 
-def _count(counts: Counter[_Place], frame: Frame, count: int) -> None:
-    place = frame.file, frame.line, frame.function
-    if place in counts or len(counts) < MOST_PLACES:
-        counts[place] += count
+def _add(samples: StackSamples, stacks: Stacks) -> None:
+    samples.samples += min(stacks.samples, MOST_COUNTED)
+    for look in stacks.counts:
+        chain = Chain(
+            tuple(_line(frame) for frame in look.frames),
+            None if look.leaf is None else _line(look.leaf),
+            None if look.called is None else _line(look.called),
+        )
+        if chain in samples.chains or len(samples.chains) < MOST_CHAINS:
+            count = min(look.count, MOST_COUNTED)
+            known = min(look.known, count)
+            samples.count(chain, count, known, min(look.waited, known))
 
 
-def stacks_event(
-    key: ProcessKey,
-    samples: int,
-    seconds: float | None,
-    lines: Iterable[SourceLine],
-    leaves: Iterable[SourceLine] = (),
-) -> JobEvent:
+def _line(frame: Frame) -> CodeLine:
+    return CodeLine(frame.file, frame.line, frame.function)
+
+
+def stacks_event(key: ProcessKey, samples: StackSamples, seconds: float | None) -> JobEvent:
     """Return the event that says where a main thread was."""
-    data = {
-        "samples": samples,
-        "seconds": None if seconds is None else round(seconds, 3),
-        "lines": kept(line.as_json() for line in lines),
-        "leaves": kept(line.as_json() for line in leaves),
-    }
+    data = samples.packed(EVENT_BYTES)
+    data["seconds"] = None if seconds is None else round(seconds, 3)
     text = f"Where the main thread of process {key.pid} was."
     return JobEvent(STACKS, key, text, data=data, is_news=False)
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from whyidle.agents import wire
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.attach.outside import PySpySampler, SampledLine
-from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.processes.process import JobEvent
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.recording.code_lines import LINES_KEPT, LINES_SHOWN, stacks_event
+from whyidle.monitor.recording.code_lines import LINES_SHOWN, stacks_event
 from whyidle.monitor.recording.tracked_process import TrackedProcess
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 
 REFUSED = "outside_refused"
 # A sentence may name a process: each new one has its own.
@@ -62,13 +62,11 @@ def _wanted(processes: list[TrackedProcess]) -> TrackedProcess | None:
 
 
 def _keep(tracked: TrackedProcess, found: list[SampledLine]) -> JobEvent:
-    looks = sum(place.samples for place in found)
-    lines = [_line(place, looks) for place in found[:LINES_KEPT]]
-    tracked.outside = (tuple(lines[:LINES_SHOWN]), looks)
-    return stacks_event(tracked.key, looks, None, lines)
-
-
-def _line(place: SampledLine, looks: int) -> SourceLine:
-    # As the agent would shorten them.
-    file, function = place.file[-wire.LONGEST_FILE :], place.function[: wire.LONGEST_NAME]
-    return SourceLine(file, place.line, function, place.samples / looks)
+    samples = StackSamples()
+    for place in found:
+        # As the agent would shorten them.
+        file, function = place.file[-wire.LONGEST_FILE :], place.function[: wire.LONGEST_NAME]
+        samples.samples += place.samples
+        samples.count(Chain((CodeLine(file, place.line, function),)), place.samples)
+    tracked.outside = (samples.lines(LINES_SHOWN), int(samples.samples))
+    return stacks_event(tracked.key, samples, None)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.core.reading import HARMLESS
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack, compiled, reads
+from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.runs.training import METRICS, Counted, Trained, trained
 from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
 
@@ -30,7 +30,6 @@ READS, COMPILES = "reads", "compiles"
 COMPILED = "compile"
 # What comes all the time is shown as sums.
 ROLLING = frozenset({STACKS, READS, COMPILES})
-MOST_LINES = 20
 # What a page and a person can hold; a long run has more.
 MOST_EVENTS = 200
 MOST_STACKS = 4000
@@ -244,17 +243,4 @@ def subjects(reader: Reader, run: Run, watched: Watched) -> list[int]:
 
 def lines(reader: Reader, run: Run, watched: Watched, since_ms: int = 0) -> tuple[SourceLine, ...]:
     """Return where the main thread of a process was, the user's own lines, most first."""
-    return add_up(event_data(reader, run, (STACKS,), watched, since_ms), "lines")
-
-
-def add_up(stacks: Iterable[Mapping[str, Any]], what: str) -> tuple[SourceLine, ...]:
-    """Add up stack samples of a thread: its "lines" or its "leaves"."""
-    counts: Counter[tuple[str, int, str]] = Counter()
-    samples = 0
-    for data in stacks:
-        count = data.get("samples", 0)
-        samples += count
-        for line in data.get(what, ()):
-            counts[line["file"], line["line"], line["function"]] += line["share"] * count
-    whole = max(1, samples)
-    return tuple(SourceLine(*place, n / whole) for place, n in counts.most_common(MOST_LINES))
+    return StackSamples.of_events(event_data(reader, run, (STACKS,), watched, since_ms)).lines()

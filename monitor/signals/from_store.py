@@ -11,6 +11,7 @@ from typing import Any, Final
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.runs.aggregates import compiled, reads
+from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.runs.summary import (
     COMPILED,
     COMPILES,
@@ -18,7 +19,6 @@ from whyidle.monitor.runs.summary import (
     ROLLING,
     STACKS,
     Watched,
-    add_up,
     event_data,
     in_order,
     subjects,
@@ -108,8 +108,9 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
     # Such events come every ten seconds: of a short span no more are read.
     most = min(MOST_STACKS, 20 + int(span.seconds / 5))
     compiles = event_data(reader, run, (COMPILED, COMPILES), who, span.start_ms, most=most)
-    stacks = event_data(reader, run, (STACKS,), who, steady.start_ms + HALF_OF_LOOKS_MS, most=most)
-    stacks = stacks or event_data(reader, run, (STACKS,), who, span.start_ms, most=most)
+    kept = event_data(reader, run, (STACKS,), who, steady.start_ms + HALF_OF_LOOKS_MS, most=most)
+    kept = kept or event_data(reader, run, (STACKS,), who, span.start_ms, most=most)
+    stacks = StackSamples.of_events(kept)
     unknown = reader.unknown(run.id, (Scope.JOB, Scope.HOST, Scope.PROCESS))
     return Recorded(
         seconds=steady.seconds,
@@ -124,9 +125,10 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         steps=_steps(who),
         compiled=compiled(compiles),
         reads=reads(event_data(reader, run, (READS,), who, span.start_ms, most=most)),
-        lines=add_up(stacks, "lines"),
-        leaves=add_up(stacks, "leaves"),
-        looks=sum(data.get("samples", 0) for data in stacks) or None,
+        stacks=stacks,
+        lines=stacks.lines(),
+        leaves=stacks.leaves(),
+        looks=int(stacks.samples) or None,
         events=_events(reader, run, span),
         inside=who is not None and who.inside,
         command=run.command,

@@ -12,6 +12,7 @@ from whyidle.monitor.core.contracts.trace import JsonObject, TraceJson
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import METRICS, Metric
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
+from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.opening import estimated
 from whyidle.monitor.signals.recorded import Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.traced import Traced
@@ -27,6 +28,9 @@ _OF_A_TRACE: Final = (
 LONGEST_LIST: Final = 60
 # The calls that are made once in a step come last in theirs.
 LONGEST_OF: Final = {"calls": 120}
+# Of all stacks together.
+MOST_BYTES: Final = 1 << 20
+MOST_CHAINS: Final = 400
 # Fields of a recording that are rows of their own.
 _ROWS: Final = {"compiled": Compiled, "reads": ReadBack, "lines": SourceLine, "leaves": SourceLine}
 
@@ -36,7 +40,9 @@ _T = TypeVar("_T")
 
 def dump(window: Window) -> JsonObject:
     """Return everything that rules can ask of a window."""
-    data = {f.name: _plain(getattr(window.job, f.name)) for f in fields(Recorded)}
+    names = [f.name for f in fields(Recorded) if f.name != "stacks"]
+    data = {name: _plain(getattr(window.job, name)) for name in names}
+    data["stacks"] = window.job.stacks.packed(MOST_BYTES, MOST_CHAINS)
     return {
         "target": window.target,
         "kind": window.kind,
@@ -53,6 +59,7 @@ def load(data: Mapping[str, Any]) -> Window:
     job = dict(data["job"])
     for name, row in _ROWS.items():
         job[name] = tuple(msgspec.convert(each, row) for each in job[name])
+    job["stacks"] = StackSamples.of_events([job.get("stacks", {})])
     job["means"] = _metrics(job["means"], float)
     job["unknown"] = _metrics(job["unknown"], str)
     job["trends"] = _metrics(job["trends"], Trend)

@@ -10,6 +10,7 @@ from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
+from whyidle.monitor.runs.stacks import StackSamples
 
 Facts = Mapping[str, Any]
 
@@ -63,7 +64,8 @@ class Recorded:
     steps: int | None = None
     compiled: tuple[Compiled, ...] = ()
     reads: tuple[ReadBack, ...] = ()
-    # The user's own lines, and where the main thread was in anybody's code.
+    # Where the main thread was: whole chains; the user's innermost lines; anybody's.
+    stacks: StackSamples = field(default_factory=StackSamples)
     lines: tuple[SourceLine, ...] = ()
     leaves: tuple[SourceLine, ...] = ()
     # How often it was looked at; ``None``: recordings of before do not say.

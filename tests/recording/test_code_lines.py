@@ -12,6 +12,7 @@ from whyidle.monitor.link.records import Frame, Read, Reads, StackCount, Stacks
 from whyidle.monitor.recording import code_lines, event_limits
 from whyidle.monitor.recording.agent_stats import AgentStats
 from whyidle.monitor.runs.aggregates import ReadBack
+from whyidle.monitor.runs.stacks import MOST_ROWS, Chain, CodeLine, Counts, StackSamples
 
 
 @pytest.fixture
@@ -44,10 +45,33 @@ def test_where_the_thread_was_is_kept_soon_then_every_ten_seconds(
     assert first.kind == "stacks"
     assert not first.is_news
     assert first.data is not None
-    assert first.data["lines"] == [
-        {"file": "/job/train.py", "line": 20, "function": "step", "share": 1.0}
-    ]
-    assert first.data["leaves"][0]["file"] == LEAF.file
+    seen = StackSamples.of_events([first.data])
+    assert seen.lines() == (SourceLine("/job/train.py", 20, "step", 1.0),)
+    assert seen.leaves()[0].file == LEAF.file
+
+
+def test_whole_chains_are_kept_with_how_often_they_waited(agent_stats: AgentStats) -> None:
+    called = Frame("/lib/queue.py", 5, "get")
+    take(agent_stats, stacks(1, StackCount(3, LEAF, [LOAD, STEP], called, 3, 2)))
+    take(
+        agent_stats,
+        stacks(2, StackCount(2, LEAF, [LOAD, STEP], called, 1, 1), StackCount(1, LOAD, [LOAD])),
+    )
+    (event,) = agent_stats.events(3 * SECOND, ending=True)
+    assert event.data is not None
+    seen = StackSamples.of_events([json.loads(json.dumps(event.data))] * 2)
+    first, second = seen.chains.items()
+    lines = [CodeLine(f.file, f.line, f.function) for f in (LOAD, STEP, LEAF, called)]
+    assert first == (Chain(tuple(lines[:2]), *lines[2:]), Counts(10, 8, 6))
+    assert second == (Chain((lines[0],), lines[0]), Counts(2))
+
+
+def test_recordings_of_older_programs_have_lines_and_leaves() -> None:
+    line = {"file": "/job/train.py", "line": 20, "function": "step", "share": 0.5}
+    leaf = {**line, "file": "/lib/queue.py", "share": 0.25}
+    seen = StackSamples.of_events([{"samples": 8, "lines": [line], "leaves": [leaf]}] * 2)
+    assert seen.lines() == (SourceLine("/job/train.py", 20, "step", 0.5),)
+    assert seen.leaves() == (SourceLine("/lib/queue.py", 20, "step", 0.25),)
 
 
 def test_a_long_recording_keeps_it_less_often(agent_stats: AgentStats) -> None:
@@ -64,7 +88,7 @@ def test_an_event_has_few_bytes_whatever_the_names(agent_stats: AgentStats) -> N
         take(agent_stats, Stacks(1, SECOND, 1, [StackCount(1, frame, [frame])]))
     (event,) = agent_stats.events(SECOND, ending=True)
     assert event.data is not None
-    assert 1 <= len(event.data["lines"]) < code_lines.LINES_KEPT
+    assert 1 <= len(event.data["rows"]) < 30
     assert len(json.dumps(event.data)) < 3 * event_limits.EVENT_BYTES
 
 
@@ -77,7 +101,7 @@ def test_a_liars_lines_stay_few(agent_stats: AgentStats) -> None:
     assert len(agent_stats.where.lines) == code_lines.LINES_SHOWN
     assert all(0 <= line.share <= 1 for line in agent_stats.where.lines)
     assert event.data is not None
-    assert len(event.data["lines"]) == code_lines.LINES_KEPT
+    assert len(event.data["rows"]) == MOST_ROWS
 
 
 def test_reads_of_some_seconds_are_one_event_with_their_lines() -> None:

@@ -1,0 +1,142 @@
+"""Stack samples of a main thread as a run keeps them: whole chains, with how often each waited."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from whyidle.monitor.core.contracts.trace import JsonObject
+from whyidle.monitor.core.finding import SourceLine
+
+MOST_LINES: Final = 20
+# Chains in an event: there are 50 samples in most.
+MOST_ROWS: Final = 40
+
+
+class CodeLine(NamedTuple):
+    """A line of anybody's code."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Chain(NamedTuple):
+    """One stack: the user's lines from the innermost out, what that one called, and the leaf."""
+
+    frames: tuple[CodeLine, ...]
+    # ``None``: not seen; the user's innermost line where it called nothing written in Python.
+    leaf: CodeLine | None = None
+    called: CodeLine | None = None
+
+
+@dataclass(slots=True)
+class Counts:
+    """How often a chain was seen."""
+
+    samples: float = 0
+    # How many of them say whether the thread waited, for anything but Python's lock; and did.
+    known: float = 0
+    waited: float = 0
+
+    def add(self, samples: float, known: float = 0, waited: float = 0) -> None:
+        """Count more of them."""
+        self.samples += samples
+        self.known += known
+        self.waited += waited
+
+
+class StackSamples:
+    """Chains and how often each was seen."""
+
+    def __init__(self) -> None:
+        self.samples: float = 0
+        self.chains: dict[Chain, Counts] = {}
+
+    @classmethod
+    def of_events(cls, events: Iterable[Mapping[str, Any]]) -> StackSamples:
+        """Add up what a run kept; what older programs kept has lines and leaves apart."""
+        found = cls()
+        for data in events:
+            samples = data.get("samples", 0)
+            found.samples += samples
+            files = data.get("files", ())
+            for count, frames, leaf, called, known, waited in data.get("rows", ()):
+                chain = Chain(
+                    tuple(_read(files, frame) for frame in frames),
+                    _read(files, leaf) if leaf else None,
+                    _read(files, called) if called else None,
+                )
+                found.count(chain, count, known, waited)
+            for line in data.get("lines", ()):
+                found.count(Chain((_line(line),)), line["share"] * samples)
+            for line in data.get("leaves", ()):
+                found.count(Chain((), _line(line)), line["share"] * samples)
+        return found
+
+    def count(self, chain: Chain, samples: float, known: float = 0, waited: float = 0) -> None:
+        """Count some samples of one chain."""
+        self.chains.setdefault(chain, Counts()).add(samples, known, waited)
+
+    def lines(self, most: int = MOST_LINES) -> tuple[SourceLine, ...]:
+        """Return the user's innermost lines, most first."""
+        return self._top(((c.frames[0] if c.frames else None, n) for c, n in self._items), most)
+
+    def leaves(self, most: int = MOST_LINES) -> tuple[SourceLine, ...]:
+        """Return where the thread was in anybody's code, most first."""
+        return self._top(((c.leaf, n) for c, n in self._items), most)
+
+    @property
+    def _items(self) -> Iterable[tuple[Chain, float]]:
+        return ((chain, counts.samples) for chain, counts in self.chains.items())
+
+    def _top(
+        self, places: Iterable[tuple[CodeLine | None, float]], most: int
+    ) -> tuple[SourceLine, ...]:
+        found: dict[CodeLine, float] = {}
+        for place, samples in places:
+            if place is not None:
+                found[place] = found.get(place, 0) + samples
+        # A liar may count more lines than samples.
+        whole = max(1, self.samples, sum(found.values()))
+        first = sorted(found.items(), key=lambda item: -item[1])[:most]
+        return tuple(SourceLine(*place, samples / whole) for place, samples in first)
+
+    def packed(self, most_bytes: int, most_rows: int = MOST_ROWS) -> JsonObject:
+        """Return what is kept of it, the most frequent chains first; each file is named once."""
+        files: dict[str, int] = {}
+        rows: list[list[Any]] = []
+        most = sorted(self.chains.items(), key=lambda item: -item[1].samples)
+        for chain, counts in most[:most_rows]:
+            lines = [*chain.frames, *(x for x in (chain.leaf, chain.called) if x is not None)]
+            new = dict.fromkeys(line.file for line in lines if line.file not in files)
+            names = files | {file: len(files) + i for i, file in enumerate(new)}
+            row = [
+                counts.samples,
+                [_packed(names, frame) for frame in chain.frames],
+                None if chain.leaf is None else _packed(names, chain.leaf),
+                None if chain.called is None else _packed(names, chain.called),
+                counts.known,
+                counts.waited,
+            ]
+            most_bytes -= len(json.dumps([row, *new]))
+            if most_bytes < 0:
+                break
+            files = names
+            rows.append(row)
+        return {"samples": self.samples, "files": list(files), "rows": rows}
+
+
+def _packed(files: Mapping[str, int], line: CodeLine) -> list[Any]:
+    return [files[line.file], line.line, line.function]
+
+
+def _read(files: Sequence[str], packed: Sequence[Any]) -> CodeLine:
+    file, line, function = packed
+    return CodeLine(files[file], line, function)
+
+
+def _line(line: Mapping[str, Any]) -> CodeLine:
+    return CodeLine(line["file"], line["line"], line["function"])

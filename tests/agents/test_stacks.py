@@ -1,0 +1,122 @@
+"""Stack samples: whose line it was, what that called, and whether the thread waited."""
+
+from __future__ import annotations
+
+import os
+import queue
+import resource
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from whyidle.agents.hooks import Hooks
+from whyidle.agents.stacks import StackSampler
+
+SAMPLES = 60
+
+
+def sampled(act: Callable[[], object], samples: int = SAMPLES) -> list[list[object]]:
+    """Return the rows of some samples of this thread, taken while it acts again and again."""
+    sampler, hooks = StackSampler(threading.get_ident(), 0), Hooks()
+    sampler.open(hooks)
+    done = threading.Event()
+
+    def other() -> None:
+        time.sleep(0.02)
+        for _ in range(samples):
+            sampler.sample(0)
+            time.sleep(0.005)
+        done.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    while not done.is_set():
+        act()
+    thread.join()
+    hooks.undo()
+    record = sampler.record(1)
+    assert record is not None
+    assert record[3] == samples
+    return record[4]  # type: ignore[no-any-return]
+
+
+def waited(rows: list[list[object]]) -> float:
+    known, slept = (sum(row[i] for row in rows) for i in (4, 5))  # type: ignore[misc]
+    assert known == SAMPLES
+    return slept / known
+
+
+def work() -> None:
+    for number in range(20_000):
+        number * number
+
+
+def hold_the_lock() -> None:
+    # One call of C at a time, none of which lets go of Python's lock.
+    sorted(range(100_000, 0, -1), key=str)
+
+
+def wait() -> None:
+    with suppress(queue.Empty):
+        queue.Queue().get(timeout=0.05)
+
+
+def test_a_thread_that_works_does_not_wait() -> None:
+    rows = sampled(work)
+    assert waited(rows) < 0.2
+    most = max(rows, key=lambda row: row[0])  # type: ignore[arg-type,return-value]
+    leaf, frames, called = most[1], most[2], most[3]
+    assert leaf[2] == "work"  # type: ignore[index]
+    assert frames[0] == leaf  # type: ignore[index]
+    assert called is None
+
+
+def test_a_thread_that_holds_or_wants_the_lock_does_not_wait() -> None:
+    assert waited(sampled(hold_the_lock)) < 0.2
+
+
+@pytest.mark.parametrize("act", [wait, lambda: time.sleep(0.05)])
+def test_a_thread_that_sleeps_waits(act: Callable[[], object]) -> None:
+    assert waited(sampled(act)) > 0.8
+
+
+def test_what_the_users_line_called_is_known_and_where_that_is_now() -> None:
+    rows = [row for row in sampled(wait) if row[3] is not None]
+    most = max(rows, key=lambda row: row[0])  # type: ignore[arg-type,return-value]
+    leaf, frames, called = most[1], most[2], most[3]
+    assert frames[0][2] == "wait"  # type: ignore[index]
+    assert called[2] == "get"  # type: ignore[index]
+    assert called[0].endswith("/queue.py")  # type: ignore[index]
+    assert leaf[0].endswith("/threading.py")  # type: ignore[index]
+
+
+def test_without_a_free_descriptor_it_is_not_known() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    rows = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        rows = sampled(work, 5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert sum(row[0] for row in rows) == 5  # type: ignore[misc]
+    assert all(row[4:] == [0, 0] for row in rows)
+
+
+def test_a_number_that_the_job_took_is_not_read_any_more() -> None:
+    sampler, hooks = StackSampler(threading.get_ident(), 0), Hooks()
+    sampler.open(hooks)
+    state = sampler._state
+    assert state is not None
+    with Path("/dev/null").open() as other:
+        os.dup2(other.fileno(), state.number)
+        sampler.record(0)
+        sampler.sample(0)
+        hooks.undo()
+        # The job's own file stays open.
+        os.fstat(state.number)
+        os.close(state.number)
+    assert sampler.record(1)[4][0][4:] == [0, 0]  # type: ignore[index]
