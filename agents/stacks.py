@@ -45,6 +45,9 @@ class StackSampler:
 
     def open(self, hooks: Hooks) -> None:
         """Keep the thread's state at hand: opened for each sample, it would come too late."""
+        if self._ident not in sys._current_frames():
+            # To ask for the number of a thread that has ended ends the job.
+            return
         try:
             number = os.open(
                 f"/proc/self/task/{kernel_id(self._ident)}/stat", os.O_RDONLY | os.O_CLOEXEC

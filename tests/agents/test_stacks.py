@@ -120,3 +120,15 @@ def test_a_number_that_the_job_took_is_not_read_any_more() -> None:
         os.fstat(state.number)
         os.close(state.number)
     assert sampler.record(1)[4][0][4:] == [0, 0]  # type: ignore[index]
+
+
+def test_a_thread_that_has_ended_has_no_state() -> None:
+    thread = threading.Thread(target=lambda: None)
+    thread.start()
+    ident = thread.ident
+    thread.join()
+    hooks = Hooks()
+    sampler = StackSampler(ident or 0, 0)
+    sampler.open(hooks)
+    sampler.sample(0)
+    assert sampler.record(1) is None

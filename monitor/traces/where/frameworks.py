@@ -6,16 +6,18 @@ import sys
 from typing import Final
 
 # The first folder of a path that Kineto cut.
-_PACKAGES = """
+_DEVICE_PACKAGES = """
 torch torchvision torchaudio torchtext torchdata torchmetrics torchao torchtune torchtitan
 torchgen functorch torch_xla triton apex xformers flash_attn bitsandbytes transformer_engine
 deepspeed megatron fairscale colossalai
 lightning lightning_fabric lightning_utilities pytorch_lightning ignite fastai
-transformers accelerate diffusers peft trl tokenizers safetensors huggingface_hub
-sentence_transformers timm optimum vllm sglang flashinfer
-jax jaxlib flax optax orbax chex haiku equinox diffrax jaxtyping einops clu grain seqio t5x
-tensorstore array_record ml_dtypes opt_einsum
-tensorflow tensorflow_datasets tf_keras keras tensorboard tensorboardX tree
+transformers accelerate diffusers peft trl sentence_transformers timm optimum vllm sglang flashinfer
+jax jaxlib flax optax orbax chex haiku equinox diffrax jaxtyping einops clu t5x opt_einsum
+tensorflow tf_keras keras
+"""
+_HOST_PACKAGES = """
+tokenizers safetensors huggingface_hub grain seqio tensorstore array_record ml_dtypes
+tensorflow_datasets tensorboard tensorboardX tree
 numpy scipy pandas sklearn PIL cv2 matplotlib skimage albumentations imageio librosa soundfile
 pyarrow h5py zarr numba cupy webdataset streaming joblib cloudpickle dill lmdb polars
 tqdm wandb mlflow hydra omegaconf absl fire click typer rich pydantic psutil pynvml
@@ -25,7 +27,9 @@ IPython ipykernel ipywidgets traitlets tornado zmq jupyter_client debugpy pytest
 pluggy setuptools pkg_resources packaging typing_extensions six filelock regex wrapt decorator
 whyidle memray scalene viztracer
 """
-FRAMEWORKS: Final = frozenset(_PACKAGES.split())
+# What a call of theirs does is the device's work, or its preparation.
+DEVICE_PACKAGES: Final = frozenset(_DEVICE_PACKAGES.split())
+FRAMEWORKS: Final = DEVICE_PACKAGES | frozenset(_HOST_PACKAGES.split())
 # Packages with a name that people also give to a folder of their own: what is surely the package's.
 SURELY: Final = ("datasets/arrow_", "datasets/formatting/", "datasets/iterable_dataset.py")
 

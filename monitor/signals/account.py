@@ -1,0 +1,118 @@
+"""The account of the host: where the main thread's time goes, by the user's lines and by class.
+
+Its rows come from stack samples alone. Their shares sum to one; start-up is left out as far as it
+is known by its lines.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
+from whyidle.monitor.signals.callees import Calls, calls_of
+from whyidle.monitor.signals.sampling import SURE, start_up
+from whyidle.monitor.traces.where.files import is_users
+from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
+
+# Where a package is installed, and Python's own library.
+_INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
+_LOADERS: Final = re.compile(
+    r".*/(torch/utils/data|torchdata|keras/src/trainers/data_adapters|grain|datasets"
+    r"|tensorflow/python/data|webdataset|ffcv|nvidia/dali)/.*"
+)
+_COMPILERS: Final = re.compile(
+    r".*/(torch/(_dynamo|_inductor|_functorch|fx)|triton/(compiler|runtime)"
+    r"|jax/_src/(compiler|interpreters/(mlir|partial_eval|ad|batching))\.?)[/.].*"
+)
+_OF_CALLS: Final = {
+    Calls.HOST: HostClass.PYTHON,
+    Calls.LIBRARY: HostClass.LIBRARY,
+    Calls.FRAMEWORK: HostClass.FRAMEWORK,
+    Calls.UNCLEAR: HostClass.UNCLEAR,
+}
+# What runs on the host and is no part of a framework's own work.
+HOST_WORK: Final = frozenset({HostClass.PYTHON, HostClass.LIBRARY, HostClass.WAIT})
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """A part of the main thread's time."""
+
+    # The user's lines, the innermost first; none where no code of the user's was on the stack.
+    frames: tuple[CodeLine, ...]
+    doing: HostClass
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostAccount:
+    """All rows, the largest first."""
+
+    rows: tuple[HostRow, ...]
+    samples: float
+    # Whether samples say if the thread waited; else nothing is a wait.
+    knows_waits: bool
+
+    def share(self, *classes: HostClass) -> float:
+        """Return the share of some classes together."""
+        return sum(row.share for row in self.rows if row.doing in classes)
+
+    def error(self, share: float) -> float:
+        """Return by how much a share may be wrong by chance."""
+        share = min(1.0, share)
+        return SURE * math.sqrt(share * (1 - share) / self.samples) if self.samples else 1.0
+
+
+def account_of(stacks: StackSamples, *, by_time: bool = False) -> HostAccount | None:
+    """Return the account; ``None`` without samples; ``by_time``: start-up is cut off already."""
+    out = {(x.file, x.line) for x in start_up(stacks.lines(), by_time=by_time)}
+    shares: dict[tuple[tuple[CodeLine, ...], HostClass], float] = {}
+    total = known = 0.0
+    for chain, counts in stacks.chains.items():
+        if chain.frames and (chain.frames[0].file, chain.frames[0].line) in out:
+            continue
+        total += counts.samples
+        known += counts.known
+        for doing, samples in _divided(chain, counts):
+            key = chain.frames, doing
+            shares[key] = shares.get(key, 0.0) + samples
+    if not total:
+        return None
+    rows = [HostRow(frames, doing, n / total) for (frames, doing), n in shares.items() if n]
+    rows.sort(key=lambda row: -row.share)
+    return HostAccount(tuple(rows), total, known > 0)
+
+
+def _divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
+    """Yield what a chain was doing, and in how many samples."""
+    waited = counts.waited * counts.samples / counts.known if counts.known else 0.0
+    leaf = chain.leaf or (chain.frames[0] if chain.frames else None)
+    files = [x.file for x in (leaf, chain.called) if x is not None]
+    if any(_LOADERS.fullmatch(file) for file in files):
+        yield HostClass.LOADER, counts.samples
+    elif any(_COMPILERS.fullmatch(file) for file in files):
+        yield HostClass.COMPILE, counts.samples
+    elif leaf is None:
+        yield HostClass.UNCLEAR, counts.samples
+    else:
+        whose = _whose(leaf, chain)
+        ours = whose is HostClass.FRAMEWORK
+        yield whose, counts.samples - waited
+        yield HostClass.FRAMEWORK_WAIT if ours else HostClass.WAIT, waited
+
+
+def _whose(leaf: CodeLine, chain: Chain) -> HostClass:
+    """Return whose code runs where the thread was found."""
+    if is_users(leaf.file):
+        return _OF_CALLS[calls_of(leaf.file, leaf.line)]
+    for line in (leaf, chain.called):
+        # The standard library works for whoever called it.
+        found = None if line is None else _INSTALLED.match(line.file)
+        if found:
+            return HostClass.FRAMEWORK if found[1] in DEVICE_PACKAGES else HostClass.LIBRARY
+    return HostClass.LIBRARY

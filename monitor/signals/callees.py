@@ -1,0 +1,192 @@
+"""What a line of the user's source calls: a framework, or the host alone. Text only.
+
+A line at which a thread is found runs by itself or is in a call of C. Which of the two, and whose
+call, is told by the names: where they were imported from, and what was assigned to them.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from whyidle.monitor.signals.source import tree_of
+from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
+
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+_SCOPES: Final = (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef)
+_CONSTANTS: Final = (ast.Constant, ast.JoinedStr, ast.List, ast.Dict, ast.Set)
+# Methods that no array has.
+_OF_HOST: Final = frozenset(
+    name for kind in (list, dict, set, str, bytes) for name in dir(kind) if not name.startswith("_")
+) - {"copy", "index", "count", "sort", "clear", "update", "values"} | {"write", "flush", "read"}
+_PASSES: Final = 3
+
+
+class Calls(StrEnum):
+    """Whom a line calls."""
+
+    HOST = "host"
+    LIBRARY = "library"
+    FRAMEWORK = "framework"
+    UNCLEAR = "unclear"
+
+
+def calls_of(file: str, line: int) -> Calls:
+    """Return whom a line calls; unclear where its names do not say."""
+    found = {kind for node, scope in _nodes(file, line) if (kind := scope.kind(node))}
+    if not found or Calls.UNCLEAR in found:
+        return Calls.UNCLEAR
+    if Calls.FRAMEWORK in found:
+        return Calls.FRAMEWORK if found == {Calls.FRAMEWORK} else Calls.UNCLEAR
+    return Calls.LIBRARY if Calls.LIBRARY in found else Calls.HOST
+
+
+class _Scope:
+    """The names of one function, or of a module: what they hold, as far as the text says."""
+
+    def __init__(self, outer: _Scope | None) -> None:
+        self._outer = outer
+        self.names: dict[str, Calls] = {}
+
+    def kind(self, node: ast.AST) -> Calls:
+        """Return what computes a value, or what holds it."""
+        if isinstance(node, ast.Name):
+            return self.of_name(node.id)
+        if isinstance(node, ast.Call):
+            return self._of_call(node)
+        if isinstance(node, _CONSTANTS):
+            return Calls.HOST
+        if isinstance(node, _COMPREHENSIONS):
+            inner = _Scope(self)
+            inner.learn(node)
+            return inner.kind(node.value if isinstance(node, ast.DictComp) else node.elt)
+        parts = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
+        return _of_all(map(self.kind, parts)) if parts else Calls.UNCLEAR
+
+    def of_name(self, name: str) -> Calls:
+        """Return what a name holds."""
+        if name in self.names:
+            return self.names[name]
+        if self._outer is not None:
+            return self._outer.of_name(name)
+        return Calls.HOST if hasattr(builtins, name) else Calls.UNCLEAR
+
+    def _of_call(self, call: ast.Call) -> Calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _OF_HOST:
+            inner = self.kind(call.func.value)
+            return Calls.HOST if inner is Calls.UNCLEAR else inner
+        whose = self.kind(call.func)
+        if whose is Calls.HOST:
+            # ``sum`` or ``float`` of an array is the work of whoever made the array.
+            return _of_all((whose, *map(self.kind, call.args)))
+        return whose
+
+    def learn(self, tree: ast.AST) -> None:
+        """Take in the imports and assignments of this scope, not of those within."""
+        for node in _own(tree):
+            match node:
+                case ast.Import():
+                    for alias in node.names:
+                        name = alias.asname or alias.name.partition(".")[0]
+                        self.names[name] = _of_package(alias.name)
+                case ast.ImportFrom():
+                    whose = _of_package(node.module or "") if not node.level else Calls.UNCLEAR
+                    self.names |= {alias.asname or alias.name: whose for alias in node.names}
+                case _:
+                    pass
+        held: dict[str, list[ast.AST]] = {}
+        for target, value in _assigned(tree):
+            held.setdefault(target, []).append(value)
+        for _ in range(_PASSES):
+            self.names |= {
+                name: _of_all([self._held(name, value) for value in some])
+                for name, some in held.items()
+            }
+
+    def _held(self, name: str, value: ast.AST) -> Calls:
+        # What is made of itself and a number is a number.
+        before = self.names.get(name, Calls.UNCLEAR)
+        self.names[name] = Calls.HOST
+        found = self.kind(value)
+        self.names[name] = before
+        return found
+
+
+def _of_all(kinds: Iterable[Calls]) -> Calls:
+    """Return what computes from such values: a framework, if one of them is its own."""
+    found = set(kinds)
+    order = (Calls.FRAMEWORK, Calls.UNCLEAR, Calls.LIBRARY)
+    return next((kind for kind in order if kind in found), Calls.HOST)
+
+
+def _of_package(module: str) -> Calls:
+    head = module.partition(".")[0]
+    return Calls.FRAMEWORK if head in DEVICE_PACKAGES else Calls.LIBRARY
+
+
+def _own(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the code of a scope, without that of scopes within it."""
+    waiting = list(ast.iter_child_nodes(tree))
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, _SCOPES):
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the names that a scope assigns, and to what."""
+    for node in _own(tree):
+        for target, value in _bindings(node):
+            for name in ast.walk(target):
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
+                    yield name.id, value
+
+
+def _bindings(node: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
+    match node:
+        case ast.Assign():
+            return [(target, node.value) for target in node.targets]
+        case ast.AugAssign() | ast.NamedExpr():
+            return [(node.target, node.value)]
+        case ast.AnnAssign(value=ast.expr() as value):
+            return [(node.target, value)]
+        case ast.For() | ast.comprehension():
+            return [(node.target, node.iter)]
+        case ast.withitem(optional_vars=ast.expr() as target):
+            return [(target, node.context_expr)]
+        case _:
+            return []
+
+
+@lru_cache(maxsize=64)
+def _expressions(file: str) -> dict[int, list[tuple[ast.AST, _Scope]]]:
+    """Return by line what computes something there, and in which scope."""
+    found: dict[int, list[tuple[ast.AST, _Scope]]] = {}
+    tree = tree_of(file)
+    waiting: list[tuple[ast.AST, _Scope | None]] = [] if tree is None else [(tree, None)]
+    while waiting:
+        top, outer = waiting.pop()
+        scope = _Scope(outer)
+        if isinstance(top, _FUNCTIONS):
+            arguments = [*top.args.posonlyargs, *top.args.args, *top.args.kwonlyargs]
+            scope.names = {each.arg: Calls.UNCLEAR for each in arguments}
+        scope.learn(top)
+        for node in _own(top):
+            if isinstance(node, _SCOPES):
+                waiting.append((node, scope))
+            elif isinstance(node, ast.Call | ast.BinOp | ast.Compare):
+                found.setdefault(node.lineno, []).append((node, scope))
+            elif isinstance(node, ast.AugAssign):
+                both = ast.BinOp(node.target, node.op, node.value)
+                found.setdefault(node.lineno, []).append((both, scope))
+    return found
+
+
+def _nodes(file: str, line: int) -> list[tuple[ast.AST, _Scope]]:
+    return _expressions(file).get(line, [])

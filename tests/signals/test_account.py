@@ -1,0 +1,97 @@
+"""The account of the host, from made-up samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.account import account_of
+
+SOURCE = """
+import numpy as np
+import torch
+
+def augment(x):
+    return np.sort(x)
+
+def step(model, x):
+    y = torch.relu(x)
+    for n in range(9):
+        n * n
+    return model(augment(x))
+
+for x in loader:
+    step(model, x)
+"""
+PACKAGES = "/venv/lib/python3.11/site-packages"
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> str:
+    file = tmp_path / "train.py"
+    file.write_text(SOURCE)
+    return str(file)
+
+
+def test_its_rows_are_chains_with_classes_and_sum_to_one(train: str) -> None:
+    loop, step = CodeLine(train, 15, "<module>"), CodeLine(train, 12, "step")
+    sort, relu, number = (
+        CodeLine(train, line, name) for line, name in ((6, "augment"), (9, "step"), (11, "step"))
+    )
+    conv = CodeLine(f"{PACKAGES}/torch/nn/modules/conv.py", 5, "forward")
+    call = CodeLine(f"{PACKAGES}/torch/nn/modules/module.py", 7, "__call__")
+    reader = CodeLine("/usr/lib/python3.11/selectors.py", 3, "select")
+    loader = CodeLine(f"{PACKAGES}/torch/utils/data/dataloader.py", 3, "__next__")
+    head = CodeLine(train, 14, "<module>")
+    samples = StackSamples()
+    samples.samples = 100
+    samples.count(Chain((sort, step, loop), sort), 20, 20, 0)
+    samples.count(Chain((relu, loop), relu), 10, 10, 0)
+    samples.count(Chain((number, loop), number), 15, 15, 0)
+    samples.count(Chain((step, loop), conv, call), 25, 25, 5)
+    samples.count(Chain((head,), reader, loader), 30, 30, 29)
+    account = account_of(samples)
+    assert account is not None
+    assert account.knows_waits
+    assert sum(row.share for row in account.rows) == pytest.approx(1)
+    found = {(row.frames[0].line, row.doing): row.share for row in account.rows}
+    assert found == {
+        (14, HostClass.LOADER): 0.3,
+        (6, HostClass.LIBRARY): 0.2,
+        (12, HostClass.FRAMEWORK): 0.2,
+        (11, HostClass.PYTHON): 0.15,
+        (9, HostClass.FRAMEWORK): 0.1,
+        (12, HostClass.FRAMEWORK_WAIT): 0.05,
+    }
+    assert account.rows[1].frames == (sort, step, loop)
+    assert account.share(HostClass.PYTHON, HostClass.LIBRARY) == pytest.approx(0.35)
+    assert 0 < account.error(0.35) < 0.1
+
+
+def test_samples_that_do_not_say_whether_it_waited_wait_nowhere(train: str) -> None:
+    sleeps = CodeLine(train, 11, "step")
+    samples = StackSamples()
+    samples.samples = 10
+    samples.count(Chain((sleeps,), sleeps), 10)
+    account = account_of(samples)
+    assert account is not None
+    assert not account.knows_waits
+    assert [row.doing for row in account.rows] == [HostClass.PYTHON]
+
+
+def test_start_up_is_no_part_of_it(train: str) -> None:
+    imports, work = CodeLine(train, 2, "<module>"), CodeLine(train, 11, "step")
+    samples = StackSamples()
+    samples.samples = 10
+    samples.count(Chain((imports,), CodeLine("/usr/lib/python3.11/ast.py", 1, "parse")), 5)
+    samples.count(Chain((work,), work), 5)
+    account = account_of(samples)
+    assert account is not None
+    assert [row.share for row in account.rows] == [1]
+
+
+def test_without_samples_there_is_none() -> None:
+    assert account_of(StackSamples()) is None

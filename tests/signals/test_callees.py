@@ -1,0 +1,79 @@
+"""Whom a line of the user's calls, by its text alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whyidle.monitor.signals.callees import Calls, calls_of
+
+# Each line that has a comment is asked for, in several people's styles.
+STYLES = {
+    "a script": """
+import time, json
+import numpy as np
+import torch
+from torch.nn import functional as F
+z = torch.relu(torch.ones(3))  # framework
+checksum = 0
+for value in range(30_000):  # host
+    checksum = (checksum * 31 + value) % 65_521  # host
+a = np.sort(np.random.standard_normal(200_000))  # library
+b = a * 2 + a.mean()  # library
+time.sleep(0.03)  # library
+text = json.dumps({"a": 1})  # library
+rows = []
+rows.append(text)  # host
+total = sum(len(str(row)) for row in rows)  # host
+loss = F.mse_loss(z, z)
+loss.backward()  # framework
+mean = float(loss)  # framework
+both = float(loss) + np.mean(b)  # unclear
+""",
+    "methods": """
+import jax.numpy as jnp
+from PIL import Image
+
+class Trainer:
+    def step(self, x, y):
+        out = self.model(x)  # unclear
+        t = x * 2  # unclear
+        w = jnp.ones(4)  # framework
+        u = w @ w + 1  # framework
+        names = [x + y for x, y in zip(range(3), range(4))]  # host
+        picture = Image.open("a.png").convert("RGB")  # library
+        with open("log") as log:
+            log.write("x" * 40)  # host
+        return out, t, u, names, picture
+""",
+    "functions in functions": """
+def main():
+    import torch as th
+
+    def inner(batch):
+        found = {}
+        for key in ("a", "b"):
+            found[key] = len(key) + 1  # host
+        return th.cat([th.zeros(3), batch])  # framework
+
+    hits = 0
+    while hits < 100:  # host
+        hits += 1  # host
+    inner(th.ones(2))
+""",
+}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_whom_a_line_calls(style: str, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(STYLES[style])
+    for number, text in enumerate(STYLES[style].splitlines(), 1):
+        _, found, wanted = text.partition("  # ")
+        if found:
+            assert calls_of(str(file), number) == Calls(wanted), text
+
+
+def test_a_file_that_is_not_there_says_nothing() -> None:
+    assert calls_of("/nowhere/train.py", 3) is Calls.UNCLEAR
