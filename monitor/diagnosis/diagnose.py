@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.monitor import rules
-from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson, HostJson
 from whyidle.monitor.core.errors import NotJudged
 from whyidle.monitor.core.finding import (
     LEAST_LOST,
@@ -24,12 +24,17 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.device_activity import busy
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.runs.summary import RunSummary
+from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.signals.window import Window
 
 # Smaller losses are not worth a person's time.
 LEAST: Final = LEAST_LOST[Severity.LOW]
 NO_GPU: Final = "no GPU computes for it, as far as is known"
+NOT_SAMPLED: Final = "the main thread was not sampled: no agent was inside"
+NO_WAITS: Final = "the samples do not say whether the thread waited"
+# Smaller parts of the host's time say nothing.
+MOST_ROWS: Final = 60
 MOSTLY_UNKNOWN: Final = "where most of the time goes is unknown"
 # A cause that takes less explains no symptom away.
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
@@ -160,12 +165,22 @@ def _without_symptoms(found: list[Finding]) -> list[Finding]:
     left = []
     for each in found:
         mine = [causes[name] for name in each.rule.symptom_of if name in causes]
+        if each.rule.is_last_resort:
+            mine = [cause for cause in causes.values() if _explains(cause, each)]
         if mine:
             cause = max(mine, key=lambda one: one.lost)
             seen.setdefault(cause.rule.id, []).append(each.rule.id)
         else:
             left.append(each)
     return [_with(each, seen.get(each.rule.id, ())) for each in left]
+
+
+def _explains(cause: Finding, other: Finding) -> bool:
+    """Tell whether a finding that knows a cure is about the lines of one that knows none."""
+    if cause.rule.is_last_resort:
+        return False
+    places = {(place.file, place.line) for place in other.found.where}
+    return any((place.file, place.line) in places for place in cause.found.where)
 
 
 def _ranked(found: list[Finding], window: Window) -> list[Finding]:
@@ -224,6 +239,7 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
         "is_known": diagnosis.is_known,
         "unexplained": {part: round(n, 4) for part, n in diagnosis.unexplained.items()},
         "warnings": window.warnings,
+        "host": host_json(window.host),
         "compute": None if (works := busy(window)) is None else works.as_json(),
         "findings": [finding_json(diagnosis, each) for each in diagnosis.findings],
         "not_checked": [
@@ -235,6 +251,27 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
             **({} if window.budget else {"budget": why_no_budget(window)}),
             **({} if works else {"compute": NO_GPU}),
         },
+    }
+
+
+def host_json(account: HostAccount | None) -> HostJson:
+    """Return where the main thread's time goes."""
+    if account is None:
+        return {"samples": 0, "rows": [], "unknown": {"rows": NOT_SAMPLED}}
+    return {
+        "samples": int(account.samples),
+        "rows": [
+            {
+                "class": str(row.doing),
+                "share": round(row.share, 4),
+                "frames": [
+                    {"file": f.file, "line": f.line, "function": f.function, "share": None}
+                    for f in row.frames
+                ],
+            }
+            for row in account.rows[:MOST_ROWS]
+        ],
+        "unknown": {} if account.knows_waits else {"waits": NO_WAITS},
     }
 
 

@@ -38,7 +38,11 @@ class Calls(StrEnum):
 
 def calls_of(file: str, line: int) -> Calls:
     """Return whom a line calls; unclear where its names do not say."""
-    found = {kind for node, scope in _nodes(file, line) if (kind := scope.kind(node))}
+    try:
+        found = {scope.kind(node) for node, scope in _expressions(file).get(line, ())}
+    except RecursionError:
+        # A sum of a thousand terms is nested a thousand deep.
+        return Calls.UNCLEAR
     if not found or Calls.UNCLEAR in found:
         return Calls.UNCLEAR
     if Calls.FRAMEWORK in found:
@@ -186,7 +190,3 @@ def _expressions(file: str) -> dict[int, list[tuple[ast.AST, _Scope]]]:
                 both = ast.BinOp(node.target, node.op, node.value)
                 found.setdefault(node.lineno, []).append((both, scope))
     return found
-
-
-def _nodes(file: str, line: int) -> list[tuple[ast.AST, _Scope]]:
-    return _expressions(file).get(line, [])

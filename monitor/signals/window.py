@@ -18,6 +18,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.estimate import BACKENDS, ORDER, SEEN, Running
+from whyidle.monitor.signals.account import HostAccount, account_of
 from whyidle.monitor.signals.blended import blended
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
@@ -131,6 +132,11 @@ class Window:
         if traced is None or waits is None:
             return traced or waits
         return waits if waits.value > traced.value else traced
+
+    @cached_property
+    def host(self) -> HostAccount | None:
+        """Where the main thread's time goes; ``None``: it was not sampled."""
+        return account_of(self.job.stacks, by_time=bool(self.job.warm_s))
 
     # Who it is -----------------------------------------------------------------------------------
     @cached_property

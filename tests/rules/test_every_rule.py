@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.windows import ROOT, answer, judge, pairs, recorded, traced, window
+from tests.rules.windows import ROOT, answer, judge, pairs, recorded, stacks, traced, window
 from whyidle.monitor import rules
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found, SourceLine
@@ -109,6 +109,7 @@ def test_code_that_is_nested_deep_makes_no_rule_fail(tmp_path: Path, framework: 
         facts={framework: {"backend": "cpu", "largest_executables": [large]}},
         lines=lines,
         leaves=lines,
+        stacks=stacks(*((line, (), 10) for line in lines)),
         compiled=(Compiled("jax", "step", 1, 10**10, 0, None, str(file), last),),
         reads=(ReadBack("item", str(file), last, "step", 9, 9),),
         inside=True,

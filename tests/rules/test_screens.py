@@ -24,16 +24,27 @@ from tests.rules import (
     test_misaligned_shards,
     test_pageable_copies,
 )
-from tests.rules.windows import ROOT, answer, pairs, recorded, window
+from tests.rules.windows import ROOT, answer, pairs, recorded, stacks, window
 from whyidle.monitor import rules
 from whyidle.monitor.diagnosis.diagnose import Finding, diagnose
 from whyidle.monitor.render.findings import screen
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.window import Window
 
 SCREENS: Final = ROOT / "tests" / "data" / "findings"
 WIDTH: Final = 100
 BUILT = [name for name, rule in rules.load().items() if not rule.is_planned]
+
+
 # Faults that need what a demo on a CPU does not have.
+def _host_code() -> Window:
+    line = CodeLine("/job/train.py", 76, "finish_episode")
+    step = CodeLine("/venv/lib/python3.11/site-packages/torch/_tensor.py", 5, "backward")
+    codec = CodeLine("/venv/lib/python3.11/site-packages/PIL/Image.py", 5, "save")
+    samples = stacks((codec, (line,), 260), (step, (line,), 740))
+    return window(stacks=samples, facts={"torch": {"backend": "cpu"}}, inside=True)
+
+
 BY_HAND: Final[dict[str, Callable[[], Window]]] = {
     "clock_throttled": lambda: window(
         gpus=(test_clock_throttled._gpu(GPU_THROTTLED_BRAKE=0.8, GPU_UTILISATION=1.0),)
@@ -45,6 +56,7 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
         means={**test_cpu_starved.CALM, **test_cpu_starved.LIMITED},
         facts={"torch": {"loaders": [{"workers": 8}]}},
     ),
+    "host_code": _host_code,
     "exposed_communication": lambda: window(
         answer(test_exposed_communication._slices(0.3), kind="gpu"), kind="file"
     ),

@@ -10,10 +10,11 @@ from typing import Any
 from benchmarks.record_pairs import kept
 from tests.traces.real import TRUTHS, path_of
 from whyidle.monitor import rules
-from whyidle.monitor.core.finding import Found, NotChecked, Verdict
+from whyidle.monitor.core.finding import Found, NotChecked, SourceLine, Verdict
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.opening import of_answer
 from whyidle.monitor.signals.portable import load
 from whyidle.monitor.signals.recorded import Recorded
@@ -112,6 +113,18 @@ def window(
     traces = tuple(Traced(each, f"trace {i + 1}", 5.0) for i, each in enumerate(answers))
     recorded = Recorded(seconds=60.0, age_s=1.0, means=means or {}, **job)
     return Window("test", "run" if kind == "run" else "file", traces, recorded)
+
+
+def stacks(
+    *rows: tuple[SourceLine | CodeLine, Sequence[SourceLine | CodeLine], float], waited: float = 0
+) -> StackSamples:
+    """Return stack samples: the leaf, the user's lines below it if it is none, and how often."""
+    found = StackSamples()
+    for leaf, frames, samples in rows:
+        first, *users = (CodeLine(x.file, x.line, x.function) for x in (leaf, *(frames or (leaf,))))
+        found.samples += samples
+        found.count(Chain(tuple(users), first), samples, samples, waited * samples)
+    return found
 
 
 @cache

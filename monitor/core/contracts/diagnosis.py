@@ -85,6 +85,21 @@ class ComputeJson(TypedDict):
     unknown: Unknown
 
 
+HostRowJson = TypedDict(
+    # A part of the main thread's time: what it was doing, below which lines of the user's.
+    "HostRowJson",
+    {"class": str, "share": float, "frames": list[PlaceJson]},
+)
+
+
+class HostJson(TypedDict):
+    """Where the main thread's time goes; the shares of all rows sum to one."""
+
+    samples: int
+    rows: list[HostRowJson]
+    unknown: Unknown
+
+
 class DiagnosisJson(TypedDict):
     """The answer of ``monitor diagnose --json``."""
 
@@ -97,6 +112,7 @@ class DiagnosisJson(TypedDict):
     is_known: bool
     unexplained: dict[str, float]
     warnings: list[str]
+    host: HostJson
     compute: ComputeJson | None
     findings: list[FindingJson]
     not_checked: list[NotCheckedJson]

@@ -1,0 +1,134 @@
+"""Code of the job's own on the host takes the time.
+
+## What it sees
+The account of the host: the lines of the user's at which the main thread was found while it ran
+Python or a library's code, or slept, and nothing of a framework. It names the function where most
+of that is. It stands behind every rule that explains the same lines: those know a cure.
+
+## Why it costs
+What the main thread does between two launches the device waits for, unless it has work ahead.
+Python takes some ten nanoseconds for each operation; writing to a file, a sleep or another program
+take milliseconds.
+
+## How to fix
+Do it less often, do it elsewhere, or do it at once: log and save every hundred steps, give it to a
+thread or process of its own, put NumPy in place of a loop of Python, or the framework in place of
+both. What the code computes may not be needed in each step at all.
+
+## When it is wrong
+The gain is what comes back if these lines cost nothing, which is more than any change of them can
+give. A job that has nothing to do on the device but little may be made of such code.
+
+## Documents
+Beyond the documents: they speak of frameworks, and this is none of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from whyidle.monitor.core.finding import (
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
+from whyidle.monitor.signals.overlap import back
+from whyidle.monitor.signals.window import Window
+
+# Every program has some code around its steps: less is not worth a person's time.
+LEAST: Final = 0.05
+MOST_PLACES: Final = 3
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the function of the user's that most of the host's own work is in."""
+    account = window.host
+    if account is None:
+        return window.lacks(Need.INSIDE)
+    rows = _of_one_function(account)
+    surely = sum(row.share for row in rows if row.doing in HOST_WORK)
+    if surely < LEAST:
+        return None
+    unclear = sum(row.share for row in rows if row.doing is HostClass.UNCLEAR)
+    gain = _gain(window, account, surely, unclear)
+    if gain.high < LEAST:
+        return None
+    worst = next(row for row in rows if row.doing in HOST_WORK)
+    return Found(
+        gain=gain,
+        evidence=_evidence(window, rows),
+        where=_where(rows),
+        slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
+        severity=Severity.of_share(gain.low),
+        title=f"{worst.frames[0].function}() takes {surely:.0%} of the main thread's time:"
+        f" {HOST_LOOKS[worst.doing].words}",
+    )
+
+
+def _of_one_function(account: HostAccount) -> list[HostRow]:
+    """Return the rows of the user's function in which most of the host's own work is."""
+    sums: dict[tuple[str, str], float] = {}
+    for row in account.rows:
+        if row.frames and row.doing in HOST_WORK:
+            key = row.frames[0].file, row.frames[0].function
+            sums[key] = sums.get(key, 0.0) + row.share
+    most = max(sums, key=lambda key: sums[key], default=None)
+    return [
+        row
+        for row in account.rows
+        if row.frames
+        and (row.frames[0].file, row.frames[0].function) == most
+        and row.doing in {*HOST_WORK, HostClass.UNCLEAR}
+    ]
+
+
+def _gain(window: Window, account: HostAccount, surely: float, unclear: float) -> Gain:
+    low, high = (surely - account.error(surely), surely + unclear + account.error(surely + unclear))
+    return Gain(back(window, account, low)[0], back(window, account, min(high, 0.99))[1])
+
+
+def _evidence(window: Window, rows: Sequence[HostRow]) -> tuple[Evidence, ...]:
+    sums: dict[HostClass, float] = {}
+    for row in rows:
+        sums[row.doing] = sums.get(row.doing, 0.0) + row.share
+    return tuple(
+        Evidence.of(f"main thread: {HOST_LOOKS[doing].words}", window.job.measure(share, "ratio"))
+        for doing, share in sums.items()
+    )
+
+
+def _where(rows: Sequence[HostRow]) -> tuple[Place, ...]:
+    shares: dict[Place, float] = {}
+    for row in rows:
+        if row.doing in HOST_WORK:
+            place = Place(*row.frames[0])
+            shares[place] = shares.get(place, 0.0) + row.share
+    most = sorted(shares.items(), key=lambda item: -item[1])[:MOST_PLACES]
+    return tuple(Place(p.file, p.line, p.function, share) for p, share in most)
+
+
+_TEXT: Final = (
+    "Do it less often, in a thread or process of its own, or with arrays at once. The gain is what"
+    " comes back if it cost nothing."
+)
+_CODE: Final = """\
+if step % 100 == 0:
+    background.submit(report, step)  # concurrent.futures.ThreadPoolExecutor(1)"""
+
+rule = Rule(
+    title="Code of the job's own on the host takes the time",
+    documents=("beyond the documents",),
+    fixes={"pytorch": Fix(_TEXT, _CODE), "jax": Fix(_TEXT, _CODE)},
+    detect=detect,
+    is_last_resort=True,
+)
