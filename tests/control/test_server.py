@@ -164,8 +164,12 @@ def test_another_user_is_hung_up_on_unheard(open_to_all: Recorder) -> None:
         try:
             os.setresuid(65534, 65534, 65534)
             line = connected(open_to_all)
-            line.sendall(b'{"do":"state"}\n')
-            code = 0 if said(line) == b"" else 2
+            try:
+                line.sendall(b'{"do":"state"}\n')
+                code = 0 if said(line) == b"" else 2
+            except (BrokenPipeError, ConnectionResetError):
+                # It was quicker.
+                code = 0
         finally:
             os._exit(code)
     status = None
