@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -14,9 +15,11 @@ from whyidle.monitor.core.contracts.diagnosis import (
     DiagnosisJson,
     EvidenceJson,
     FindingJson,
+    HostJson,
     NotCheckedJson,
 )
 from whyidle.monitor.core.finding import FRAMEWORKS, Framework
+from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.diagnosis.diagnose import Diagnosis
@@ -37,6 +40,10 @@ NOT_EXPLAINED: Final = (
 )
 # If more of the time than this is not work, something is wrong.
 NOTABLE: Final = 0.2
+# Of the host's account the largest rows, none smaller than what a few samples make.
+MOST_ROWS: Final = 5
+LEAST_ROW: Final = 0.05
+NO_CODE: Final = "none of your code"
 NOT_KNOWN: Final = "Too little is known for a verdict: see below what is missing."
 
 
@@ -57,6 +64,8 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
         parts.append(Text(f"Where the time goes is not known: {answer['unknown']['budget']}."))
     else:
         parts.append(Group(bar(budget, width), *legend(budget, None, width, 1)))
+    if rows := list(_host(answer["host"], width)):
+        parts.append(Group(*rows))
     if answer["compute"]:
         parts.append(Group(*_compute(answer["compute"], width)))
     parts.extend(Group(*_finding(each, width)) for each in answer["findings"])
@@ -83,6 +92,24 @@ def verdict(answer: DiagnosisJson) -> str:
     first = printable(worth[0]["title"])
     more = len(worth) - 1
     return f"{first}." if not more else f"{first}; and {more} more."
+
+
+def _host(host: HostJson, width: int) -> Iterator[Text]:
+    """Yield the lines of the user's that most of the main thread's time is at."""
+    shares: dict[tuple[str, str], float] = {}
+    for row in host["rows"]:
+        at = row["frames"][0] if row["frames"] else None
+        name = f"{Path(at['file']).name}:{at['line']} in {at['function']}" if at else NO_CODE
+        key = name, HOST_LOOKS[HostClass(row["class"])].words
+        shares[key] = shares.get(key, 0.0) + row["share"]
+    most = sorted(shares.items(), key=lambda item: -item[1])[:MOST_ROWS]
+    shown = [(name, doing, share) for (name, doing), share in most if share >= LEAST_ROW]
+    if not shown:
+        return
+    yield Text(f"Where the main thread was, by your lines ({host['samples']} samples)", style="dim")
+    longest = max(len(doing) for _, doing, _ in shown)
+    for name, doing, share in shown:
+        yield _line(f"{share:>4.0%}  {doing:<{longest}}  {name}", width)
 
 
 def _finding(finding: FindingJson, width: int) -> Iterator[Text]:
