@@ -19,7 +19,6 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.record_pairs import kept  # noqa: E402  found by the line above
 from whyidle.monitor import rules  # noqa: E402
-from whyidle.monitor.core import finding  # noqa: E402
 from whyidle.monitor.core.finding import Found  # noqa: E402
 from whyidle.monitor.demo.printed import faster, is_inside  # noqa: E402
 from whyidle.monitor.signals import sampling  # noqa: E402
@@ -27,7 +26,6 @@ from whyidle.monitor.signals.portable import load  # noqa: E402
 
 # What is used now, and what else might be.
 SHARED: tuple[tuple[ModuleType, str, tuple[float, ...]], ...] = (
-    (finding, "TOLD_AT", (0.0, 0.25, 0.5, 0.75, 1.0)),
     (sampling, "SURE", (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)),
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,11 +18,6 @@ FRAMEWORKS: Final[dict[Framework, str]] = {
     "tensorflow": "TensorFlow",
     "flux": "Flux.jl",
 }
-# The largest ratio between the ends of a predicted speed-up: a wider range predicts nothing.
-WIDEST: Final = 2.0
-# Where in a wider range the reported one lies: 0 at its low end, 1 at its high end, as speed-ups.
-# The gains of recorded pairs with wider ranges lay at 0.2 to 0.8 (``benchmarks/left_out.py``).
-TOLD_AT: Final = 0.5
 # No fix gains more than this share of a step: some of the time is the work itself.
 MOST_LOST: Final = 0.99
 
@@ -79,14 +73,8 @@ class Gain:
 
     @classmethod
     def between(cls, low: float, high: float) -> Self:
-        """Return the range; one too wide to predict anything is narrowed around its middle."""
+        """Return the range of shares that a step can lose."""
         low, high = (min(MOST_LOST, max(0.0, share)) for share in sorted((low, high)))
-        slow, fast = 1 / (1 - low), 1 / (1 - high)
-        if fast / slow > WIDEST:
-            middle = slow * (fast / slow) ** TOLD_AT
-            slow = max(1.0, middle / math.sqrt(WIDEST))
-            fast = slow * WIDEST
-            low, high = 1 - 1 / slow, 1 - 1 / fast
         return cls(low, high)
 
     @property

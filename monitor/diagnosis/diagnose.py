@@ -62,7 +62,7 @@ class Finding:
         """How much it matters."""
         if self.found.severity is not None:
             return self.found.severity
-        return Severity.of_share(self.lost)
+        return Severity.of_share(self.found.gain.low if self.found.gain else 0.0)
 
     @property
     def lost(self) -> float:

@@ -89,7 +89,7 @@ def check_contract(answer: dict[str, Any]) -> None:
             low, high = finding["lost_share"]
             assert 0 <= low <= high < 1
             slow, fast = finding["speedup"]
-            assert 1 <= slow <= fast <= 2.001 * slow
+            assert 1 <= slow <= fast
         assert finding["evidence"]
         for evidence in finding["evidence"]:
             assert {"name", "value", "unit", "source", "age_s"} <= evidence.keys()

@@ -13,7 +13,7 @@ from whyidle.monitor import rules
 from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, NotChecked, Severity
 from whyidle.monitor.core.metrics import GPU_POWER, JOB_LOADER_WAIT, JOB_STEP_P50, JOB_STEPS
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.diagnosis.diagnose import Diagnosis, as_json, diagnose
+from whyidle.monitor.diagnosis.diagnose import Diagnosis, Finding, as_json, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.recorded import SeenGpu
@@ -143,9 +143,19 @@ def test_lost_time_has_its_energy(known: dict[str, Rule]) -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 0.99), (0.1, 0.9), (0.5, 0.95), (0.3, 0.3)])
-def test_a_range_predicts_something(low: float, high: float) -> None:
+def test_a_range_is_what_is_known_however_wide(low: float, high: float) -> None:
     slow, fast = Gain.between(low, high).speedup
-    assert 1.0 <= slow <= fast <= 2.0001 * slow
+    assert (slow, fast) == pytest.approx((1 / (1 - low), 1 / (1 - high)))
+
+
+def test_a_finding_is_as_severe_as_its_least_gain() -> None:
+    assert severity_of(0.04, 0.9) is Severity.LOW
+    assert severity_of(0.0, 0.9) is Severity.INFO
+    assert severity_of(0.2, 0.3) is Severity.HIGH
+
+
+def severity_of(low: float, high: float) -> Severity:
+    return Finding(rules.load()["gc_pauses"], Found(Gain.between(low, high), ())).severity
 
 
 def test_nothing_found_is_good_health_only_where_the_time_is_explained() -> None:

@@ -61,7 +61,7 @@ def test_a_small_batch_whose_step_is_overhead() -> None:
     # 100 operators of 13 us in 2 ms, and a fifth of the time in the optimizer, in a batch 32 times
     # as large; or of 9 us, in one eight times as large.
     high = (1 - 0.35 * 0.8) * (1 - 1 / 32)
-    low = 0.45 * (1 - 1 / 8)
+    low = 3 / 7 * (1 - 1 / 8)
     assert finding.gain.low == pytest.approx(low, abs=0.01)
     assert finding.gain.high == pytest.approx(high, abs=0.01)
     assert finding.evidence[0].value == 8
