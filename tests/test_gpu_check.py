@@ -6,20 +6,18 @@ import gzip
 import json
 import subprocess
 import sys
-import tarfile
 import time
 import zipfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import gpu_keep, gpu_page
-from benchmarks.gpu import machine, profilers, programs, recordings, runner
+from benchmarks import gpu_keep
+from benchmarks.gpu import profilers, recordings, runner
 from tests.conftest import ROOT
 from tests.gpu import kept
-from tests.gpu.test_on_a_gpu import CHECK, CHECKS, has_gpu
+from tests.gpu.test_on_a_gpu import CHECK, has_gpu
 from tests.traces.real import path_of
 
 PAIR = "retracing_jax"
@@ -33,10 +31,12 @@ def start(out: Path, *words: str) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def looked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two quick looks, side by side."""
+    """Three quick looks, side by side."""
     pytest.importorskip("jax")
     folder = tmp_path_factory.mktemp("looked")
-    asked = {"attach": ("attach",), "pairs": ("pairs", "--pairs", PAIR)}
+    asked = {name: (name,) for name in ("attach", "jax_trace")} | {
+        "pairs": ("pairs", "--pairs", PAIR)
+    }
     running = {name: start(folder / name, *words) for name, words in asked.items()}
     for name, process in running.items():
         said, _ = process.communicate()
@@ -53,30 +53,26 @@ def checks(out: Path) -> dict[str, Any]:
     return {check["name"]: check for check in checks}
 
 
+def parts_of(looked: dict[str, Path], name: str) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = checks(looked[name])[name]["parts"]
+    return parts
+
+
 def test_a_job_that_is_entered_loses_what_it_loses_alone(looked: dict[str, Path]) -> None:
     parts = {part["name"]: part for part in checks(looked["attach"])["attach"]["parts"]}
     alone, entered = parts["jax: alone"]["figures"], parts["jax: lost the same"]["figures"]
-    assert entered["losses"] == alone["losses"]
+    assert entered["first"] == alone["first"]
     assert entered["wrong"] == 0 < entered["rounds"]
     cycles = parts["jax: in and out"]["figures"]
-    assert cycles["cycles"] == 3
-    assert cycles["not_entered"] == 0 < cycles["stop_median_ms"]
+    assert cycles["job: cycles"] == 3
+    assert cycles["job: not entered"] == 0 < cycles["stop, median"]
     assert parts["jax: monitor attach"]["figures"]["attached"] == "agent"
 
 
-@pytest.fixture(scope="module")
-def profiled(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A place in which a program was traced by JAX's own profiler."""
-    pytest.importorskip("jax")
-    folder = tmp_path_factory.mktemp("profiled") / "check"
-    folder.mkdir()
-    return runner.Check(folder, time.monotonic() + 600, gpu=False)
-
-
-def test_our_times_are_the_profilers_own(profiled: Any) -> None:
-    part = profiled.do("jax", partial(profilers.compare, profiled, "jax"))
-    assert part.verdict == "ok", part.why
-    assert part.figures["ours_ns"] == part.figures["theirs_ns"] > 0
+def test_our_times_are_the_profilers_own(looked: dict[str, Path]) -> None:
+    (part,) = (part for part in parts_of(looked, "jax_trace") if part["name"] == "time by name")
+    assert part["verdict"] == "ok", part["why"]
+    assert part["figures"]["ours_ns"] == part["figures"]["theirs_ns"] > 0
 
 
 # From Python 3.12 on jaxlib warns so of its own type, and aborts where that is an error.
@@ -87,16 +83,16 @@ def test_our_times_of_a_real_gpu_are_those_of_jaxs_own_reader(name: str, tmp_pat
     path = tmp_path / "real.xplane.pb"
     path.write_bytes(gzip.decompress(path_of(name).read_bytes()))
     planes = profiler.ProfileData.from_file(str(path)).planes
-    read = {"planes": {plane.name: programs.kinds_of(plane) for plane in planes}}
-    theirs, ours = profilers.of_jax(read, gpu=True), profilers.ours(path, gpu=True)
+    theirs, ours = profilers.of_jax(planes, gpu=True), profilers.ours(path, gpu=True)
     assert theirs.keys() == ours.keys()
     assert all(profilers.alike(ours[name], theirs[name], counted=True) for name in theirs)
 
 
-def test_what_only_a_gpu_can_answer_is_left_out_with_the_reason(profiled: Any) -> None:
-    part = profiled.do("jax", partial(profilers.ask, profiled, "jax"))
-    assert (part.verdict, part.why) == ("left out", "there is no GPU here to ask")
-    assert part.figures["asked"] > 5
+@without_a_gpu
+def test_what_only_a_gpu_can_answer_is_left_out_with_the_reason(looked: dict[str, Path]) -> None:
+    (part,) = (part for part in parts_of(looked, "jax_trace") if part["name"] == "claims")
+    assert (part["verdict"], part["why"]) == ("left out", "there is no GPU here to ask")
+    assert part["figures"]["asked"] > 5
 
 
 def test_a_pair_is_found_measured_and_recorded(looked: dict[str, Path]) -> None:
@@ -105,9 +101,10 @@ def test_a_pair_is_found_measured_and_recorded(looked: dict[str, Path]) -> None:
     assert (part["name"], figures["fault"]) == (PAIR, "retracing")
     assert PAIR.startswith(figures["before"]["top"])
     assert figures["measured"][1] > 1
-    with tarfile.open(looked["pairs"] / "recording.tar") as archive:
-        names = archive.getnames()
-    assert {f"pairs/windows/{PAIR}_{side}.json.gz" for side in ("before", "after")} <= {*names}
+    folder = looked["pairs"] / "pairs"
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.gz")]
+    assert {f"windows/{PAIR}_{side}.json.gz" for side in ("before", "after")} <= {*names}
+    assert {file["path"] for file in part["files"]} == {*names}
     # On a busy machine one may be missing, with its reason.
     assert len(figures["unknown_traces"]) + sum("traces/" in name for name in names) == 2
 
@@ -125,9 +122,10 @@ def test_what_is_brought_back_is_kept_and_replayed(looked: dict[str, Path], tmp_
     ] * len(looked)
     findings = json.loads((model / gpu_keep.FINDINGS).read_text())
     assert findings[f"windows/{PAIR}_before.json.gz"][0].startswith("retracing ")
-    shown = gpu_page.page(tmp_path)
-    assert f"| {PAIR} | `retracing` |" in shown
-    assert "| jax: in and out | 3 |" in shown
+    shown = gpu_keep.page(tmp_path)
+    assert f"| {PAIR} | ok | fault retracing, " in shown
+    assert "before.top retracing, " in shown
+    assert "| jax: in and out | ok | job: cycles 3, " in shown
 
 
 def test_a_later_run_takes_the_place_of_an_earlier_one(
@@ -138,7 +136,7 @@ def test_a_later_run_takes_the_place_of_an_earlier_one(
     kept.check_files(model)
     index = kept.index(model)
     assert len(index["runs"]) == 1
-    assert [part["name"] for part in index["parts"]].count(PAIR) == 1
+    assert [part["name"] for run in index["runs"] for _, part in gpu_keep.parts(run)] == [PAIR]
     assert written
 
 
@@ -160,13 +158,6 @@ def test_without_a_gpu_it_says_what_can_be_done(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_the_list_describes_every_check() -> None:
-    done = subprocess.run(
-        [sys.executable, str(CHECK), "--list"], capture_output=True, text=True, check=True
-    )
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [*CHECKS, "sample"]
-
-
 def test_the_page_is_made_of_what_is_recorded() -> None:
     check = [sys.executable, "-m", "cogapp", "--check", "--verbosity=0", "docs/gpu.md"]
     done = subprocess.run(check, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -174,7 +165,7 @@ def test_the_page_is_made_of_what_is_recorded() -> None:
 
 
 def test_a_page_without_recordings_has_no_figure(tmp_path: Path) -> None:
-    assert gpu_page.page(tmp_path).startswith("Nothing is recorded yet")
+    assert gpu_keep.page(tmp_path).startswith("Nothing is recorded yet")
 
 
 def test_a_trace_that_is_too_large_is_taken_again_for_less_time(
@@ -202,59 +193,53 @@ def test_a_trace_that_is_too_large_is_taken_again_for_less_time(
 
 
 # How the checks are run --------------------------------------------------------------------------
-def job(tmp_path: Path, seconds: float = 60.0) -> Any:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "work").mkdir()
+def ran(folder: Path, seconds: float, script: str) -> runner.Result:
+    check = runner.Result("a check")
     until = time.monotonic() + seconds
-    return runner.Checkup(tmp_path / "out", tmp_path / "work", {"model": None}, "a test", until)
+    runner.run(check, folder, until, ["sh", "-c", script, str(folder)])
+    return check
 
 
-# Reports one part as done, then works on for ever; "$0" is the folder, "$1" its limit.
+# Reports one part as done, then works on for ever; "$0" is its folder.
 HANGING = """
 printf '[{"name": "one", "verdict": "ok", "why": null, "seconds": 1, "figures": {}, \
-"files": ["kept"]}]' > "$0/answer.json"
+"files": []}]' > "$0/parts.json"
 echo kept > "$0/kept"
 exec sleep 600
 """
 
 
 def test_a_check_that_is_cut_off_keeps_what_it_has_done(tmp_path: Path) -> None:
-    made = job(tmp_path)
-    made.run("hangs", 2.0, ["sh", "-c", HANGING, str(tmp_path / "work" / "hangs")])
-    (check,) = checks(made.out).values()
-    assert check["verdict"] == "failed"
-    assert check["why"].startswith("cut off")
-    assert [part["name"] for part in check["parts"]] == ["one"]
-    with tarfile.open(made.out / "recording.tar") as archive:
-        assert "hangs/kept" in archive.getnames()
+    check = ran(tmp_path / "hangs", 2.0, HANGING)
+    assert check.verdict == "failed"
+    assert check.why is not None
+    assert check.why.startswith("cut off")
+    assert [part.name for part in check.parts] == ["one"]
+    assert (tmp_path / "hangs" / "kept").exists()
 
 
 def test_a_check_that_crashes_costs_itself_alone(tmp_path: Path) -> None:
-    made = job(tmp_path)
-    made.run("crashes", 30.0, ["sh", "-c", "kill -SEGV $$"])
-    assert checks(made.out)["crashes"]["why"].startswith("it ended with code -11")
+    assert ran(tmp_path / "crashes", 30.0, "kill -SEGV $$").why == "it ended with code -11"
 
 
 def test_a_check_without_time_is_left_out(tmp_path: Path) -> None:
-    made = job(tmp_path, seconds=0.0)
-    made.run("late", 30.0, ["sh", "-c", "exit 9"])
-    assert checks(made.out)["late"]["verdict"] == "left out"
+    assert ran(tmp_path / "late", 0.0, "exit 9").verdict == "left out"
 
 
 def test_one_part_that_fails_lets_the_next_ones_go_on(tmp_path: Path) -> None:
-    def wrong(_: Any) -> None:
+    def wrong(*_: Any) -> None:
         raise runner.Failed("it is wrong")
 
-    def absent(_: Any) -> None:
+    def absent(*_: Any) -> None:
         raise runner.LeftOut("it is not here")
 
-    def broken(_: Any) -> None:
+    def broken(*_: Any) -> None:
         raise ZeroDivisionError
 
-    made = runner.Check(tmp_path, time.monotonic() + 60, gpu=False)
-    for name, work in {"a": wrong, "b": absent, "c": broken, "d": lambda _: None}.items():
+    made = runner.Check(tmp_path, tmp_path, time.monotonic() + 60, gpu=False)
+    for name, work in {"a": wrong, "b": absent, "c": broken, "d": lambda *_: None}.items():
         made.do(name, work)
-    parts = {part["name"]: (part["verdict"], part["why"]) for part in runner.parts_of(tmp_path)}
+    parts = {part.name: (part.verdict, part.why) for part in runner.parts_of(tmp_path)}
     assert parts["a"] == ("failed", "it is wrong")
     assert parts["b"] == ("left out", "it is not here")
     assert parts["c"][0] == "failed"
@@ -280,7 +265,7 @@ def test_a_wheel_that_came_along_is_imported(
     with zipfile.ZipFile(tmp_path / "brought-1-py3-none-any.whl", "w") as wheel:
         wheel.writestr("brought_along.py", "THERE = True")
     monkeypatch.setenv("PYTHONPATH", "")
-    machine.prepare(tmp_path / "work", tmp_path)
+    runner.prepare(tmp_path / "work", tmp_path)
     look = "import brought_along, whyidle.monitor.cli as us; print(us.__file__)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(ROOT / ".typing/whyidle/monitor/cli.py")

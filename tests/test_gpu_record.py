@@ -16,6 +16,7 @@ import pytest
 
 from tests import fake_nvml
 from tests.conftest import ROOT, TAPES
+from tests.gpu.test_on_a_gpu import has_gpu
 from tests.sources.test_gpus import gpu, play
 from whyidle.monitor.core.metrics import Scope, metrics_of
 
@@ -165,7 +166,6 @@ def test_what_a_source_cannot_report_its_recording_cannot_either(
 
 def test_the_document_shows_phases_and_what_each_call_cost(recorded: dict[str, Recorded]) -> None:
     document = recorded["one_gpu"].document
-    assert document["schema"] == 1
     assert (document["model"], document["driver"]) == ("NVIDIA H200", "580.82.07")
     assert [p["name"] for p in document["phases"] if p["name"] in PHASES] == PHASES
     ends = [p["end"] for p in document["phases"]]
@@ -173,17 +173,17 @@ def test_the_document_shows_phases_and_what_each_call_cost(recorded: dict[str, R
     fields = document["functions"]["nvmlDeviceGetFieldValues"]
     assert fields["asked_by"] == ["probe"]
     # One in each tick, but for those in which the machine did other work.
-    assert 8 <= fields["phases"]["matmul"]["count"] <= 18
-    assert 0 < fields["all"]["median_us"] <= fields["all"]["p99_us"] <= fields["all"]["max_us"]
-    missing = recorded["no_permission"].document["functions"]["nvmlGpmSampleGet"]["all"]
-    assert missing["errors"] == {"4": missing["count"]}
+    assert 8 <= len(fields["us"]["matmul"]) <= 18
+    assert 0 < min(fields["us"]["matmul"]) <= fields["median_us"]
+    missing = recorded["no_permission"].document["functions"]["nvmlGpmSampleGet"]
+    assert missing["errors"] == {"4": sum(map(len, missing["us"].values()))}
 
 
 def test_the_slow_call_is_measured_and_not_on_the_tape(recorded: dict[str, Recorded]) -> None:
     document = recorded["one_gpu"].document
     assert "nvmlDeviceGetPcieThroughput" not in document["functions"]
-    costs = [f for f in document["findings"] if "PcieThroughput" in f["question"]]
-    assert [f["differs"] for f in costs] == [False, False]
+    costs = [f for f in document["claims"] if "PcieThroughput" in f["claim"]]
+    assert [f["holds"] for f in costs] == [True, True]
 
 
 def test_a_recording_without_load_says_so_everywhere(recorded: dict[str, Recorded]) -> None:
@@ -194,9 +194,8 @@ def test_a_recording_without_load_says_so_everywhere(recorded: dict[str, Recorde
     assert "without any load" in made.tape.read_text()
     loads = [p["load"] for p in made.document["phases"] if p["name"] in PHASES]
     assert loads == [None] * len(PHASES)
-    index = json.loads((made.folder.parent / "index.json").read_text())
-    assert index["recordings"][0]["folder"] == "nvidia-h200"
-    assert index["recordings"][0]["loaded"] is False
+    assert made.folder.name == "nvidia-h200"
+    assert made.document["loaded"] is False
 
 
 def test_a_recording_names_nobody(recorded: dict[str, Recorded]) -> None:
@@ -213,7 +212,7 @@ def test_without_a_load_it_refuses(library: Path, tmp_path: Path) -> None:
     if recorder.returncode == 0:
         pytest.skip("a framework here sees a GPU")
     assert recorder.returncode == 2
-    assert "Neither torch nor jax" in said
+    assert "torch does not see" in said
     assert "--allow-idle" in said
 
 
@@ -223,14 +222,14 @@ def test_the_fake_is_never_recorded_among_the_real(library: Path) -> None:
     assert done.returncode == 2
 
 
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU here")
 def test_without_a_driver_it_says_so_in_one_sentence() -> None:
-    # No machine has that many GPUs, so a real driver answers the same.
-    command = [sys.executable, RECORDER, "--gpu", "63", "--out", "/nonexistent"]
+    command = [sys.executable, RECORDER, "--out", "/nonexistent"]
     env = {**os.environ, "LD_LIBRARY_PATH": "/nonexistent"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 5
     what, next_step = done.stderr.splitlines()
-    assert "so nothing is known" in what or "nothing to record" in what
+    assert "so nothing is known" in what
     assert next_step
 
 

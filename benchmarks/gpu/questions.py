@@ -5,22 +5,16 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from benchmarks.gpu.tape import (
-    TYPES,
-    UINT,
-    Points,
-    Tape,
-    field_key,
-    number,
-    unwrapped,
-)
+from benchmarks.gpu.runner import Claim
+from benchmarks.gpu.tape import PROCESSES, USE, Call, field_key, field_value, tracks
+from whyidle.monitor.core.reading import IDLE
 from whyidle.monitor.sources.fields import FIELDS
-from whyidle.monitor.sources.nvml import NOT_SUPPORTED, SENTINELS, Nvml, Unknown
+from whyidle.monitor.sources.nvml import Nvml, Unknown
 
 MS = 1000.0
 REPEATS = 5
@@ -28,218 +22,136 @@ GPM_GAPS = (0.01, 0.03, 0.06, 0.1, 0.15, 0.25)
 GPM_SM, GPM_PCIE_RX = 2, 21
 POLL_SECONDS, POLL_EVERY = 1.5, 0.002
 POLLED = {83: "energy", 185: "average power", 186: "instant power", 197: "PCIe TX", 198: "PCIe RX"}
-SAMPLE_KINDS = {0: "power", 1: "GPU utilisation", 2: "memory utilisation"}
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What was seen; ``differs`` from ``note``, or None where the note did not know."""
+PCIE, SAMPLES = "nvmlDeviceGetPcieThroughput", "nvmlDeviceGetSamples"
+# Phase, function, its arguments; a claim, and whether an answer and its ms bear it out.
+Question = tuple[str, str, tuple[int, ...], str, Callable[[Any, float], bool | None]]
+QUESTIONS: tuple[Question, ...] = (
+    ("h2d", PCIE, (0,), "TX costs about 20 ms", lambda _, ms: 10 <= ms <= 40),
+    ("h2d", PCIE, (1,), "RX costs about 20 ms", lambda _, ms: 10 <= ms <= 40),
+    ("two_processes", SAMPLES, (0, 0), "has finer power", lambda a, _: isinstance(a, tuple)),
+    ("two_processes", SAMPLES, (1, 0), "has finer GPU use", lambda a, _: isinstance(a, tuple)),
+    ("two_processes", SAMPLES, (2, 0), "has finer memory use", lambda a, _: isinstance(a, tuple)),
+    ("two_processes", USE, (0,), "lists history; values over 100 leak", lambda *_: None),
+    ("two_processes", USE, (1 << 62,), "NOT_FOUND is no new sample", lambda a, _: a == IDLE),
+)
 
-    question: str
-    note: str
-    seen: str
-    differs: bool | None
 
-
-def ask_driver(nvml: Nvml, handle: Any, phase: str) -> Iterator[Finding]:
+def ask_driver(nvml: Nvml, handle: Any, phase: str) -> Iterator[Claim]:
     """Ask the driver itself what this phase's load can show."""
-    asked = {"h2d": (_pcie_throughput, _refresh),
-             "two_processes": (_samples, _gpm_interval, _history, _memory_versions)}  # fmt: skip
-    for ask in asked.get(phase, ()):
-        yield from ask(nvml, handle)
+    for _, function, arguments, claim, holds in [q for q in QUESTIONS if q[0] == phase]:
+        took = [_timed(nvml, function, handle, *arguments) for _ in range(REPEATS)]
+        ms, answer = statistics.median(ms for _, ms in took), took[-1][0]
+        seen = f"median of {REPEATS}: {ms:.2f} ms; last answer: {_shown(answer)}"
+        yield Claim(f"{function}: {claim}", holds(answer, ms), seen)
+    for special in {"h2d": (_refresh,), "two_processes": (_gpm_interval, _memory)}.get(phase, ()):
+        yield special(nvml, handle)
 
 
-def _pcie_throughput(nvml: Nvml, handle: Any) -> Iterator[Finding]:
-    for counter, name in enumerate(("TX", "RX")):
-        function = "nvmlDeviceGetPcieThroughput"
-        took = [_timed(nvml, function, handle, counter) for _ in range(REPEATS)]
-        ms = statistics.median(t for t, _ in took)
-        seen = f"median of {REPEATS}: {ms:.2f} ms; last answer: {took[-1][1]}"
-        question = f"what does {function} ({name}) cost"
-        yield Finding(question, "about 20 ms", seen, not 10 <= ms <= 40)
+def _shown(answer: Any) -> str:
+    """Return what there is of the driver's samples, or its answer as it is."""
+    samples = answer[-1] if isinstance(answer, tuple) else answer
+    if not isinstance(samples, list):
+        return str(answer)
+    stamps = sorted(s.timeStamp / 1e6 for s in samples if s.timeStamp) or [math.nan]
+    shares = [s.smUtil for s in samples if hasattr(s, "smUtil")]
+    return (
+        f"{len(samples)} samples over {stamps[-1] - stamps[0]:.3f} s, the newest"
+        f" {time.time() - stamps[-1]:.2f} s old, {len({*stamps})} times,"
+        f" {sum(share > 100 for share in shares)} over 100 %"
+    )
 
 
-def _samples(nvml: Nvml, handle: Any) -> Iterator[Finding]:
-    for kind, name in SAMPLE_KINDS.items():
-        ms, answer = _timed(nvml, "nvmlDeviceGetSamples", handle, kind, 0)
-        is_known, seen = isinstance(answer, tuple), f"{ms:.2f} ms; {answer}"
-        if is_known:
-            stamps = [s.timeStamp for s in answer[1] if s.timeStamp]
-            gap = statistics.median(b - a for a, b in pairwise(stamps)) if len(stamps) > 1 else 0
-            each = f"one per {gap / MS:.1f} ms, of type {TYPES[answer[0]]}"
-            seen = f"{ms:.2f} ms; {len(stamps)} samples, {each}"
-        note = "returns the driver's own buffer of finer samples"
-        yield Finding(f"what does nvmlDeviceGetSamples ({name}) give", note, seen, not is_known)
-
-
-def _gpm_interval(nvml: Nvml, handle: Any) -> Iterator[Finding]:
-    note, question = "more than 100 ms between two samples", "how close may two GPM samples be"
-    try:
-        said = {gap: _gpm_pair(nvml, handle, gap) for gap in GPM_GAPS}
-    except Unknown as unknown:
-        yield Finding(question, note, unknown.reason, None)
-        return
+def _gpm_interval(nvml: Nvml, handle: Any) -> Claim:
+    said = {gap: _gpm_pair(nvml, handle, gap) for gap in GPM_GAPS}
     seen = "; ".join(f"{gap * MS:.0f} ms: {answer}" for gap, answer in said.items())
-    close = any(a.startswith("SM") for gap, a in said.items() if gap < 0.1)
-    far = all(a.startswith("SM") for gap, a in said.items() if gap > 0.1)
-    yield Finding(question, note, seen, close or not far)
+    known = {gap for gap, answer in said.items() if answer.startswith("SM")}
+    # One of 100 ms may come out longer.
+    holds = known - {0.1} == {0.15, 0.25} if known else None
+    return Claim("two GPM samples must be more than 100 ms apart", holds, seen)
 
 
 def _gpm_pair(nvml: Nvml, handle: Any, gap: float) -> str:
-    first, second = nvml.call("nvmlGpmSampleAlloc"), nvml.call("nvmlGpmSampleAlloc")
     request = nvml.gpm_request((GPM_SM, GPM_PCIE_RX))
     try:
-        nvml.call("nvmlGpmSampleGet", handle, first)
-        time.sleep(gap)
-        nvml.call("nvmlGpmSampleGet", handle, second)
-        request.sample1, request.sample2 = first, second
+        samples = [nvml.call("nvmlGpmSampleAlloc") for _ in range(2)]
+        for sample in samples:
+            nvml.call("nvmlGpmSampleGet", handle, sample)
+            time.sleep(gap)
+        request.sample1, request.sample2 = samples
         nvml.call("nvmlGpmMetricsGet", request)
     except Unknown as unknown:
         return unknown.reason
-    finally:
-        nvml.get("nvmlGpmSampleFree", first)
-        nvml.get("nvmlGpmSampleFree", second)
     sm, pcie = request.metrics[0], request.metrics[1]
     if sm.nvmlReturn or not math.isfinite(sm.value):
         return f"no value (code {sm.nvmlReturn}, {sm.value})"
     return f"SM {sm.value:.1f} %, PCIe RX {pcie.value:.0f} MiB/s"
 
 
-def _history(nvml: Nvml, handle: Any) -> Iterator[Finding]:
-    question = "does nvmlDeviceGetProcessUtilization list history"
-    note = "unknown: give back the last timestamp; NOT_FOUND is no new sample; values over 100 leak"
-    ms, samples = _timed(nvml, "nvmlDeviceGetProcessUtilization", handle, 0)
-    if not isinstance(samples, list) or not samples:
-        yield Finding(question, note, f"no sample: {samples}", None)
-        return
-    stamps = sorted(s.timeStamp for s in samples)
-    _, again = _timed(nvml, "nvmlDeviceGetProcessUtilization", handle, stamps[-1])
-    words = (
-        f"{len(samples)} samples of {len({s.pid for s in samples})} processes",
-        f"over {(stamps[-1] - stamps[0]) / 1e6:.1f} s",
-        f"the newest {time.time() - stamps[-1] / 1e6:.2f} s old by this machine's clock",
-        f"{sum(s.smUtil > 100 for s in samples)} over 100 %",
-        f"{sum(not t for t in stamps)} without a time",
-        f"with the newest timestamp: {again if isinstance(again, str) else len(again)}",
-        f"{ms:.2f} ms",
-    )
-    yield Finding(question, note, ", ".join(words), None)
-
-
-def _memory_versions(nvml: Nvml, handle: Any) -> Iterator[Finding]:
+def _memory(nvml: Nvml, handle: Any) -> Claim:
+    claim = "version 1 of MemoryInfo counts what is reserved as used, version 2 does not"
     first = nvml.get("nvmlDeviceGetMemoryInfo", handle)
     second = nvml.get("nvmlDeviceGetMemoryInfo", handle, 0x02000028)
-    seen, differs = "one of the two versions is missing", True
-    if first is not None and second is not None:
-        more = first.used - second.used
-        seen = f"version 1 says {more} bytes more; reserved are {second.reserved}"
-        differs = abs(more - second.reserved) > 1 << 20
-    question = "does version 1 of MemoryInfo count what is reserved as used"
-    yield Finding(question, "yes, version 2 does not", seen, differs)
+    if first is None or second is None:
+        return Claim(claim, False, "one of the two versions is missing")
+    more = first.used - second.used
+    seen = f"version 1 says {more} bytes more; reserved are {second.reserved}"
+    return Claim(claim, abs(more - second.reserved) <= 1 << 20, seen)
 
 
-def _refresh(nvml: Nvml, handle: Any) -> Iterator[Finding]:
+def _refresh(nvml: Nvml, handle: Any) -> Claim:
     """Look at the counters as fast as possible, to see how often the driver renews them."""
-    changes: dict[int, list[float]] = {field_id: [] for field_id in POLLED}
-    last: dict[int, float] = {}
+    changes: dict[int, list[float]] = defaultdict(list)
+    last: dict[int, object] = {}
     deadline = time.monotonic() + POLL_SECONDS
     while time.monotonic() < deadline:
         for answer in nvml.get("nvmlDeviceGetFieldValues", handle, list(POLLED)) or ():
-            value = None if answer.nvmlReturn else number(answer)
-            if value is not None and value != last.get(answer.fieldId):
+            if not answer.nvmlReturn and (value := field_value(answer)) != last.get(answer.fieldId):
                 last[answer.fieldId] = value
                 changes[answer.fieldId].append(time.monotonic())
         time.sleep(POLL_EVERY)
-    words = []
-    for field_id, name in POLLED.items():
-        gaps = [b - a for a, b in pairwise(changes[field_id])]
-        every = f"{statistics.median(gaps) * MS:.0f} ms" if gaps else "not in this time"
-        words.append(f"{name} ({field_id}): {every}")
-    seen = f"looked every {POLL_EVERY * MS:.0f} ms for {POLL_SECONDS:g} s; renewed "
-    question = "how often does the driver renew its counters"
-    yield Finding(question, "unknown", seen + ", ".join(words), None)
-
-
-def look_at_tape(
-    tape: Tape, copied: Sequence[tuple[float, int]], pids: Sequence[int]
-) -> Iterator[Finding]:
-    """Yield what the recording itself shows."""
-    yield from (_wrap(tape, *which) for which in ((197, "TX"), (198, "RX")))
-    if copied:
-        yield _bytes_match(tape, copied)
-    if pids:
-        yield _pids(tape, pids)
-    yield from (_missing_fields(tape), _sentinels(tape))
-
-
-def _numbers(points: Points) -> list[tuple[float, int | float]]:
-    return [(t, value) for t, value in points if not isinstance(value, str)]
-
-
-def _wrap(tape: Tape, field_id: int, name: str) -> Finding:
-    seen = "it has no value here"
-    if values := [value for _, value in _numbers(tape.points.get(f"field.{field_id}", []))]:
-        falls = sum(b < a for a, b in pairwise(values))
-        ends = f"from {values[0]} to {values[-1]}, highest {max(values)}"
-        seen = f"{TYPES[tape.field_types[field_id]]}; {ends}, fell {falls} times"
-    question = f"field {field_id} (PCIe {name} bytes): which type, does it wrap"
-    return Finding(question, "unknown type; may wrap", seen, None)
-
-
-def _bytes_match(tape: Tape, copied: Sequence[tuple[float, int]]) -> Finding:
-    """Compare the counter with what the load says that it copied."""
-    question = "does field 198 count the bytes that a job copies to the GPU"
-    note = "yes: bytes, RX is host to device"
-    start, end = (t - tape.zero for t in (copied[0][0], copied[-1][0]))
-    points = tape.points.get("field.198", [])
-    whole = _numbers(unwrapped(points) if tape.field_types.get(198) == UINT else points)
-    inside = [(t, value) for t, value in whole if start <= t <= end]
-    if len(inside) < 2 or end <= start:
-        return Finding(question, note, "too few values to say", None)
-    rate = (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0])
-    real = (copied[-1][1] - copied[0][1]) / (end - start)
-    seen = f"it grew by {rate / 1e9:.3f} GB/s while the job copied {real / 1e9:.3f} GB/s"
-    return Finding(question, note, seen, not 0.8 <= rate / max(real, 1.0) <= 1.3)
-
-
-def _missing_fields(tape: Tape) -> Finding:
-    errors: dict[str, list[str]] = {}
-    for field in FIELDS:
-        for _, value in tape.points.get(field_key(field.field_id, field.scope), [])[-1:]:
-            if isinstance(value, str):
-                errors.setdefault(value, []).append(str(field.field_id))
-    seen = "; ".join(f"code {code[1:]}: {', '.join(ids)}" for code, ids in errors.items())
-    note = "202 and 204 are for NVLink 5 alone; the others answer from Hopper on"
-    unexpected = {i for ids in errors.values() for i in ids} - {"202", "204"}
-    odd_code = any(code != f"!{NOT_SUPPORTED}" for code in errors)
-    question = "which fields of the batch have no value"
-    return Finding(question, note, seen or "none", bool(unexpected) or odd_code)
-
-
-def _sentinels(tape: Tape) -> Finding:
-    keys = sorted(
-        key
-        for key, points in tape.points.items()
-        if any(v in SENTINELS or math.isnan(v) for _, v in _numbers(points))
+    every = {field: statistics.median([b - a for a, b in pairwise(changes[field])] or [math.nan])
+             for field in POLLED}  # fmt: skip
+    seen = ", ".join(
+        f"{POLLED[field]} ({field}): {gap * MS:.0f} ms" for field, gap in every.items()
     )
-    leaked = f"process shares over 100: {tape.shares_above_100}"
-    seen = f"tracks: {', '.join(keys) or 'none'}; {leaked}"
-    return Finding("where do sentinels or NaN appear", "anywhere", seen, None)
+    return Claim("it is unknown how often the driver renews its counters", None, seen)
 
 
-def _pids(tape: Tape, pids: Sequence[int]) -> Finding:
-    named = {pid for moment in tape.moments for pid in moment.memory}
-    seen, strangers = sum(pid in named for pid in pids), len(named - set(tape.roles))
-    said = f"of {len(pids)} loads NVML named {seen}; it named {strangers} pids that are not ours"
-    note = "yes, but in containers it may name host pids, or none"
-    return Finding("does NVML name processes by our pids", note, said, seen < len(pids))
+# Of the recording itself -------------------------------------------------------------------------
+def bytes_match(calls: list[Call], start: float, end: float, copied: int) -> Claim:
+    """Compare the counter with what a load says that it copied between two times of the tape."""
+    points = [(t, v) for t, v in tracks(calls)["field.198"] if not isinstance(v, str)]
+    inside = [(t, v) for t, v in points if start <= t <= end]
+    claim, real = "field 198 counts the bytes that a job copies to the GPU", copied / (end - start)
+    if len(inside) < 2:
+        return Claim(claim, None, "too few values to say")
+    grown = sum(max(0, b - a) for (_, a), (_, b) in pairwise(inside))
+    rate = grown / (inside[-1][0] - inside[0][0])
+    seen = f"it grew by {rate / 1e9:.3f} GB/s while the job copied {real / 1e9:.3f} GB/s"
+    return Claim(claim, 0.8 <= rate / max(real, 1.0) <= 1.3, seen)
 
 
-def _timed(nvml: Nvml, function: str, *arguments: Any) -> tuple[float, Any]:
-    """Return how many ms a call took, and its answer or why there is none."""
+def look_at_calls(calls: list[Call], roles: dict[int, str]) -> Iterator[Claim]:
+    """Yield what the recording shows of fields, and of our own loads."""
+    points = tracks(calls)
+    last = {f.field_id: points[field_key(f.field_id, f.scope)][-1:] for f in FIELDS}
+    missing = {each: v for each, found in last.items() for _, v in found if isinstance(v, str)}
+    claim = "fields 202 and 204 are for NVLink 5 alone; the others answer from Hopper on"
+    yield Claim(claim, {*missing.items()} <= {(202, "!3"), (204, "!3")}, f"errors: {missing}")
+    named = {p.pid for c in calls if c.name == PROCESSES and not c.error for p in c.outcome}
+    ours = named & roles.keys()
+    seen = f"of {len(roles)} loads NVML named {len(ours)}, and {len(named - ours)} others"
+    claim = "NVML names processes by our pids; in containers it may name host pids, or none"
+    yield Claim(claim, len(ours) == len(roles), seen)
+
+
+def _timed(nvml: Nvml, function: str, *arguments: Any) -> tuple[Any, float]:
+    """Return the answer of a call, or why there is none, and how many ms it took."""
     started = time.perf_counter()
     try:
         answer = nvml.call(function, *arguments)
     except Unknown as unknown:
         answer = unknown.reason
-    return (time.perf_counter() - started) * MS, answer
+    return answer, (time.perf_counter() - started) * MS

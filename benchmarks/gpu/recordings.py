@@ -1,4 +1,4 @@
-"""What is brought back to be replayed: NVML on tape, the demo pairs, and the dashboard's sample."""
+"""What is brought back to be replayed: NVML on tape, and the demo pairs."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-from benchmarks import record_sample
-from benchmarks.gpu.jobs import check_installed
-from benchmarks.gpu.runner import Check, Failed, LeftOut, Part, monitor, output
+from benchmarks.gpu.runner import Check, Failed, LeftOut, Result, answer, monitor, need
 from benchmarks.record_pairs import FOLDER, ROOT
 from tests import fake_nvml
-from whyidle.monitor.core.paths import DATABASE, database
-from whyidle.monitor.demo import answer
+from whyidle.monitor.core.paths import database
+from whyidle.monitor.demo import answer as demo_answer
 from whyidle.monitor.demo.outcome import Half, of_runs
-from whyidle.monitor.demo.pairs import SIDES, Pair, all_pairs
+from whyidle.monitor.demo.pairs import CURATED, SIDES, Pair, all_pairs
 from whyidle.monitor.demo.watched import watch
 from whyidle.monitor.signals import portable
 from whyidle.monitor.traces.analysis import analyse
@@ -31,35 +28,20 @@ from whyidle.monitor.tracing.space import Space
 
 PHASE_SECONDS, QUICK_PHASE_SECONDS = 8.0, 0.5
 TAPE = ROOT / "tests" / "data" / "tapes" / "one_gpu.tape"
-SAMPLE_SECONDS, QUICK_SAMPLE_SECONDS = 45.0, 12.0
-SIDE_SECONDS, QUICK_SIDE_SECONDS, FIRST_TRACE = 6.0, 4.0, 2.0
+SIDE_SECONDS, QUICK_SIDE_SECONDS = 6.0, 4.0
+TRACES = ("--first-trace", "2", "--trace-share", "0.1")
 # Both sides, with what they need to start.
 NEEDS = 30.0
-# Of one trace, and of all of one run of the checks: what fits into a repository.
-LARGEST_TRACE, LARGEST_ALL = 1_200_000, 14_000_000
-# They show what needs several devices, or too few cores: one GPU has nothing to say of it.
-NOT_HERE = {
-    "idle_devices": "it is about several devices",
-    "misaligned_shards": "it is about several devices",
-    "cpu_starved": "it is about cores",
-}
-# One of each kind of idle time comes first.
-FIRST = (
-    *("input_starved_torch", "unjitted_step_jax", "per_step_sync_torch", "retracing_jax"),
-    *("eager_launch_bound_torch", "large_readback_jax", "host_resident_data_jax"),
-    "allocation_churn_torch",
-)
-QUICK = ("retracing_jax",)
+# What fits into a repository, of each side of about ten pairs.
+LARGEST_TRACE = 700_000
+# One GPU has nothing to say of them: they are about several devices, or about cores.
+NOT_HERE = ("idle_devices", "misaligned_shards", "cpu_starved")
 # A trace that is taken by hand: its seconds, and for how long it is tried after the start.
 TRACE_SECONDS, LEAST_SECONDS = 0.5, 0.02
 PATIENCE, TRACE_PATIENCE = 40.0, 30.0
-# The first one that comes may be of a program that still compiles.
-WARM = 1
-Packed = Callable[[Path], bytes]
-# The longer first: the checkout may be imported through its links.
-PREFIXES = (f"{ROOT}/.typing/whyidle/", f"{ROOT}/")
-# Not root's, which names no person.
-HOME = "" if Path.home() == Path("/root") else f"{Path.home()}/"
+# The longer first: the checkout may be imported through its links. Root's home names no person.
+PLACES = [(f"{ROOT}/{links}".encode(), FOLDER.encode()) for links in (".typing/whyidle/", "")]
+PLACES += [(f"{home}/".encode(), b"/user/") for home in {str(Path.home())} - {"/root"}]
 _UUID = re.compile(rb"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NO_UUID = b"GPU-00000000-0000-4000-8000-000000000000"
 
@@ -67,96 +49,48 @@ _NO_UUID = b"GPU-00000000-0000-4000-8000-000000000000"
 # NVML on tape ------------------------------------------------------------------------------------
 def record(check: Check) -> None:
     """Run gpu_record.py, and keep its tape."""
-    check.do("NVML tape", partial(_record, check))
+    check.do("NVML tape", _record)
 
 
-def _record(check: Check, part: Part) -> None:
+def _record(check: Check, part: Result) -> None:
     seconds = QUICK_PHASE_SECONDS if check.quick else PHASE_SECONDS
-    out, pids, env = check.folder / "nvml", check.folder / "pids", dict(os.environ)
-    pids.mkdir()
-    command = [sys.executable, ROOT / "benchmarks" / "gpu_record.py", "--out", out, "--pids", pids]
-    command += ["--seconds-per-phase", f"{seconds:g}"]
+    command = [sys.executable, f"{ROOT}/benchmarks/gpu_record.py", "--out", f"{check.work}"]
+    command += ["--pids", f"{check.work}", "--seconds-per-phase", f"{seconds:g}"]
     if not check.gpu:
         command += ["--allow-idle", "--hz", "5"]
-        files = {name: pids / name for name in ("TRAINER", "NEIGHBOUR")}
-        try:
-            env |= fake_nvml.environment(fake_nvml.build(pids), TAPE, **files)
-        except RuntimeError as missing:
-            raise LeftOut(str(missing)) from None
-    output("gpu_record.py", command, env=env, timeout=max(check.left, 1.0))
-    (made,) = out.glob("*/nvml.json")
-    document = json.loads(made.read_text())
-    # What waits for an event is on a thread of its own.
-    costs = {name: f["all"]["median_us"] for name, f in document["functions"].items()
-             if "Wait" not in name}  # fmt: skip
-    slowest = max(costs, key=lambda name: float(costs[name]))
-    part.figures = {
-        **{name: document[name] for name in ("loaded", "tape_bytes", "findings")},
-        "slowest_call": slowest,
-        "slowest_call_median_us": costs[slowest],
-        "differs": [f["question"] for f in document["findings"] if f["differs"]],
-    }
-    kept = (made.with_suffix(".tape"), made)
-    part.files = [str(path.relative_to(check.folder)) for path in kept]
+        library, trainer, neighbour = check.work, check.work / "TRAINER", check.work / "NEIGHBOUR"
+        fake_nvml.build(library)
+        os.environ |= fake_nvml.environment(library, TAPE, TRAINER=trainer, NEIGHBOUR=neighbour)
+    made, _ = answer("gpu_record.py", command, timeout=max(check.left, 1.0))
+    for name in ("nvml.tape", "nvml.json"):
+        check.keep(part, name, (Path(made["folder"]) / name).read_bytes())
+    document = json.loads((check.folder / "nvml.json").read_text())
+    part.figures = {name: document[name] for name in ("loaded", "tape_bytes", "claims")}
     if check.gpu and not document["loaded"]:
-        raise Failed("no framework here sees the GPU, so the tape has no load")
-
-
-# The dashboard's sample --------------------------------------------------------------------------
-def sample(check: Check) -> None:
-    """Record all runs into one store."""
-    check.do("the dashboard's sample", partial(_sample, check))
-
-
-def _sample(check: Check, part: Part) -> None:
-    for framework in ("jax", "torch"):
-        check_installed(framework)
-    store = check.folder / DATABASE
-    try:
-        record_sample.record_all(QUICK_SAMPLE_SECONDS if check.quick else SAMPLE_SECONDS, store)
-    except FileExistsError:
-        here = record_sample.AT
-        raise LeftOut(f"{here} is there already, and is not ours: remove it") from None
-    part.figures = {"runs": [run for run, _ in record_sample.RUNS], "bytes": store.stat().st_size}
-    part.files = [DATABASE]
-    if not part.figures["bytes"]:
-        raise Failed("the store is empty")
+        raise Failed("torch does not see the GPU, so the tape has no load")
 
 
 # The demo pairs ----------------------------------------------------------------------------------
 def pairs(check: Check) -> None:
     """Run one pair after the other, as `monitor demo` does, as long as there is time."""
-    os.environ["WHYIDLE_STATE_DIR"] = str(check.folder / "state")
-    space = LARGEST_ALL
-    for name, pair in _chosen(check).items():
-        needs = 0.0 if check.quick else NEEDS
-        part = check.do(name, partial(_pair, check, pair, space), needs)
-        space -= sum((check.folder / file).stat().st_size for file in part.files)
-
-
-def _chosen(check: Check) -> dict[str, Pair]:
-    """Return the pairs that are asked for, the ones that show most first."""
-
-    def place(name: str) -> int:
-        # Those that are not for here take no time, and come first.
-        is_here = found[name].name not in NOT_HERE
-        return -1 if not is_here else FIRST.index(name) if name in FIRST else len(FIRST)
-
+    os.environ["WHYIDLE_STATE_DIR"] = str(check.work / "state")
     found = {f"{pair.name}_{pair.framework}": pair for pair in all_pairs()}
-    wanted = check.wanted or (QUICK if check.quick else sorted(found, key=place))
-    return {name: found[name] for name in wanted if name in found}
+    # One of each kind of idle time comes first.
+    first = [f"{name}_{framework}" for name, framework in CURATED]
+    names = first[:1] if check.quick else dict.fromkeys((*first, *sorted(found)))
+    for name in check.wanted or names:
+        check.do(name, _pair, found[name], needs=0.0 if check.quick else NEEDS)
 
 
-def _pair(check: Check, pair: Pair, space: int, part: Part) -> None:
+def _pair(check: Check, part: Result, pair: Pair) -> None:
     """Keep the figures, the windows that the rules judge, and a trace of each side."""
     if pair.name in NOT_HERE and not check.wanted:
-        raise LeftOut(NOT_HERE[pair.name])
-    check_installed(pair.framework)
+        raise LeftOut("one GPU has nothing to say of it")
+    need(pair.framework)
     seconds = QUICK_SIDE_SECONDS if check.quick else SIDE_SECONDS
-    options = ("--first-trace", f"{FIRST_TRACE:g}", "--trace-share", "0.1")
-    seen = [watch(pair.script(side), seconds, part.name, traces=options) for side in SIDES]
-    outcome = of_runs(database(), pair, [(seen[0], seen[1])])
-    part.figures = answer.as_json(outcome) | {"unknown_traces": {}}
+    before, after = (watch(pair.script(side), seconds, part.name, traces=TRACES) for side in SIDES)
+    outcome = of_runs(database(), pair, [(before, after)])
+    part.figures = {**demo_answer.as_json(outcome), "unknown_traces": {}}
     for side, half in zip(SIDES, (outcome.before, outcome.after), strict=True):
         document = {
             "window": portable.dump(half.window),
@@ -164,16 +98,13 @@ def _pair(check: Check, pair: Pair, space: int, part: Part) -> None:
             "step_ms": half.watched.step_ms,
             "samples_per_s": half.watched.samples_per_s,
         }
-        text = _packed(without_places(json.dumps(document).encode()))
-        part.files.append(_write(check, f"windows/{part.name}_{side}.json.gz", text))
-        found = _trace(check, half, min(LARGEST_TRACE, space))
-        if found is None:
-            why = "none that is small enough came in the time that there was"
-            part.figures["unknown_traces"][side] = why
-        else:
+        window = gzip.compress(without_places(json.dumps(document).encode()), mtime=0)
+        check.keep(part, f"windows/{part.name}_{side}.json.gz", window)
+        if found := _trace(check, half):
             suffix = "json" if found[1].endswith(".json") else "xplane.pb"
-            path = f"traces/{part.name}_{side}.{suffix}.gz"
-            part.files.append(_write(check, path, found[0]))
+            check.keep(part, f"traces/{part.name}_{side}.{suffix}.gz", found[0])
+        else:
+            part.figures["unknown_traces"][side] = "none that is small enough came in time"
     top = outcome.top(outcome.before)
     part.figures["right"] = top in pair.faults
     # On a busy CPU another fault may be as large.
@@ -181,49 +112,39 @@ def _pair(check: Check, pair: Pair, space: int, part: Part) -> None:
         raise Failed(f"{top or 'nothing'} stands first before the fix")
 
 
-def _write(check: Check, name: str, packed: bytes) -> str:
-    (check.folder / name).parent.mkdir(exist_ok=True)
-    (check.folder / name).write_bytes(packed)
-    return name
-
-
-def _trace(check: Check, half: Half, most: int) -> tuple[bytes, str] | None:
+def _trace(check: Check, half: Half) -> tuple[bytes, str] | None:
     """Return the largest trace that is small enough, or take one."""
     files = [file.path for file in Space(database()).files() if file.run == half.watched.run]
     # A window may have met nothing but a compilation.
     packed = [(_blanked(path), path.name) for path in files if analyse(path).devices]
-    if fit := [each for each in packed if len(each[0]) <= most]:
-        return max(fit, key=lambda each: len(each[0]))
-    if check.left <= NEEDS or check.quick:
-        return None
-    seconds = f"{PATIENCE + TRACE_PATIENCE:g}"
-    command = [sys.executable, half.watched.script, "--seconds", seconds]
-    none = subprocess.DEVNULL
-    with subprocess.Popen(
-        command, stdin=none, stdout=none, stderr=none, start_new_session=True
-    ) as job:
+    fit = [each for each in packed if len(each[0]) <= LARGEST_TRACE]
+    if fit or check.left <= NEEDS or check.quick:
+        return max(fit, key=lambda each: len(each[0]), default=None)
+    command = [sys.executable, str(half.watched.script), "--seconds", "70"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as job:
         try:
-            return until_small(job, _blanked, most)
+            return until_small(job, _blanked, LARGEST_TRACE)
         finally:
             # With what it has started: workers of a loader.
             os.killpg(job.pid, signal.SIGKILL)
 
 
 def until_small(
-    job: subprocess.Popen[bytes], packed: Packed, most: int
+    job: subprocess.Popen[bytes], packed: Callable[[Path], bytes], most: int
 ) -> tuple[bytes, str] | None:
     """Trace a warm program again and again, for less time where the last one was too large."""
-    until, seconds, seen = time.monotonic() + PATIENCE, TRACE_SECONDS, 0
+    until, seconds, is_warm = time.monotonic() + PATIENCE, TRACE_SECONDS, False
     while job.poll() is None and time.monotonic() < until and seconds > LEAST_SECONDS:
         path = taken(job.pid, seconds)
         if path is None:
             continue
-        seen += 1
         text = packed(path)
         if len(text) > most:
             seconds *= 0.8 * most / len(text)
-        elif seen > WARM:
+        elif is_warm:
             return text, path.name
+        # The first one that comes may be of a program that still compiles.
+        is_warm = True
     return None
 
 
@@ -241,9 +162,9 @@ def taken(pid: int, seconds: float) -> Path | None:
 # A recording names nobody ------------------------------------------------------------------------
 def without_places(text: bytes) -> bytes:
     """Return a text in which the project lies in a folder that means no machine."""
-    for prefix in PREFIXES:
-        text = text.replace(prefix.encode(), FOLDER.encode())
-    return _UUID.sub(_NO_UUID, text.replace(HOME.encode(), b"/home/user/") if HOME else text)
+    for name, other in PLACES:
+        text = text.replace(name, other)
+    return _UUID.sub(_NO_UUID, text)
 
 
 def blanked(trace: bytes) -> bytes:
@@ -251,10 +172,8 @@ def blanked(trace: bytes) -> bytes:
 
     In a binary file what follows must stay where it is; more slashes than one mean one.
     """
-    for name, other in (*((prefix, FOLDER) for prefix in PREFIXES), (HOME, "/user/")):
-        if name:
-            as_long = other.rstrip("/")[: len(name) - 1].ljust(len(name), "/")
-            trace = trace.replace(name.encode(), as_long.encode())
+    for name, other in PLACES:
+        trace = trace.replace(name, other.rstrip(b"/")[: len(name) - 1].ljust(len(name), b"/"))
     host = platform.node().encode()
     # A shorter name may stand for something else.
     trace = trace.replace(host, b"x" * len(host)) if len(host) >= 5 else trace
@@ -262,8 +181,4 @@ def blanked(trace: bytes) -> bytes:
 
 
 def _blanked(path: Path) -> bytes:
-    return _packed(blanked(path.read_bytes()))
-
-
-def _packed(text: bytes) -> bytes:
-    return gzip.compress(text, 9, mtime=0)
+    return gzip.compress(blanked(path.read_bytes()), mtime=0)

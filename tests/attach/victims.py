@@ -21,7 +21,7 @@ from whyidle.monitor.attach.ptrace.inject import Injected, inject
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 
-_LOOP = """
+LOOP = """
 import json, select, sys, time
 def ended():
     return bool(select.select([sys.stdin], [], [], 0)[0])
@@ -39,7 +39,7 @@ def loop(work, tell=lambda: None):
     print(json.dumps({**facts, "more": tell()}), flush=True)
 """
 BUSY = (
-    _LOOP
+    LOOP
     + """
 def work():
     table = {j: [j] * (j % 40) for j in range(50)}
@@ -48,7 +48,7 @@ loop(work)
 """
 )
 SLEEPING = (
-    _LOOP
+    LOOP
     + """
 def work():
     began = time.monotonic()
@@ -58,7 +58,7 @@ loop(work)
 """
 )
 THREADS = (
-    _LOOP
+    LOOP
     + """
 import threading
 wrong = []
@@ -75,7 +75,7 @@ loop(work)
 """
 )
 NUMPY = (
-    _LOOP
+    LOOP
     + """
 import numpy as np
 a = np.arange(100_000, dtype=np.float64) % 1000
@@ -87,7 +87,7 @@ loop(work)
 """
 )
 TORCH = (
-    _LOOP
+    LOOP
     + """
 import torch
 def work():
@@ -107,7 +107,7 @@ loop(work)
 """
 )
 JAX = (
-    _LOOP
+    LOOP
     + """
 import jax, jax.numpy as jnp
 def loss(w, x):
@@ -126,7 +126,7 @@ loop(work)
 )
 # Every signal that reaches it, to the last one: the C handler writes a byte for each.
 COUNTING = (
-    _LOOP
+    LOOP
     + """
 import os, signal
 ours, theirs = os.pipe()

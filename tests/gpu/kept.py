@@ -25,9 +25,15 @@ def index(model: Path) -> Any:
     return json.loads((model / gpu_keep.INDEX).read_text())
 
 
+def files(model: Path) -> list[Any]:
+    """Return what the index says of the files of every part."""
+    parts = [part for run in index(model)["runs"] for _, part in gpu_keep.parts(run)]
+    return [file for part in parts for file in part["files"]]
+
+
 def check_files(model: Path) -> None:
     """Every file is in the index as it lies there, and every one that lies there is in it."""
-    told = {file["path"]: file for part in index(model)["parts"] for file in part["files"]}
+    told = {file["path"]: file for file in files(model)}
     own = {gpu_keep.INDEX, gpu_keep.FINDINGS}
     there = {p.relative_to(model).as_posix() for p in model.rglob("*") if p.is_file()} - own
     assert there == set(told)
@@ -51,4 +57,4 @@ def check_findings(model: Path) -> None:
     """The rules say what they said when the snapshot was made."""
     snapshot = json.loads((model / gpu_keep.FINDINGS).read_text())
     told = gpu_keep.findings(model)
-    assert told == snapshot, "if that is meant: benchmarks/gpu_keep.py --findings"
+    assert told == snapshot, "if that is meant: benchmarks/gpu_keep.py"

@@ -17,10 +17,8 @@ pytestmark = pytest.mark.skipif(not kept.MODELS, reason=kept.NONE_YET)
 @every_model
 def test_the_index_tells_every_file_and_where_it_comes_from(model: Path) -> None:
     kept.check_files(model)
-    index = kept.index(model)
-    dates = {run["date"] for run in index["runs"]}
-    assert {part["date"] for part in index["parts"]} <= dates
-    assert all(run["driver"] and run["command"] for run in index["runs"])
+    runs = kept.index(model)["runs"]
+    assert all(run["date"] and run["driver"] and run["command"] for run in runs)
 
 
 @every_model
