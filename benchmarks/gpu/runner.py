@@ -171,7 +171,7 @@ def parts_of(folder: Path) -> list[Result]:
 def _judge(check: Result, code: int | None, parts: list[Result]) -> None:
     """Say what a check came to: the worst of its parts."""
     ended = CUT if code is None else f"it ended with code {code}" if code or not parts else None
-    whys = filter(None, [ended, *dict.fromkeys(part.why for part in parts)])
+    whys = filter(None, dict.fromkeys([ended, *(part.why for part in parts)]))
     check.parts, check.why = parts, "; ".join(whys) or None
     verdicts = {part.verdict for part in parts} | ({"failed"} if ended else set())
     check.verdict = next(each for each in ("failed", "ok", "left out") if each in verdicts)
