@@ -1,0 +1,141 @@
+"""Faults put into ordinary programs that nobody tuned to, and what is said of each.
+
+Truth, recording and judgement of a case are kept apart, so that a changed rule is judged on all
+recordings in minutes. Whatever is there is not made again: a run that was cut goes on.
+
+Run: .venv/bin/python -m benchmarks.faultbench [truth] [record] [judge] [--family F] [--fault M]
+     [--sample N] [--anew]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.faultbench.cases import HEALTHY, Case, cases
+from benchmarks.faultbench.jobs import Failed
+from benchmarks.faultbench.judge import judged
+from benchmarks.faultbench.recordings import NAME, record
+from benchmarks.faultbench.report import scored
+from benchmarks.faultbench.truth import measured
+
+HERE: Final = Path(__file__).parent
+TRUTH: Final = HERE / "truth.json"
+RESULTS: Final = HERE / "results.json"
+STAGES: Final = ("truth", "record", "judge")
+# So many programs stand still in memory while one runs.
+AT_ONCE: Final = 8
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _write(path: Path, told: Any) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+    new.replace(path)
+
+
+def _batched(some: list[Case], size: int) -> Iterator[list[Case]]:
+    for first in range(0, len(some), size):
+        yield some[first : first + size]
+
+
+def measure(chosen: list[Case], *, anew: bool) -> None:
+    """Measure what each fault costs."""
+    known = _read(TRUTH)
+    missing = [c for c in chosen if c.fault != HEALTHY and (anew or c.id not in known)]
+    missing.sort(key=lambda c: (c.family, c.scale))
+    for (family, scale), some in itertools.groupby(missing, key=lambda c: (c.family, c.scale)):
+        for batch in _batched(list(some), AT_ONCE):
+            twin = Case(family, HEALTHY, scale, 0)
+            began = time.monotonic()
+            found = measured([twin, *batch])
+            known = _read(TRUTH) | found
+            _write(TRUTH, known)
+            for case in batch:
+                print(f"{case.id}: {found.get(case.id)}", flush=True)
+            print(f"  {time.monotonic() - began:.0f} s for {len(batch)}", flush=True)
+
+
+def watch(chosen: list[Case], recordings: Path, *, anew: bool) -> None:
+    """Record each case that is not recorded yet."""
+    known = _read(TRUTH)
+    for case in chosen:
+        path = recordings / NAME.format(case.id)
+        if (path.exists() and not anew) or "failed" in known.get(case.id, {}):
+            continue
+        began = time.monotonic()
+        try:
+            seen = record(case, recordings)
+        except Failed as error:
+            print(f"{case.id}: {error}", flush=True)
+            continue
+        said = f"exit {seen['exit']} {seen['stderr'][-200:]}" if seen["exit"] else "recorded"
+        size = path.stat().st_size / 1e6
+        print(f"{case.id}: {said}, {size:.2f} MB, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def _row(case: Case, path: Path, truth: dict[str, Any]) -> dict[str, Any]:
+    return judged(case, path, truth)
+
+
+def judge(chosen: list[Case], recordings: Path) -> Iterator[dict[str, Any]]:
+    """Yield the row of each recorded case."""
+    known = _read(TRUTH)
+    there = []
+    for case in chosen:
+        truth = known.get(case.id, {"gain": [1.0, 1.0, 1.0]} if case.fault == HEALTHY else {})
+        path = recordings / NAME.format(case.id)
+        if path.exists() and "gain" in truth:
+            there.append((case, path, truth))
+    with ProcessPoolExecutor() as pool:
+        yield from pool.map(_row, *zip(*there, strict=True)) if there else ()
+
+
+def main() -> None:
+    """Do what was asked for."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    asked.add_argument("stage", nargs="*", help="of " + ", ".join(STAGES))
+    asked.add_argument("--family", action="append", default=[])
+    asked.add_argument("--fault", action="append", default=[])
+    asked.add_argument("--sample", type=int, help="so many cases, drawn at random")
+    asked.add_argument("--anew", action="store_true", help="also what is there already")
+    asked.add_argument("--recordings", type=Path, default=HERE / "recordings")
+    asked.add_argument("--list", action="store_true", help="only print the cases")
+    given = asked.parse_args()
+    given.stage = given.stage or list(STAGES)
+    if unknown := set(given.stage) - set(STAGES):
+        asked.error(f"no such stage: {min(unknown)}; there are {', '.join(STAGES)}")
+    random.seed(1)
+    chosen = list(cases(given.family, given.fault))
+    if given.sample:
+        chosen = random.sample(chosen, min(given.sample, len(chosen)))
+    if given.list:
+        for case in chosen:
+            print(f"{case.id} {case.side} {case.watched_s}")
+        print(f"{len(chosen)} cases", file=sys.stderr)
+        return
+    if "truth" in given.stage:
+        measure(chosen, anew=given.anew)
+    if "record" in given.stage:
+        watch(chosen, given.recordings, anew=given.anew)
+    if "judge" in given.stage:
+        rows = list(judge(chosen, given.recordings))
+        told = {"schema": 1, **scored(rows), "cases": rows}
+        if not (given.family or given.fault or given.sample):
+            _write(RESULTS, told)
+        print(json.dumps({side: told[side] for side in ("tune", "heldout")}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Which cases there are: each family with each fault that it has a place for, in one size.
+
+Size and watching time of a case, and the side that a family is on, are drawn by hash: nobody chose
+them, and a new family moves no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from benchmarks.faultbench.mutations import MUTATIONS, Mutation
+from benchmarks.faultbench.program import NotApplicable, Program, families
+
+Side = Literal["tune", "heldout"]
+SCALES: Final = (0.25, 1.0, 1.0, 4.0)
+WATCHED_S: Final = (10, 35, 35, 35, 90)
+HEALTHY: Final = "healthy"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One program to watch."""
+
+    family: str
+    fault: str
+    scale: float
+    watched_s: int
+
+    @property
+    def id(self) -> str:
+        """Its name in files."""
+        return f"{self.family}.{self.fault}.x{self.scale:g}"
+
+    @property
+    def twin(self) -> str:
+        """The healthy program of the same size."""
+        return f"{self.family}.{HEALTHY}.x{self.scale:g}"
+
+    @property
+    def side(self) -> Side:
+        """Whether constants may be fitted to it."""
+        return side(self.family)
+
+    @property
+    def mutation(self) -> Mutation | None:
+        """The fault that is put in."""
+        return next((m for m in MUTATIONS if m.name == self.fault), None)
+
+    def program(self) -> Program:
+        """Return its source, fault and all."""
+        program = Program.of_family(self.family)
+        if self.mutation is not None:
+            self.mutation.apply(program)
+        return program
+
+
+def _drawn(*words: str) -> int:
+    return int.from_bytes(hashlib.sha256(" ".join(words).encode()).digest()[:8])
+
+
+def side(family: str) -> Side:
+    """Return the side of a family."""
+    return ("tune", "heldout")[_drawn("side", family) % 2]
+
+
+def _case(family: str, fault: str, scale: float) -> Case:
+    watched = WATCHED_S[_drawn("watched", family, fault) % len(WATCHED_S)]
+    return Case(family, fault, scale, watched)
+
+
+def cases(only: Sequence[str] = (), faults: Sequence[str] = ()) -> Iterator[Case]:
+    """Yield every case of these families and faults, each healthy program first."""
+    for family in families():
+        if only and family not in only:
+            continue
+        for scale in sorted(set(SCALES)):
+            if not faults or HEALTHY in faults:
+                yield _case(family, HEALTHY, scale)
+        for mutation in MUTATIONS:
+            if faults and mutation.name not in faults:
+                continue
+            case = _case(family, mutation.name, SCALES[_drawn("scale", family, mutation.name) % 4])
+            try:
+                case.program()
+            except NotApplicable:
+                continue
+            yield case

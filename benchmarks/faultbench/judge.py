@@ -1,0 +1,128 @@
+"""What the rules say of a recording, against what the fault cost and where it stands."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.faultbench.cases import HEALTHY, Case
+from benchmarks.faultbench.jobs import written
+from benchmarks.faultbench.program import Program
+from benchmarks.faultbench.recordings import opened
+from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.signals.opening import of_run
+from whyidle.monitor.store.reader import Reader
+
+LOUD: Final = ("high", "medium")
+# A finding points at the fault from so many lines away, or from within the same function.
+NEAR: Final = 3
+UNKNOWN: Final = 0.15
+# A fault that costs less than this, or no more than chance, is none: the case is a healthy one.
+LEAST_GAIN: Final = 1.03
+# The interval score counts what lies outside so: 2/alpha, for ranges that should hold 80%.
+OUTSIDE: Final = 2 / 0.2
+
+
+def judged(case: Case, recording: Path, truth: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of one case."""
+    folder, program, lines = written(case)
+    with opened(recording) as (store, seen):
+        answer = diagnose.as_json(diagnose.diagnose(of_run(store, "last")))
+        first_told = _first_told(store, case, seen)
+    gain = truth["gain"]
+    is_fault = case.fault != HEALTHY and gain[0] > 1 and gain[1] >= LEAST_GAIN
+    right = case.mutation.faults if case.mutation else ()
+    found = answer["findings"]
+    timed = [f for f in found if f["speedup"] or f["severity"] != "info"]
+    row: dict[str, Any] = {
+        "case": case.id,
+        "family": case.family,
+        "fault": case.fault,
+        "framework": program.framework,
+        "side": case.side,
+        "watched_s": case.watched_s,
+        "gain": gain,
+        "is_fault": is_fault,
+        "found": [[f["rule"], f["severity"], f["speedup"]] for f in found],
+        "unknown": _unknown(answer["budget"]),
+        "unharmed": seen["unharmed"],
+    }
+    if not is_fault:
+        return row | {"loud_false": [f["rule"] for f in found if f["severity"] in LOUD]}
+    hit = next((f for f in timed if f["rule"] in right), None)
+    top = timed[0] if timed else None
+    row |= {
+        "right_first": top is not None and top["rule"] in right,
+        "right_anywhere": hit is not None,
+        "right_line": top is not None and _points_at(top["where"], folder, program, lines),
+        "py_spy_line": _points_at(
+            [{"file": str(folder / file), "line": n} for file, n, _ in seen["py_spy"][:1]],
+            folder, program, lines,
+        ),
+        "first_told_s": first_told,
+    }  # fmt: skip
+    promised = top["speedup"] if top is not None and row["right_first"] else None
+    return row | {"promised": promised, **_scored(promised, gain)}
+
+
+def _scored(promised: Sequence[float] | None, gain: Sequence[float]) -> dict[str, Any]:
+    """Score a range by what came back: whether it holds, how wide it is, and both in one number."""
+    if promised is None:
+        return {"covered": None, "width": None, "interval_score": None}
+    low, high, true = (math.log(max(1.0, x)) for x in (*promised, gain[1]))
+    # Within what the truth itself is sure about.
+    covered = promised[0] <= gain[2] and gain[0] <= promised[1]
+    missed = 0.0 if covered else max(low - true, true - high, 0.0)
+    return {
+        "covered": covered,
+        "width": round(promised[1] / promised[0], 3),
+        "interval_score": round(high - low + OUTSIDE * missed, 4),
+    }
+
+
+def _unknown(budget: Mapping[str, Any] | None) -> float | None:
+    total = 0 if budget is None else sum(budget["slices"].values())
+    return round(budget["slices"].get("idle_unknown", 0) / total, 4) if budget and total else None
+
+
+def _first_told(store: Path, case: Case, seen: Mapping[str, Any]) -> float | None:
+    """Return how long after attaching the right fault was told live."""
+    right = case.mutation.faults if case.mutation else ()
+    reader = Reader.open(store)
+    run = reader.runs()[0]
+    told = [
+        event.ts_ms / 1000 - seen["attached_at"]
+        for event in reader.events(run.id)
+        if event.kind == "finding" and event.data and event.data.get("rule") in right
+    ]
+    return round(min(told), 1) if told else None
+
+
+def _points_at(
+    where: Sequence[Mapping[str, Any]], folder: Path, program: Program, lines: list[tuple[str, int]]
+) -> bool:
+    """Tell whether one of the first places is where the fault stands."""
+    near = {(file, line + off) for file, line in lines for off in range(-NEAR, NEAR + 1)}
+    spans = [
+        (file, node.lineno, node.end_lineno or node.lineno)
+        for file in {file for file, _ in lines}
+        for node in ast.walk(ast.parse((folder / file).read_text()))
+        if isinstance(node, ast.FunctionDef)
+    ]
+    # Within the innermost function that the fault stands in.
+    for file, line in lines:
+        mine = [span for span in spans if span[0] == file and span[1] <= line <= span[2]]
+        if mine:
+            _, first, last = min(mine, key=lambda span: span[2] - span[1])
+            # A program that is one function says nothing by naming it.
+            if last - first <= 40:
+                near |= {(file, n) for n in range(first, last + 1)}
+    for place in where[:3]:
+        path = Path(place["file"])
+        name = str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name
+        if (name, place["line"]) in near:
+            return True
+    return False
