@@ -52,7 +52,6 @@ text = write_play()
 chars = sorted(set(text))
 vocab_size = len(chars)
 stoi = {c: i for i, c in enumerate(chars)}
-itos = dict(enumerate(chars))
 tokens = np.array([stoi[c] for c in text], dtype=np.uint16)
 cut = int(0.95 * len(tokens))
 splits = {'train': tokens[:cut], 'val': tokens[cut:]}

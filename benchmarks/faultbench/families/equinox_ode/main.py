@@ -103,17 +103,18 @@ def dataloader(ys, batch_size, *, seed):
 
 
 @eqx.filter_value_and_grad
-def loss_fn(model, ts, ys, prefix_length):
+def loss_fn(params, static, ts, ys, prefix_length):
+    model = eqx.combine(params, static)
     error = predict(model, ts, ys, prefix_length) - ys
     return jnp.mean(error**2)
 
 
 @eqx.filter_jit
-def make_step(model, opt_state, ts, ys, optim, prefix_length):
-    loss, grads = loss_fn(model, ts, ys, prefix_length)
-    updates, opt_state = optim.update(grads, opt_state, eqx.filter(model, eqx.is_inexact_array))
-    model = eqx.apply_updates(model, updates)
-    return loss, model, opt_state
+def make_step(params, static, opt_state, ts, ys, optim, prefix_length):
+    loss, grads = loss_fn(params, static, ts, ys, prefix_length)
+    updates, opt_state = optim.update(grads, opt_state, params)
+    params = eqx.apply_updates(params, updates)
+    return loss, params, opt_state
 
 
 def main(
@@ -134,18 +135,19 @@ def main(
     ts, data = make_dataset(dataset_size, length, seed=seed)
     ts = jnp.asarray(ts)
     model = NeuralODE(data.shape[-1], hidden_size, width_size, depth, key=jr.key(seed))
+    params, static = eqx.partition(model, eqx.is_inexact_array)
     optim = optax.chain(optax.clip_by_global_norm(1.0), optax.adabelief(lr))
-    opt_state = optim.init(eqx.filter(model, eqx.is_inexact_array))
+    opt_state = optim.init(params)
 
     start = time.time()
     #@ setup
     for step, ys in enumerate(dataloader(data, batch_size, seed=seed + 1)):
         ys = jax.device_put(ys)
-        loss, model, opt_state = make_step(model, opt_state, ts, ys, optim, prefix_length)
+        loss, params, opt_state = make_step(params, static, opt_state, ts, ys, optim, prefix_length)
         if step % print_every == 0:
             print(f"Step: {step}, Loss: {loss:.5f}, Computation time: {time.time() - start:.2f}s", flush=True)
             start = time.time()
-        #@ step loss=loss params=model batch=ys index=step
+        #@ step loss=loss params=params batch=ys index=step
 
 
 if __name__ == "__main__":

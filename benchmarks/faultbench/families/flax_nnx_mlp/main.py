@@ -77,11 +77,6 @@ def eval_step(model, num, cat, target):
     return jnp.sqrt(jnp.mean((model(num, cat) - target) ** 2))
 
 
-@jax.jit
-def shuffle(key):
-    return jax.random.permutation(key, N_ROWS)
-
-
 def make_take(batch_size):
     @jax.jit
     def take(table, order, i):
@@ -124,7 +119,7 @@ def main():
     for epoch in itertools.count():
         start = time.perf_counter()
         key, subkey = jax.random.split(key)
-        order = shuffle(subkey)
+        order = jax.random.permutation(subkey, N_ROWS)
         for i in range(steps_per_epoch):
             num, cat, target = take(table, order, i)
             loss = train_step(model, optimizer, metrics, num, cat, target)

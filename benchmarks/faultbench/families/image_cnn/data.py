@@ -11,10 +11,7 @@ NUM_CLASSES = 10
 
 
 def load_split(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (images uint8 [n, 3, 32, 32], labels int64 [n]).
-
-    Each class is a smooth texture; a picture is its class texture, shifted, mixed with noise.
-    """
+    """Images (uint8) and labels (int64): every class has its smooth texture, a picture is that plus noise."""
     proto_rng = np.random.default_rng(7)
     coarse = proto_rng.uniform(40, 215, size=(NUM_CLASSES, 3, 8, 8)).astype(np.float32)
     protos = coarse.repeat(4, axis=2).repeat(4, axis=3)
@@ -81,15 +78,8 @@ def build_loaders(batch_size: int, workers: int, n_train: int = 16384, n_val: in
     val_set = ImageDataset(*load_split(n_val, seed=1), train=False)
     pin = torch.cuda.is_available()
     train_loader = DataLoader(
-        train_set,
-        batch_size=batch_size,
-        shuffle=True,
-        num_workers=workers,
-        collate_fn=collate,
-        drop_last=True,
-        pin_memory=pin,
-        persistent_workers=workers > 0,
-        prefetch_factor=4 if workers > 0 else None,
+        train_set, batch_size=batch_size, shuffle=True, drop_last=True, collate_fn=collate, pin_memory=pin,
+        num_workers=workers, persistent_workers=workers > 0, prefetch_factor=4 if workers > 0 else None,
     )
     val_loader = DataLoader(val_set, batch_size=256, shuffle=False, num_workers=0, collate_fn=collate, pin_memory=pin)
     return train_loader, val_loader

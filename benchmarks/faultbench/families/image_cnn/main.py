@@ -4,9 +4,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import logging
-import tempfile
+import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -22,15 +21,13 @@ log = logging.getLogger("train")
 @dataclass
 class Config:
     batch_size: int = 64
-    workers: int = 2
+    workers: int = min(8, os.cpu_count() or 1)
     lr: float = 0.1
     momentum: float = 0.9
     weight_decay: float = 5e-4
     label_smoothing: float = 0.05
     decay_epochs: int = 30
     log_every: int = 100
-    save_every: int = 5
-    out_dir: Path = Path(tempfile.gettempdir()) / "small_resnet"
 
 
 class Trainer:
@@ -71,8 +68,6 @@ class Trainer:
             self.scheduler.step()
             accuracy = self.evaluate()
             log.info("epoch %d  train loss %.4f  val acc %.3f", epoch, running.item() / n_batches, accuracy)
-            if epoch % self.cfg.save_every == 0:
-                self.save(epoch)
             #@ epoch
 
     @torch.no_grad()
@@ -87,29 +82,16 @@ class Trainer:
             total += len(labels)
         return correct.item() / total
 
-    def save(self, epoch: int) -> None:
-        self.cfg.out_dir.mkdir(parents=True, exist_ok=True)
-        torch.save({"epoch": epoch, "model": self.model.state_dict()}, self.cfg.out_dir / "last.pt")
-
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the batch size")
-    parser.add_argument("--workers", type=int, default=Config.workers)
-    parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
-
 
 def main() -> None:
-    args = parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the batch size")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
     torch.manual_seed(args.seed)
     torch.backends.cudnn.benchmark = True
-    cfg = Config(workers=args.workers)
-    cfg.batch_size = max(8, round(cfg.batch_size * args.scale))
-    trainer = Trainer(cfg)
-    log.info("%d batches of %d on %s", len(trainer.train_loader), cfg.batch_size, trainer.device)
-    trainer.fit()
+    Trainer(Config(batch_size=max(8, round(64 * args.scale)))).fit()
 
 
 if __name__ == "__main__":

@@ -17,9 +17,8 @@ class PreActBlock(nn.Module):
         self.norm2 = nn.BatchNorm2d(c_out)
         self.conv2 = conv3x3(c_out, c_out)
         self.act = nn.ReLU(inplace=True)
-        self.project = None
-        if stride != 1 or c_in != c_out:
-            self.project = nn.Conv2d(c_in, c_out, kernel_size=1, stride=stride, bias=False)
+        same = stride == 1 and c_in == c_out
+        self.project = None if same else nn.Conv2d(c_in, c_out, kernel_size=1, stride=stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.act(self.norm1(x))
@@ -30,7 +29,7 @@ class PreActBlock(nn.Module):
 
 
 class SmallResNet(nn.Module):
-    def __init__(self, num_classes: int, widths: tuple[int, ...] = (16, 32, 64), depth: int = 1) -> None:
+    def __init__(self, num_classes: int, widths: tuple[int, ...] = (24, 48, 96), depth: int = 1) -> None:
         super().__init__()
         self.stem = conv3x3(3, widths[0])
         self.stages = self._make_stages(widths, depth)
@@ -63,7 +62,6 @@ class SmallResNet(nn.Module):
         return self.head(self.features(x))
 
     def param_groups(self, weight_decay: float) -> list[dict]:
-        """Weight decay for convolutions and the head only, never for norms and biases."""
         decay = [p for p in self.parameters() if p.ndim > 1]
         rest = [p for p in self.parameters() if p.ndim <= 1]
         return [{"params": decay, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]

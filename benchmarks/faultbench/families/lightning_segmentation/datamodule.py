@@ -50,7 +50,7 @@ class CellDataset(Dataset):
 
 
 class CellDataModule(L.LightningDataModule):
-    def __init__(self, batch_size=8, size=96, n_train=3200, n_val=64, num_workers=2):
+    def __init__(self, batch_size=8, size=80, n_train=2400, n_val=64, num_workers=2):
         super().__init__()
         self.save_hyperparameters()
 

@@ -69,7 +69,7 @@ def cli_main():
     args = parser.parse_args()
 
     L.seed_everything(args.seed, workers=True)
-    dm = CellDataModule(batch_size=max(1, int(8 * args.scale)))
+    dm = CellDataModule(batch_size=max(1, int(8 * args.scale)), num_workers=min(8, os.cpu_count()))
     model = LitSegmenter(base=args.base, lr=args.lr)
     trainer = L.Trainer(
         accelerator="auto",
