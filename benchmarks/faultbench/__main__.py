@@ -39,9 +39,9 @@ def _read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-def _write(path: Path, told: Any) -> None:
+def _write(path: Path, kept: Any) -> None:
     new = path.with_suffix(".new")
-    new.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+    new.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
     new.replace(path)
 
 
@@ -102,39 +102,54 @@ def judge(chosen: list[Case], recordings: Path) -> Iterator[dict[str, Any]]:
         yield from pool.map(_row, *zip(*there, strict=True)) if there else ()
 
 
-def main() -> None:
-    """Do what was asked for."""
-    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    asked.add_argument("stage", nargs="*", help="of " + ", ".join(STAGES))
-    asked.add_argument("--family", action="append", default=[])
-    asked.add_argument("--fault", action="append", default=[])
-    asked.add_argument("--sample", type=int, help="so many cases, drawn at random")
-    asked.add_argument("--anew", action="store_true", help="also what is there already")
-    asked.add_argument("--recordings", type=Path, default=HERE / "recordings")
-    asked.add_argument("--list", action="store_true", help="only print the cases")
-    given = asked.parse_args()
+def asked() -> argparse.Namespace:
+    """Return what was asked for on the command line."""
+    wanted = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    wanted.add_argument("stage", nargs="*", help="of " + ", ".join(STAGES))
+    wanted.add_argument("--family", action="append", default=[])
+    wanted.add_argument("--fault", action="append", default=[])
+    wanted.add_argument("--sample", type=int, help="so many cases, drawn at random")
+    wanted.add_argument("--anew", action="store_true", help="also what is there already")
+    wanted.add_argument("--recordings", type=Path, default=HERE / "recordings")
+    wanted.add_argument("--list", action="store_true", help="only print the cases")
+    given = wanted.parse_args()
     given.stage = given.stage or list(STAGES)
     if unknown := set(given.stage) - set(STAGES):
-        asked.error(f"no such stage: {min(unknown)}; there are {', '.join(STAGES)}")
-    random.seed(1)
+        wanted.error(f"no such stage: {min(unknown)}; there are {', '.join(STAGES)}")
+    return given
+
+
+def report(rows: list[dict[str, Any]], *, whole: bool) -> None:
+    """Print the scores; those of all cases are kept."""
+    found = {"schema": 1, **scored(rows), "cases": rows}
+    if whole:
+        _write(RESULTS, found)
+    print(json.dumps({side: found[side] for side in ("tune", "heldout")}, indent=1))
+
+
+def main() -> None:
+    """Do what was asked for."""
+    given = asked()
     chosen = list(cases(given.family, given.fault))
     if given.sample:
-        chosen = random.sample(chosen, min(given.sample, len(chosen)))
+        chosen = random.Random(1).sample(chosen, min(given.sample, len(chosen)))
     if given.list:
         for case in chosen:
             print(f"{case.id} {case.side} {case.watched_s}")
         print(f"{len(chosen)} cases", file=sys.stderr)
         return
+    do(given, chosen)
+
+
+def do(given: argparse.Namespace, chosen: list[Case]) -> None:
+    """Run the stages that were asked for."""
     if "truth" in given.stage:
         measure(chosen, anew=given.anew)
     if "record" in given.stage:
         watch(chosen, given.recordings, anew=given.anew)
     if "judge" in given.stage:
-        rows = list(judge(chosen, given.recordings))
-        told = {"schema": 1, **scored(rows), "cases": rows}
-        if not (given.family or given.fault or given.sample):
-            _write(RESULTS, told)
-        print(json.dumps({side: told[side] for side in ("tune", "heldout")}, indent=1))
+        whole = not (given.family or given.fault or given.sample)
+        report(list(judge(chosen, given.recordings)), whole=whole)
 
 
 if __name__ == "__main__":

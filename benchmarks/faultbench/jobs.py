@@ -1,4 +1,4 @@
-"""Programs of the bench as processes: started in a folder of their own, paused, ended as a group."""
+"""Programs of the bench as processes: in a folder of their own, paused and ended as a group."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ JOBS: Final = Path(tempfile.gettempdir()) / "whyidle-faultbench"
 # Python of the jobs: the families need more packages than the product (requirements.txt).
 PYTHON: Final = os.environ.get("FAULTBENCH_PYTHON", sys.executable)
 STARTING_S: Final = 90.0
+_NEIGHBOUR: Final = "while True: sum(range(10_000))"
 _COUNTER: Final = """
 import mmap as _mmap, os as _os, struct as _struct
 _counted = _mmap.mmap(_os.open(_os.environ["STEPS_FILE"], _os.O_RDWR), 16)
@@ -32,7 +33,7 @@ def _count(array=None, _at=[0, 0]):
 """
 
 
-class Failed(Exception):
+class Failed(Exception):  # noqa: N818  what happened to the program
     """The program ended, or never made a step."""
 
 
@@ -76,7 +77,7 @@ class Job:
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
         )  # fmt: skip
         self._neighbours = [
-            subprocess.Popen([PYTHON, "-c", "while True: sum(range(10_000))"], start_new_session=True)
+            subprocess.Popen([PYTHON, "-c", _NEIGHBOUR], start_new_session=True)
             for _ in range(program.neighbours)
         ]
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from benchmarks.faultbench.cases import HEALTHY, Case
 from benchmarks.faultbench.jobs import written
-from benchmarks.faultbench.program import Program
 from benchmarks.faultbench.recordings import opened
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.signals.opening import of_run
@@ -31,7 +30,7 @@ def judged(case: Case, recording: Path, truth: Mapping[str, Any]) -> dict[str, A
     folder, program, lines = written(case)
     with opened(recording) as (store, seen):
         answer = diagnose.as_json(diagnose.diagnose(of_run(store, "last")))
-        first_told = _first_told(store, case, seen)
+        first_s = _first_s(store, case, seen)
     gain = truth["gain"]
     is_fault = case.fault != HEALTHY and gain[0] > 1 and gain[1] >= LEAST_GAIN
     right = case.mutation.faults if case.mutation else ()
@@ -57,12 +56,12 @@ def judged(case: Case, recording: Path, truth: Mapping[str, Any]) -> dict[str, A
     row |= {
         "right_first": top is not None and top["rule"] in right,
         "right_anywhere": hit is not None,
-        "right_line": top is not None and _points_at(top["where"], folder, program, lines),
+        "right_line": top is not None and _points_at(top["where"], folder, lines),
         "py_spy_line": _points_at(
             [{"file": str(folder / file), "line": n} for file, n, _ in seen["py_spy"][:1]],
-            folder, program, lines,
+            folder, lines,
         ),
-        "first_told_s": first_told,
+        "first_s": first_s,
     }  # fmt: skip
     promised = top["speedup"] if top is not None and row["right_first"] else None
     return row | {"promised": promised, **_scored(promised, gain)}
@@ -88,21 +87,21 @@ def _unknown(budget: Mapping[str, Any] | None) -> float | None:
     return round(budget["slices"].get("idle_unknown", 0) / total, 4) if budget and total else None
 
 
-def _first_told(store: Path, case: Case, seen: Mapping[str, Any]) -> float | None:
-    """Return how long after attaching the right fault was told live."""
+def _first_s(store: Path, case: Case, seen: Mapping[str, Any]) -> float | None:
+    """Return how long after attaching the recorder reported the right fault."""
     right = case.mutation.faults if case.mutation else ()
     reader = Reader.open(store)
     run = reader.runs()[0]
-    told = [
+    at = [
         event.ts_ms / 1000 - seen["attached_at"]
         for event in reader.events(run.id)
         if event.kind == "finding" and event.data and event.data.get("rule") in right
     ]
-    return round(min(told), 1) if told else None
+    return round(min(at), 1) if at else None
 
 
 def _points_at(
-    where: Sequence[Mapping[str, Any]], folder: Path, program: Program, lines: list[tuple[str, int]]
+    where: Sequence[Mapping[str, Any]], folder: Path, lines: list[tuple[str, int]]
 ) -> bool:
     """Tell whether one of the first places is where the fault stands."""
     near = {(file, line + off) for file, line in lines for off in range(-NEAR, NEAR + 1)}

@@ -1,4 +1,4 @@
-"""The source of one program of a family: its files, its anchors, and edits that keep count of lines.
+"""The source of one program of a family: its files, its anchors, and edits that count lines.
 
 Anchors are comments of the form ``#@ kind key=NAME ..`` where a statement could stand. A mutation
 puts code there; lines that it added or changed are what a finding should point at.
@@ -20,7 +20,7 @@ _KEY: Final = re.compile(r"(\w+)=(\S+)")
 MARK: Final = "  #!fault"
 
 
-class NotApplicable(Exception):
+class NotApplicable(Exception):  # noqa: N818  no error: another case is tried
     """The program has no place for this fault."""
 
 
@@ -54,9 +54,7 @@ class Program:
         """Read the healthy program."""
         folder = FAMILIES / family
         paths = sorted(folder.rglob("*.py"))
-        return cls(
-            family, {str(p.relative_to(folder)): p.read_text().splitlines() for p in paths}
-        )
+        return cls(family, {str(p.relative_to(folder)): p.read_text().splitlines() for p in paths})
 
     @property
     def text(self) -> str:
@@ -66,10 +64,8 @@ class Program:
     @property
     def framework(self) -> str:
         """What computes: programs of Keras say it by the backend that they choose."""
-        text = self.text
-        if re.search(r"KERAS_BACKEND.*jax", text) or re.search(r"^\s*(import|from) jax\b", text, re.M):
-            return "jax"
-        return "torch"
+        of_jax = r"KERAS_BACKEND.*jax|^\s*(import|from) jax\b"
+        return "jax" if re.search(of_jax, self.text, re.MULTILINE) else "torch"
 
     def anchors(self, kind: str) -> Iterator[Anchor]:
         """Yield the anchors of a kind."""

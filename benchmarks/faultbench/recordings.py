@@ -65,8 +65,8 @@ def _py_spy(job: Job) -> list[tuple[str, int, int]]:
     """Return the lines of the user's that py-spy saw the main thread at, the hottest first."""
     spy = Path(sys.executable).with_name("py-spy")
     with tempfile.NamedTemporaryFile(suffix=".txt") as out:
-        line = [spy, "record", "-p", str(job.pid), "-d", str(PY_SPY_S), "-r", "50", "-f", "raw"]
-        subprocess.run([*line, "-o", out.name], capture_output=True, check=False)
+        line = ["record", "-p", str(job.pid), "-d", str(PY_SPY_S), "-r", "50", "-f", "raw"]
+        subprocess.run([spy, *line, "-o", out.name], capture_output=True, check=False)
         text = Path(out.name).read_text(errors="replace")
     seen: dict[tuple[str, int], int] = {}
     for row in text.splitlines():

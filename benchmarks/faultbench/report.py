@@ -38,9 +38,7 @@ def of_rows(rows: Sequence[Row]) -> dict[str, Any]:
         "median_width": _median([r["width"] for r in ranged]),
         "interval_score": _mean([r["interval_score"] for r in ranged]),
         "unknown_over_15": _share(known, lambda share: share > UNKNOWN),
-        "seconds_to_finding": _median(
-            [r["first_told_s"] for r in faults if r["first_told_s"] is not None]
-        ),
+        "seconds_to_finding": _median([r["first_s"] for r in faults if r["first_s"] is not None]),
         "harmed": sum(not row["unharmed"] for row in rows),
     }
 

@@ -12,7 +12,7 @@ import random
 import signal
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from benchmarks.faultbench.cases import Case
@@ -50,36 +50,38 @@ def measured(cases: Sequence[Case], rounds: int = ROUNDS) -> dict[str, dict[str,
     """Measure some mutants of one family and size; the first case is the healthy twin."""
     found: dict[str, dict[str, Any]] = {}
     jobs: dict[str, Job] = {}
+    rates: dict[str, list[tuple[float, float]]] = {}
+
+    def act(name: str, does: Callable[[Job], tuple[float, float] | None]) -> None:
+        try:
+            rate = does(jobs[name])
+        except Failed as error:
+            found[name] = {"failed": str(error)}
+            jobs.pop(name).end()
+        else:
+            rates.setdefault(name, []).extend([rate] if rate else [])
+
     try:
         for case in cases:
-            job = Job(case, counting=True)
-            try:
-                job.wait_for_steps(WARM_STEPS)
-                # Compilation and the first epoch's habits are over.
-                time.sleep(1.5)
-                job.send(signal.SIGSTOP)
-                job.check()
-            except Failed as error:
-                found[case.id] = {"failed": str(error)}
-                job.end()
-                continue
-            jobs[case.id] = job
-        rates: dict[str, list[tuple[float, float]]] = {name: [] for name in jobs}
+            jobs[case.id] = Job(case, counting=True)
+            act(case.id, _warm)
         for _ in range(rounds):
             for name in random.sample(list(jobs), len(jobs)):
-                try:
-                    rates[name].append(_turn(jobs[name]))
-                except Failed as error:
-                    found[name] = {"failed": str(error)}
-                    jobs.pop(name).end()
+                act(name, _turn)
     finally:
         for job in jobs.values():
             job.end()
-    twin = cases[0].id
-    if twin in jobs:
-        for name in jobs:
-            found[name] = _compared(rates[twin], rates[name])
-    return found
+    twin = rates[cases[0].id] if cases[0].id in jobs else []
+    return found | {name: _compared(twin, rates[name]) for name in jobs if twin}
+
+
+def _warm(job: Job) -> None:
+    """Wait until it has settled, and have it stand still."""
+    job.wait_for_steps(WARM_STEPS)
+    # Compilation and the first epoch's habits are over.
+    time.sleep(1.5)
+    job.send(signal.SIGSTOP)
+    job.check()
 
 
 def _compared(twin: list[tuple[float, float]], mutant: list[tuple[float, float]]) -> dict[str, Any]:
