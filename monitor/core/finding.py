@@ -20,6 +20,7 @@ FRAMEWORKS: Final[dict[Framework, str]] = {
 }
 # No fix gains more than this share of a step: some of the time is the work itself.
 MOST_LOST: Final = 0.99
+ROUNDING: Final = 1e-9
 
 
 class Severity(StrEnum):
@@ -64,6 +65,10 @@ class Need(StrEnum):
     COMPILING = "to see the job compile it: monitor run"
 
 
+class Contradiction(Exception):  # noqa: N818  what was measured, not a defect of ours
+    """Two signals that cannot both be true."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gain:
     """The share of the time that a fix gains, between two bounds."""
@@ -73,9 +78,11 @@ class Gain:
 
     @classmethod
     def between(cls, low: float, high: float) -> Self:
-        """Return the range of shares that a step can lose."""
-        low, high = (min(MOST_LOST, max(0.0, share)) for share in sorted((low, high)))
-        return cls(low, high)
+        """Return the range of shares that a step can lose; raises Contradiction."""
+        low, high = (min(MOST_LOST, max(0.0, share)) for share in (low, high))
+        if low > high + ROUNDING:
+            raise Contradiction(f"at least {low:.1%} of the time, and at most {high:.1%}")
+        return cls(min(low, high), high)
 
     @property
     def middle(self) -> float:

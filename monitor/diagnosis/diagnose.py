@@ -12,6 +12,7 @@ from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson,
 from whyidle.monitor.core.errors import NotJudged
 from whyidle.monitor.core.finding import (
     LEAST_LOST,
+    Contradiction,
     Fix,
     Found,
     Framework,
@@ -90,6 +91,8 @@ class Diagnosis:
     not_checked: tuple[tuple[str, NotChecked], ...]
     # A defect of ours in one rule costs that rule alone.
     failed: Mapping[str, str] = field(default_factory=dict)
+    # Rules whose finding was dropped: what it rests on cannot all be true.
+    contradictions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_known(self) -> bool:
@@ -130,6 +133,7 @@ class Diagnosis:
 def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
     """Ask every rule, or some; the most important finding comes first."""
     verdicts: dict[str, Verdict] = {}
+    contradictions: dict[str, str] = {}
     broken = rules.loaded().broken
     failed = {name: why for name, why in broken.items() if not only or name in only}
     loaded = rules.load()
@@ -138,6 +142,9 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
             continue
         try:
             verdicts[name] = rule.detect(window)
+        except Contradiction as error:
+            contradictions[name] = str(error)
+            verdicts[name] = NotChecked(Need.LONGER, f"its signals contradict each other: {error}")
         except Exception as error:  # noqa: BLE001  the other rules can still judge
             failed[name] = f"{type(error).__name__}: {error}"
     found = [
@@ -150,6 +157,7 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
         tuple(_ranked(_without_symptoms(found), window)),
         tuple((name, v) for name, v in verdicts.items() if isinstance(v, NotChecked)),
         failed,
+        contradictions,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.core.errors import Problem
+from whyidle.monitor.core.finding import Contradiction
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.diagnosis.debounce import Change, Debouncer
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
@@ -91,6 +92,8 @@ class Faults:
             window = of_run(self._writer.path, str(self._run), WINDOW_SECONDS)
             found = diagnose.diagnose(window)
             findings = [diagnose.finding_json(found, each) for each in found.findings]
+            for rule, why in found.contradictions.items():
+                self._answers.put(Contradiction(f"{rule}: {why}"))
         except Problem:
             # A store that is gone or full says so itself.
             self._answers.put(None)

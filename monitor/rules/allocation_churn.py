@@ -113,7 +113,7 @@ def _on_cpu(window: Window) -> Verdict:
     # Of the time in which it ran: on a busy machine a job does not have a core to itself.
     low, high = (rate.value * each / min(1.0, cores.value) for each in FAULT_S)
     return Found(
-        gain=Gain.between(low, max(low, min(high, _making(window)))),
+        gain=Gain.between(low, min(high, _making(window))),
         evidence=(
             Evidence.of("new memory", pages.times(PAGE, "bytes/step")),
             Evidence.of("pages handed out by the kernel", rate),

@@ -99,7 +99,8 @@ def _gain(trace: Traced, exposed: Measure) -> Gain:
     """Return half of it to all that the backward pass and its launches can hide."""
     beside = [trace.share(part) for part in (Slice.COMPUTE, Slice.IDLE_DISPATCH)]
     room = BACKWARD * sum(part.value for part in beside if part is not None)
-    return Gain.between(BACK_LEAST * exposed.value, min(exposed.value, room))
+    most = min(exposed.value, room)
+    return Gain.between(BACK_LEAST * most, most)
 
 
 def _between_two(trace: Traced) -> float:

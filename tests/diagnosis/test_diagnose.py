@@ -148,6 +148,21 @@ def test_a_range_is_what_is_known_however_wide(low: float, high: float) -> None:
     assert (slow, fast) == pytest.approx((1 / (1 - low), 1 / (1 - high)))
 
 
+def test_signals_that_contradict_each_other_drop_the_finding_and_say_so(
+    known: dict[str, Rule],
+) -> None:
+    def detect(_: Window) -> Found:
+        return Found(Gain.between(0.4, 0.3), EVIDENCE)
+
+    known["both"] = Rule("Both", ("D1",), {}, detect, id="both")
+    found = diagnose(window())
+    assert found.findings == ()
+    assert not found.failed
+    assert found.contradictions == {"both": "at least 40.0% of the time, and at most 30.0%"}
+    (needs,) = as_json(found)["not_checked"]
+    assert "its signals contradict each other" in needs["needs"]
+
+
 def test_a_finding_is_as_severe_as_its_least_gain() -> None:
     assert severity_of(0.04, 0.9) is Severity.LOW
     assert severity_of(0.0, 0.9) is Severity.INFO

@@ -7,11 +7,14 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.recording.seated import Caught
+from whyidle.monitor import rules
+from whyidle.monitor.core.finding import Gain
 from whyidle.monitor.core.metrics import JOB_LOADER_WAIT, JOB_STEPS, Scope
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading, Tick
@@ -107,3 +110,21 @@ def test_a_rule_that_fails_costs_its_finding_only(
         assert recording.search() == []
     texts = [text for _ in range(3) for text in recording.search()]
     assert any("[input_starved]" in text for text in texts)
+
+
+def test_signals_that_contradict_each_other_are_logged(
+    recording: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def contradicts(_: object) -> None:
+        Gain.between(0.4, 0.3)
+
+    recording.record(wait=0.5)
+    recording.faults.tick(recording.now)
+    odd = replace(rules.load()["input_starved"], detect=contradicts)
+    monkeypatch.setattr(rules, "load", lambda: {"input_starved": odd})
+    seen: list[Exception] = []
+    monkeypatch.setattr(recording.guard, "caught", lambda _, error: seen.append(error))
+    assert recording.search() == []
+    assert [str(error) for error in seen] == [
+        "input_starved: at least 40.0% of the time, and at most 30.0%"
+    ]

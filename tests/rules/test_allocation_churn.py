@@ -106,5 +106,5 @@ def test_on_a_gpu_the_advice_is_of_the_caching_allocator() -> None:
 def test_only_lines_that_make_tensors_are_named(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("x = torch.zeros(9)\nloss.backward()\n")
-    lines = (SourceLine(str(file), 2, "train", 0.9), SourceLine(str(file), 1, "train", 0.1))
+    lines = (SourceLine(str(file), 2, "train", 0.5), SourceLine(str(file), 1, "train", 0.5))
     assert [place.line for place in found(NAME, on_cpu(16_384, lines=lines)).where] == [1]

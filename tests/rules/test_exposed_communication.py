@@ -59,8 +59,8 @@ def test_a_gpu_that_only_communicates_for_a_third_of_the_time() -> None:
 def test_no_more_comes_back_than_the_backward_pass_can_hide() -> None:
     finding = found(NAME, window(answer(_slices(0.5, compute=0.3), kind="gpu"), kind="file"))
     assert finding.gain is not None
-    assert finding.gain.high == pytest.approx(0.25)
-    assert finding.gain.low == pytest.approx(0.2)
+    assert finding.gain.high == pytest.approx(0.2)
+    assert finding.gain.low == pytest.approx(0.1)
 
 
 def test_communication_that_is_mostly_hidden() -> None:
