@@ -35,8 +35,8 @@ class Seen:
         self.state: dict[str, Any] = job.of("state")[-1][3]
         places = [place for record in job.of("stacks") for place in record[4]]
         # A program of no file has no owner: its lines are reported only where they are innermost.
-        loading = sum(count for count, leaf, _ in places if leaf[2] == "__getitem__")
-        self.loading = loading / max(sum(count for count, _, _ in places), 1)
+        loading = sum(count for count, leaf, *_ in places if leaf[2] == "__getitem__")
+        self.loading = loading / max(sum(count for count, *_ in places), 1)
 
     def grown(self, name: str) -> float:
         return float((self.last[name] or 0) - (self.first[name] or 0))
