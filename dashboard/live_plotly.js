@@ -141,6 +141,10 @@ function fill(parent, blocks, page) {
   }
 }
 
+function keyOf(details) {
+  return details.dataset.key;
+}
+
 function show(element, block, page) {
   const state = element.whyidle;
   if (block.columns) {
@@ -157,7 +161,10 @@ function show(element, block, page) {
     Object.assign(state, {figure: block.figure, page});
     soon(element, state);
   } else if (state.markup !== block.html) {
+    // What the user has opened stays open.
+    const opened = new Set([...element.querySelectorAll("details[open]")].map(keyOf));
     element.innerHTML = state.markup = block.html;
+    for (const each of element.querySelectorAll("details")) each.open ||= opened.has(keyOf(each));
   }
 }
 

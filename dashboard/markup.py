@@ -53,8 +53,8 @@ STYLE: Final = """
 .w-key .w-square { height: 11px; width: 11px; vertical-align: -1px; }
 .w-budget { display: flex; height: 46px; margin: 6px 0 8px 0; overflow: hidden;
   border-radius: 3px; }
-.w-budget i { font-style: normal; font-size: 0.85rem; color: #fff; min-width: 0;
-  display: flex; align-items: center; justify-content: center; text-shadow: 0 0 3px #0009; }
+.w-budget i { font-style: normal; font-size: 0.85rem; min-width: 0;
+  display: flex; align-items: center; justify-content: center; }
 .w-board, .w-cell, .w-stack { display: flex; flex-direction: column; gap: 0.6rem; min-width: 0; }
 .w-board > :empty:not([data-whyidle]), .w-cell > :empty:not([data-whyidle]) { display: none; }
 .w-columns { display: grid; gap: 0.6rem 1rem; }
@@ -151,23 +151,40 @@ def legend(colours: Mapping[str, str]) -> str:
     return f"<div>{entries}</div>"
 
 
+class Part(NamedTuple):
+    """A part of a bar, by its share of the whole."""
+
+    words: str
+    meaning: str
+    colour: str
+    share: float
+
+
 def budget(words: str, who: str, account: AccountJson) -> str:
-    """Return an account as a bar of plain elements, which cost the browser next to nothing."""
+    """Return an account as a bar."""
     total = sum(account["slices"].values())
     shares = {part: account["slices"].get(part, 0) / total for part in Slice} if total else {}
-    shown = {part: share for part, share in shares.items() if share >= LEAST_SHARE}
-    bar = "".join(
-        f'<i style="flex:{share:.5f};background:{theme.CAUSES[part]}"'
-        f' title="{safe(f"{LOOKS[part].words}: {share:.1%}; {LOOKS[part].meaning}")}">'
-        f"{f'{share:.0%}' if share >= LEAST_WRITTEN else ''}</i>"
-        for part, share in shown.items()
+    return bar(words, who, [
+        Part(LOOKS[part].words, LOOKS[part].meaning, theme.CAUSES[part], share)
+        for part, share in shares.items()
+    ])  # fmt: skip
+
+
+def bar(words: str, who: str, parts: Sequence[Part]) -> str:
+    """Return a bar of plain elements, which cost the browser next to nothing, and its legend."""
+    shown = [part for part in parts if part.share >= LEAST_SHARE]
+    drawn = "".join(
+        f'<i style="flex:{part.share:.5f};background:{part.colour};color:{theme.ink(part.colour)}"'
+        f' title="{safe(f"{part.words}: {part.share:.1%}; {part.meaning}")}">'
+        f"{f'{part.share:.0%}' if part.share >= LEAST_WRITTEN else ''}</i>"
+        for part in shown
     )
     keys = "".join(
-        f'<span class="w-key"><i class="w-square" style="background:{theme.CAUSES[part]}"></i>'
-        f"{safe(LOOKS[part].words)} {share:.1%}</span>"
-        for part, share in shown.items()
+        f'<span class="w-key"><i class="w-square" style="background:{part.colour}"></i>'
+        f"{safe(part.words)} {part.share:.1%}</span>"
+        for part in shown
     )
-    return f'{title(words, who)}<div class="w-budget">{bar}</div><div>{keys}</div>'
+    return f'{title(words, who)}<div class="w-budget">{drawn}</div><div>{keys}</div>'
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:

@@ -18,6 +18,10 @@ GREY: Final = "#8A8F98"
 BETTER: Final = GREEN
 WORSE: Final = VERMILION
 SEVERITIES: Final = {"high": VERMILION, "medium": ORANGE, "low": SKY, "info": GREY}
+# Of several classes at once; white text is read on it, and it is seen on a light and a dark page.
+MIXED: Final = "#5B6675"
+# A colour lighter than this has dark text.
+LIGHT: Final = 145
 # For several GPUs or processes in one chart.
 SEQUENCE: Final = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, "#44546A", "#8C6D31")
 
@@ -43,3 +47,9 @@ THEME: Final = {
     "theme.dark.textColor": "#e4e7eb",
     "theme.dark.borderColor": "#2c333b",
 }
+
+
+def ink(colour: str) -> str:
+    """Return the colour of text that can be read on a colour."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > LIGHT else "#ffffff"

@@ -11,7 +11,6 @@ from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _tables
 from whyidle.dashboard.views import findings
 from whyidle.dashboard.views.findings import CodeLocation
-from whyidle.dashboard.views.source import Code
 from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 
@@ -69,19 +68,9 @@ def _places(places: Sequence[CodeLocation]) -> None:
     for place in places:
         write(f'<div class="w-mono">{safe(place.words)}</div>')
         if place.code is not None:
-            write(_code(place.code))
+            write(_tables.code(place.code))
         elif place.why_not:
             write(f'<p class="w-note">Its code is not shown: {safe(place.why_not)}.</p>')
-
-
-def _code(code: Code) -> str:
-    rows = []
-    for i, text in enumerate(code.lines):
-        number = code.first + i
-        here = ' class="here"' if number == code.line else ""
-        rows.append(f"<div{here}><b>{number:>4}</b>{safe(text.expandtabs())} </div>")
-    caveats = "".join(f'<p class="w-note">Caution: {safe(each)}.</p>' for each in code.caveats)
-    return f'<div class="w-code">{"".join(rows)}</div>{caveats}'
 
 
 def _remedies(finding: FindingJson) -> None:

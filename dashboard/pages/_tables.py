@@ -8,6 +8,7 @@ from typing import Final
 from whyidle.dashboard import theme
 from whyidle.dashboard.markup import safe
 from whyidle.dashboard.views.comparison import Better, Change
+from whyidle.dashboard.views.source import Code
 from whyidle.dashboard.widgets import write
 
 # A change is never shown by colour alone.
@@ -78,3 +79,14 @@ def _coloured(row: Change) -> str:
     if colour is None:
         return safe(row.change)
     return f'<span style="color:{colour}">{safe(row.change)} {SIGNS[row.is_]}</span>'
+
+
+def code(code: Code) -> str:
+    """Return code around a line, which stands out, and what speaks against it."""
+    rows = []
+    for i, text in enumerate(code.lines):
+        number = code.first + i
+        here = ' class="here"' if number == code.line else ""
+        rows.append(f"<div{here}><b>{number:>4}</b>{safe(text.expandtabs())} </div>")
+    caveats = "".join(f'<p class="w-note">Caution: {safe(each)}.</p>' for each in code.caveats)
+    return f'<div class="w-code">{"".join(rows)}</div>{caveats}'

@@ -15,7 +15,7 @@ from whyidle.dashboard.figures import account
 from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.figures.lines import Line, lines
 from whyidle.dashboard.frame import PageState
-from whyidle.dashboard.pages import _gpus, _now_parts
+from whyidle.dashboard.pages import _gpus, _now_parts, your_code
 from whyidle.dashboard.pages._page_data import PageData
 from whyidle.dashboard.views import causes, job, marks
 from whyidle.dashboard.views.csv_export import as_csv
@@ -68,7 +68,8 @@ def _live(shown: PageState, choice: str, peak: str | None) -> None:
     # Few elements, and all data read before any is drawn: each update costs the browser.
     charts = _charts(data)
     found = _now_parts.finding(answer, shown.run)
-    write(markup.stack(_now_parts.tiles(data), _account(data), found))
+    hottest = your_code.hottest(data)
+    write(markup.stack(_now_parts.tiles(data), _account(data), hottest, found))
     widgets.board("charts", charts)
     write(_now_parts.events(news))
 

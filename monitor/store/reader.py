@@ -202,6 +202,33 @@ class Reader:
         )
         return self._rows(Event, "event", where, run, kind, scope, subject, most)
 
+    @_in_words
+    def subjects_of_events(self, run: int, kind: str, scope: Scope) -> dict[int, int]:
+        """Return the subjects that have events of a kind, and when each had its newest."""
+        query = (
+            "SELECT subject, max(ts_ms) FROM event WHERE run = ? AND kind = ? AND scope = ?"
+            " AND subject IS NOT NULL GROUP BY subject"
+        )
+        return dict(self._connection.execute(query, (run, kind, scope)))
+
+    @_in_words
+    def event_ids(
+        self, run: int, kind: str, processes: Collection[int], within: range
+    ) -> list[int]:
+        """Return the events of one kind of some processes in a range of time, in order."""
+        query = (
+            "SELECT id FROM event WHERE run = ? AND ts_ms >= ? AND ts_ms < ? AND kind = ?"
+            " AND scope = ? AND subject IN (SELECT value FROM json_each(?)) ORDER BY ts_ms, id"
+        )
+        some = (run, within.start, within.stop, kind, Scope.PROCESS, json.dumps(list(processes)))
+        return [row[0] for row in self._connection.execute(query, some)]
+
+    @_in_words
+    def events_by_id(self, ids: Collection[int]) -> list[Event]:
+        """Return some events, in order."""
+        where = "id IN (SELECT value FROM json_each(?)) ORDER BY ts_ms, id"
+        return self._rows(Event, "event", where, json.dumps(list(ids)))
+
     # Samples -------------------------------------------------------------------------------------
     @_in_words
     def series(

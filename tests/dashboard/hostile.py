@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from tests.dashboard import timelines
+from tests.dashboard import chains, timelines
 from tests.dashboard.stores import make
 from whyidle.dashboard import sample
 
@@ -59,6 +59,9 @@ def make_hostile(path: Path) -> int:
         made.writer.event(
             made.run, kind, "something", severity="warning", ts_ms=made.ts_ms - 30_000
         )
+    rank = made.writer.add_process(made.run, pid=100, start_ticks=1000, name="train.py")
+    lines = chains.packed(chains.samples("/job/train.py"))
+    chains.put(made.writer, made.run, rank, made.ts_ms - 10_000, lines)
     made.end()
     timelines.kept(path, _trace(path.parent / "trace.json"), made.run)
     with closing(sqlite3.connect(path)) as store, store:

@@ -66,7 +66,7 @@ def test_the_address_of_each_page_opens_the_same_run_again(
     tab = new_tab()
     tab.open(served.url(range="1m"))
     pick(tab, name)
-    for page in ("memory", "timeline", "fix", "compare"):
+    for page in ("code", "memory", "timeline", "fix", "compare"):
         before = tab.page.evaluate("history.length")
         way = tab.page.get_by_role("link", name=PAGES[page][0], exact=True).first
         assert parse_qs(urlsplit(way.get_attribute("href")).query)["run"] == [run]
