@@ -17,43 +17,44 @@ class Cause(IntEnum):
     # What a device does.
     KERNEL = 0
     HOST_WORK = 1
-    COPY_KERNEL = 2
-    COMM = 3
-    H2D_PAGEABLE = 4
-    H2D = 5
-    D2H_PAGEABLE = 6
-    D2H = 7
-    P2P = 8
-    D2D = 9
-    COPY = 10
-    MEMSET = 11
+    EXECUTION = 2
+    COPY_KERNEL = 3
+    COMM = 4
+    H2D_PAGEABLE = 5
+    H2D = 6
+    D2H_PAGEABLE = 7
+    D2H = 8
+    P2P = 9
+    D2D = 10
+    COPY = 11
+    MEMSET = 12
     # What a host thread does: the specific cause before the frame around it.
-    GC = 12
-    CAPTURE = 13
-    COMPILE = 14
-    PROFILER = 15
-    SYNC = 16
-    ALLOCATOR = 17
-    SLOW_CALL = 18
-    INPUT = 19
-    CHECKPOINT = 20
-    OPTIMIZER = 21
-    DRIVER_CALL = 22
-    OP = 23
-    AROUND = 24
-    BLOCKED = 25
-    PYTHON = 26
+    GC = 13
+    CAPTURE = 14
+    COMPILE = 15
+    PROFILER = 16
+    SYNC = 17
+    ALLOCATOR = 18
+    SLOW_CALL = 19
+    INPUT = 20
+    CHECKPOINT = 21
+    OPTIMIZER = 22
+    DRIVER_CALL = 23
+    OP = 24
+    AROUND = 25
+    BLOCKED = 26
+    PYTHON = 27
     # No host event at all: for a moment, or for long.
-    HOLE = 27
-    SILENT = 28
+    HOLE = 28
+    SILENT = 29
     # What the launches show.
-    REFILL = 29
-    LAUNCH_LATENCY = 30
-    QUEUED = 31
-    BEFORE_TRACE = 32
-    LONG_QUEUE = 33
-    NO_LAUNCH = 34
-    TAIL = 35
+    REFILL = 30
+    LAUNCH_LATENCY = 31
+    QUEUED = 32
+    BEFORE_TRACE = 33
+    LONG_QUEUE = 34
+    NO_LAUNCH = 35
+    TAIL = 36
 
     @property
     def slice(self) -> Slice:
@@ -70,6 +71,7 @@ MEANING: Final[dict[Cause, tuple[Slice, str]]] = {
     Cause.KERNEL: (Slice.COMPUTE, "kernels"),
     # On a CPU backend the device's work is the operators themselves.
     Cause.HOST_WORK: (Slice.COMPUTE, "operators"),
+    Cause.EXECUTION: (Slice.COMPUTE, "operators without a name"),
     # ROCm copies with kernels: they count as kernels, and are named.
     Cause.COPY_KERNEL: (Slice.COMPUTE, "copy kernels"),
     Cause.COMM: (Slice.EXPOSED_COMM, "collectives"),

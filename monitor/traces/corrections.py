@@ -8,7 +8,7 @@ import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
-from whyidle.monitor.traces.intervals import sweep
+from whyidle.monitor.traces.intervals import sweep, union
 from whyidle.monitor.traces.model import Device, Flags, Ids, Ints, Ops, Spans, Trace
 from whyidle.monitor.traces.names import COPY_CALL
 
@@ -19,6 +19,8 @@ SLOW_CALL_NS: Final = 1_000_000
 _PAGEABLE: Final = (Cause.H2D_PAGEABLE, Cause.D2H_PAGEABLE)
 # While one of these holds on a thread, its operators are no useful work.
 _NO_WORK: Final = tuple(range(Cause.GC, Cause.OPTIMIZER))
+# While a thread of XLA's has one of these open, a program runs: not every operator of it is named.
+_EXECUTES: Final = "ThunkExecutor::Execute"
 
 
 def correct(trace: Trace) -> None:
@@ -84,7 +86,8 @@ def _flagged(flags: Flags, names: Ids) -> Flags:
 
 def _cpu(trace: Trace) -> Device | None:
     """Treat the operators of all threads, outside loader, sync and GC spans, as a device's work."""
-    ops = Ops.joined(_work_of(trace, thread) for thread in present(trace.host.thread))
+    named = [_work_of(trace, thread) for thread in present(trace.host.thread)]
+    ops = Ops.joined([*named, _executions(trace)])
     if not len(ops):
         return None
     pids = {t.pid for t in trace.threads if t.pid is not None}
@@ -112,6 +115,19 @@ def _work_of(trace: Trace, thread: int) -> Ops:
         name=top.name[np.searchsorted(top.start, start, "right") - 1],
         stream=np.full(len(start), len(trace.names) - 1),
     )
+
+
+def _executions(trace: Trace) -> Ops:
+    """The time in which any thread runs a program of XLA's."""
+    executes = np.array([name.startswith(_EXECUTES) for name in trace.names], np.bool_)
+    host = trace.host.take(_flagged(executes, trace.host.name))
+    if not len(host):
+        return Ops.of()
+    start, end = union(host.start, host.end)
+    trace.names.append(_EXECUTES)
+    name = np.full(len(start), len(trace.names) - 1)
+    kind = np.full(len(start), Cause.EXECUTION)
+    return Ops.of(start=start, end=end, kind=kind, name=name, stream=name)
 
 
 def _cut(start: Ints, end: Ints, at: Ints) -> tuple[Ints, Ints]:

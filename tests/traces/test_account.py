@@ -301,6 +301,24 @@ def test_a_job_without_a_gpu_computes_where_operators_run() -> None:
     assert ticks_by_cause(budget) == {"HOST_WORK": 55, "AROUND": 10, "INPUT": 25}
 
 
+def test_a_program_of_xla_works_also_where_none_of_its_operators_has_a_name() -> None:
+    trace = a_trace(
+        ops=[],
+        spans=[
+            (0, 100, Cause.GC, 0, None),
+            (10, 40, Cause.AROUND, 1, None),
+            (15, 20, Cause.OP, 1, None),
+            (30, 60, Cause.AROUND, 1, None),
+            (90, 100, Cause.OP, 1, None),
+        ],
+    )
+    trace.names.append("ThunkExecutor::Execute (wait for completion)")
+    runs = trace.host.kind == Cause.AROUND
+    trace.host.name[runs] = len(trace.names) - 1
+    budget = budget_of(trace)
+    assert ticks_by_cause(budget) == {"EXECUTION": 45, "HOST_WORK": 15, "GC": 30}
+
+
 def test_a_gpu_is_never_mixed_with_the_cpu() -> None:
     trace = a_trace([(0, 10, Cause.KERNEL, None)], [(0, 50, Cause.OP, 0, None)])
     correct(trace)

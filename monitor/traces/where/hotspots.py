@@ -125,7 +125,9 @@ def _owned(
             yield _portions(segments.take(mine), of[mine], code.on(thread), budget.skew)
     for work in _WORK:
         mine = of == work
-        rows = np.flatnonzero(_SLICE_OF[device.ops.kind] == work)
+        kind = device.ops.kind
+        # Of a program that runs, nobody knows the line; of its operators, XLA.
+        rows = np.flatnonzero((_SLICE_OF[kind] == work) & (kind != Cause.EXECUTION))
         yield _portions(segments.take(mine), of[mine], running(device.ops.take(rows), asked[rows]))
     mine = (of == _QUEUE) & (waited < 0)
     yield _portions(segments.take(mine), of[mine], following(device.ops, asked))
