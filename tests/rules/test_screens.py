@@ -18,6 +18,7 @@ from tests.rules import (
     test_clock_throttled,
     test_cpu_fallback,
     test_cpu_starved,
+    test_double_precision,
     test_exposed_communication,
     test_full_precision_matmul,
     test_gpu_error,
@@ -56,6 +57,7 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
         means={**test_cpu_starved.CALM, **test_cpu_starved.LIMITED},
         facts={"torch": {"loaders": [{"workers": 8}]}},
     ),
+    "double_precision": lambda: test_double_precision.of("torch", {"float64": 25_000_000}),
     "host_code": _host_code,
     "exposed_communication": lambda: window(
         answer(test_exposed_communication._slices(0.3), kind="gpu"), kind="file"

@@ -1,0 +1,124 @@
+"""The job computes in float64.
+
+## What it sees
+Of which data types the parameters are (PyTorch), or the arrays alive (JAX): float64 and complex128
+hold most of the floating numbers. No trace is needed; one narrows the range. The lines that ask for
+it are searched for in the files that the main thread was found in.
+
+## Why it costs
+A float64 has twice the bytes of a float32: a vector unit holds half as many, and every read and
+write takes twice the memory. A CPU needs up to twice the time. A GPU has half as many units for it
+in a data center's chip, one for each 32 or 64 of the others in all smaller cards, and tensor cores
+do not take it at all, or slowly.
+
+## How to fix
+Cast model and data to float32 once. NumPy makes float64 unless told otherwise, and what
+`torch.from_numpy` is given stays that: one such array makes all that is added to it float64. In
+JAX leave `jax_enable_x64` off, or keep it to the few values that need the digits.
+
+## When it is wrong
+Some sciences need the digits: differential equations over long times, sums over very many values,
+inverses of nearly singular matrices. Then it is no fault, and the time is what they cost.
+
+## Documents
+Beyond the documents: D4 and D5 advise less than float32, and speak of nothing above it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.source import text_of
+from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.window import Window
+
+DOUBLE: Final = ("float64", "complex128")
+_FLOATING: Final = re.compile(r"b?float\d+.*|complex\d+")
+# Less of it are buffers, counts and statistics, beside a model of float32.
+MOST_OF_IT: Final = 0.5
+# Of the work on a CPU: half the bytes, twice the numbers in a vector; small operators gain little.
+BACK_ON_CPU: Final = (0.1, 0.55)
+# Of the work on a GPU: from nothing, where it waits for launches, to one unit for each 64.
+BACK_ON_GPU: Final = (0.0, 0.98)
+_ASKS: Final = re.compile(
+    r"\.double\(|float64|complex128|jax_enable_x64|\bFloat64\b|DoubleTensor|dtype=(float|complex)\b"
+)
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the data types of parameters and arrays."""
+    kinds = window.fact("dtypes")
+    if not isinstance(kinds, Mapping):
+        return window.lacks(Need.INSIDE)
+    floating = {name: n for name, n in kinds.items() if _FLOATING.fullmatch(str(name))}
+    whole = sum(floating.values())
+    if not whole:
+        return None
+    double = sum(floating.get(name, 0) for name in DOUBLE) / whole
+    if double < MOST_OF_IT:
+        return None
+    least, most = BACK_ON_CPU if window.device == "cpu" else BACK_ON_GPU
+    what = "parameters" if window.uses("pytorch") else "bytes of arrays"
+    (low, high), evidence = _work(window)
+    return Found(
+        gain=Gain.between(least * low, most * high),
+        evidence=(
+            Evidence.of(f"{what} in float64", window.job.measure(double, "ratio")),
+            *evidence,
+        ),
+        where=_where(window),
+        slice=Slice.COMPUTE,
+    )
+
+
+def _work(window: Window) -> tuple[tuple[float, float], tuple[Evidence, ...]]:
+    """Return how much of the time is the framework's work, and what says so."""
+    traced = None if window.trace is None else window.trace.share(Slice.COMPUTE)
+    if traced is not None:
+        return (traced.value, traced.value), (Evidence.of("the device computes", traced),)
+    host = window.host
+    if host is None or window.device != "cpu":
+        return (0.0, 1.0), ()
+    # Beside the calls there is their preparation.
+    surely = host.share(HostClass.FRAMEWORK, HostClass.FRAMEWORK_WAIT)
+    perhaps = min(1.0, surely + host.share(HostClass.UNCLEAR) + host.error(surely))
+    named = Evidence.of("main thread in the framework", window.job.measure(surely, "ratio"))
+    return (max(0.0, surely - host.error(surely)), perhaps), (named,)
+
+
+def _where(window: Window) -> tuple[Place, ...]:
+    """Return the lines that ask for it, in the files that run."""
+    files = dict.fromkeys(line.file for line in window.job.lines)
+    return own(
+        Place(file, number, "")
+        for file in files
+        for number, text in enumerate((text_of(file) or "").splitlines(), 1)
+        if _ASKS.search(text.partition("#")[0])
+    )
+
+
+rule = Rule(
+    title="The job computes in float64",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "Make model and batches float32, once, where they are made.",
+            """\
+model = model.float()
+data = torch.from_numpy(array).float()  # NumPy makes float64""",
+        ),
+        "jax": Fix(
+            "Leave 64 bits off, and bring the data in as float32.",
+            """\
+jax.config.update("jax_enable_x64", False)
+data = jax.device_put(array.astype("float32"))  # NumPy makes float64""",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,103 @@
+"""The rule double_precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.rules.windows import answer, cannot_judge, found, is_silent, stacks, window
+from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.signals.window import Window
+
+NAME = "double_precision"
+# By framework: what stands before the fix's code, and what must hold after it.
+FIXES = {
+    "pytorch": (
+        """
+import numpy as np, torch
+model, array = torch.nn.Linear(4, 2).double(), np.ones((3, 4))
+""",
+        "assert model(data).dtype == torch.float32",
+    ),
+    "jax": (
+        """
+import jax, numpy as np
+jax.config.update("jax_enable_x64", True)
+array = np.ones((3, 4))
+""",
+        "assert (data @ data.T).dtype == np.float32",
+    ),
+}
+WORKS = answer({Slice.COMPUTE: 0.8, Slice.IDLE_DISPATCH: 0.2})
+
+
+def of(framework: str, kinds: Mapping[str, int], backend: str = "cpu", **more: object) -> Window:
+    facts = {framework: {"dtypes": kinds, "backend": backend}}
+    return window(facts=facts, inside=True, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("framework", "kinds"),
+    [
+        # model.double(); torch.set_default_dtype; jax_enable_x64 beside integers; a Fourier model
+        ("torch", {"float64": 1_000_000}),
+        ("torch", {"float64": 900_000, "float32": 100_000, "int64": 5_000_000}),
+        ("jax", {"float64": 80_000_000, "int64": 800_000_000, "uint32": 16}),
+        ("jax", {"complex128": 64_000_000, "float64": 1_000_000, "float32": 2_000_000}),
+    ],
+)
+def test_most_of_it_is_double(framework: str, kinds: Mapping[str, int]) -> None:
+    finding = found(NAME, of(framework, kinds))
+    assert finding.gain is not None
+    # Nobody knows how much of the time is work.
+    assert finding.gain.low == 0.0
+    assert finding.gain.high >= 0.5
+
+
+@pytest.mark.parametrize(
+    ("framework", "kinds"),
+    [
+        ("torch", {"float32": 1_000_000, "float64": 2_000}),
+        ("torch", {"bfloat16": 1_000_000, "float32": 900_000}),
+        ("jax", {"int64": 800_000_000, "float32": 8_000_000}),
+        ("jax", {"uint8": 1_000_000}),
+        ("torch", {"float8_e4m3fn": 1_000_000}),
+    ],
+)
+def test_other_jobs(framework: str, kinds: Mapping[str, int]) -> None:
+    assert is_silent(NAME, of(framework, kinds))
+
+
+def test_a_trace_says_how_much_of_it_is_work() -> None:
+    kinds = {"float64": 1_000_000}
+    taken = Window("test", "run", window(WORKS).traces, of("torch", kinds).job)
+    gain = found(NAME, taken).gain
+    assert gain is not None
+    assert 0 < gain.low < gain.high <= 0.8 * 0.55
+
+
+def test_without_a_trace_the_samples_do() -> None:
+    backward = SourceLine("/venv/lib/python3.11/site-packages/torch/_tensor.py", 5, "backward", 1)
+    codec = SourceLine("/venv/lib/python3.11/site-packages/PIL/Image.py", 5, "save", 1)
+    line = SourceLine("/job/train.py", 7, "fit", 1)
+    seen = stacks((backward, (line,), 600), (codec, (line,), 400))
+    gain = found(NAME, of("torch", {"float64": 9}, stacks=seen)).gain
+    assert gain is not None
+    assert 0 < gain.low < gain.high < 0.65 * 0.55
+
+
+def test_nobody_is_inside() -> None:
+    assert cannot_judge(NAME, window())
+
+
+def test_the_line_that_asks_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "import torch\n# float64 helps\nnet = build().double()\nfor x in data:\n  go(x)\n"
+    )
+    lines = (SourceLine(str(file), 5, "<module>", 0.9),)
+    finding = found(NAME, of("torch", {"float64": 9}, lines=lines))
+    assert [(place.file, place.line) for place in finding.where] == [(str(file), 3)]
