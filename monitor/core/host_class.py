@@ -16,6 +16,7 @@ class HostClass(StrEnum):
     UNCLEAR = "unclear"
     LOADER = "loader"
     COMPILE = "compile"
+    READ = "read"
     WAIT = "wait"
     FRAMEWORK_WAIT = "framework_wait"
 
@@ -43,6 +44,9 @@ HOST_LOOKS: Final[dict[HostClass, HostLook]] = {
     ),
     HostClass.LOADER: HostLook("data loader", "a data loader works or waits", "#D55E00"),
     HostClass.COMPILE: HostLook("compiling", "the framework compiles", "#CC79A7"),
+    HostClass.READ: HostLook(
+        "reading back", "waits for a value of the framework's, and copies it", "#56B4E9"
+    ),
     HostClass.WAIT: HostLook("waiting", "sleeps, or waits for files and others", "#882255"),
     HostClass.FRAMEWORK_WAIT: HostLook(
         "waiting in the framework", "for the device, or for what computes on a CPU", "#0072B2"

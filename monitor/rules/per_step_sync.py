@@ -2,8 +2,10 @@
 
 ## What it sees
 How often a step reads a value back outside of the optimizer (`.item()`, `float(loss)`, a tensor in
-an `if`), where, and how long the main thread is in these reads. On a GPU: the time that the device
-then is idle, because the host could launch nothing ahead.
+an `if`), where, and how long the main thread is in these reads. JAX shows some spellings only by
+what they do: the samples find the main thread waiting at a line that hands an array to NumPy, or
+asks for it to be ready. On a GPU: the time that the device then is idle, because the host could
+launch nothing ahead.
 
 ## Why it costs
 A read waits until the device has computed the value. Meanwhile the host prepares nothing, and when
@@ -28,7 +30,8 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -42,6 +45,8 @@ from whyidle.monitor.signals.window import Window
 LEAST_READS: Final = 0.5
 # Smaller shares are within the error of some hundred stack samples.
 LEAST_SHARE: Final = 0.03
+# Reads that nobody counted may be rare ones, which wait for all the steps before: so much is not.
+LEAST_WAITING: Final = 0.05
 # Of the line's time: a tenth may be other work, that stays, and every fiftieth step still reads.
 LINE_LEAST, LINE_MOST = 0.9, 0.98
 _ITEM: Final = r"aten::(item|is_nonzero)"
@@ -56,15 +61,21 @@ def detect(window: Window) -> Verdict:
     reads = window.syncs_per_step
     if reads is None and (trace := window.gpu_trace) is not None:
         reads = trace.calls_per_step(_ITEM)
+    counted = reads is not None and reads.value >= LEAST_READS
+    if window.gpu_trace is not None and counted and reads is not None:
+        return _of_gpu(window, window.gpu_trace, reads)
+    if window.uses("pytorch") and counted and reads is not None:
+        return _of_lines(window, reads)
+    if window.uses("jax") and (counted or _waits(window) >= LEAST_WAITING):
+        return _of_turns(window, reads)
     if reads is None:
         return window.lacks(Need.STEPS if window.job.inside else Need.INSIDE)
-    if reads.value < LEAST_READS:
-        return None
-    if window.gpu_trace is not None:
-        return _of_gpu(window, window.gpu_trace, reads)
-    if window.uses("pytorch"):
-        return _of_lines(window, reads)
-    return _of_turns(window, reads)
+    return None
+
+
+def _waits(window: Window) -> float:
+    """Return how much of the time the main thread was found reading, however that is spelled."""
+    return 0.0 if window.host is None else window.host.share(HostClass.READ)
 
 
 def _of_gpu(window: Window, trace: Traced, reads: Measure) -> Verdict:
@@ -107,8 +118,11 @@ def _of_lines(window: Window, reads: Measure) -> Verdict:
     )
 
 
-def _of_turns(window: Window, reads: Measure) -> Verdict:
+def _of_turns(window: Window, reads: Measure | None) -> Verdict:
     spent = window.job.mean(m.JOB_SYNC_WAIT)
+    seen = _waits(window)
+    if spent is None or spent.value < seen:
+        spent = window.job.measure(seen, "ratio") if seen else spent
     if spent is None:
         return window.lacks(Need.INSIDE)
     bounds = overlapped(window, spent.value)
@@ -116,14 +130,24 @@ def _of_turns(window: Window, reads: Measure) -> Verdict:
         return window.lacks(Need.TRACE)
     if bounds[1] < LEAST_SHARE:
         return None
-    evidence = (Evidence.of("reads a step", reads), Evidence.of("main thread in reads", spent))
-    return _found(window, Gain.between(*bounds), evidence, idle_slice(window.trace))
+    evidence = [Evidence.of("main thread in reads", spent)]
+    if reads is not None:
+        evidence.insert(0, Evidence.of("reads a step", reads))
+    return _found(window, Gain.between(*bounds), tuple(evidence), idle_slice(window.trace))
 
 
 def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Slice) -> Found:
-    return Found(
-        gain=gain, evidence=evidence, where=own(window.where_read(MOST_PLACES)), slice=part
-    )
+    return Found(gain=gain, evidence=evidence, where=_where(window), slice=part)
+
+
+def _where(window: Window) -> tuple[Place, ...]:
+    """Return the lines that the agent saw reading; else those where the samples did."""
+    rows = () if window.host is None else window.host.rows
+    sampled = (Place(*r.frames[0], r.share) for r in rows if r.doing is HostClass.READ and r.frames)
+    by_agent, by_samples = own(window.where_read(MOST_PLACES)), own(sampled)
+    if sum(p.share or 0.0 for p in by_agent) >= sum(p.share or 0.0 for p in by_samples):
+        return by_agent or by_samples
+    return by_samples
 
 
 rule = Rule(

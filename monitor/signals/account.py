@@ -14,7 +14,7 @@ from typing import Final
 
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
-from whyidle.monitor.signals.callees import Calls, calls_of
+from whyidle.monitor.signals.callees import ARRAY_PACKAGES, Calls, calls_of, reads_at
 from whyidle.monitor.signals.sampling import SURE, start_up
 from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
@@ -29,6 +29,18 @@ _COMPILERS: Final = re.compile(
     r".*/(torch/(_dynamo|_inductor|_functorch|fx)|triton/(compiler|runtime)"
     r"|jax/_src/(compiler|interpreters/(mlir|partial_eval|ad|batching))\.?)[/.].*"
 )
+# What reads an array of the framework's, by where it stands.
+_READERS: Final = re.compile(
+    r".*/jax/_src/array\.py (_value|__(array|float|int|bool|complex|index|format|repr|str|iter"
+    r"|dlpack|reduce)__|item|tolist|block_until_ready|_single_device_array_to_np_array\w*)"
+    r"|.*/jax/_src/api\.py (block_until_ready|device_get|_device_get)"
+    r"|.*/torch/_tensor\.py (__(array|format|repr|iter|contains|dlpack)__|tolist)"
+)
+_WAITS: Final = {
+    HostClass.FRAMEWORK: HostClass.FRAMEWORK_WAIT,
+    # In whose call it sleeps is not known either.
+    HostClass.UNCLEAR: HostClass.UNCLEAR,
+}
 _OF_CALLS: Final = {
     Calls.HOST: HostClass.PYTHON,
     Calls.LIBRARY: HostClass.LIBRARY,
@@ -101,9 +113,26 @@ def _divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
         yield HostClass.UNCLEAR, counts.samples
     else:
         whose = _whose(leaf, chain)
-        ours = whose is HostClass.FRAMEWORK
-        yield whose, counts.samples - waited
-        yield HostClass.FRAMEWORK_WAIT if ours else HostClass.WAIT, waited
+        reads = chain.called is not None and _READERS.fullmatch(_named(chain.called))
+        yield HostClass.READ if reads else whose, counts.samples - waited
+        if waited:
+            yield HostClass.READ if reads else _waits(whose, leaf), waited
+
+
+def _named(line: CodeLine) -> str:
+    return f"{line.file} {line.function}"
+
+
+def _waits(whose: HostClass, leaf: CodeLine) -> HostClass:
+    """Return what a thread waits for that does not run."""
+    package = _INSTALLED.match(leaf.file)
+    if package:
+        # Arrays of the host never wait: what does is a framework's that they are made of.
+        arrays = package[1] in ARRAY_PACKAGES
+        return HostClass.READ if arrays else _WAITS.get(whose, HostClass.WAIT)
+    if is_users(leaf.file) and reads_at(leaf.file, leaf.line):
+        return HostClass.READ
+    return _WAITS.get(whose, HostClass.WAIT)
 
 
 def _whose(leaf: CodeLine, chain: Chain) -> HostClass:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import lru_cache
@@ -25,6 +26,16 @@ _OF_HOST: Final = frozenset(
     name for kind in (list, dict, set, str, bytes) for name in dir(kind) if not name.startswith("_")
 ) - {"copy", "index", "count", "sort", "clear", "update", "values"} | {"write", "flush", "read"}
 _PASSES: Final = 3
+# Methods that give the host the value of an array, or wait until there is one.
+_READS: Final = frozenset(
+    {"block_until_ready", "cpu", "item", "numpy", "synchronize", "to_py", "tolist"}
+)
+# Functions that do so with what they are given; all others of these packages read their arguments.
+_CONVERTS: Final = frozenset({"bool", "bytes", "float", "format", "int", "memoryview", "str"})
+_FRAMEWORK_READS: Final = frozenset({"block_until_ready", "device_get", "process_allgather"})
+# Packages whose functions take arrays; and those functions of theirs that work with files.
+ARRAY_PACKAGES: Final = frozenset({"numpy", "pandas", "scipy", "sklearn"})
+_OF_FILES: Final = re.compile(r".*(load|save|memmap|file|read|write|open).*")
 
 
 class Calls(StrEnum):
@@ -32,6 +43,8 @@ class Calls(StrEnum):
 
     HOST = "host"
     LIBRARY = "library"
+    # A library's whose functions take arrays of anybody's.
+    ARRAYS = "arrays"
     FRAMEWORK = "framework"
     UNCLEAR = "unclear"
 
@@ -47,7 +60,18 @@ def calls_of(file: str, line: int) -> Calls:
         return Calls.UNCLEAR
     if Calls.FRAMEWORK in found:
         return Calls.FRAMEWORK if found == {Calls.FRAMEWORK} else Calls.UNCLEAR
-    return Calls.LIBRARY if Calls.LIBRARY in found else Calls.HOST
+    return Calls.HOST if found == {Calls.HOST} else Calls.LIBRARY
+
+
+def reads_at(file: str, line: int) -> bool:
+    """Tell whether a line brings a framework's value to the host, as far as its names say."""
+    try:
+        return any(
+            isinstance(node, ast.Call) and scope.reads(node)
+            for node, scope in _expressions(file).get(line, ())
+        )
+    except RecursionError:
+        return False
 
 
 class _Scope:
@@ -71,6 +95,19 @@ class _Scope:
             return inner.kind(node.value if isinstance(node, ast.DictComp) else node.elt)
         parts = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.expr)]
         return _of_all(map(self.kind, parts)) if parts else Calls.UNCLEAR
+
+    def reads(self, call: ast.Call) -> bool:
+        """Tell whether a call may wait for a framework's value."""
+        func = call.func
+        name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        takes = [*call.args, *(each.value for each in call.keywords)]
+        values = [x for x in takes if self.kind(x) in {Calls.FRAMEWORK, Calls.UNCLEAR}]
+        if isinstance(func, ast.Attribute) and name in _READS:
+            return self.kind(func.value) in {Calls.FRAMEWORK, Calls.UNCLEAR}
+        if name in _FRAMEWORK_READS and self.kind(func) is Calls.FRAMEWORK:
+            return True
+        takes_arrays = name in _CONVERTS or self.kind(func) is Calls.ARRAYS
+        return bool(values) and takes_arrays and not _OF_FILES.fullmatch(name)
 
     def of_name(self, name: str) -> Calls:
         """Return what a name holds."""
@@ -124,13 +161,15 @@ class _Scope:
 def _of_all(kinds: Iterable[Calls]) -> Calls:
     """Return what computes from such values: a framework, if one of them is its own."""
     found = set(kinds)
-    order = (Calls.FRAMEWORK, Calls.UNCLEAR, Calls.LIBRARY)
+    order = (Calls.FRAMEWORK, Calls.UNCLEAR, Calls.ARRAYS, Calls.LIBRARY)
     return next((kind for kind in order if kind in found), Calls.HOST)
 
 
 def _of_package(module: str) -> Calls:
     head = module.partition(".")[0]
-    return Calls.FRAMEWORK if head in DEVICE_PACKAGES else Calls.LIBRARY
+    if head in DEVICE_PACKAGES:
+        return Calls.FRAMEWORK
+    return Calls.ARRAYS if head in ARRAY_PACKAGES else Calls.LIBRARY
 
 
 def _own(tree: ast.AST) -> Iterator[ast.AST]:

@@ -19,7 +19,7 @@ def back(window: Window, account: HostAccount, saved: float) -> tuple[float, flo
     if window.device == "cpu" and not window.uses("jax"):
         # PyTorch computes there in the thread that calls it.
         return saved, saved
-    waits = account.share(HostClass.FRAMEWORK_WAIT)
+    waits = account.share(HostClass.FRAMEWORK_WAIT, HostClass.READ)
     device = None if window.trace is None else busy(window.trace)
     if device is None:
         return max(0.0, saved - waits), saved

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.rules.windows import (
@@ -12,6 +14,7 @@ from tests.rules.windows import (
     judge,
     names,
     recorded,
+    stacks,
     traced,
     window,
 )
@@ -19,6 +22,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.aggregates import ReadBack
+from whyidle.monitor.runs.stacks import Chain, CodeLine
 
 NAME = "per_step_sync"
 FIXES = {
@@ -159,3 +163,37 @@ def test_lines_of_the_framework_are_left_out() -> None:
 
 def test_a_list_of_numbers_that_is_drawn_beside_collections_is_no_such_read() -> None:
     assert judge(NAME, recorded("gc_pauses/before_torch")) is None
+
+
+SPELLED = """
+import numpy as np
+
+def fit(step, batches):
+    for batch in batches:
+        loss = step(batch)
+        seen = np.asarray(loss)
+        loss.block_until_ready()
+        best = max(best, float(loss))
+"""
+
+
+@pytest.mark.parametrize("line", [7, 8, 9])
+@pytest.mark.parametrize(("busy", "is_fault"), [(0.5, True), (0.98, False)])
+def test_reads_not_counted(tmp_path: Path, line: int, busy: float, *, is_fault: bool) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(SPELLED)
+    reads, other = CodeLine(str(file), line, "fit"), CodeLine("/job/data.py", 5, "augment")
+    seen = stacks((reads, (), 400), waited=1)
+    seen.samples += 600
+    seen.count(Chain((other,), other), 600, 600, 0)
+    idle = {Slice.COMPUTE: busy, Slice.IDLE_DISPATCH: 1 - busy}
+    jax = {"jax": {"backend": "cpu"}}
+    at = window(answer(idle, fmt="xplane"), facts=jax, stacks=seen, inside=True)
+    if is_fault:
+        finding = found(NAME, at)
+        assert finding.gain is not None
+        assert 0.3 < finding.gain.high < 0.6
+        assert [place.line for place in finding.where] == [line]
+    else:
+        # The device is never without work: rare reads wait for all of it, and cost nothing.
+        assert is_silent(NAME, at)

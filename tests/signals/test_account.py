@@ -95,3 +95,48 @@ def test_start_up_is_no_part_of_it(train: str) -> None:
 
 def test_without_samples_there_is_none() -> None:
     assert account_of(StackSamples()) is None
+
+
+JAX = """
+import time
+import numpy as np
+import jax
+
+def log(history, loss):
+    history.append(np.asarray(loss))
+
+def train(step, batches):
+    for batch in batches:
+        loss = step(batch)
+        log([], loss)
+        time.sleep(0.1)
+"""
+
+
+def test_what_waits_for_a_value_reads_it_however_it_is_spelled(tmp_path: Path) -> None:
+    file = tmp_path / "loop.py"
+    file.write_text(JAX)
+    log, step, sleep = (
+        CodeLine(str(file), 7, "log"), CodeLine(str(file), 11, "train"),
+        CodeLine(str(file), 13, "train"),
+    )  # fmt: skip
+    value = CodeLine(f"{PACKAGES}/jax/_src/array.py", 9, "_value")
+    read = CodeLine(f"{PACKAGES}/jax/_src/array.py", 5, "__float__")
+    mean = CodeLine(f"{PACKAGES}/numpy/_core/fromnumeric.py", 5, "mean")
+    samples = StackSamples()
+    samples.samples = 100
+    samples.count(Chain((log,), log), 30, 30, 25)
+    samples.count(Chain((log,), value, read), 20, 20, 18)
+    samples.count(Chain((log,), mean, mean), 10, 10, 10)
+    samples.count(Chain((step,), step), 20, 20, 15)
+    samples.count(Chain((sleep,), sleep), 20, 20, 20)
+    account = account_of(samples)
+    assert account is not None
+    found = {(row.frames[0].line, row.doing): row.share for row in account.rows}
+    assert found == pytest.approx({
+        (7, HostClass.READ): 0.55,
+        (7, HostClass.LIBRARY): 0.05,
+        # A function that was handed in: nobody knows whether it is the framework's.
+        (11, HostClass.UNCLEAR): 0.2,
+        (13, HostClass.WAIT): 0.2,
+    })  # fmt: skip

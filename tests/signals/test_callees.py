@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from whyidle.monitor.signals.callees import Calls, calls_of
+from whyidle.monitor.signals.callees import Calls, calls_of, reads_at
 
 # Each line that has a comment is asked for, in several people's styles.
 STYLES = {
@@ -77,3 +77,49 @@ def test_whom_a_line_calls(style: str, tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_says_nothing() -> None:
     assert calls_of("/nowhere/train.py", 3) is Calls.UNCLEAR
+
+
+READS = """
+import threading
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.metrics import accuracy_score
+from numpy import asarray as to_host
+
+step = jax.jit(lambda x: x * 2)
+x = step(jnp.ones(4))  # computes
+seen = np.asarray(x)  # reads
+mean = np.mean(x)  # reads
+text = f"{float(x[0]):.3f}"  # reads
+x.block_until_ready()  # reads
+jax.block_until_ready(x)  # reads
+score = accuracy_score(labels, x)  # reads
+rows = to_host(x)  # reads
+history = np.zeros(9)  # computes
+history = np.append(history, 1.0)  # computes
+done = threading.Event()
+done.wait()  # computes
+table = np.load(path)  # computes
+log.write(str(3))  # computes
+
+class Loop:
+    def fit(self, batch):
+        loss = self.model(batch)  # computes
+        self.total += loss.item()  # reads
+        self.rows.append(loss.detach().cpu())  # reads
+        return bool(loss > 3)  # reads
+"""
+
+
+def test_lines_that_bring_a_value_to_the_host(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(READS)
+    marked = [
+        (number, line, line.endswith("# reads"))
+        for number, line in enumerate(READS.splitlines(), 1)
+        if line.endswith(("# reads", "# computes"))
+    ]
+    assert len(marked) == 17
+    for number, line, reads in marked:
+        assert reads_at(str(file), number) is reads, line
