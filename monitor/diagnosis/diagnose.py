@@ -265,7 +265,7 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
 def host_json(account: HostAccount | None) -> HostJson:
     """Return where the main thread's time goes."""
     if account is None:
-        return {"samples": 0, "rows": [], "unknown": {"rows": NOT_SAMPLED}}
+        return {"samples": 0, "rows": [], "phases": {}, "unknown": {"rows": NOT_SAMPLED}}
     return {
         "samples": int(account.samples),
         "rows": [
@@ -279,6 +279,7 @@ def host_json(account: HostAccount | None) -> HostJson:
             }
             for row in account.rows[:MOST_ROWS]
         ],
+        "phases": {str(phase): round(share, 4) for phase, share in account.phases.items()},
         "unknown": {} if account.knows_waits else {"waits": NO_WAITS},
     }
 

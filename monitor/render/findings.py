@@ -28,6 +28,7 @@ from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import STYLES
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.trace import fitted
+from whyidle.monitor.signals.phases import WORDS, Phase
 
 _INDENT: Final = "  "
 # Of the rules that lack the same data, this many are named; the rest are counted.
@@ -110,6 +111,13 @@ def _host(host: HostJson, width: int) -> Iterator[Text]:
     longest = max(len(doing) for _, doing, _ in shown)
     for name, doing, share in shown:
         yield _line(f"{share:>4.0%}  {doing:<{longest}}  {name}", width)
+    beside = [
+        f"{WORDS[Phase(phase)]} {share:.0%}"
+        for phase, share in host.get("phases", {}).items()
+        if phase != Phase.STEP and share >= LEAST_ROW
+    ]
+    if beside:
+        yield _line(f"Besides the steps: {', '.join(beside)}.", width)
 
 
 def _finding(finding: FindingJson, width: int) -> Iterator[Text]:

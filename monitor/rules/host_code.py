@@ -3,7 +3,9 @@
 ## What it sees
 The account of the host: the lines of the user's at which the main thread was found while it ran
 Python or a library's code, or slept, and nothing of a framework. It names the function where most
-of that is. It stands behind every rule that explains the same lines: those know a cure.
+of that is. What is due only now and then counts whole, the framework's part included: validation,
+checkpoints, and what stands behind `if step % 100 == 0`. It stands behind every rule that explains
+the same lines: those know a cure.
 
 ## Why it costs
 What the main thread does between two launches the device waits for, unless it has work ahead.
@@ -41,8 +43,11 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
+from whyidle.monitor.signals.callees import reads_at
 from whyidle.monitor.signals.overlap import back
+from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.window import Window
 
 # Every program has some code around its steps: less is not worth a person's time.
@@ -55,41 +60,66 @@ def detect(window: Window) -> Verdict:
     account = window.host
     if account is None:
         return window.lacks(Need.INSIDE)
-    rows = _of_one_function(account)
-    surely = sum(row.share for row in rows if row.doing in HOST_WORK)
+    rows = _of_one_place(account)
+    surely = sum(row.share for row in rows if _is_own(account, row))
     if surely < LEAST:
         return None
-    unclear = sum(row.share for row in rows if row.doing is HostClass.UNCLEAR)
+    unclear = sum(row.share for row in rows if not _is_own(account, row))
     gain = _gain(window, account, surely, unclear)
     if gain.high < LEAST:
         return None
-    worst = next(row for row in rows if row.doing in HOST_WORK)
     return Found(
         gain=gain,
         evidence=_evidence(window, rows),
-        where=_where(rows),
+        where=_where(account, rows),
         slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
         severity=Severity.of_share(gain.low),
-        title=f"{worst.frames[0].function}() takes {surely:.0%} of the main thread's time:"
-        f" {HOST_LOOKS[worst.doing].words}",
+        title=_title(account, rows, surely),
     )
 
 
-def _of_one_function(account: HostAccount) -> list[HostRow]:
-    """Return the rows of the user's function in which most of the host's own work is."""
-    sums: dict[tuple[str, str], float] = {}
+def _is_aside(account: HostAccount, row: HostRow) -> bool:
+    """Tell whether a row is of a phase beside the steps, whose work is there to be saved."""
+    # What waits there may wait for the steps before it.
+    waits = row.doing in {HostClass.READ, HostClass.FRAMEWORK_WAIT}
+    if waits or row.phase is Phase.STEP or row.phase not in account.phases:
+        return False
+    return not (row.frames and reads_at(row.frames[0].file, row.frames[0].line))
+
+
+def _is_own(account: HostAccount, row: HostRow) -> bool:
+    return row.doing in HOST_WORK or _is_aside(account, row)
+
+
+def _place(account: HostAccount, row: HostRow) -> CodeLine | None:
+    """Return the line that answers for a row."""
+    if row.begins is not None and _is_aside(account, row):
+        return row.begins
+    return row.frames[0] if row.frames else None
+
+
+def _of_one_place(account: HostAccount) -> list[HostRow]:
+    """Return the rows of the user's function, or of the phase, with most of such work."""
+    sums: dict[tuple[str, str, Phase], float] = {}
+    rows: dict[tuple[str, str, Phase], list[HostRow]] = {}
     for row in account.rows:
-        if row.frames and row.doing in HOST_WORK:
-            key = row.frames[0].file, row.frames[0].function
-            sums[key] = sums.get(key, 0.0) + row.share
-    most = max(sums, key=lambda key: sums[key], default=None)
-    return [
-        row
-        for row in account.rows
-        if row.frames
-        and (row.frames[0].file, row.frames[0].function) == most
-        and row.doing in {*HOST_WORK, HostClass.UNCLEAR}
-    ]
+        place = _place(account, row)
+        own = _is_own(account, row)
+        if place is None or not (own or row.doing is HostClass.UNCLEAR):
+            continue
+        phase = row.phase if _is_aside(account, row) else Phase.STEP
+        key = place.file, place.function, phase
+        rows.setdefault(key, []).append(row)
+        sums[key] = sums.get(key, 0.0) + (row.share if own else 0.0)
+    return rows[max(sums, key=lambda key: sums[key])] if sums else []
+
+
+def _title(account: HostAccount, rows: Sequence[HostRow], share: float) -> str:
+    worst = next(row for row in rows if _is_own(account, row))
+    takes = f"takes {share:.0%} of the main thread's time"
+    if _is_aside(account, worst):
+        return f"{WORDS[worst.phase].capitalize()} {takes}"
+    return f"{worst.frames[0].function}() {takes}: {HOST_LOOKS[worst.doing].words}"
 
 
 def _gain(window: Window, account: HostAccount, surely: float, unclear: float) -> Gain:
@@ -107,14 +137,14 @@ def _evidence(window: Window, rows: Sequence[HostRow]) -> tuple[Evidence, ...]:
     )
 
 
-def _where(rows: Sequence[HostRow]) -> tuple[Place, ...]:
-    shares: dict[Place, float] = {}
+def _where(account: HostAccount, rows: Sequence[HostRow]) -> tuple[Place, ...]:
+    shares: dict[CodeLine, float] = {}
     for row in rows:
-        if row.doing in HOST_WORK:
-            place = Place(*row.frames[0])
+        place = _place(account, row)
+        if place is not None and _is_own(account, row):
             shares[place] = shares.get(place, 0.0) + row.share
     most = sorted(shares.items(), key=lambda item: -item[1])[:MOST_PLACES]
-    return tuple(Place(p.file, p.line, p.function, share) for p, share in most)
+    return tuple(Place(*place, share) for place, share in most)
 
 
 _TEXT: Final = (

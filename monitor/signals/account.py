@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
 from whyidle.monitor.signals.callees import ARRAY_PACKAGES, Calls, calls_of, reads_at
+from whyidle.monitor.signals.phases import Phase, phase_of
 from whyidle.monitor.signals.sampling import SURE, start_up
 from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
@@ -59,6 +60,9 @@ class HostRow:
     frames: tuple[CodeLine, ...]
     doing: HostClass
     share: float
+    phase: Phase = Phase.STEP
+    # The line of the user's that begins the phase.
+    begins: CodeLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,20 @@ class HostAccount:
         """Return the share of some classes together."""
         return sum(row.share for row in self.rows if row.doing in classes)
 
+    @property
+    def phases(self) -> Mapping[Phase, float]:
+        """The share of each phase, the largest first; what takes most of the time are the steps.
+
+        A program that only evaluates does so in steps.
+        """
+        found: dict[Phase, float] = {}
+        for row in self.rows:
+            found[row.phase] = found.get(row.phase, 0.0) + row.share
+        most = max(found, key=lambda phase: found[phase])
+        if most is not Phase.STEP:
+            found[Phase.STEP] = found.get(Phase.STEP, 0.0) + found.pop(most)
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
     def error(self, share: float) -> float:
         """Return by how much a share may be wrong by chance."""
         share = min(1.0, share)
@@ -83,19 +101,24 @@ class HostAccount:
 def account_of(stacks: StackSamples, *, by_time: bool = False) -> HostAccount | None:
     """Return the account; ``None`` without samples; ``by_time``: start-up is cut off already."""
     out = {(x.file, x.line) for x in start_up(stacks.lines(), by_time=by_time)}
-    shares: dict[tuple[tuple[CodeLine, ...], HostClass], float] = {}
+    shares: dict[tuple[tuple[CodeLine, ...], HostClass, Phase, CodeLine | None], float] = {}
     total = known = 0.0
     for chain, counts in stacks.chains.items():
         if chain.frames and (chain.frames[0].file, chain.frames[0].line) in out:
             continue
         total += counts.samples
         known += counts.known
+        phase = phase_of(chain)
         for doing, samples in _divided(chain, counts):
-            key = chain.frames, doing
+            key = chain.frames, doing, *phase
             shares[key] = shares.get(key, 0.0) + samples
     if not total:
         return None
-    rows = [HostRow(frames, doing, n / total) for (frames, doing), n in shares.items() if n]
+    rows = [
+        HostRow(frames, doing, n / total, phase, begins)
+        for (frames, doing, phase, begins), n in shares.items()
+        if n
+    ]
     rows.sort(key=lambda row: -row.share)
     return HostAccount(tuple(rows), total, known > 0)
 

@@ -97,6 +97,8 @@ class HostJson(TypedDict):
 
     samples: int
     rows: list[HostRowJson]
+    # The shares of the steps, and of what a loop does besides: "validation", "checkpoint".
+    phases: dict[str, float]
     unknown: Unknown
 
 

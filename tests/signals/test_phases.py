@@ -1,0 +1,134 @@
+"""The phases of a loop, in several people's styles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.windows import found, is_silent, window
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.account import HostAccount, account_of
+from whyidle.monitor.signals.phases import Phase, phase_of
+
+SCRIPT = """
+import torch
+for step, (x, y) in enumerate(loader):
+    loss = loss_of(model(x), y)
+    loss.backward()
+    if step % 50 == 0:
+        with torch.no_grad():
+            scores = [model(z) for z in held_out]
+    if (step + 1) % 200 == 0:
+        torch.save(model.state_dict(), "latest.pt")
+    if step % 10 == 9 and is_main:
+        print(step, loss.item())
+        pictures = grid(model.sample())
+"""
+LIB = "/venv/lib/python3.11/site-packages"
+
+
+def line(file: Path | str, number: int, function: str = "<module>") -> CodeLine:
+    return CodeLine(str(file), number, function)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "train.py"
+    file.write_text(SCRIPT)
+    return file
+
+
+def test_blocks_that_are_due_every_few_steps(script: Path) -> None:
+    phases = {number: phase_of(Chain((line(script, number),)))[0] for number in (4, 5, 8, 10, 13)}
+    assert phases == {
+        4: Phase.STEP,
+        5: Phase.STEP,
+        8: Phase.VALIDATION,
+        10: Phase.CHECKPOINT,
+        13: Phase.PERIODIC,
+    }
+
+
+@pytest.mark.parametrize(
+    ("functions", "called", "phase"),
+    [
+        (("forward", "run_validation", "main"), None, Phase.VALIDATION),
+        (("score", "evalEpoch", "fit"), None, Phase.VALIDATION),
+        (
+            ("training_step",),
+            ("lightning/pytorch/loops/evaluation_loop.py", "run"),
+            Phase.VALIDATION,
+        ),
+        (("on_epoch_end",), ("torch/serialization.py", "save"), Phase.CHECKPOINT),
+        (("write", "save_checkpoint", "main"), None, Phase.CHECKPOINT),
+        # A network of values, its arguments being checked, and a step.
+        (("value", "act", "main"), None, Phase.STEP),
+        (("interval", "main"), None, Phase.STEP),
+        (("step", "fit"), ("torch/nn/modules/module.py", "_call_impl"), Phase.STEP),
+    ],
+)
+def test_chains(functions: tuple[str, ...], called: tuple[str, str] | None, phase: Phase) -> None:
+    frames = tuple(line("/job/x.py", 5 + n, name) for n, name in enumerate(functions))
+    inner = None if called is None else line(f"{LIB}/{called[0]}", 9, called[1])
+    found, begins = phase_of(Chain(frames, inner, inner))
+    assert found is phase
+    assert (begins is None) == (phase is Phase.STEP)
+
+
+def account(script: Path, *counts: tuple[CodeLine, str, float]) -> HostAccount:
+    samples = StackSamples()
+    for frame, called, count in counts:
+        inside = line(f"{LIB}/{called}.py", 9, "f")
+        samples.samples += count
+        samples.count(Chain((frame,), inside, inside), count, count, 0)
+    made = account_of(samples)
+    assert made is not None
+    return made
+
+
+def test_what_takes_most_of_the_time_are_the_steps(tmp_path: Path) -> None:
+    # An evolution strategy evaluates, and does nothing else.
+    inner, outer = line("/job/es.py", 5, "evaluate"), line("/job/es.py", 9, "main")
+    search = account(tmp_path, (inner, "jax/a", 90), (outer, "jax/a", 10))
+    assert search.phases == {Phase.STEP: pytest.approx(1)}
+
+
+def test_validation_is_named_with_its_share(script: Path) -> None:
+    rows = [(line(script, 4), "torch/a", 600), (line(script, 8), "torch/a", 300)]
+    rows.append((line(script, 13), "torch/a", 100))
+    made = account(script, *rows)
+    assert made.phases == pytest.approx(
+        {Phase.STEP: 0.6, Phase.VALIDATION: 0.3, Phase.PERIODIC: 0.1}
+    )
+    assert [row.doing for row in made.rows] == [HostClass.FRAMEWORK] * 3
+
+
+@pytest.mark.parametrize(("share", "is_fault"), [(0.3, True), (0.02, False)])
+def test_validation_that_takes_much(script: Path, share: float, *, is_fault: bool) -> None:
+    samples = StackSamples()
+    inside = line(f"{LIB}/torch/nn/modules/module.py", 9, "_call_impl")
+    samples.samples = 1000
+    for number, count in ((4, 1000 * (1 - share)), (8, 1000 * share)):
+        samples.count(Chain((line(script, number),), inside, inside), count, count, 0)
+    job = window(stacks=samples, facts={"torch": {"backend": "cpu"}}, inside=True)
+    if not is_fault:
+        assert is_silent("host_code", job)
+        return
+    finding = found("host_code", job)
+    assert finding.title == "Validation takes 30% of the main thread's time"
+    assert finding.where[0].line == 8
+    assert finding.gain is not None
+    assert finding.gain.low < share < finding.gain.high < 0.4
+
+
+def test_rare_reads_wait_for_the_steps_before_them(script: Path) -> None:
+    samples = StackSamples()
+    samples.samples = 1000
+    step, log = line(script, 4), line(script, 12)
+    inside = line(f"{LIB}/torch/nn/modules/module.py", 9, "_call_impl")
+    samples.count(Chain((step,), inside, inside), 400, 400, 0)
+    samples.count(Chain((log,), log), 600, 600, 300)
+    job = window(stacks=samples, facts={"torch": {"backend": "cuda"}}, inside=True)
+    assert is_silent("host_code", job)
