@@ -1,9 +1,9 @@
 """A loop of Python goes through the batch sample by sample.
 
 ## What it sees
-A trace in which the same function is called many times in a step (JAX), or each parameter takes
-part many times in one backward pass (PyTorch); and, in the user's own source, a loop on the lines
-where the main thread is found, whose passes do not need one another.
+A trace in which the same function is called many times in a step (JAX), or each layer many times
+for each pass back (PyTorch); and, in the user's own source, a loop around the lines where the main
+thread is found, or around those that called them, whose passes do not need one another.
 
 ## Why it costs
 Each call costs microseconds before any number is multiplied, whatever its size: Python, a search
@@ -65,7 +65,8 @@ def detect(window: Window) -> Verdict:
     if not window.job.lines:
         return window.lacks(Need.INSIDE)
     seen = step_samples(window.job)
-    loop = over_samples(seen.lines)
+    rows = () if window.host is None else window.host.rows
+    loop = over_samples(seen.lines, ((row.frames, row.share) for row in rows))
     if loop is None:
         return window.lacks(Need.SOURCE)
     if loop.share < LEAST_SHARE:
@@ -85,12 +86,15 @@ def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
     """Return what is called how often in a step; ``None``: not known."""
     if window.uses("jax"):
         return _of_functions(trace)
+    # Forward of each layer one of these is called; what goes back may be less, or nothing.
+    forward = [c["count"] for c in trace.calls(r"aten::(linear|convolution|bmm|baddbmm)")]
     backward = [c["count"] for c in trace.calls(r"(Addmm|Mm|Mv|Bmm|Convolution|Dot)Backward\d")]
     added = sum(c["count"] for c in trace.calls("torch::autograd::AccumulateGrad"))
-    if not backward or not added:
+    used = max(sum(forward), sum(backward))
+    if not used or not added:
         return None
     # With a bias each layer has two parameters.
-    times = trace.measure(LEAST_TIMES / LEAST_USES * sum(backward) / added, "count")
+    times = trace.measure(LEAST_TIMES / LEAST_USES * used / added, "count")
     return "calls of each layer in a step", times
 
 

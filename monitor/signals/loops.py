@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.core.finding import Place, SourceLine
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.source import calls, dotted, functions, tree_of, written
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp
-Loop = ast.For | Comprehension
+Loop = ast.For | ast.While | Comprehension
 
 # What only gathers results.
 _GATHERS: Final = re.compile(
@@ -50,24 +51,74 @@ class Looping:
     where: tuple[Place, ...]
 
 
-def over_samples(lines: Iterable[SourceLine]) -> Looping | None:
-    """Return the time on such loops; ``None``: no source could be read."""
-    lines = tuple(lines)
-    if not any(tree_of(line.file) for line in lines):
+def over_samples(
+    lines: Iterable[SourceLine], chains: Iterable[tuple[tuple[CodeLine, ...], float]] = ()
+) -> Looping | None:
+    """Return the time on such loops, at any depth of calls; ``None``: no source could be read.
+
+    ``chains`` are the user's lines from the innermost out, with shares; without them ``lines``.
+    """
+    stacks = list(chains) or [((_code(line),), line.share) for line in lines]
+    stacks = [(frames, share) for frames, share in stacks if frames]
+    if not any(tree_of(frames[0].file) for frames, _ in stacks):
         return None
-    own = [(line, loop) for line in lines if (loop := _loop_at(line)) is not None]
-    if not own:
+    found = [(frames, share, _sample_loop(frames)) for frames, share in stacks]
+    training = {
+        id(loop) for frames, _, _ in found for loop in _trained(frames)
+    }  # fmt: skip
+    inside = [(f, share, at) for f, share, at in found if at and id(at[1]) not in training]
+    if not inside:
         return Looping(0.0, ())
     # Who runs such a loop, and what each pass calls: elsewhere, too, it is the same work.
-    names = {function.name for line, _ in own for function in _around(line)}
-    names |= {dotted(call.func) for _, loop in own for call in _works(loop)} - {""}
-    inside = {line for line, _ in own}
-    around = [line for line in lines if line not in inside and _calls(line, names)]
-    share = min(1.0, sum(line.share for line in (*inside, *around)))
-    return Looping(share, tuple(Place.at(a) for a, _ in own))
+    names = {function.name for _, _, (line, _) in inside for function in _around(line)}
+    names |= {dotted(call.func) for _, _, (_, loop) in inside for call in _works(loop)} - {""}
+    mine = {frames for frames, _, _ in inside}
+    around = [share for frames, share in stacks if frames not in mine and _calls(frames[0], names)]
+    shares: dict[CodeLine, float] = {}
+    for _, share, (line, _) in inside:
+        shares[line] = shares.get(line, 0.0) + share
+    share = min(1.0, sum(shares.values()) + sum(around))
+    most = sorted(shares.items(), key=lambda item: -item[1])
+    return Looping(share, tuple(Place(*line, part) for line, part in most))
 
 
-def _calls(line: SourceLine, names: set[str]) -> bool:
+def _trains(line: CodeLine) -> bool:
+    """Tell whether a line is a part of training: a known call, or a state that it renews."""
+    if any(_TRAINS.fullmatch(_callee(call)) for call in calls(line.file, line.line)):
+        return True
+    renewed = (node for node in _nodes(line) if isinstance(node, ast.Assign))
+    return any(
+        isinstance(node.value, ast.Call)
+        and not _GATHERS.fullmatch(dotted(node.value.func))
+        and set().union(*map(_names, node.targets))
+        & set().union(*map(_names, _arguments(node.value))) - {"self"}
+        for node in renewed
+    )
+
+
+def _code(line: SourceLine) -> CodeLine:
+    return CodeLine(line.file, line.line, line.function)
+
+
+def _sample_loop(frames: tuple[CodeLine, ...]) -> tuple[CodeLine, Loop] | None:
+    """Return the innermost loop over samples among the callers of a line."""
+    for line in frames:
+        loop = _loop_at(line)
+        if loop is not None:
+            return line, loop
+    return None
+
+
+def _trained(frames: tuple[CodeLine, ...]) -> Iterator[Loop]:
+    """Yield the loops around a line that trains: what they go through are batches."""
+    trains = False
+    for line in frames:
+        trains = trains or _trains(line)
+        if trains:
+            yield from (node for node in _nodes(line) if isinstance(node, Loop))
+
+
+def _calls(line: CodeLine, names: set[str]) -> bool:
     names_called = (_callee(call) for call in calls(line.file, line.line))
     return any(name in names or _FOLLOWS.fullmatch(name) for name in names_called)
 
@@ -78,14 +129,14 @@ def _callee(call: ast.Call) -> str:
     return dotted(call.func) or last
 
 
-def _around(line: SourceLine) -> Iterator[Function]:
+def _around(line: CodeLine) -> Iterator[Function]:
     """Yield the functions that a line is in; not those that go on around everything."""
     for node in _nodes(line):
         if isinstance(node, Function):
             yield node
 
 
-def _nodes(line: SourceLine) -> Iterator[ast.AST]:
+def _nodes(line: CodeLine) -> Iterator[ast.AST]:
     tree = tree_of(line.file)
     for node in () if tree is None else ast.walk(tree):
         first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
@@ -93,23 +144,38 @@ def _nodes(line: SourceLine) -> Iterator[ast.AST]:
             yield node
 
 
-def _loop_at(line: SourceLine) -> Loop | None:
+def _loop_at(line: CodeLine) -> Loop | None:
     """Return the innermost loop around a line, where its passes are on their own."""
     loops = [node for node in _nodes(line) if isinstance(node, Loop)]
     return loops[-1] if loops and _is_over_samples(loops[-1]) else None
 
 
 def _is_over_samples(loop: Loop) -> bool:
-    iterated = loop.iter if isinstance(loop, ast.For) else loop.generators[0].iter
+    iterated = loop.test if isinstance(loop, ast.While) else _head(loop).iter
     if _BATCHES.fullmatch(written(iterated).replace("\n", " ")):
         return False
     names = [dotted(call.func) for call in _calls_in(loop)]
     if any(_TRAINS.fullmatch(name) for name in names):
         return False
-    target = loop.target if isinstance(loop, ast.For) else loop.generators[0].target
-    each, carried = _names(target), _carried(loop)
+    each = _counters(loop) if isinstance(loop, ast.While) else _names(_head(loop).target)
+    carried = _carried(loop) - each
     used = [set().union(*(_names(a) for a in _arguments(call))) for call in _works(loop)]
     return any(each & one for one in used) and not any(carried & one for one in used)
+
+
+def _head(loop: ast.For | Comprehension) -> ast.For | ast.comprehension:
+    return loop if isinstance(loop, ast.For) else loop.generators[0]
+
+
+def _counters(loop: ast.While) -> set[str]:
+    """Return the names that a pass moves on by a constant: ``i += 1``."""
+    moved = (node for node in _inside(loop) if isinstance(node, ast.AugAssign))
+    return {
+        name
+        for node in moved
+        if isinstance(node.value, ast.Constant)
+        for name in _names(node.target)
+    } & _names(loop.test)
 
 
 def _calls_in(loop: Loop) -> list[ast.Call]:
@@ -130,39 +196,33 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def _inside(loop: Loop) -> Iterator[ast.AST]:
-    if isinstance(loop, ast.For):
+    if isinstance(loop, ast.For | ast.While):
         for statement in loop.body:
             yield from ast.walk(statement)
     else:
         yield from ast.walk(loop.elt)
 
 
-def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+def _names(node: ast.AST, kind: type[ast.expr_context] = ast.expr_context) -> set[str]:
+    """Return the names in a piece of code, those of attributes with what they belong to."""
+    return {
+        name
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name | ast.Attribute)
+        and isinstance(one.ctx, kind)
+        and (name := dotted(one))
+    }
 
 
 def _carried(loop: Loop) -> set[str]:
     """Return the names that one pass leaves to the next: read before they are set in it."""
-    if not isinstance(loop, ast.For):
+    if not isinstance(loop, ast.For | ast.While):
         return set()
     known, carried = set[str](), set[str]()
-    assigned = {
-        one.id
-        for one in _inside(loop)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-    }
+    assigned = set[str]().union(*(_names(statement, ast.Store) for statement in loop.body))
     for statement in loop.body:
-        reads = {
-            one.id
-            for one in ast.walk(statement)
-            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
-        }
-        carried |= (reads & assigned) - known
-        known |= {
-            one.id
-            for one in ast.walk(statement)
-            if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-        }
+        carried |= (_names(statement, ast.Load) & assigned) - known
+        known |= _names(statement, ast.Store)
     return carried
 
 

@@ -18,6 +18,7 @@ from tests.rules.windows import (
 )
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.loops import over_samples
 
 NAME = "python_loop_over_batch"
@@ -88,6 +89,8 @@ def test_a_loop_over_samples(tmp_path: Path, framework: str, calls: dict[str, fl
         ("for x, y in loader:\n    loss = model(x)\n", 2),
         ("for x in parts:\n    loss = model(x)\n    loss.backward()\n", 2),
         ("for i in range(n):\n    params, loss = step(params, x[i])\n", 2),
+        ("while step < n:\n    x, y = get_batch(step)\n    train(x, y)\n    opt.step()\n", 3),
+        ("while not done:\n    h = cell(h, x)\n    done = h > 3\n", 2),
         # No loop at all.
         ("loss = model(x)\n", 1),
     ],
@@ -104,6 +107,8 @@ def test_loops_that_have_to_be(tmp_path: Path, text: str, line: int) -> None:
         ("for i in range(n):\n    total = add(total, gradient(params, x[i]))\n", 2),
         ("for x, y in zip(xs, ys):\n    out.append(model(x))\n", 2),
         ("for x in xs:\n    total += loss(params, x)\n", 2),
+        ("i = 0\nwhile i < len(xs):\n    out.append(model(xs[i]))\n    i += 1\n", 3),
+        ("while i < n:\n    out.append(\n        model(x[i : i + 1])\n    )\n    i += 1\n", 3),
     ],
 )
 def test_loops_that_only_gather(tmp_path: Path, text: str, line: int) -> None:
@@ -159,3 +164,83 @@ def test_the_evidence_names_what_is_called(tmp_path: Path) -> None:
     trace = answer(DISPATCH, calls=JAX)
     places = found(NAME, window(trace, facts={"jax": {}}, lines=lines, inside=True))
     assert places.evidence[0].name == "calls of 'loss_of_one' in a step"
+
+
+DEEP = """\
+def fit(self, data):
+    for batch in data:
+        self.learn(batch)
+
+def learn(self, batch):
+    losses = []
+    for sample in batch:
+        losses.append(self.loss_of(sample))
+    loss = torch.stack(losses).mean()
+    loss.backward()
+
+def loss_of(self, sample):
+    return self.net(sample).square().mean()
+"""
+HEALTHY = """\
+def fit(self, data):
+    for batch in data:
+        self.learn(batch)
+
+def learn(self, batch):
+    loss = self.loss_of(batch)
+    loss.backward()
+
+def loss_of(self, batch):
+    return self.net(batch).square().mean()
+"""
+RENEWED = """\
+def fit(self, data):
+    for batch in data:
+        self.learn(batch)
+
+def learn(self, batch):
+    self.state, loss = self.train(self.state, batch)
+    average = tree.map(blend, average, self.state.params)
+"""
+
+
+def stacked(
+    file: Path, *rows: tuple[tuple[int, ...], float]
+) -> list[tuple[tuple[CodeLine, ...], float]]:
+    return [(tuple(CodeLine(str(file), n, "f") for n in lines), share) for lines, share in rows]
+
+
+def test_a_loop_whose_body_is_in_another_function(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(DEEP)
+    found = over_samples((), stacked(file, ((13, 8, 3), 0.6), ((10, 3), 0.3), ((3,), 0.1)))
+    assert found is not None
+    # The pass back through what the loop has made is the loop's as well.
+    assert found.share == pytest.approx(0.9)
+    assert [place.line for place in found.where] == [8]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (HEALTHY, (((10, 6, 3), 0.5), ((7, 3), 0.4), ((3,), 0.1))),
+        (RENEWED, (((6, 3), 0.5), ((7, 3), 0.5))),
+    ],
+)
+def test_a_loop_over_batches_in_another_function(
+    tmp_path: Path, text: str, rows: tuple[tuple[tuple[int, ...], float], ...]
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(text)
+    found = over_samples((), stacked(file, *rows))
+    assert found is not None
+    assert found.share == 0
+
+
+def test_samples_that_are_scored_without_gradients(tmp_path: Path) -> None:
+    lines = written(tmp_path, LOOP, 2)
+    calls = {"aten::linear": 32.0 * 3 + 3, "AddmmBackward0": 3.0}
+    calls["torch::autograd::AccumulateGrad"] = 6.0
+    trace = answer(DISPATCH, calls=calls)
+    finding = found(NAME, window(trace, facts={"torch": {}}, lines=lines, inside=True))
+    assert finding.evidence[0].value == pytest.approx(33)
