@@ -48,6 +48,17 @@ class Severity(StrEnum):
 LEAST_LOST: Final = {Severity.HIGH: 0.20, Severity.MEDIUM: 0.05, Severity.LOW: 0.01}
 
 
+class Confidence(StrEnum):
+    """What a finding rests on, the best evidence first."""
+
+    # A trace, or what the agent and the kernel count.
+    MEASURED = "measured"
+    # Samples of where the main thread was.
+    INFERRED = "inferred"
+    # Facts or source text, and nothing that shows how much time it takes.
+    HINTED = "hinted"
+
+
 class Need(StrEnum):
     """What would supply a missing signal, worded as what to do next."""
 
@@ -170,6 +181,7 @@ class Found:
     severity: Severity | None = None
     # A more specific title than the rule's own.
     title: str | None = None
+    confidence: Confidence = Confidence.MEASURED
     # The frameworks whose fixes are shown; none: all of the rule's that the job uses.
     frameworks: tuple[Framework, ...] = ()
     # Other fixes than the rule's, where those would not fit what was found.

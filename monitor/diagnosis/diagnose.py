@@ -291,6 +291,7 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
         "rule": finding.rule.id,
         "severity": str(finding.severity),
         "title": found.title or finding.rule.title,
+        "confidence": str(found.confidence),
         "slice": None if found.slice is None else str(found.slice),
         "lost_share": None if gain is None else [round(gain.low, 4), round(gain.high, 4)],
         "paced_by": finding.rule.paced_by,

@@ -18,7 +18,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
     HostJson,
     NotCheckedJson,
 )
-from whyidle.monitor.core.finding import FRAMEWORKS, Framework
+from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Framework
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis import diagnose
@@ -124,7 +124,9 @@ def _finding(finding: FindingJson, width: int) -> Iterator[Text]:
     severity = finding["severity"]
     head = Text(f"{severity.upper():<7}", style=STYLES[severity])
     head.append(printable(finding["title"]), style="bold")
-    head.append(f"  [{finding['rule']}]", style="dim")
+    kind = finding.get("confidence", Confidence.MEASURED)
+    unsure = "" if kind == Confidence.MEASURED else f" {kind}"
+    head.append(f"  [{finding['rule']}]{unsure}", style="dim")
     yield head
     if (back := gain(finding)) is not None:
         yield _line(back, width)

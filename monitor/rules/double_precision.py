@@ -30,7 +30,16 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Verdict,
+)
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -72,6 +81,7 @@ def detect(window: Window) -> Verdict:
             Evidence.of(f"{what} in float64", window.job.measure(double, "ratio")),
             *evidence,
         ),
+        confidence=Confidence.INFERRED if evidence else Confidence.HINTED,
         where=_where(window),
         slice=Slice.COMPUTE,
     )

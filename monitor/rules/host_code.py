@@ -31,6 +31,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from whyidle.monitor.core.finding import (
+    Confidence,
     Evidence,
     Fix,
     Found,
@@ -73,6 +74,7 @@ def detect(window: Window) -> Verdict:
         evidence=_evidence(window, rows),
         where=_where(account, rows),
         slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
+        confidence=Confidence.INFERRED,
         severity=Severity.of_share(gain.low),
         title=_title(account, rows, surely),
     )

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, drawing, one_by_one
@@ -74,7 +74,7 @@ def detect(window: Window) -> Verdict:
         gain = Gain.between(min(rest, low), min(rest, high))
     if gain.high < LEAST_SHARE:
         return None
-    return Found(gain, tuple(evidence), doing.where, _slice(window))
+    return Found(gain, tuple(evidence), doing.where, _slice(window), confidence=Confidence.INFERRED)
 
 
 def _slice(window: Window) -> Slice:

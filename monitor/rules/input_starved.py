@@ -34,7 +34,17 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Severity, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Severity,
+    Verdict,
+)
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -173,6 +183,7 @@ def _of_main_thread(window: Window, doing: Activity) -> Verdict:
             Evidence.of("device idle", trace.measure(idle, "ratio")),
             Evidence.of("cores", cores),
         ),
+        confidence=Confidence.INFERRED,
         where=own(doing.where),
         slice=max(shares, key=lambda part: shares[part]),
     )
@@ -194,6 +205,7 @@ def _of_preparing(window: Window, trace: Traced) -> Found | None:
             Evidence.of("main thread prepares data", doing.share),
             Evidence.of("device idle, and the host records nothing", unknown),
         ),
+        confidence=Confidence.INFERRED,
         where=own(doing.where),
         slice=Slice.IDLE_UNKNOWN,
         title="The device waits for batches that the main thread prepares",

@@ -27,10 +27,20 @@ D4 summary: never send large arrays to the host in each step; the same holds for
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Verdict,
+)
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
@@ -133,7 +143,10 @@ def _of_turns(window: Window, reads: Measure | None) -> Verdict:
     evidence = [Evidence.of("main thread in reads", spent)]
     if reads is not None:
         evidence.insert(0, Evidence.of("reads a step", reads))
-    return _found(window, Gain.between(*bounds), tuple(evidence), idle_slice(window.trace))
+    found = _found(window, Gain.between(*bounds), tuple(evidence), idle_slice(window.trace))
+    # By the agent's clock, or by samples alone.
+    counted = spent.value > seen
+    return found if counted else replace(found, confidence=Confidence.INFERRED)
 
 
 def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Slice) -> Found:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -78,6 +78,7 @@ def detect(window: Window) -> Verdict:
             Evidence.of("main thread on the loop", window.job.measure(loop.share, "ratio")),
         ),
         where=own(loop.where),
+        confidence=Confidence.INFERRED,
         slice=Slice.IDLE_DISPATCH,
     )
 

@@ -56,6 +56,8 @@ class BriefFindingJson(TypedDict):
 class FindingJson(BriefFindingJson):
     """FINDING: one fault."""
 
+    # "measured", "inferred" from samples, or "hinted" by facts that show no time.
+    confidence: str
     slice: str | None
     paced_by: Literal["steps", "samples"]
     evidence: list[EvidenceJson]
