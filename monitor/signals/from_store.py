@@ -24,6 +24,7 @@ from whyidle.monitor.runs.summary import (
     subjects,
 )
 from whyidle.monitor.signals import rolling
+from whyidle.monitor.signals.drift import drift_of
 from whyidle.monitor.signals.recorded import Facts, Recorded, SeenGpu, Trend
 from whyidle.monitor.store import Event, Point, Reader, Run
 
@@ -119,6 +120,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         means=found.means,
         trends=found.trends,
         lasts=found.lasts,
+        drift=drift_of(_series(reader, m.JOB_STEP_P50, (run.id,), steady), kept),
         unknown={key.metric: why.reason for key, why in unknown.items()},
         gpus=_gpus(reader, run, steady),
         facts=_facts(reader, run, who),

@@ -13,6 +13,7 @@ from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.metrics import METRICS, Metric
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.stacks import StackSamples
+from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.opening import estimated
 from whyidle.monitor.signals.recorded import Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.traced import Traced
@@ -63,6 +64,7 @@ def load(data: Mapping[str, Any]) -> Window:
     job["means"] = _metrics(job["means"], float)
     job["unknown"] = _metrics(job["unknown"], str)
     job["trends"] = _metrics(job["trends"], Trend)
+    job["drift"] = msgspec.convert(job.get("drift"), Drift | None)
     job["gpus"] = tuple(
         SeenGpu(**(gpu | {"means": _metrics(gpu["means"], float)})) for gpu in job["gpus"]
     )

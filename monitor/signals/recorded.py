@@ -11,6 +11,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.stacks import StackSamples
+from whyidle.monitor.signals.drift import Drift
 
 Facts = Mapping[str, Any]
 
@@ -57,6 +58,8 @@ class Recorded:
     trends: Mapping[Metric, Trend] = field(default_factory=dict)
     # The newest, of what is asked for as it stands at the end.
     lasts: Mapping[Metric, float] = field(default_factory=dict)
+    # How the time of a step went.
+    drift: Drift | None = None
     unknown: Mapping[Metric, str] = field(default_factory=dict)
     gpus: tuple[SeenGpu, ...] = ()
     # The last that each framework said, by the name of the probe ("jax", "torch").

@@ -24,6 +24,7 @@ from tests.rules import (
     test_gpu_error,
     test_misaligned_shards,
     test_pageable_copies,
+    test_slowing_down,
 )
 from tests.rules.windows import ROOT, answer, pairs, recorded, stacks, window
 from whyidle.monitor import rules
@@ -67,6 +68,7 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
         xid=[test_gpu_error._xid(79)], gpu_lost=[test_gpu_error.GONE]
     ),
     "misaligned_shards": lambda: window(test_misaligned_shards._trace(80, 40, 40, 40), kind="file"),
+    "slowing_down": lambda: test_slowing_down.of([0.1 + 0.004 * n for n in range(40)]),
     "pageable_copies": lambda: window(test_pageable_copies.PAGEABLE, kind="file"),
 }
 

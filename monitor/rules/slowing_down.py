@@ -1,0 +1,91 @@
+"""Each step takes longer than those before it.
+
+## What it sees
+The time of a step over the recording: the median of its last third against that of its first, and
+how steadily it rises. The lines are those at which the main thread spends more of a step in the end
+than in the beginning.
+
+## Why it costs
+What is gone through in each step has grown: a list of all losses, a history that is searched, an
+array that is copied to append to it, hooks or callbacks that are registered again and again, or a
+graph that reaches back over all steps. The next hour will be slower than this one.
+
+## How to fix
+Keep a sum or a mean instead of all values, a `collections.deque(maxlen=...)` where the last ones
+are needed, a `set` or `dict` for what is searched. Fill an array that was made once instead of
+appending to it. Register hooks once, before the loop.
+
+## When it is wrong
+Longer sequences later on (a curriculum), a growing population, a machine that gets hotter or
+fuller: then the steps have more to do, or less to do it with. A cache that still fills levels out.
+
+## Documents
+Beyond the documents: D2 speaks of memory that grows, not of time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Verdict,
+)
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.drift import Drift
+from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.window import Window
+
+# Of 28 jobs that were watched, the healthy ones moved by 7% at most.
+LEAST_RISE: Final = 1.15
+# Of all pairs of seconds, so many more must rise than fall: noise rises as often as it falls.
+LEAST_ORDER: Final = 0.5
+SHORTEST_S: Final = 10.0
+
+
+def detect(window: Window) -> Verdict:
+    """Judge how the time of a step goes."""
+    drift = window.job.drift
+    if drift is None:
+        inside = window.job.inside
+        return window.lacks(Need.LONGER if inside else Need.INSIDE)
+    if window.job.seconds < SHORTEST_S:
+        return window.lacks(Need.LONGER)
+    if drift.late_s < LEAST_RISE * drift.early_s or drift.order < LEAST_ORDER:
+        return None
+    measure = window.job.measure
+    return Found(
+        gain=_gain(drift),
+        evidence=(
+            Evidence.of("a step in the beginning", measure(drift.early_s, m.JOB_STEP_P50.unit)),
+            Evidence.of("a step in the end", measure(drift.late_s, m.JOB_STEP_P50.unit)),
+        ),
+        where=own(Place.at(line) for line in drift.lines),
+    )
+
+
+def _gain(drift: Drift) -> Gain:
+    """It was there before anybody looked: of that part, what it has cost since is the least."""
+    since = 1 - drift.early_s / drift.late_s
+    least = 1 - drift.early_s / max(drift.median_s, drift.early_s)
+    return Gain.between(least, since + (1 - since) * since)
+
+
+_CODE: Final = """\
+recent = collections.deque(maxlen=100)  # not: a list of all of them
+for number, batch in enumerate(batches):
+    recent.append(train_step(batch))"""
+_TEXT: Final = "Keep the last values, or their sum, instead of all of them."
+
+rule = Rule(
+    title="Each step takes longer than the one before",
+    documents=("beyond the documents",),
+    fixes={"pytorch": Fix(_TEXT, _CODE), "jax": Fix(_TEXT, _CODE)},
+    detect=detect,
+)

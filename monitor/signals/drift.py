@@ -1,0 +1,68 @@
+"""Steps that take longer and longer: from when to when, and at which lines."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Final
+
+from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.runs.stacks import StackSamples
+from whyidle.monitor.store import Point
+
+# Thirds of fewer points have no median to speak of.
+LEAST_POINTS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How the time of a step went over a window."""
+
+    # Medians of the first and the last third, and of all.
+    early_s: float
+    late_s: float
+    median_s: float
+    # 1: each is longer than all before it; 0: in no order; -1: shorter and shorter (Kendall).
+    order: float
+    # Where the main thread spends more of each step than before, with the share of the growth.
+    lines: tuple[SourceLine, ...] = ()
+
+
+def drift_of(points: Sequence[Point], stacks: Sequence[Mapping[str, Any]]) -> Drift | None:
+    """Return how steps went; ``None``: too few are known. ``stacks`` come in their order."""
+    values = [point.mean for point in points if point.mean]
+    if len(values) < LEAST_POINTS:
+        return None
+    third = len(values) // 3
+    early, late = statistics.median(values[:third]), statistics.median(values[-third:])
+    pairs = [(b > a) - (b < a) for a, b in combinations(values, 2)]
+    order = sum(pairs) / len(pairs)
+    return Drift(early, late, statistics.median(values), order, _grown(stacks, early, late))
+
+
+def _grown(
+    stacks: Sequence[Mapping[str, Any]], early_s: float, late_s: float
+) -> tuple[SourceLine, ...]:
+    third = len(stacks) // 3
+    if not third or late_s <= early_s:
+        return ()
+    before, after = (_seconds(part, step) for part, step in (
+        (stacks[:third], early_s), (stacks[-third:], late_s)
+    ))  # fmt: skip
+    more = {place: s - before.get(place, 0.0) for place, s in after.items()}
+    whole = late_s - early_s
+    return tuple(
+        SourceLine(*place, min(1.0, s / whole))
+        for place, s in sorted(more.items(), key=lambda item: -item[1])
+        if s > 0
+    )
+
+
+def _seconds(
+    stacks: Sequence[Mapping[str, Any]], step_s: float
+) -> dict[tuple[str, int, str], float]:
+    """Return how much of a step each line takes."""
+    lines = StackSamples.of_events(stacks).lines()
+    return {(line.file, line.line, line.function): line.share * step_s for line in lines}

@@ -1,0 +1,79 @@
+"""The rule slowing_down."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.rules.windows import cannot_judge, found, is_silent, stacks, window
+from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.signals.drift import LEAST_POINTS, Drift, drift_of
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.store import Point
+
+NAME = "slowing_down"
+_BEFORE = "import collections\nbatches, train_step = range(300), float\n"
+FIXES = dict.fromkeys(("pytorch", "jax"), (_BEFORE, "assert len(recent) == 100"))
+SEARCH = SourceLine("/job/train.py", 12, "seen_before", 0.1)
+STEP = SourceLine("/job/train.py", 30, "fit", 0.9)
+# What a step takes by the second, as it happens to people.
+GROWS = {
+    "a list that is searched": [0.1 + 0.004 * n for n in range(40)],
+    "an array that is copied to append": [0.05 * 1.02**n for n in range(40)],
+    "in leaps, as by doubling": [0.1 * 2 ** (n // 15) for n in range(45)],
+}
+HEALTHY = {
+    "even": [0.1] * 40,
+    "noise": [0.1 + random.Random(n).uniform(-0.04, 0.04) for n in range(60)],
+    "a warm start": [0.3, 0.2, 0.15, *([0.1] * 40)],
+    "one slow minute": [0.1] * 25 + [0.2] * 8 + [0.1] * 25,
+    "a little": [0.1 + 0.0002 * n for n in range(40)],
+}
+
+
+def points(values: list[float]) -> list[Point]:
+    return [Point(1000 * n, value, value, value) for n, value in enumerate(values)]
+
+
+def of(values: list[float]) -> Window:
+    return window(drift=drift_of(points(values), ()), inside=True)
+
+
+@pytest.mark.parametrize("how", GROWS)
+def test_steps_that_take_longer_and_longer(how: str) -> None:
+    values = GROWS[how]
+    finding = found(NAME, of(values))
+    assert finding.gain is not None
+    back = 1 - values[0] / values[-1]
+    assert finding.gain.low < back < finding.gain.high + 0.1
+    assert finding.evidence[0].value < finding.evidence[1].value  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("how", HEALTHY)
+def test_healthy_jobs(how: str) -> None:
+    assert is_silent(NAME, of(HEALTHY[how]))
+
+
+def test_its_lines_are_those_that_take_more_of_a_step() -> None:
+    early = stacks((SEARCH, (), 10), (STEP, (), 90)).packed(10_000)
+    late = stacks((SEARCH, (), 55), (STEP, (), 45)).packed(10_000)
+    drift = drift_of(points([0.1 + 0.0025 * n for n in range(41)]), [early, early, late])
+    assert drift is not None
+    assert (drift.lines[0].line, drift.lines[0].function) == (12, "seen_before")
+    assert drift.lines[0].share == pytest.approx(1, abs=0.1)
+    finding = found(NAME, window(drift=drift, inside=True))
+    assert [place.line for place in finding.where] == [12]
+
+
+def test_what_is_missing() -> None:
+    assert cannot_judge(NAME, window())
+    assert cannot_judge(NAME, window(inside=True))
+    assert drift_of(points([0.1] * (LEAST_POINTS - 1)), ()) is None
+
+
+def test_falling_steps_have_no_lines() -> None:
+    drift = drift_of(points([0.3 - 0.002 * n for n in range(40)]), [{}, {}, {}])
+    assert isinstance(drift, Drift)
+    assert drift.order == -1
+    assert not drift.lines
