@@ -141,9 +141,14 @@ def test_each_load_is_on_the_tape_while_it_ran(recorded: dict[str, Recorded]) ->
         name: [float(t) for words in lines if words[2] == name for t in words[3].split("-")]
         for name in ("$TRAINER", "$NEIGHBOUR")
     }
-    starts = {p["name"]: p["start"] for p in made.document["phases"]}
-    assert min(seen["$TRAINER"]) == pytest.approx(starts["matmul_start"], abs=0.5)
-    assert min(seen["$NEIGHBOUR"]) == pytest.approx(starts["two_processes_start"], abs=0.5)
+    phases = {p["name"]: p for p in made.document["phases"]}
+    # Half a second early at most: a point stands at the beginning of its tick. Late by what a busy
+    # machine takes to show a new process, but within the phase that the process was there for.
+    for name, arrival, phase in [
+        ("$TRAINER", "matmul_start", "matmul"),
+        ("$NEIGHBOUR", "two_processes_start", "two_processes"),
+    ]:
+        assert phases[arrival]["start"] - 0.5 <= min(seen[name]) < phases[phase]["end"]
     assert {tuple(words[4:]) for words in lines if words[2] == "$NEIGHBOUR"} == {
         ("memory=1000000000", "sm=2", "mem=1")
     }
@@ -173,7 +178,7 @@ def test_the_document_shows_phases_and_what_each_call_cost(recorded: dict[str, R
     fields = document["functions"]["nvmlDeviceGetFieldValues"]
     assert fields["asked_by"] == ["probe"]
     # One in each tick, but for those in which the machine did other work.
-    assert 8 <= len(fields["us"]["matmul"]) <= 18
+    assert 4 <= len(fields["us"]["matmul"]) <= 18
     assert 0 < min(fields["us"]["matmul"]) <= fields["median_us"]
     missing = recorded["no_permission"].document["functions"]["nvmlGpmSampleGet"]
     assert missing["errors"] == {"4": sum(map(len, missing["us"].values()))}
