@@ -24,7 +24,7 @@ class PositionalEncoding(nn.Module):
 
 
 class Seq2SeqTransformer(nn.Module):
-    def __init__(self, n_src, n_tgt, d_model=192, n_heads=6, n_layers=3, d_ff=512, dropout=0.1, max_len=64):
+    def __init__(self, n_src, n_tgt, d_model=192, n_heads=6, n_layers=2, d_ff=512, dropout=0.1, max_len=64):
         super().__init__()
         self.scale = math.sqrt(d_model)
         self.src_embed = nn.Embedding(n_src, d_model, padding_idx=PAD)
