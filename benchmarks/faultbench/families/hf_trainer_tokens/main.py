@@ -112,7 +112,8 @@ def compute_metrics(prediction):
 
 def main():
     (script,) = HfArgumentParser(ScriptArguments).parse_args_into_dataclasses()
-    logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.INFO)
+    logging.basicConfig(format="%(asctime)s %(name)s: %(message)s")
+    logger.setLevel(logging.INFO)
     set_seed(script.seed)
 
     train_set, eval_set, tokenizer = load_corpus(
@@ -136,7 +137,7 @@ def main():
         len(train_set), len(eval_set), len(tokenizer), model.num_parameters() / 1e6,
     )
 
-    batch_size = max(1, round(32 * script.scale))
+    batch_size = max(1, round(24 * script.scale))
     training_args = TrainingArguments(
         output_dir=script.output_dir,
         num_train_epochs=10_000,
