@@ -187,6 +187,6 @@ while True:
         t0 = now
     if step % sample_every == 0:
         grid = ddim_sample(ema, 16).add(1).mul(127.5).byte().cpu()
-        torch.save({"step": step, "ema": ema.state_dict(), "samples": grid}, "/tmp/ddpm_shapes.pt")
+        torch.save({"step": step, "ema": ema.state_dict(), "samples": grid}, "ddpm_shapes.pt")
         print(f"step {step:6d}  sampled {len(grid)} images, mean pixel {grid.float().mean():.1f}", flush=True)
     #@ step loss=loss model=net batch=x0,t opt=opt index=step
