@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.faultbench.cases import HEALTHY, Case, cases
+from benchmarks.faultbench.cases import HEALTHY, Case, cases, sample
 from benchmarks.faultbench.check_family import mistakes
 from benchmarks.faultbench.mutations import MUTATIONS, Insert, Mutation
 from benchmarks.faultbench.program import MARK, NotApplicable, Program, families
-from benchmarks.faultbench.report import of_rows
+from benchmarks.faultbench.report import of_rows, tables
 from whyidle.monitor import rules
 
 SOURCE = """\
@@ -53,6 +53,14 @@ def test_cases_are_drawn_by_their_names_alone() -> None:
     assert list(cases([one])) == [case for case in cases() if case.family == one]
 
 
+def test_a_sample_takes_families_in_turn_and_grows() -> None:
+    every = list(cases())
+    small, large = sample(every, len(families())), sample(every, 3 * len(families()))
+    assert Counter(case.family for case in small) == Counter(families())
+    assert large[: len(small)] == small
+    assert len({case.id for case in large}) == len(large)
+
+
 def program() -> Program:
     return Program("made", {"main.py": SOURCE.splitlines()})
 
@@ -88,6 +96,29 @@ def test_the_scores_count_faults_and_healthy_cases_apart() -> None:
     assert (found["loud_false"], found["coverage"], found["median_width"]) == (1, 1, 1.18)
     assert found["unknown_over_15"] == pytest.approx(2 / 3, abs=1e-3)
     assert found["seconds_to_finding"] == 12
+
+
+def test_the_report_names_each_miss() -> None:
+    row = {"side": "tune", "family": "a", "unknown": None, "unharmed": True, "gain": [1.9, 2, 2.1]}
+    row |= {"fault": "sleeps", "is_fault": True, "right_anywhere": True, "py_spy_line": False}
+    row |= {"width": None, "interval_score": None, "first_s": None}
+    found = [["gc_pauses", "low", [1.1, 1.2]], ["host_code", "info", [1, 2]]]
+    second = {"case": "second", "right_first": False, "right_line": False, "promised": None}
+    narrow = {"case": "narrow", "right_first": True, "right_line": True, "promised": [1.1, 1.2]}
+    narrow |= {"width": 1.1, "interval_score": 0.1}
+    elsewhere = narrow | {"case": "elsewhere", "right_line": False, "covered": True}
+    healthy = {"case": "alarm", "is_fault": False, "fault": "healthy", "loud_false": ["gc_pauses"]}
+    text = tables([
+        row | second | {"covered": None, "found": found},
+        row | narrow | {"covered": False, "found": found},
+        row | elsewhere | {"found": found},
+        row | healthy | {"found": found},
+    ])  # fmt: skip
+    assert "- second (costs 2.00x): `gc_pauses` (low) first, the right one later" in text
+    assert "- narrow: 1.10-1.20x promised, costs 2.00x" in text
+    assert "- elsewhere: `gc_pauses` (low), at another line" in text
+    assert "- alarm: healthy, yet `gc_pauses` loud" in text
+    assert "| a (tune) | 3 | 1 | 67% |" in text
 
 
 def test_a_case_knows_its_twin() -> None:

@@ -4,7 +4,7 @@ Truth, recording and judgement of a case are kept apart, so that a changed rule 
 recordings in minutes. Whatever is there is not made again: a run that was cut goes on.
 
 Run: .venv/bin/python -m benchmarks.faultbench [truth] [record] [judge] [--family F] [--fault M]
-     [--sample N] [--anew]
+     [--sample N] [--anew] [--report]
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import random
 import sys
 import time
 from collections.abc import Iterator
@@ -20,11 +19,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.faultbench.cases import HEALTHY, Case, cases
+from benchmarks.faultbench.cases import HEALTHY, Case, cases, sample
 from benchmarks.faultbench.jobs import Failed
 from benchmarks.faultbench.judge import judged
 from benchmarks.faultbench.recordings import NAME, record
-from benchmarks.faultbench.report import scored
+from benchmarks.faultbench.report import scored, tables
 from benchmarks.faultbench.truth import measured
 
 HERE: Final = Path(__file__).parent
@@ -108,9 +107,10 @@ def asked() -> argparse.Namespace:
     wanted.add_argument("stage", nargs="*", help="of " + ", ".join(STAGES))
     wanted.add_argument("--family", action="append", default=[])
     wanted.add_argument("--fault", action="append", default=[])
-    wanted.add_argument("--sample", type=int, help="so many cases, drawn at random")
+    wanted.add_argument("--sample", type=int, help="so many cases, of each family in turn")
     wanted.add_argument("--anew", action="store_true", help="also what is there already")
     wanted.add_argument("--recordings", type=Path, default=HERE / "recordings")
+    wanted.add_argument("--report", action="store_true", help="only print what was judged last")
     wanted.add_argument("--list", action="store_true", help="only print the cases")
     given = wanted.parse_args()
     given.stage = given.stage or list(STAGES)
@@ -130,9 +130,15 @@ def report(rows: list[dict[str, Any]], *, whole: bool) -> None:
 def main() -> None:
     """Do what was asked for."""
     given = asked()
+    if given.report:
+        rows = _read(RESULTS).get("cases", [])
+        sides = (given.family or {row["family"] for row in rows},
+                 given.fault or {row["fault"] for row in rows})  # fmt: skip
+        print(tables([r for r in rows if r["family"] in sides[0] and r["fault"] in sides[1]]))
+        return
     chosen = list(cases(given.family, given.fault))
     if given.sample:
-        chosen = random.Random(1).sample(chosen, min(given.sample, len(chosen)))
+        chosen = sample(chosen, given.sample)
     if given.list:
         for case in chosen:
             print(f"{case.id} {case.side} {case.watched_s}")

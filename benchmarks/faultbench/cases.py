@@ -20,7 +20,7 @@ WATCHED_S: Final = (10, 35, 35, 35, 90)
 HEALTHY: Final = "healthy"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Case:
     """One program to watch."""
 
@@ -64,6 +64,15 @@ def _drawn(*words: str) -> int:
 def side(family: str) -> Side:
     """Return the side of a family."""
     return ("tune", "heldout")[_drawn("side", family) % 2]
+
+
+def sample(some: Sequence[Case], size: int) -> list[Case]:
+    """Draw cases family by family in turns; a larger sample holds the smaller one."""
+    ranked: list[tuple[int, int, Case]] = []
+    for family in {case.family for case in some}:
+        mine = sorted((_drawn("sample", case.id), case) for case in some if case.family == family)
+        ranked += [(rank, draw, case) for rank, (draw, case) in enumerate(mine)]
+    return [case for _, _, case in sorted(ranked)[:size]]
 
 
 def _case(family: str, fault: str, scale: float) -> Case:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 from benchmarks.faultbench.judge import UNKNOWN
 
@@ -41,6 +41,74 @@ def of_rows(rows: Sequence[Row]) -> dict[str, Any]:
         "seconds_to_finding": _median([r["first_s"] for r in faults if r["first_s"] is not None]),
         "harmed": sum(not row["unharmed"] for row in rows),
     }
+
+
+SHOWN: Final = {
+    "cases": "faults",
+    "healthy": "healthy",
+    "right_first": "right first",
+    "right_anywhere": "right anywhere",
+    "right_line": "right line",
+    "py_spy_line": "line by py-spy",
+    "loud_false": "loud on healthy",
+    "coverage": "gain inside",
+    "median_width": "median hi/lo",
+    "interval_score": "interval score",
+    "unknown_over_15": "unknown above 15%",
+    "seconds_to_finding": "seconds to it",
+    "harmed": "harmed",
+}
+
+
+def tables(rows: Sequence[Row]) -> str:
+    """Return the scores by side, family and fault, and every miss by its name, in Markdown."""
+    parts = [
+        _table("side", rows, lambda row: row["side"]),
+        _table("family", rows, lambda row: f"{row['family']} ({row['side']})"),
+        _table("fault", rows, lambda row: row["fault"] if row["is_fault"] else "none"),
+        "Misses:\n",
+        "\n".join(f"- {line}" for line in _misses(rows)) or "none",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _table(name: str, rows: Sequence[Row], by: Callable[[Row], str]) -> str:
+    lines = [" | ".join(["", name, *SHOWN.values(), ""]), "|---" * (len(SHOWN) + 1) + "|"]
+    for key in sorted({by(row) for row in rows}):
+        scores = of_rows([row for row in rows if by(row) == key])
+        lines.append(" | ".join(["", key, *(_figure(k, scores[k]) for k in SHOWN), ""]))
+    return "\n".join(line.strip() for line in lines) + "\n"
+
+
+def _figure(key: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    is_share = key not in _NUMBERS
+    return f"{value:.0%}" if is_share else f"{value:g}"
+
+
+def _misses(rows: Sequence[Row]) -> Iterator[str]:
+    for row in sorted(rows, key=lambda row: row["case"]):
+        first = next((found for found in row["found"] if found[2] or found[1] != "info"), None)
+        said = "nothing" if first is None else f"`{first[0]}` ({first[1]})"
+        if not row["is_fault"]:
+            if row["loud_false"]:
+                names = ", ".join(f"`{rule}`" for rule in row["loud_false"])
+                yield f"{row['case']}: healthy, yet {names} loud"
+        elif not row["right_first"]:
+            later = ", the right one later" if row["right_anywhere"] else ""
+            yield f"{row['case']} (costs {row['gain'][1]:.2f}x): {said} first{later}"
+        else:
+            low, high = row["promised"] or (None, None)
+            if not row["right_line"]:
+                yield f"{row['case']}: {said}, at another line"
+            if row["covered"] is False:
+                yield f"{row['case']}: {low:.2f}-{high:.2f}x promised, costs {row['gain'][1]:.2f}x"
+
+
+_NUMBERS: Final = {
+    "cases", "healthy", "median_width", "interval_score", "seconds_to_finding", "harmed",
+}  # fmt: skip
 
 
 def _share(rows: Sequence[Any], holds: Callable[[Any], bool]) -> float | None:
