@@ -12,6 +12,7 @@ from benchmarks.faultbench.check_family import mistakes
 from benchmarks.faultbench.mutations import MUTATIONS, Insert, Mutation
 from benchmarks.faultbench.program import MARK, NotApplicable, Program, families
 from benchmarks.faultbench.report import of_rows, tables
+from benchmarks.faultbench.truth import compared, is_fault, is_harmless, is_open
 from whyidle.monitor import rules
 
 SOURCE = """\
@@ -84,15 +85,18 @@ def test_a_program_without_the_names_has_no_place() -> None:
 
 def test_the_scores_count_faults_and_healthy_cases_apart() -> None:
     row = {"family": "a", "unknown": 0.2, "unharmed": True, "is_fault": True}
+    row["is_healthy"] = False
     fault = {
         "right_first": True, "right_anywhere": True, "right_line": False, "py_spy_line": True,
         "promised": [1.1, 1.3], "covered": True, "width": 1.18, "interval_score": 0.2,
         "first_s": 12,
     }  # fmt: skip
     missed = {**fault, "right_first": False, "promised": None, "covered": None, "first_s": None}
-    healthy = {"is_fault": False, "loud_false": ["gc_pauses"], "unknown": 0.1}
-    found = of_rows([row | fault, row | missed, row | healthy])
+    healthy = {"is_fault": False, "is_healthy": True, "loud_false": ["gc_pauses"], "unknown": 0.1}
+    unclear = healthy | {"is_healthy": False, "unknown": None}
+    found = of_rows([row | fault, row | missed, row | healthy, row | unclear])
     assert (found["cases"], found["healthy"], found["right_first"]) == (2, 1, 0.5)
+    assert found["unclear"] == 1
     assert (found["loud_false"], found["coverage"], found["median_width"]) == (1, 1, 1.18)
     assert found["unknown_over_15"] == pytest.approx(2 / 3, abs=1e-3)
     assert found["seconds_to_finding"] == 12
@@ -107,7 +111,14 @@ def test_the_report_names_each_miss() -> None:
     narrow = {"case": "narrow", "right_first": True, "right_line": True, "promised": [1.1, 1.2]}
     narrow |= {"width": 1.1, "interval_score": 0.1}
     elsewhere = narrow | {"case": "elsewhere", "right_line": False, "covered": True}
-    healthy = {"case": "alarm", "is_fault": False, "fault": "healthy", "loud_false": ["gc_pauses"]}
+    row["is_healthy"] = False
+    healthy = {
+        "case": "alarm",
+        "is_fault": False,
+        "is_healthy": True,
+        "fault": "healthy",
+        "loud_false": ["gc_pauses"],
+    }
     text = tables([
         row | second | {"covered": None, "found": found},
         row | narrow | {"covered": False, "found": found},
@@ -118,9 +129,29 @@ def test_the_report_names_each_miss() -> None:
     assert "- narrow: 1.10-1.20x promised, costs 2.00x" in text
     assert "- elsewhere: `gc_pauses` (low), at another line" in text
     assert "- alarm: healthy, yet `gc_pauses` loud" in text
-    assert "| a (tune) | 3 | 1 | 67% |" in text
+    assert "| a (tune) | 3 | 1 | 0 | 67% |" in text
 
 
 def test_a_case_knows_its_twin() -> None:
     case = Case("a", "sleeps", 0.25, 35)
     assert (case.id, case.twin) == ("a.sleeps.x0.25", "a.healthy.x0.25")
+
+
+def test_a_pause_of_the_machine_moves_no_gain() -> None:
+    twin = [(100.0, 1.0)] * 9
+    mutant = [(80.0, 1.0), (80.8, 1.0), (79.2, 1.0)] * 3
+    assert compared(twin, mutant)["gain"][1] == pytest.approx(1.25)
+    mutant[4] = (2.0, 0.02)
+    low, middle, high = compared(twin, mutant)["gain"]
+    assert (low, middle) == (pytest.approx(100 / 80.8, abs=1e-4), pytest.approx(1.25))
+    assert high == pytest.approx(100 / 79.2, abs=1e-4)
+
+
+def test_a_gain_that_is_not_known_well_is_neither_fault_nor_healthy() -> None:
+    few = compared([(100.0, 1.0)] * 3, [(50.0, 1.0)] * 3)
+    assert "failed" in few
+    assert is_open(few)
+    assert is_fault((1.01, 1.1, 1.2))
+    assert is_harmless((0.97, 1.0, 1.04))
+    assert not is_harmless((0.8, 1.0, 1.3))
+    assert is_open({"gain": [0.8, 1.0, 1.3]})

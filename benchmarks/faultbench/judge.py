@@ -11,6 +11,7 @@ from typing import Any, Final
 from benchmarks.faultbench.cases import HEALTHY, Case
 from benchmarks.faultbench.jobs import written
 from benchmarks.faultbench.recordings import opened
+from benchmarks.faultbench.truth import is_fault, is_harmless
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.store.reader import Reader
@@ -19,8 +20,6 @@ LOUD: Final = ("high", "medium")
 # A finding points at the fault from so many lines away, or from within the same function.
 NEAR: Final = 3
 UNKNOWN: Final = 0.15
-# A fault that costs less than this, or no more than chance, is none: the case is a healthy one.
-LEAST_GAIN: Final = 1.03
 # The interval score counts what lies outside so: 2/alpha, for ranges that should hold 80%.
 OUTSIDE: Final = 2 / 0.2
 
@@ -32,7 +31,7 @@ def judged(case: Case, recording: Path, truth: Mapping[str, Any]) -> dict[str, A
         answer = diagnose.as_json(diagnose.diagnose(of_run(store, "last")))
         first_s = _first_s(store, case, seen)
     gain = truth["gain"]
-    is_fault = case.fault != HEALTHY and gain[0] > 1 and gain[1] >= LEAST_GAIN
+    costs = case.fault != HEALTHY and is_fault(gain)
     right = case.mutation.faults if case.mutation else ()
     found = answer["findings"]
     timed = [f for f in found if f["speedup"] or f["severity"] != "info"]
@@ -44,12 +43,14 @@ def judged(case: Case, recording: Path, truth: Mapping[str, Any]) -> dict[str, A
         "side": case.side,
         "watched_s": case.watched_s,
         "gain": gain,
-        "is_fault": is_fault,
+        "is_fault": costs,
+        # Whether whoever calls it loudly is surely wrong.
+        "is_healthy": case.fault == HEALTHY or is_harmless(gain),
         "found": [[f["rule"], f["severity"], f["speedup"]] for f in found],
         "unknown": _unknown(answer["budget"]),
         "unharmed": seen["unharmed"],
     }
-    if not is_fault:
+    if not costs:
         return row | {"loud_false": [f["rule"] for f in found if f["severity"] in LOUD]}
     hit = next((f for f in timed if f["rule"] in right), None)
     top = timed[0] if timed else None

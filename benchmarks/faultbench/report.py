@@ -21,13 +21,14 @@ def scored(rows: Sequence[Row]) -> dict[str, Any]:
 def of_rows(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the scores of some cases."""
     faults = [row for row in rows if row["is_fault"]]
-    healthy = [row for row in rows if not row["is_fault"]]
+    healthy = [row for row in rows if row["is_healthy"]]
     known = [row["unknown"] for row in rows if row["unknown"] is not None]
     # A range is judged where the right fault gave one.
     ranged = [row for row in faults if row["promised"]]
     return {
         "cases": len(faults),
         "healthy": len(healthy),
+        "unclear": len(rows) - len(faults) - len(healthy),
         "families": len({row["family"] for row in rows}),
         "right_first": _share(faults, lambda r: r["right_first"]),
         "right_anywhere": _share(faults, lambda r: r["right_anywhere"]),
@@ -46,6 +47,7 @@ def of_rows(rows: Sequence[Row]) -> dict[str, Any]:
 SHOWN: Final = {
     "cases": "faults",
     "healthy": "healthy",
+    "unclear": "unclear",
     "right_first": "right first",
     "right_anywhere": "right anywhere",
     "right_line": "right line",
@@ -65,11 +67,17 @@ def tables(rows: Sequence[Row]) -> str:
     parts = [
         _table("side", rows, lambda row: row["side"]),
         _table("family", rows, lambda row: f"{row['family']} ({row['side']})"),
-        _table("fault", rows, lambda row: row["fault"] if row["is_fault"] else "none"),
+        _table("fault", rows, _fault),
         "Misses:\n",
         "\n".join(f"- {line}" for line in _misses(rows)) or "none",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _fault(row: Row) -> str:
+    if row["is_fault"]:
+        return str(row["fault"])
+    return "none" if row["is_healthy"] else "(unclear)"
 
 
 def _table(name: str, rows: Sequence[Row], by: Callable[[Row], str]) -> str:
@@ -92,7 +100,7 @@ def _misses(rows: Sequence[Row]) -> Iterator[str]:
         first = next((found for found in row["found"] if found[2] or found[1] != "info"), None)
         said = "nothing" if first is None else f"`{first[0]}` ({first[1]})"
         if not row["is_fault"]:
-            if row["loud_false"]:
+            if row["is_healthy"] and row["loud_false"]:
                 names = ", ".join(f"`{rule}`" for rule in row["loud_false"])
                 yield f"{row['case']}: healthy, yet {names} loud"
         elif not row["right_first"]:
@@ -107,7 +115,7 @@ def _misses(rows: Sequence[Row]) -> Iterator[str]:
 
 
 _NUMBERS: Final = {
-    "cases", "healthy", "median_width", "interval_score", "seconds_to_finding", "harmed",
+    "cases", "healthy", "unclear", "median_width", "interval_score", "seconds_to_finding", "harmed",
 }  # fmt: skip
 
 
