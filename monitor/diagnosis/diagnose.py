@@ -184,8 +184,12 @@ def _without_symptoms(found: list[Finding]) -> list[Finding]:
 
 
 def _explains(cause: Finding, other: Finding) -> bool:
-    """Tell whether a finding that knows a cure is about the lines of one that knows none."""
-    if cause.rule.is_last_resort:
+    """Tell whether a finding that knows a cure is about the lines of one that knows none.
+
+    About all of what these take: a cure that gives back less leaves the rest to be explained.
+    """
+    gain, others = cause.found.gain, other.found.gain
+    if cause.rule.is_last_resort or gain is None or (others and gain.high < others.low):
         return False
     places = {(place.file, place.line) for place in other.found.where}
     return any((place.file, place.line) in places for place in cause.found.where)

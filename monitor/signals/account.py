@@ -37,6 +37,7 @@ _READERS: Final = re.compile(
     r"|.*/jax/_src/api\.py (block_until_ready|device_get|_device_get)"
     r"|.*/torch/_tensor\.py (__(array|format|repr|iter|contains|dlpack)__|tolist)"
 )
+_COLLECTOR: Final = re.compile(r".*/jax/_src/lib/__init__\.py _xla_gc_callback")
 _WAITS: Final = {
     HostClass.FRAMEWORK: HostClass.FRAMEWORK_WAIT,
     # In whose call it sleeps is not known either.
@@ -126,6 +127,7 @@ def account_of(stacks: StackSamples, *, by_time: bool = False) -> HostAccount | 
 def _divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
     """Yield what a chain was doing, and in how many samples."""
     waited = counts.waited * counts.samples / counts.known if counts.known else 0.0
+    chain = _without_collector(chain)
     leaf = chain.leaf or (chain.frames[0] if chain.frames else None)
     files = [x.file for x in (leaf, chain.called) if x is not None]
     if any(_LOADERS.fullmatch(file) for file in files):
@@ -140,6 +142,14 @@ def _divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
         yield HostClass.READ if reads else whose, counts.samples - waited
         if waited:
             yield HostClass.READ if reads else _waits(whose, leaf), waited
+
+
+def _without_collector(chain: Chain) -> Chain:
+    """Leave out JAX's part in Python's garbage collector, which runs in the midst of any line."""
+    if chain.leaf is None or not _COLLECTOR.fullmatch(_named(chain.leaf)):
+        return chain
+    called = None if chain.called == chain.leaf else chain.called
+    return Chain(chain.frames, called or (chain.frames[0] if chain.frames else None), called)
 
 
 def _named(line: CodeLine) -> str:

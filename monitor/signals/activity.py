@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +38,7 @@ _DRAWING: Final = re.compile(
     r"|random\.(gauss|normalvariate|random|uniform|randint|randrange|choice|choices|sample|shuffle)"
     r"|(\w+\.)*_?(rng|prng|generator|random_state)\.\w+"
 )
+_GENERATORS: Final = re.compile(r".*/(python3\.\d+t?/random|numpy/random/.*)\.pyx?")
 # Those that give one number for each call of Python's.
 _ONE_BY_ONE: Final = re.compile(
     r"random\.(gauss|normalvariate|random|uniform|randint|randrange|choice)"
@@ -81,21 +82,23 @@ def preparing(job: Recorded) -> Activity | None:
         return None
     seen = step_samples(job)
     lines = _matching(seen.lines, _prepares)
-    mine = {(line.file, line.line) for line in lines}
-    working = seen.at_leaves(
-        lambda leaf: (leaf.file, leaf.line) in mine or bool(_ON_THE_HOST.fullmatch(leaf.file))
-    )
-    share = min(_sum(lines), working)
-    places = tuple(Place.at(one) for one in lines[:3])
-    return Activity(job.measure(share, "ratio"), places)
+    share = min(_sum(lines), seen.at_leaves(_at_or(lines, _ON_THE_HOST)))
+    return Activity(job.measure(share, "ratio"), _first(lines))
 
 
 def drawing(job: Recorded) -> Activity | None:
     """Return the time on lines that draw random numbers on the host; ``None``: not sampled."""
     # Where PyTorch computes on the CPU, its own numbers are where they are needed.
     torch = job.fact("backend") not in {None, "cpu"}
+    if not job.lines:
+        return None
     seen = step_samples(job)
-    return _most(job, seen, _matching(seen.lines, lambda line: _draws(line, torch=torch)))
+    lines = _matching(seen.lines, lambda line: _draws(line, torch=torch))
+    # A line may do more with what it draws: of the samples those that found it at nothing else.
+    share = _sum(lines)
+    if seen.leaves:
+        share = min(share, seen.at_leaves(_at_or(lines, _GENERATORS)))
+    return Activity(job.measure(share, "ratio"), _first(lines))
 
 
 def one_by_one(drawn: Activity) -> bool:
@@ -115,8 +118,18 @@ def _most(
         places = _matching(seen.lines, lambda line: _reads(line) or _fetches(line))
     return Activity(
         job.measure(max(in_libraries, _sum(lines)), "ratio"),
-        tuple(Place.at(one) for one in places[:3]),
+        _first(places),
     )
+
+
+def _at_or(lines: Iterable[SourceLine], elsewhere: re.Pattern[str]) -> Callable[[SourceLine], bool]:
+    """Return whether a leaf is one of these lines, or in some library."""
+    mine = {(line.file, line.line) for line in lines}
+    return lambda leaf: (leaf.file, leaf.line) in mine or bool(elsewhere.fullmatch(leaf.file))
+
+
+def _first(lines: Sequence[SourceLine]) -> tuple[Place, ...]:
+    return tuple(Place.at(line) for line in lines[:3])
 
 
 def _sum(lines: Iterable[SourceLine]) -> float:

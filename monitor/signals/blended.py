@@ -1,19 +1,25 @@
-"""The account of a short trace, with the waits that the agent saw over the whole window.
+"""A budget to be shown, with what the agent saw over the whole window.
 
-A trace of a second may lie between two garbage collections that take most of the time. What is
-shown then would speak against what is found. Rules ask for the shares of one source at a time.
+A trace of a second may lie between two garbage collections that take most of the time, and holds
+nothing of what the user's own code does. What is shown then would speak against what is found.
+Rules ask for the shares of one source at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
 
 from whyidle.monitor.core.contracts.trace import BudgetJson
+from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.runs.estimate import NOTABLE, ORDER, SEEN
+from whyidle.monitor.runs.estimate import LEAST, NOTABLE, ORDER, SEEN, WHOLE
+from whyidle.monitor.signals.account import HostAccount, HostRow
 from whyidle.monitor.signals.recorded import Recorded
 
+_Name = TypeVar("_Name")
 BY_AGENT: Final = "seen by the agent, beside the trace"
 
 
@@ -37,6 +43,85 @@ def blended(account: BudgetJson, job: Recorded, *, on_gpu: bool = False) -> Budg
     for part, ns in gains.items():
         details[str(part)] = {**details.get(str(part), {}), BY_AGENT: ns}
     return {**account, "slices": {str(part): ns for part, ns in left.items()}, "details": details}
+
+
+def together(budgets: Sequence[BudgetJson]) -> BudgetJson:
+    """Return the budget of several windows."""
+    slices, details = Counter[str](), dict[str, Counter[str]]()
+    for budget in budgets:
+        slices.update(budget["slices"])
+        for part, labels in budget["details"].items():
+            details.setdefault(part, Counter()).update(labels)
+    named = {part: dict(labels) for part, labels in details.items()}
+    return {"total_ns": slices.total(), "steps": 0, "slices": dict(slices), "details": named}
+
+
+# What the thread was found at while nothing was recorded: no call of the framework was under way.
+BETWEEN_CALLS: Final = {
+    HostClass.PYTHON: Slice.IDLE_DISPATCH,
+    HostClass.LIBRARY: Slice.IDLE_DISPATCH,
+    HostClass.UNCLEAR: Slice.IDLE_DISPATCH,
+    HostClass.WAIT: Slice.IDLE_IO,
+    HostClass.LOADER: Slice.IDLE_INPUT,
+    HostClass.COMPILE: Slice.IDLE_COMPILE,
+}
+# Without a trace, where other threads compute while this one does anything.
+ON_OTHER_THREADS: Final = {
+    HostClass.FRAMEWORK_WAIT: Slice.COMPUTE,
+    HostClass.READ: Slice.COMPUTE,
+    HostClass.LOADER: Slice.IDLE_INPUT,
+    HostClass.COMPILE: Slice.IDLE_COMPILE,
+}
+# Without a trace, where the thread itself computes in the calls of the framework.
+ON_THIS_THREAD: Final = {
+    HostClass.PYTHON: Slice.IDLE_DISPATCH,
+    HostClass.LIBRARY: Slice.IDLE_DISPATCH,
+    HostClass.WAIT: Slice.IDLE_IO,
+    HostClass.FRAMEWORK: Slice.COMPUTE,
+    **ON_OTHER_THREADS,
+}
+# Without a trace, while a GPU is known to have nothing to do.
+BESIDE_IDLE_GPU: Final = {**BETWEEN_CALLS, HostClass.FRAMEWORK: Slice.IDLE_DISPATCH}
+# Half of the samples may be of a quarter of the time, or of three.
+MOST_ERROR: Final = 0.25
+
+
+def explained(
+    budget: BudgetJson, host: HostAccount, meaning: Mapping[HostClass, Slice]
+) -> BudgetJson | None:
+    """Return the budget with its unknown part by what the samples say; ``None``: they say nothing.
+
+    A class counts beyond what the budget has of its slice already, at most the whole unknown.
+    """
+    total, slices = sum(budget["slices"].values()), dict(budget["slices"])
+    unknown = slices.get(Slice.IDLE_UNKNOWN, 0)
+    if not unknown or host.error(0.5) > MOST_ERROR:
+        return None
+    rows = [row for row in host.rows if row.doing in meaning]
+    shares: dict[Slice, float] = {}
+    for row in rows:
+        shares[meaning[row.doing]] = shares.get(meaning[row.doing], 0.0) + row.share
+    more = {part: int(share * total) - slices.get(part, 0) for part, share in shares.items()}
+    more = {part: ns for part, ns in more.items() if ns > 0}
+    taken = _in_proportion(more, min(unknown, sum(more.values())))
+    if sum(taken.values()) < LEAST * total:
+        return None
+    details = dict(budget["details"])
+    slices[Slice.IDLE_UNKNOWN] = unknown - sum(taken.values())
+    if old := details.get(Slice.IDLE_UNKNOWN):
+        details[Slice.IDLE_UNKNOWN] = _scaled(old, unknown, slices[Slice.IDLE_UNKNOWN])
+    for part, ns in taken.items():
+        slices[part] = slices.get(part, 0) + ns
+        mine = {_label(row): int(row.share * WHOLE) for row in rows if meaning[row.doing] is part}
+        details[part] = {**details.get(part, {}), **_in_proportion(mine, ns)}
+    return {**budget, "slices": slices, "details": details}
+
+
+def _label(row: HostRow) -> str:
+    if not row.frames:
+        return f"{HOST_LOOKS[row.doing].words}, in no line of yours"
+    inner = row.frames[0]
+    return f"{inner.function}() at {Path(inner.file).name}:{inner.line}"
 
 
 def _gains(slices: Mapping[Slice, int], job: Recorded, *, on_gpu: bool) -> dict[Slice, int]:
@@ -66,9 +151,10 @@ def _givers(
     }
 
 
-def _in_proportion(parts: Mapping[Slice, int], taken: int) -> dict[Slice, int]:
+def _in_proportion(parts: Mapping[_Name, int], taken: int) -> dict[_Name, int]:
     """Divide what is taken among the parts by their size, without a rest."""
-    whole, so_far, found = sum(parts.values()), 0, {}
+    whole, so_far = sum(parts.values()), 0
+    found: dict[_Name, int] = {}
     for part, ns in parts.items():
         before = taken * so_far // whole if whole else 0
         so_far += ns

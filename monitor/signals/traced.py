@@ -54,10 +54,13 @@ class Traced:
     @property
     def is_meaningful(self) -> bool:
         """Whether its shares mean something: some work, and not less than a step."""
-        if not self.total_ns or is_too_short(self.answer.get("window")):
-            return False
+        return self.shows_work and not is_too_short(self.answer.get("window"))
+
+    @property
+    def shows_work(self) -> bool:
+        """Whether it has an account in which something is known, however short it is."""
         unknown = self.account["slices"].get(Slice.IDLE_UNKNOWN, 0)
-        return unknown < MOSTLY * self.total_ns
+        return bool(self.total_ns) and unknown < MOSTLY * self.total_ns
 
     def share(self, part: Slice) -> Measure | None:
         """Return the share of the time that a slice takes."""

@@ -14,12 +14,21 @@ from typing import Any, Final, Literal
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.finding import Framework, Need, NotChecked, Place
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.runs.estimate import BACKENDS, ORDER, SEEN, Running
+from whyidle.monitor.runs.estimate import BACKENDS, ORDER, SEEN, WHOLE, Running
 from whyidle.monitor.signals.account import HostAccount, account_of
-from whyidle.monitor.signals.blended import blended
+from whyidle.monitor.signals.blended import (
+    BESIDE_IDLE_GPU,
+    BETWEEN_CALLS,
+    ON_OTHER_THREADS,
+    ON_THIS_THREAD,
+    blended,
+    explained,
+    together,
+)
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 
@@ -61,8 +70,7 @@ class Window:
     def _has_a_step(self, trace: Traced) -> bool:
         """Tell whether it is as long as one of the job's steps, where the job counts them."""
         step = self.job.mean(m.JOB_STEP_P50)
-        seconds = trace.total_ns / 1e9 / max(1, len(trace.devices))
-        return bool(trace.steps) or step is None or seconds >= step.value
+        return bool(trace.steps) or step is None or _seconds(trace) >= step.value
 
     @property
     def warnings(self) -> list[str]:
@@ -86,37 +94,81 @@ class Window:
 
         Without a trace as estimated; ``None``: nothing says so. Rules ask for a ``share``.
         """
+        bare = self._bare_budget
+        return None if bare is None else self._blended or bare
+
+    @cached_property
+    def _bare_budget(self) -> BudgetJson | None:
+        """The same by the traces or the counters alone."""
         if self.trace is not None:
-            return self._blended or self.trace.account
-        if self.estimate is None or not self.estimate.slices:
+            return self.trace.account
+        if self._parts:
+            return together([part.account for part in self._parts])
+        estimate = self.estimate
+        if estimate is None or not (estimate.slices or self._meaning):
             return None
-        slices = {str(part): ns for part, ns in self.estimate.slices.items()}
+        slices = estimate.slices or dict.fromkeys(Slice, 0) | {Slice.IDLE_UNKNOWN: WHOLE}
         total = sum(slices.values())
-        return {"total_ns": total, "steps": 0, "slices": slices, "details": {}}
+        named = {str(part): ns for part, ns in slices.items()}
+        return {"total_ns": total, "steps": 0, "slices": named, "details": {}}
+
+    @cached_property
+    def _parts(self) -> tuple[Traced, ...]:
+        """Traces that are shorter than a step each: random parts of the loop, if a step in all."""
+        step = self.job.mean(m.JOB_STEP_P50)
+        if self.trace is not None or step is None:
+            return ()
+        some = tuple(t for t in self.traces if t.shows_work)
+        return some if sum(map(_seconds, some)) >= step.value else ()
 
     @cached_property
     def _blended(self) -> BudgetJson | None:
-        """The account of the trace with what the agent saw beside it; ``None``: nothing more."""
-        if self.trace is None or self.kind != "run":
+        """The budget with what the agent saw beside it; ``None``: nothing more."""
+        bare = self._bare_budget
+        if bare is None or self.kind != "run":
             return None
-        return blended(self.trace.account, self.job, on_gpu=self.device == "gpu")
+        more = blended(bare, self.job, on_gpu=self.device == "gpu") if self._traced else None
+        if self.host is None or not self._meaning:
+            return more
+        return explained(more or bare, self.host, self._meaning) or more
+
+    @property
+    def _traced(self) -> bool:
+        return self.trace is not None or bool(self._parts)
+
+    @property
+    def _meaning(self) -> Mapping[HostClass, Slice]:
+        """What the main thread keeps the device from, by what it was found at."""
+        if self.host is None:
+            return {}
+        if self._traced:
+            return BETWEEN_CALLS
+        if self.device == "cpu":
+            return ON_OTHER_THREADS if self.uses("jax") else ON_THIS_THREAD
+        is_known = self.estimate is not None and Slice.COMPUTE in self.estimate.measured
+        return BESIDE_IDLE_GPU if is_known else {}
 
     @property
     def budget_source(self) -> str | None:
         """Who says where the time goes."""
-        if self.trace is not None:
+        if self._traced:
             more = "" if self._blended is None else ", with what the agent saw"
-            return f"{self.trace.source}{more}"
+            names = [t.source for t in self._parts] if self.trace is None else [self.trace.source]
+            return f"{'parts of a step in ' * bool(self._parts)}{', '.join(names)}{more}"
         return None if self.budget is None else "estimate"
 
     @cached_property
     def not_measured(self) -> Mapping[Slice, str]:
         """The parts of an estimate that are not measured, and why: their time is in the unknown."""
-        if self.trace is not None or self.estimate is None:
+        budget = self.budget
+        if self._traced or self.estimate is None or budget is None:
             return {}
         found = {}
-        for part, ns in self.estimate.slices.items():
-            if not ns and part not in {Slice.IDLE_UNKNOWN, *self.estimate.measured}:
+        for part in Slice:
+            if not budget["slices"][part] and part not in {
+                Slice.IDLE_UNKNOWN,
+                *self.estimate.measured,
+            }:
                 metric = ORDER.get(part)
                 why = None if metric is None else self.job.unknown.get(metric)
                 found[part] = why or ONLY_A_TRACE
@@ -259,3 +311,8 @@ class Window:
         if not known or len(known) != len(draws):
             return None
         return self.job.measure(sum(known), "W", "nvml")
+
+
+def _seconds(trace: Traced) -> float:
+    """Return how long its devices were watched."""
+    return trace.total_ns / 1e9 / max(1, len(trace.devices))

@@ -10,7 +10,16 @@ import pytest
 
 from tests.rules.windows import answer, traced, window
 from whyidle.monitor import rules
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, NotChecked, Severity
+from whyidle.monitor.core.finding import (
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    NotChecked,
+    Place,
+    Severity,
+)
 from whyidle.monitor.core.metrics import GPU_POWER, JOB_LOADER_WAIT, JOB_STEP_P50, JOB_STEPS
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, Finding, as_json, diagnose
@@ -81,6 +90,15 @@ def test_a_small_cause_explains_nothing_away(known: dict[str, Rule]) -> None:
     add(known, "cause", loses(0.02, Slice.IDLE_INPUT))
     add(known, "symptom", loses(0.6, Slice.COMPUTE), symptom_of=("cause",))
     assert names(diagnose(window())) == ["symptom", "cause"]
+
+
+def test_a_cure_of_a_part_leaves_the_rest_to_be_explained(known: dict[str, Rule]) -> None:
+    place = (Place("/u/train.py", 3, "main"),)
+    add(known, "part", loses(0.2, where=place))
+    add(known, "code", loses(0.6, where=place), is_last_resort=True)
+    assert names(diagnose(window())) == ["code", "part"]
+    add(known, "whole", loses(0.7, where=place))
+    assert names(diagnose(window())) == ["whole", "part"]
 
 
 def test_one_finding_stands_for_a_slice(known: dict[str, Rule]) -> None:

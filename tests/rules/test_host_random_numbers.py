@@ -128,3 +128,16 @@ def test_the_recorded_pair(framework: str) -> None:
 
 def test_a_single_sample_of_what_is_drawn_once_is_no_fault() -> None:
     assert judge(NAME, recorded("too_little_after_warmup/before_jax")) is None
+
+
+def test_what_a_line_does_with_the_numbers_is_no_drawing(tmp_path: Path) -> None:
+    file = tmp_path / "train_and_more.py"
+    file.write_text("\ntext = np.array2string(np.random.standard_normal(3_000))\n")
+    line = SourceLine(str(file), 2, "train", 0.9)
+    drawn = SourceLine(str(file), 2, "train", 0.2)
+    written = SourceLine("/v/site-packages/numpy/_core/arrayprint.py", 3, "array2string", 0.7)
+    taken = answer({Slice.COMPUTE: 0.1, Slice.IDLE_DISPATCH: 0.9})
+    job = window(taken, lines=(line,), leaves=(drawn, written), facts=CPU, looks=1000)
+    gain = found(NAME, job).gain
+    assert gain is not None
+    assert gain.high < 0.25

@@ -140,3 +140,16 @@ def test_what_waits_for_a_value_reads_it_however_it_is_spelled(tmp_path: Path) -
         (11, HostClass.UNCLEAR): 0.2,
         (13, HostClass.WAIT): 0.2,
     })  # fmt: skip
+
+
+def test_jax_in_the_midst_of_a_collection_is_no_call_of_the_users(train: str) -> None:
+    sort = CodeLine(train, 6, "augment")
+    jax = CodeLine(f"{PACKAGES}/jax/_src/lib/__init__.py", 132, "_xla_gc_callback")
+    numpy = CodeLine(f"{PACKAGES}/numpy/_core/arrayprint.py", 3, "array2string")
+    samples = StackSamples()
+    samples.samples = 100
+    samples.count(Chain((sort,), jax, jax), 40, 40, 0)
+    samples.count(Chain((sort,), jax, numpy), 60, 60, 0)
+    account = account_of(samples)
+    assert account is not None
+    assert {row.doing for row in account.rows} == {HostClass.LIBRARY}
