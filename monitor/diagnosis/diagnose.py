@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from whyidle.monitor import rules
-from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson, HostJson
+from whyidle.monitor.core.contracts.diagnosis import (
+    CoresJson,
+    DiagnosisJson,
+    FindingJson,
+    HostJson,
+)
 from whyidle.monitor.core.errors import NotJudged
 from whyidle.monitor.core.finding import (
     LEAST_LOST,
@@ -26,6 +31,7 @@ from whyidle.monitor.diagnosis.device_activity import busy
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.signals.account import HostAccount
+from whyidle.monitor.signals.cores import CoreAccount
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.signals.window import Window
 
@@ -33,6 +39,7 @@ from whyidle.monitor.signals.window import Window
 LEAST: Final = LEAST_LOST[Severity.LOW]
 NO_GPU: Final = "no GPU computes for it, as far as is known"
 NOT_SAMPLED: Final = "the main thread was not sampled: no agent was inside"
+NO_CORES: Final = "the CPU time of the job's processes was not read"
 NO_WAITS: Final = "the samples do not say whether the thread waited"
 # Smaller parts of the host's time say nothing.
 MOST_ROWS: Final = 60
@@ -251,7 +258,7 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
         "is_known": diagnosis.is_known,
         "unexplained": {part: round(n, 4) for part, n in diagnosis.unexplained.items()},
         "warnings": window.warnings,
-        "host": host_json(window.host),
+        "host": host_json(window.host, window.core_account),
         "compute": None if (works := busy(window)) is None else works.as_json(),
         "findings": [finding_json(diagnosis, each) for each in diagnosis.findings],
         "not_checked": [
@@ -266,10 +273,14 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
     }
 
 
-def host_json(account: HostAccount | None) -> HostJson:
-    """Return where the main thread's time goes."""
+def host_json(account: HostAccount | None, cores: CoreAccount | None) -> HostJson:
+    """Return where the main thread's time goes, and who has the cores."""
+    unknown = {} if cores else {"cores": NO_CORES}
     if account is None:
-        return {"samples": 0, "rows": [], "phases": {}, "unknown": {"rows": NOT_SAMPLED}}
+        return {
+            "samples": 0, "rows": [], "phases": {}, "cores": cores_json(cores),
+            "unknown": {"rows": NOT_SAMPLED, **unknown},
+        }  # fmt: skip
     return {
         "samples": int(account.samples),
         "rows": [
@@ -284,7 +295,19 @@ def host_json(account: HostAccount | None) -> HostJson:
             for row in account.rows[:MOST_ROWS]
         ],
         "phases": {str(phase): round(share, 4) for phase, share in account.phases.items()},
-        "unknown": {} if account.knows_waits else {"waits": NO_WAITS},
+        "cores": cores_json(cores),
+        "unknown": unknown if account.knows_waits else {"waits": NO_WAITS, **unknown},
+    }
+
+
+def cores_json(account: CoreAccount | None) -> CoresJson | None:
+    """Return who runs on the cores that the job may use."""
+    if account is None:
+        return None
+    return {
+        "total": round(account.cores, 3),
+        "runs": {str(who): round(cores, 3) for who, cores in account.runs.items()},
+        "lines": [line.as_json() for line in account.lines[:MOST_ROWS]],
     }
 
 

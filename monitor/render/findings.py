@@ -28,6 +28,7 @@ from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import STYLES
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.trace import fitted
+from whyidle.monitor.signals.cores import FULL, RUNNERS, Runner
 from whyidle.monitor.signals.phases import WORDS, Phase
 
 _INDENT: Final = "  "
@@ -44,6 +45,8 @@ NOTABLE: Final = 0.2
 # Of the host's account the largest rows, none smaller than what a few samples make.
 MOST_ROWS: Final = 5
 LEAST_ROW: Final = 0.05
+# Of cores: less is drawn as nothing.
+LEAST_CORES: Final = 0.05
 NO_CODE: Final = "none of your code"
 NOT_KNOWN: Final = "Too little is known for a verdict: see below what is missing."
 
@@ -118,6 +121,11 @@ def _host(host: HostJson, width: int) -> Iterator[Text]:
     ]
     if beside:
         yield _line(f"Besides the steps: {', '.join(beside)}.", width)
+    cores = host.get("cores")
+    if cores is not None and cores["runs"][Runner.FREE] <= (1 - FULL) * cores["total"]:
+        runs = [(RUNNERS[Runner(who)], n) for who, n in cores["runs"].items() if n >= LEAST_CORES]
+        parts = ", ".join(f"{who} {n:.1f}" for who, n in runs)
+        yield _line(f"All {cores['total']:g} cores are taken: {parts}.", width)
 
 
 def _finding(finding: FindingJson, width: int) -> Iterator[Text]:

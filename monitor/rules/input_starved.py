@@ -5,7 +5,9 @@ The part of the time in which the device does nothing because the main thread is
 exact in a trace, measured by the agent as the waits for PyTorch's loaders. Where there is no such
 loader, the stack samples count that found the main thread reading or decoding data, as far as the
 device was idle at the time. On a GPU also those that found it preparing batches in the user's own
-functions (augment, collate, ...) or in NumPy, while no framework's call was under way.
+functions (augment, collate, ...) or in NumPy, while no framework's call was under way. On a CPU
+also loading that nobody waits for: processes that the job started run while all cores are taken,
+and their own stacks name the line.
 
 ## Why it costs
 Reading, decoding and augmenting a sample takes the CPU longer than the device needs for the step.
@@ -39,6 +41,7 @@ from whyidle.monitor.core.finding import (
     Evidence,
     Fix,
     Found,
+    Framework,
     Gain,
     Need,
     Place,
@@ -49,6 +52,8 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, preparing, reading
+from whyidle.monitor.signals.cores import Runner
+from whyidle.monitor.signals.overlap import back, freed_cores
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import fetches, of_slice, own, seen
@@ -67,6 +72,19 @@ BACK_LEAST, BACK_MOST = 0.6, 1.0
 # To hand a batch over costs the workers some of their time (measured: 1% of threads, 11% of
 # processes).
 HANDING_OVER: Final = 0.1
+MOST_PLACES: Final = 3
+# Where all cores work no more workers help.
+CHEAPER: Final[dict[Framework, Fix]] = dict.fromkeys(
+    ("pytorch", "jax"),
+    Fix(
+        "Do less for each sample: keep what does not change between epochs, store it as it is"
+        " needed, and leave to the step what can be done for a whole batch.",
+        """\
+@functools.cache
+def prepared(index):
+    return prepare(read(index))""",
+    ),
+)
 # Where a trace puts time in which the main thread did what no profiler records.
 UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)
 
@@ -74,6 +92,8 @@ UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)
 def detect(window: Window) -> Verdict:
     """Judge the waits for the data loader, or for data that the main thread reads itself."""
     waits = window.share(Slice.IDLE_INPUT)
+    if (verdict := _of_competing(window, waits)) is not None:
+        return verdict
     if waits is not None and waits.value >= LEAST:
         return _of_loader(window, waits)
     doing = reading(window.job)
@@ -158,12 +178,37 @@ def _workers(window: Window) -> Measure | None:
     return None
 
 
+def _of_competing(window: Window, waits: Measure | None) -> Found | None:
+    """Judge loading that makes nobody wait for it, and takes cores that the step computes on."""
+    account, job = window.core_account, window.job
+    if account is None or window.device != "cpu" or not account.lines:
+        return None
+    taken = account.runs[Runner.HELPERS]
+    freed = freed_cores(window, taken)
+    if freed is None or freed[0] < max(LEAST_OF_LOOKS, 0.0 if waits is None else waits.value):
+        return None
+    return Found(
+        gain=Gain.between(*freed),
+        evidence=(
+            Evidence.of("cores that loading takes", job.measure(taken, "cores", "procfs")),
+            Evidence.of("cores", job.measure(account.cores, "cores", "procfs")),
+        ),
+        confidence=Confidence.INFERRED,
+        where=tuple(
+            Place(line.file, line.line, line.function, line.share / account.cores)
+            for line in account.lines[:MOST_PLACES]
+        ),
+        title="Loading takes the cores that the step computes on",
+        fixes=CHEAPER,
+    )
+
+
 def _of_main_thread(window: Window, doing: Activity) -> Verdict:
     # A host that reads records nothing: a trace of it is mostly unknown, and counts all the same.
     trace = next((each for each in window.traces if each.steps >= LEAST_STEPS), None)
     cores = window.cores
     if trace is None or cores is None:
-        return window.lacks(Need.TRACE)
+        return _of_samples(window, doing)
     shares = {part: share.value for part in UNRECORDED if (share := trace.share(part))}
     idle = sum(shares.values())
     read = doing.share.value
@@ -186,6 +231,24 @@ def _of_main_thread(window: Window, doing: Activity) -> Verdict:
         confidence=Confidence.INFERRED,
         where=own(doing.where),
         slice=max(shares, key=lambda part: shares[part]),
+    )
+
+
+def _of_samples(window: Window, doing: Activity) -> Verdict:
+    """Judge a main thread that reads data where no trace has whole steps."""
+    account, read = window.host, doing.share.value
+    if account is None or window.device is None:
+        return window.lacks(Need.TRACE)
+    error = step_samples(window.job).error(read)
+    gain = Gain(back(window, account, read - error)[0], back(window, account, read + error)[1])
+    if gain.high < LEAST_OF_LOOKS:
+        return None
+    return Found(
+        gain=gain,
+        evidence=(Evidence.of("main thread reads data", doing.share),),
+        confidence=Confidence.INFERRED,
+        where=own(doing.where),
+        slice=Slice.IDLE_INPUT,
     )
 
 

@@ -99,7 +99,7 @@ def detect(window: Window) -> Verdict:
 def _goes_on(window: Window) -> bool:
     """Tell whether something is compiled in the steady part; what warms up ends by itself."""
     rate = window.job.mean(m.PROCESS_COMPILES)
-    return rate is None or rate.value * window.job.seconds >= LEAST_NOW
+    return rate is None or round(rate.value * window.job.seconds) >= LEAST_NOW
 
 
 def _first_runs(window: Window) -> float:

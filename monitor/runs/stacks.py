@@ -88,6 +88,22 @@ class StackSamples:
         """Return where the thread was in anybody's code, most first."""
         return self._top(((c.leaf, n) for c, n in self._items), most)
 
+    def running(self, most: int = MOST_LINES) -> tuple[SourceLine, ...]:
+        """Return the user's innermost lines by how often the thread ran there, most first.
+
+        Their shares are of the samples in which it ran; all of a chain's count where it does not
+        say.
+        """
+        found: dict[CodeLine, float] = {}
+        whole = 0.0
+        for chain, n in self.chains.items():
+            ran = n.samples * (1 - n.waited / n.known) if n.known else n.samples
+            whole += ran
+            if ran and chain.frames:
+                found[chain.frames[0]] = found.get(chain.frames[0], 0.0) + ran
+        first = sorted(found.items(), key=lambda item: -item[1])[:most]
+        return tuple(SourceLine(*place, ran / whole) for place, ran in first)
+
     @property
     def _items(self) -> Iterable[tuple[Chain, float]]:
         return ((chain, counts.samples) for chain, counts in self.chains.items())

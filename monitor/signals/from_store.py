@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -25,7 +25,7 @@ from whyidle.monitor.runs.summary import (
 )
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.signals.drift import drift_of
-from whyidle.monitor.signals.recorded import Facts, Recorded, SeenGpu, Trend
+from whyidle.monitor.signals.recorded import Facts, Helper, Recorded, SeenGpu, Trend
 from whyidle.monitor.store import Event, Point, Reader, Run
 
 # Of each series; what a roll-up holds is read whatever the length of the run.
@@ -131,10 +131,27 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         lines=stacks.lines(),
         leaves=stacks.leaves(),
         looks=int(stacks.samples) or None,
+        helpers=tuple(_helpers(reader, run, who, steady, most)),
         events=_events(reader, run, span),
         inside=who is not None and who.inside,
         command=run.command,
     )
+
+
+def _helpers(
+    reader: Reader, run: Run, who: Watched | None, span: Span, most: int
+) -> Iterator[Helper]:
+    """Yield the processes beside the one that stands for the job, but its other ranks."""
+    for each in in_order(run):
+        is_rank = each.rank is not None and (who is None or each.rank != who.rank)
+        if who is None or each.pid == who.pid or is_rank or (each.counted and each.counted.steps):
+            continue
+        found = reader.means(
+            (m.PROCESS_CPU,), subjects(reader, run, each), span.start_ms, span.end_ms, POINTS
+        )
+        kept = event_data(reader, run, (STACKS,), each, span.start_ms, most=most)
+        if cores := found.get(m.PROCESS_CPU):
+            yield Helper(cores, StackSamples.of_events(kept).running())
 
 
 def _newest(reader: Reader, run: Run) -> int:

@@ -15,7 +15,7 @@ from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.opening import estimated
-from whyidle.monitor.signals.recorded import Recorded, SeenGpu, Trend
+from whyidle.monitor.signals.recorded import Helper, Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 
@@ -33,7 +33,10 @@ LONGEST_OF: Final = {"calls": 120}
 MOST_BYTES: Final = 1 << 20
 MOST_CHAINS: Final = 400
 # Fields of a recording that are rows of their own.
-_ROWS: Final = {"compiled": Compiled, "reads": ReadBack, "lines": SourceLine, "leaves": SourceLine}
+_ROWS: Final = {
+    "compiled": Compiled, "reads": ReadBack, "lines": SourceLine, "leaves": SourceLine,
+    "helpers": Helper,
+}  # fmt: skip
 
 _ABSENT: Final = object()
 _T = TypeVar("_T")
@@ -59,7 +62,7 @@ def load(data: Mapping[str, Any]) -> Window:
     """Return a window that was dumped; metrics that are gone since are left out."""
     job = dict(data["job"])
     for name, row in _ROWS.items():
-        job[name] = tuple(msgspec.convert(each, row) for each in job[name])
+        job[name] = tuple(msgspec.convert(each, row) for each in job.get(name, ()))
     job["stacks"] = StackSamples.of_events([job.get("stacks", {})])
     job["means"] = _metrics(job["means"], float)
     job["unknown"] = _metrics(job["unknown"], str)

@@ -44,6 +44,16 @@ class SeenGpu:
         return self.lasts.get(metric, self.means.get(metric))
 
 
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """A process that the job started and that makes no steps of its own."""
+
+    # CPU time a second.
+    cores: float
+    # The user's lines at which it ran, with their shares of that.
+    lines: tuple[SourceLine, ...] = ()
+
+
 @dataclass(frozen=True)
 class Recorded:
     """The signals of a recording. What is not in a mapping was not measured."""
@@ -73,6 +83,7 @@ class Recorded:
     leaves: tuple[SourceLine, ...] = ()
     # How often it was looked at; ``None``: recordings of before do not say.
     looks: int | None = None
+    helpers: tuple[Helper, ...] = ()
     events: Mapping[str, tuple[Facts, ...]] = field(default_factory=dict)
     # Whether an agent was inside, as far as the recording says.
     inside: bool = False

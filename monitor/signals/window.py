@@ -29,6 +29,7 @@ from whyidle.monitor.signals.blended import (
     explained,
     together,
 )
+from whyidle.monitor.signals.cores import CoreAccount, cores_of
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 
@@ -189,6 +190,11 @@ class Window:
     def host(self) -> HostAccount | None:
         """Where the main thread's time goes; ``None``: it was not sampled."""
         return account_of(self.job.stacks, by_time=bool(self.job.warm_s))
+
+    @cached_property
+    def core_account(self) -> CoreAccount | None:
+        """Who runs on the cores that the job may use; ``None``: not measured."""
+        return cores_of(self.job)
 
     # Who it is -----------------------------------------------------------------------------------
     @cached_property

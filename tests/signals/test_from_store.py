@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from whyidle.monitor.core.metrics import Metric, Scope
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.signals.portable import dump, load
 from whyidle.monitor.signals.window import Window
@@ -157,3 +159,38 @@ def test_what_was_compiled_at_first_is_not_in_a_short_recording(
     window = record(tmp_path, 15, job)
     assert window.job.warm_s == pytest.approx(7.0)
     assert window.job.means[m.JOB_COMPILE] == pytest.approx(0.0, abs=1e-9)
+
+
+def sampled(place: str, samples: int, waited: int) -> dict[str, Any]:
+    found = StackSamples()
+    line = CodeLine("/u/train.py", 3, place)
+    found.samples = samples
+    found.count(Chain((line,), line), samples, samples, waited)
+    return {"pid": 0} | found.packed(10_000)
+
+
+def test_processes_that_make_no_steps_are_helpers(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE
+    entries = [
+        {"pid": pid, "start_ticks": 70, "rank": rank, "method": "run", "inside": True,
+         "stops_ms": [], "refused": None, "next_step": None, "frameworks": {}, "counted": None}
+        for pid, rank in ((7, 0), (8, None), (9, 1))
+    ]  # fmt: skip
+    with Writer.open(path) as writer:
+        run = writer.begin_run(NewRun(started_ms=START_MS, info={"processes": entries}))
+        own = {pid: writer.add_process(run, pid=pid, start_ticks=70) for pid in (7, 8, 9)}
+        for pid, place in ((7, "step"), (8, "decode"), (9, "step")):
+            data = sampled(place, 100, 60 if pid == 8 else 0)
+            at = START_MS + 10_000
+            writer.event(
+                run, "stacks", "-", ts_ms=at, scope=Scope.PROCESS, subject=own[pid], data=data
+            )
+        for second in range(30):
+            cpu = {own[7]: 1.5, own[8]: 0.4, own[9]: 1.5}
+            rows = {who: Reading({m.PROCESS_CPU: cores}) for who, cores in cpu.items()}
+            writer.append(run, Tick(START_MS + 1000 * second, {Scope.PROCESS: rows}))
+        writer.end_run(run, "job ended")
+    (helper,) = of_run(path, "last").job.helpers
+    assert helper.cores == pytest.approx(0.4)
+    # All of its CPU time is where it ran, however long it waited.
+    assert [(line.function, line.share) for line in helper.lines] == [("decode", 1.0)]

@@ -94,13 +94,24 @@ HostRowJson = TypedDict(
 )
 
 
+class CoresJson(TypedDict):
+    """Who runs on the cores that the job may use; all of ``runs`` sum to ``total``."""
+
+    total: float
+    # By who: "main_thread", "other_threads", "helper_processes", "other_programs", "free".
+    runs: dict[str, float]
+    # The user's lines in helper processes; here a share is of one core.
+    lines: list[PlaceJson]
+
+
 class HostJson(TypedDict):
-    """Where the main thread's time goes; the shares of all rows sum to one."""
+    """Where the main thread's time goes, and who has the cores; the shares of rows sum to one."""
 
     samples: int
     rows: list[HostRowJson]
     # The shares of the steps, and of what a loop does besides: "validation", "checkpoint".
     phases: dict[str, float]
+    cores: CoresJson | None
     unknown: Unknown
 
 

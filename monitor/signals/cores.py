@@ -1,0 +1,87 @@
+"""The account of the cores: who runs on those that the job may use.
+
+The main thread's account says what it does; this one says who else takes the cores meanwhile:
+other threads of its process, the processes that it started, other programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.signals.recorded import Recorded
+
+# Less than this is left on cores that are full, as sampled once a second.
+FULL: Final = 0.90
+
+
+class Runner(StrEnum):
+    """Who runs, by its name in the JSON contract."""
+
+    MAIN_THREAD = "main_thread"
+    THREADS = "other_threads"
+    HELPERS = "helper_processes"
+    OTHERS = "other_programs"
+    FREE = "free"
+
+
+RUNNERS: Final = {
+    Runner.MAIN_THREAD: "the main thread",
+    Runner.THREADS: "its process's other threads",
+    Runner.HELPERS: "processes that it started",
+    Runner.OTHERS: "other programs",
+    Runner.FREE: "nobody",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CoreAccount:
+    """How many cores each takes on average; together they are all that the job may use."""
+
+    cores: float
+    runs: Mapping[Runner, float]
+    # The user's lines in helper processes, by the cores that run there, most first.
+    lines: tuple[SourceLine, ...]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether hardly anything is left."""
+        return self.runs[Runner.FREE] <= (1 - FULL) * self.cores
+
+
+def cores_of(job: Recorded) -> CoreAccount | None:
+    """Return the account; ``None``: the cores, or who uses them, were not measured."""
+    known = [cores for x in (m.HOST_CORES, m.JOB_CPU_LIMIT) if (cores := job.means.get(x))]
+    used, process = job.means.get(m.JOB_CPU), job.means.get(m.PROCESS_CPU)
+    main = job.means.get(m.JOB_MAIN_THREAD)
+    if not known or used is None or process is None or main is None:
+        return None
+    main = min(main, process)
+    machine = job.means.get(m.HOST_CPU, 0.0) * job.means.get(m.HOST_CORES, 0.0)
+    left = cores = min(known)
+    runs = {}
+    # Each is measured on its own: what does not fit any more is somebody's error.
+    for runner, share in (
+        (Runner.MAIN_THREAD, main),
+        (Runner.THREADS, process - main),
+        (Runner.HELPERS, max(0.0, used - process)),
+        (Runner.OTHERS, max(0.0, machine - used)),
+        (Runner.FREE, left),
+    ):
+        runs[runner] = min(left, share)
+        left -= runs[runner]
+    return CoreAccount(cores, runs, tuple(_lines(job)))
+
+
+def _lines(job: Recorded) -> list[SourceLine]:
+    found: dict[tuple[str, int, str], float] = {}
+    for helper in job.helpers:
+        for line in helper.lines:
+            key = line.file, line.line, line.function
+            found[key] = found.get(key, 0.0) + line.share * helper.cores
+    ordered = sorted(found.items(), key=lambda item: -item[1])
+    return [SourceLine(*place, cores) for place, cores in ordered]

@@ -1,0 +1,91 @@
+"""The account of the cores, from made-up recordings."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.windows import found, is_silent, window
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
+from whyidle.monitor.render.findings import screen
+from whyidle.monitor.signals.cores import Runner
+from whyidle.monitor.signals.recorded import Helper
+from whyidle.monitor.signals.window import Window
+
+MEANS = {
+    m.HOST_CORES: 4.0, m.HOST_CPU: 0.95, m.JOB_CPU: 3.6, m.PROCESS_CPU: 2.5, m.JOB_MAIN_THREAD: 0.9,
+}  # fmt: skip
+DECODE, CROP = SourceLine("/u/data.py", 9, "decode", 0.7), SourceLine("/u/data.py", 4, "crop", 0.2)
+HELPERS = (Helper(0.8, (DECODE, CROP)), Helper(0.3, (DECODE,)))
+CPU = {"torch": {"backend": "cpu"}}
+
+
+def job(helpers: tuple[Helper, ...] = HELPERS, means: dict[Metric, float] | None = None) -> Window:
+    return window(means=MEANS | (means or {}), helpers=helpers, facts=CPU, inside=True)
+
+
+def test_all_cores_are_somebodys() -> None:
+    account = job().core_account
+    assert account is not None
+    assert account.runs == pytest.approx({
+        Runner.MAIN_THREAD: 0.9, Runner.THREADS: 1.6, Runner.HELPERS: 1.1, Runner.OTHERS: 0.2,
+        Runner.FREE: 0.2,
+    })  # fmt: skip
+    assert account.is_full
+    assert [(line.function, line.share) for line in account.lines] == [
+        ("decode", pytest.approx(0.77)), ("crop", pytest.approx(0.16)),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", [None, 2.0, 3.0])
+def test_they_are_never_more_than_the_job_may_use(limit: float | None) -> None:
+    account = job(means={} if limit is None else {m.JOB_CPU_LIMIT: limit}).core_account
+    assert account is not None
+    assert account.cores == (limit or 4.0)
+    assert sum(account.runs.values()) == pytest.approx(account.cores)
+    assert min(account.runs.values()) >= 0
+
+
+@pytest.mark.parametrize("missing", [m.HOST_CORES, m.JOB_CPU, m.PROCESS_CPU, m.JOB_MAIN_THREAD])
+def test_what_was_not_measured_is_unknown(missing: Metric) -> None:
+    means = {metric: value for metric, value in MEANS.items() if metric is not missing}
+    assert window(means=means).core_account is None
+
+
+def test_the_answer_and_the_screen_have_it() -> None:
+    answer = as_json(diagnose(job()))
+    cores = answer["host"]["cores"]
+    assert cores is not None
+    assert cores["total"] == 4
+    assert sum(cores["runs"].values()) == pytest.approx(4)
+    assert cores["lines"][0]["function"] == "decode"
+    without = as_json(diagnose(window()))["host"]
+    assert without["cores"] is None
+    assert without["unknown"]["cores"]
+    assert "Loading takes the cores" in screen(diagnose(job()))
+
+
+def test_loading_that_nobody_waits_for_takes_cores() -> None:
+    finding = found("input_starved", job())
+    assert finding.where[0].function == "decode"
+    assert finding.gain is not None
+    # At least the work is less by its share.
+    assert finding.gain.low == pytest.approx(1.1 / 4)
+    assert finding.gain.high > finding.gain.low
+
+
+def test_free_cores_lose_nothing_to_loading() -> None:
+    idle = {m.JOB_CPU: 2.0, m.PROCESS_CPU: 0.9, m.JOB_MAIN_THREAD: 0.8, m.HOST_CPU: 0.5}
+    free = job(means=idle | {m.JOB_LOADER_WAIT: 0.0})
+    assert is_silent("input_starved", free)
+
+
+def test_helpers_that_do_nothing_of_the_users_are_no_loading() -> None:
+    assert is_silent("input_starved", job((Helper(1.1),), {m.JOB_LOADER_WAIT: 0.0}))
+
+
+def test_where_the_job_waits_for_its_loader_that_is_the_finding() -> None:
+    waits = job(means={m.JOB_LOADER_WAIT: 0.5})
+    assert found("input_starved", waits).title is None
