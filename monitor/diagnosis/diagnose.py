@@ -78,15 +78,15 @@ class Finding:
         return self.found.gain.middle if self.found.gain else 0.0
 
     @property
-    def place(self) -> tuple[int, float, int, str]:
-        """Where it stands in the list."""
+    def place(self) -> tuple[int, int, float, str]:
+        """Where it stands in the list: by what is sure, then by what is likely."""
         order = _ORDER[self.rule.kind]
         if self.rule.kind is Kind.MEMORY and self.severity is Severity.HIGH:
             # A job that will end soon is a risk before all that it loses.
             order = _ORDER[Kind.ERROR]
         if self.severity is Severity.INFO:
             order = _LAST
-        return order, -self.lost, self.severity.rank, self.rule.id
+        return order, self.severity.rank, -self.lost, self.rule.id
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,8 @@ def detect(window: Window) -> Verdict:
     if not window.job.inside:
         return window.lacks(Need.INSIDE)
     again = compiled_again(window.job)
-    if not again or not _goes_on(window) or (lost := again[0].share.value) < LEAST:
+    lost = min(1.0, sum(one.share.value for one in again))
+    if not again or not _goes_on(window) or lost < LEAST:
         return None
     worst = again[0].function
     by_size = worst.framework != "torch" or bool(_SIZE.search(worst.reason or ""))

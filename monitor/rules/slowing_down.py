@@ -18,6 +18,7 @@ appending to it. Register hooks once, before the loop.
 ## When it is wrong
 Longer sequences later on (a curriculum), a growing population, a machine that gets hotter or
 fuller: then the steps have more to do, or less to do it with. A cache that still fills levels out.
+While other programs take the cores nothing is said of it.
 
 ## Documents
 Beyond the documents: D2 speaks of memory that grows, not of time.
@@ -59,6 +60,9 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.LONGER)
     if drift.late_s < LEAST_RISE * drift.early_s or drift.order < LEAST_ORDER:
         return None
+    if window.core_account is not None and window.core_account.is_crowded:
+        # More of them, or fewer, move each step.
+        return window.lacks(Need.LONGER, "other programs take its cores meanwhile")
     measure = window.job.measure
     return Found(
         gain=_gain(drift),

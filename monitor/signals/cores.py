@@ -52,6 +52,11 @@ class CoreAccount:
         """Whether hardly anything is left."""
         return self.runs[Runner.FREE] <= (1 - FULL) * self.cores
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether other programs take what the job would: at least the part that is not left."""
+        return self.is_full and self.runs[Runner.OTHERS] > (1 - FULL) * self.cores
+
 
 def cores_of(job: Recorded) -> CoreAccount | None:
     """Return the account; ``None``: the cores, or who uses them, were not measured."""

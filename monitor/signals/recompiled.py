@@ -17,6 +17,10 @@ STORM: Final = "retrace_storm"
 # one function leaves it to Python for good (`recompile_limit`).
 LEAST_TIMES: Final = 10
 LEAST_TIMES_OF: Final = {"torch": 5}
+# Where nearly all of the time goes into compiling, a few are enough of JAX's, which never gives up:
+# once, again, and once more with something else that has changed.
+LEAST_LONG: Final = 3
+MOSTLY: Final = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +39,16 @@ def compiled_again(job: Recorded) -> list[Recompiled]:
     if share is None or not whole:
         return []
     storms = {(e.get("function"), e.get("file"), e.get("line")) for e in job.events.get(STORM, ())}
-    again = [one for one in job.compiled if _is_again(one, storms)]
+    long = share.value >= MOSTLY
+    again = [one for one in job.compiled if _is_again(one, storms, long=long)]
     # The whole recording shows which functions compile, its steady part how much.
     return [Recompiled(one, share.times(one.ns / whole)) for one in again]
 
 
-def _is_again(one: Compiled, storms: set[tuple[object, object, object]]) -> bool:
+def _is_again(one: Compiled, storms: set[tuple[object, object, object]], *, long: bool) -> bool:
     fresh = one.count - one.cached
     return (
         fresh >= LEAST_TIMES_OF.get(one.framework, LEAST_TIMES)
+        or (long and one.framework == "jax" and fresh >= LEAST_LONG and bool(one.reason))
         or (one.function, one.file, one.line) in storms
     )

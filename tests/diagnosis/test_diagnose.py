@@ -78,6 +78,13 @@ def test_errors_and_risks_come_first_then_what_loses_most(known: dict[str, Rule]
     assert found[2:] == ["large", "small", "wasteful", "chosen"]
 
 
+def test_what_is_sure_comes_before_what_may_be_more(known: dict[str, Rule]) -> None:
+    add(known, "sure", loses(0.1))
+    add(known, "wide", Found(Gain.between(0.02, 0.4), EVIDENCE))
+    add(known, "may be nothing", Found(Gain.between(0.0, 0.8), EVIDENCE))
+    assert names(diagnose(window())) == ["sure", "wide", "may be nothing"]
+
+
 def test_a_symptom_is_silent_beside_its_cause(known: dict[str, Rule]) -> None:
     add(known, "cause", loses(0.3, Slice.IDLE_INPUT))
     add(known, "symptom", loses(0.6, Slice.COMPUTE), symptom_of=("cause",))

@@ -89,6 +89,18 @@ def test_many_times_in_a_minute_is_reported_by_the_recorder() -> None:
     found(NAME, job(0.5, *rows, events={"retrace_storm": (storm,)}))
 
 
+def test_a_few_long_compilations_that_take_all_of_the_time() -> None:
+    found(NAME, job(0.98, compiled(3, 8)))
+    assert is_silent(NAME, job(0.98, compiled(2, 8)))
+    assert is_silent(NAME, job(0.98, replace(compiled(3, 8), reason=None)))
+    assert is_silent(NAME, job(0.98, replace(compiled(3, 8), framework="torch")))
+
+
+def test_all_functions_that_are_compiled_again_count() -> None:
+    both = found(NAME, job(0.8, compiled(20, 10), compiled(20, 10, "evaluate")))
+    assert both.gain == found(NAME, job(0.8, compiled(20, 20))).gain
+
+
 def test_pytorch_gives_up_sooner_and_so_fewer_are_many() -> None:
     finding = found(NAME, job(0.5, replace(compiled(5, 5), framework="torch")))
     assert finding.frameworks == ("pytorch",)

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, stacks, window
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.signals.drift import LEAST_POINTS, Drift, drift_of
 from whyidle.monitor.signals.window import Window
@@ -53,6 +54,16 @@ def test_steps_that_take_longer_and_longer(how: str) -> None:
 @pytest.mark.parametrize("how", HEALTHY)
 def test_healthy_jobs(how: str) -> None:
     assert is_silent(NAME, of(HEALTHY[how]))
+
+
+def test_while_other_programs_take_the_cores_nothing_is_said_of_it() -> None:
+    rising = drift_of(points(GROWS["a list that is searched"]), ())
+    cores = {
+        m.HOST_CORES: 2.0, m.HOST_CPU: 1.0, m.JOB_CPU: 0.5, m.PROCESS_CPU: 0.5,
+        m.JOB_MAIN_THREAD: 0.3,
+    }  # fmt: skip
+    assert cannot_judge(NAME, window(drift=rising, inside=True, means=cores))
+    found(NAME, window(drift=rising, inside=True, means=cores | {m.JOB_CPU: 1.9}))
 
 
 def test_its_lines_are_those_that_take_more_of_a_step() -> None:
