@@ -14,7 +14,8 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,9 @@ from benchmarks.faultbench.truth import measured
 HERE: Final = Path(__file__).parent
 TRUTH: Final = HERE / "truth.json"
 RESULTS: Final = HERE / "results.json"
+# The same cases, judged by the rules of before.
+BEFORE: Final = HERE / "before.json"
+REASONS: Final = HERE / "reasons.toml"
 STAGES: Final = ("truth", "record", "judge")
 # So many programs stand still in memory while one runs.
 AT_ONCE: Final = 8
@@ -127,14 +131,26 @@ def report(rows: list[dict[str, Any]], *, whole: bool) -> None:
     print(json.dumps({side: found[side] for side in ("tune", "heldout")}, indent=1))
 
 
+def shown(families: Sequence[str] = (), faults: Sequence[str] = ()) -> str:
+    """Return what was judged last, beside what was before it, in Markdown."""
+    reasons = tomllib.loads(REASONS.read_text()) if REASONS.exists() else {}
+    now, before = (
+        [
+            row
+            for row in _read(path).get("cases", [])
+            if (not families or row["family"] in families)
+            and (not faults or row["fault"] in faults)
+        ]
+        for path in (RESULTS, BEFORE)
+    )
+    return tables(now, before, reasons)
+
+
 def main() -> None:
     """Do what was asked for."""
     given = asked()
     if given.report:
-        rows = _read(RESULTS).get("cases", [])
-        sides = (given.family or {row["family"] for row in rows},
-                 given.fault or {row["fault"] for row in rows})  # fmt: skip
-        print(tables([r for r in rows if r["family"] in sides[0] and r["fault"] in sides[1]]))
+        print(shown(given.family, given.fault))
         return
     chosen = list(cases(given.family, given.fault))
     if given.sample:

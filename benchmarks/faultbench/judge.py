@@ -57,8 +57,9 @@ def judged(case: Case, recording: Path, truth: Mapping[str, Any]) -> dict[str, A
     row |= {
         "right_first": top is not None and top["rule"] in right,
         "right_anywhere": hit is not None,
-        "right_line": top is not None and _points_at(top["where"], folder, lines),
-        "py_spy_line": _points_at(
+        # Neighbours and settings of the environment stand at no line.
+        "right_line": _points_at(top["where"] if top else (), folder, lines) if lines else None,
+        "py_spy_line": None if not lines else _points_at(
             [{"file": str(folder / file), "line": n} for file, n, _ in seen["py_spy"][:1]],
             folder, lines,
         ),

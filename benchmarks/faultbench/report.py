@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.faultbench.judge import UNKNOWN
@@ -24,6 +24,7 @@ def of_rows(rows: Sequence[Row]) -> dict[str, Any]:
     healthy = [row for row in rows if row["is_healthy"]]
     known = [row["unknown"] for row in rows if row["unknown"] is not None]
     # A range is judged where the right fault gave one.
+    placed = [row for row in faults if row["right_line"] is not None]
     ranged = [row for row in faults if row["promised"]]
     return {
         "cases": len(faults),
@@ -32,8 +33,8 @@ def of_rows(rows: Sequence[Row]) -> dict[str, Any]:
         "families": len({row["family"] for row in rows}),
         "right_first": _share(faults, lambda r: r["right_first"]),
         "right_anywhere": _share(faults, lambda r: r["right_anywhere"]),
-        "right_line": _share(faults, lambda r: r["right_line"]),
-        "py_spy_line": _share(faults, lambda r: r["py_spy_line"]),
+        "right_line": _share(placed, lambda r: r["right_line"]),
+        "py_spy_line": _share(placed, lambda r: r["py_spy_line"]),
         "loud_false": _share(healthy, lambda r: bool(r["loud_false"])),
         "coverage": _share(ranged, lambda r: r["covered"]),
         "median_width": _median([r["width"] for r in ranged]),
@@ -62,14 +63,23 @@ SHOWN: Final = {
 }
 
 
-def tables(rows: Sequence[Row]) -> str:
-    """Return the scores by side, family and fault, and every miss by its name, in Markdown."""
+def tables(
+    rows: Sequence[Row], before: Sequence[Row] = (), reasons: Mapping[str, str] | None = None
+) -> str:
+    """Return the scores by side, family and fault, and every miss by its name, in Markdown.
+
+    ``before``: the same of an earlier product; ``reasons``: why a case is missed, by its name.
+    """
+    earlier = [row | {"side": f"{row['side']}, before"} for row in before]
+    known = reasons or {}
+    misses = (f"- {case}{what}{'; ' * (case in known)}{known.get(case, '')}"
+              for case, what in _misses(rows))  # fmt: skip
     parts = [
-        _table("side", rows, lambda row: row["side"]),
+        _table("side", [*earlier, *rows], lambda row: row["side"]),
         _table("family", rows, lambda row: f"{row['family']} ({row['side']})"),
         _table("fault", rows, _fault),
         "Misses:\n",
-        "\n".join(f"- {line}" for line in _misses(rows)) or "none",
+        "\n".join(misses) or "none",
     ]
     return "\n".join(parts) + "\n"
 
@@ -95,23 +105,24 @@ def _figure(key: str, value: float | None) -> str:
     return f"{value:.0%}" if is_share else f"{value:g}"
 
 
-def _misses(rows: Sequence[Row]) -> Iterator[str]:
+def _misses(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """Yield the name of a case and what is wrong with its answer."""
     for row in sorted(rows, key=lambda row: row["case"]):
+        case, names = row["case"], ", ".join(f"`{rule}`" for rule in row.get("loud_false", ()))
         first = next((found for found in row["found"] if found[2] or found[1] != "info"), None)
         said = "nothing" if first is None else f"`{first[0]}` ({first[1]})"
         if not row["is_fault"]:
-            if row["is_healthy"] and row["loud_false"]:
-                names = ", ".join(f"`{rule}`" for rule in row["loud_false"])
-                yield f"{row['case']}: healthy, yet {names} loud"
+            if row["is_healthy"] and names:
+                yield case, f": healthy, yet {names} loud"
         elif not row["right_first"]:
             later = ", the right one later" if row["right_anywhere"] else ""
-            yield f"{row['case']} (costs {row['gain'][1]:.2f}x): {said} first{later}"
+            yield case, f" (costs {row['gain'][1]:.2f}x): {said} first{later}"
         else:
-            low, high = row["promised"] or (None, None)
-            if not row["right_line"]:
-                yield f"{row['case']}: {said}, at another line"
+            if row["right_line"] is False:
+                yield case, f": {said}, at another line"
             if row["covered"] is False:
-                yield f"{row['case']}: {low:.2f}-{high:.2f}x promised, costs {row['gain'][1]:.2f}x"
+                low, high = row["promised"]
+                yield case, f": {low:.2f}-{high:.2f}x promised, costs {row['gain'][1]:.2f}x"
 
 
 _NUMBERS: Final = {

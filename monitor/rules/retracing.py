@@ -86,6 +86,11 @@ def detect(window: Window) -> Verdict:
     by_size = worst.framework != "torch" or bool(_SIZE.search(worst.reason or ""))
     # What else changes cannot always be kept as it is.
     gain = _gain(lost, _first_runs(window), GROWN[worst.framework])
+    if again[0].is_few:
+        # At least what they are of all that was recorded.
+        job = window.job
+        spent = sum(one.function.ns for one in again) / 1e9 / (job.seconds + job.warm_s)
+        gain = Gain(min(gain.low, spent), gain.high)
     return Found(
         gain=gain if by_size else Gain.between(lost / 2, lost),
         fixes=None if by_size else {"pytorch": LOOK},

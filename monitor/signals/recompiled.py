@@ -30,6 +30,8 @@ class Recompiled:
     function: Compiled
     # Of the steady time.
     share: Measure
+    # Whether it was only a few times so far, which may lie together by chance.
+    is_few: bool = False
 
 
 def compiled_again(job: Recorded) -> list[Recompiled]:
@@ -39,16 +41,23 @@ def compiled_again(job: Recorded) -> list[Recompiled]:
     if share is None or not whole:
         return []
     storms = {(e.get("function"), e.get("file"), e.get("line")) for e in job.events.get(STORM, ())}
-    long = share.value >= MOSTLY
-    again = [one for one in job.compiled if _is_again(one, storms, long=long)]
+    many = [one for one in job.compiled if _is_often(one, storms)]
+    few = [
+        one for one in job.compiled if one not in many and share.value >= MOSTLY and _is_few(one)
+    ]
     # The whole recording shows which functions compile, its steady part how much.
-    return [Recompiled(one, share.times(one.ns / whole)) for one in again]
+    return [
+        Recompiled(x, share.times(x.ns / whole), x in few) for x in job.compiled if x in many + few
+    ]
 
 
-def _is_again(one: Compiled, storms: set[tuple[object, object, object]], *, long: bool) -> bool:
+def _is_often(one: Compiled, storms: set[tuple[object, object, object]]) -> bool:
     fresh = one.count - one.cached
     return (
         fresh >= LEAST_TIMES_OF.get(one.framework, LEAST_TIMES)
-        or (long and one.framework == "jax" and fresh >= LEAST_LONG and bool(one.reason))
         or (one.function, one.file, one.line) in storms
     )
+
+
+def _is_few(one: Compiled) -> bool:
+    return one.framework == "jax" and one.count - one.cached >= LEAST_LONG and bool(one.reason)

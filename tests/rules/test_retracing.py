@@ -90,7 +90,11 @@ def test_many_times_in_a_minute_is_reported_by_the_recorder() -> None:
 
 
 def test_a_few_long_compilations_that_take_all_of_the_time() -> None:
-    found(NAME, job(0.98, compiled(3, 8)))
+    gain = found(NAME, job(0.98, compiled(3, 30))).gain
+    assert gain is not None
+    # Of the whole minute they are half.
+    assert gain.low == pytest.approx(0.5)
+    assert gain.high > 0.9
     assert is_silent(NAME, job(0.98, compiled(2, 8)))
     assert is_silent(NAME, job(0.98, replace(compiled(3, 8), reason=None)))
     assert is_silent(NAME, job(0.98, replace(compiled(3, 8), framework="torch")))
