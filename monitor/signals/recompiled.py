@@ -41,14 +41,12 @@ def compiled_again(job: Recorded) -> list[Recompiled]:
     if share is None or not whole:
         return []
     storms = {(e.get("function"), e.get("file"), e.get("line")) for e in job.events.get(STORM, ())}
-    many = [one for one in job.compiled if _is_often(one, storms)]
-    few = [
-        one for one in job.compiled if one not in many and share.value >= MOSTLY and _is_few(one)
-    ]
+    again = [one for one in job.compiled if _is_often(one, storms)]
+    is_few = not again and share.value >= MOSTLY
+    if is_few:
+        again = [one for one in job.compiled if _is_few(one)]
     # The whole recording shows which functions compile, its steady part how much.
-    return [
-        Recompiled(x, share.times(x.ns / whole), x in few) for x in job.compiled if x in many + few
-    ]
+    return [Recompiled(one, share.times(one.ns / whole), is_few) for one in again]
 
 
 def _is_often(one: Compiled, storms: set[tuple[object, object, object]]) -> bool:
