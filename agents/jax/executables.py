@@ -78,14 +78,11 @@ class Executables(Part):
         names = self._names()
         often = sorted(names, key=names.__getitem__, reverse=True)[:LARGEST]
         measured = [figures for figures in known if "operations" in figures]
-        measured.sort(
-            key=lambda figures: (figures.get("flops") or 0, figures["operations"]), reverse=True
-        )
         return {
             "executables": rounded(self._number),
             "executables_known": rounded(len(known)),
             "executables_by_name": {name: rounded(names[name]) for name in often},
-            "largest_executables": measured[:LARGEST],
+            "largest_executables": _largest(measured),
             "collectives": sum(figures["collectives"] for figures in measured),
         }
 
@@ -135,6 +132,22 @@ class Executables(Part):
             self._reading = None
             self._known[key].update(operations.facts())
             self._known[key].update(_figures(program, operations.number))
+
+
+def _largest(measured: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return those that compute most, and those that move most: a copy of much has no flops."""
+    found = sorted(measured, key=_work, reverse=True)[:LARGEST]
+    known = {id(figures) for figures in found}
+    heavy = sorted(measured, key=_moved, reverse=True)[:LARGEST]
+    return found + [figures for figures in heavy if id(figures) not in known and _moved(figures)]
+
+
+def _work(figures: dict[str, Any]) -> tuple[int, int]:
+    return figures.get("flops") or 0, figures["operations"]
+
+
+def _moved(figures: dict[str, Any]) -> int:
+    return (figures.get("argument_bytes") or 0) + (figures.get("output_bytes") or 0)
 
 
 def _figures(program: Any, operations: int) -> dict[str, Any]:

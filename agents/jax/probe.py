@@ -17,7 +17,7 @@ Its state has these facts, as far as its parts know them:
     executables_known       of these, how many have a known name: the agent takes its time
     executables_by_name     {name: count}, the most frequent; many of one name were recompiled
                             ("jit_step" is the program of a function ``step``)
-    largest_executables     [PROGRAM, ..], by flops, then by operations
+    largest_executables     [PROGRAM, ..], by flops, then by operations; then by bytes
 
 PROGRAM is ``{"name", "operations", "whole", "loops", "products", "argument_bytes", "output_bytes",
 "aliased_bytes", "temporary_bytes", "flops"}``: ``operations`` counts instructions (of a larger

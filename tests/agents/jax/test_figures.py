@@ -146,6 +146,28 @@ def test_of_many_programs_of_one_name_few_are_read(monkeypatch: pytest.MonkeyPat
     assert len(facts["largest_executables"]) == executables.MOST_OF_A_NAME
 
 
+def test_what_moves_most_is_there_beside_what_computes_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Copy(Program):
+        def cost_analysis(self) -> dict[str, float]:
+            return {"flops": 0.0}
+
+        def get_compiled_memory_stats(self) -> Any:
+            return SimpleNamespace(argument_size_in_bytes=1 << 26, output_size_in_bytes=1 << 26)
+
+    def module(name: str) -> Module:
+        made = Module(Operation(Code.kAdd))
+        made.name = name
+        return made
+
+    small = [Program(module(f"jit_{number}")) for number in range(executables.LARGEST + 1)]
+    facts = inspected(monkeypatch, *small, Copy(module("jit_copy")))
+    names = [program["name"] for program in facts["largest_executables"]]
+    assert "jit_copy" in names[executables.LARGEST :]
+    assert len(names) == len(set(names))
+
+
 def test_a_backend_without_figures_of_programs_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: Any) -> Any:
         raise RuntimeError("UNIMPLEMENTED")
