@@ -2,7 +2,7 @@
 
 A burst is some calls in a row, so that what alternates (two reads in each step, each tenth batch)
 is met as often as it comes. Each call then stands for as many as a round has for each of a burst.
-Rare long calls are missed: whoever uses this has to note all long ones, or not to downsample.
+Rare long calls are missed: a caller must note all long ones, or not downsample.
 """
 
 from __future__ import annotations

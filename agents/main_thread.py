@@ -43,7 +43,7 @@ def main_thread() -> int | None:
 
 
 def _as_threading_knows(alive: list[int]) -> int | None:
-    """Ask ``threading``, which calls whoever imported it first the main thread."""
+    """Ask ``threading``, which calls the thread that imported it first the main thread."""
     threading = sys.modules.get("threading")
     main = getattr(threading, "_main_thread", None)
     ident = getattr(main, "ident", None)

@@ -1,4 +1,4 @@
-"""The job's own modules, read without importing any and without running a line of theirs."""
+"""The job's own modules, read without importing any and without running a line in them."""
 
 from __future__ import annotations
 

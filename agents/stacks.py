@@ -1,7 +1,7 @@
 """Samples of the main thread's stack: the innermost line, what the user called, the user's lines.
 
 Each says whether the thread waited. A thread that wants Python's lock does not: reading the state
-lets go of the lock, and whoever sleeps for it is woken first.
+lets go of the lock, and a thread that sleeps for it is woken first.
 
 No frame is kept after a sample: a frame keeps its locals alive, and a tensor of the user's kept a
 moment too long is memory that the job lacks.

@@ -36,7 +36,7 @@ class Commands(click.Group):
         return command if isinstance(command, click.Command) else None
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; whoever reads us may have enough at any moment."""
+        """Run the command; the reader of its output may close it at any moment."""
         try:
             code = super().invoke(ctx)
             sys.stdout.flush()

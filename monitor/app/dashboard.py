@@ -58,5 +58,5 @@ def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
-        # Whoever listens there will say what is wrong with it.
+        # The server that listens there says what is wrong with it.
         return True

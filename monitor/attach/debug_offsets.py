@@ -120,7 +120,7 @@ def runtime_of(target: Target, *, write: bool) -> Iterator[Runtime]:
     """Open the interpreter of a process; whatever fails with its memory raises ``Unfit``."""
     try:
         with Memory(target.pid, root=target.fs.root, writing=write) as memory:
-            # The descriptor names this memory for good, whoever has the pid later.
+            # The descriptor names this memory for good, also when the pid is reused.
             stat = target.fs.stat(target.pid)
             if stat is None or not is_alive(target.key, stat):
                 raise Unfit("it has ended")

@@ -50,7 +50,7 @@ def _unknown_kind(target: Target) -> Refusal | None:
 def _program(target: Target) -> Refusal | None:
     """Look for the interpreter in its memory.
 
-    Whoever may open it may also trace the process: the kernel checks the same permission. Opening
+    Who may open it may also trace the process: the kernel checks the same permission. Opening
     does nothing to the process.
     """
     if target.maps is None or target.exe is None:

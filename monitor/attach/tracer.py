@@ -24,7 +24,7 @@ def main() -> None:
     """Answer one request, then end at once: that detaches us from what has not stopped in time."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
-    # It tells us of a stop at once, and whoever started the monitor may have ignored it.
+    # It tells us of a stop at once, and the parent of the monitor may have ignored it.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     answer = _answer(json.loads(sys.stdin.readline()))
     with contextlib.suppress(OSError):

@@ -39,7 +39,7 @@ class Spool:
         """Return the records of the next lines; empty when no whole line is left."""
         size = self.size()
         if size - self.offset > wire.SPOOL_CAP:
-            # More than an agent ever keeps: we do not wait for whoever writes this.
+            # More than an agent ever keeps: we do not wait for the writer.
             self.damaged += 1
             self._jump()
         try:

@@ -46,7 +46,7 @@ class WallClock:
         return self.pair.realtime_ns + int(moment * 1e9) - self.pair.monotonic_ns
 
 
-# Whoever rings more often than this between two ticks waits for the next one.
+# More wake-ups than this between two ticks wait for the next one.
 MOST_RINGS = 64
 
 

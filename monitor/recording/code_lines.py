@@ -167,5 +167,5 @@ def _read_at(kind: str, read: Read) -> _Read | None:
 
 def _entry(place: _Read, sums: list[int]) -> JsonObject:
     kind, file, line, function = place
-    told = {"kind": kind, "file": file, "line": line, "function": function}
-    return {**told, "count": sums[0], "ns": sums[1]}
+    place_of_read = {"kind": kind, "file": file, "line": line, "function": function}
+    return {**place_of_read, "count": sums[0], "ns": sums[1]}

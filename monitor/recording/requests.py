@@ -90,7 +90,7 @@ class Requests:
         return self._progress()
 
     def _progress(self) -> JsonObject:
-        return {"trace": self._traces.request.told.as_json()}
+        return {"trace": self._traces.request.progress.as_json()}
 
     def _label(self, text: object) -> JsonObject:
         if not isinstance(text, str):

@@ -106,8 +106,8 @@ class Session:
         finally:
             self._end(recorder, waker, reason, child)
         self.stopped_by = waker.signal
-        told = summarise(self.path, str(recorder.run), self._writer.trouble)
-        return concluded(self.path, told)
+        summary = summarise(self.path, str(recorder.run), self._writer.trouble)
+        return concluded(self.path, summary)
 
     def _begin(self, wanted: Wanted, waker: Waker) -> Recorder:
         try:

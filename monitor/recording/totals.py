@@ -1,4 +1,4 @@
-"""What one process has done since the recording began, whoever was in it: for the head and the end.
+"""What one process has done since the recording began, over all of its agents.
 
 The store knows every tick, and forgets what ended between two of them; here is the whole.
 """

@@ -90,9 +90,9 @@ class Traces:
 
     def ask(self, now: float, seconds: float | None) -> None:
         """Take a trace at the next tick that can; where one is asked for already, a ``Problem``."""
-        told = self.request.told
-        if not told.is_over:
-            raise Problem(f"A trace is under way already. {told.what}", "Wait for that one.")
+        progress = self.request.progress
+        if not progress.is_over:
+            raise Problem(f"A trace is under way already. {progress.what}", "Wait for that one.")
         if self._is_off:
             step = f"Take one by hand: monitor trace {self._target.pid}"
             raise Problem("No trace: traces are off after a failure.", step)
@@ -126,11 +126,11 @@ class Traces:
 
     def _look_again(self, now: float, processes: Sequence[TrackedProcess]) -> None:
         """Have another trace where the one that was to be early came before the first step."""
-        told = self.last
-        if told is None or told.steps["count"]:
+        last = self.last
+        if last is None or last.steps["count"]:
             return
-        if any(tracked.key == told.key and self._is_young(tracked, now) for tracked in processes):
-            self._scheduler.policy.too_early(now, told.seconds)
+        if any(tracked.key == last.key and self._is_young(tracked, now) for tracked in processes):
+            self._scheduler.policy.too_early(now, last.seconds)
 
     def _is_young(self, tracked: TrackedProcess, now: float) -> bool:
         """Tell whether a trace of it is an early one, as was asked for."""
@@ -156,12 +156,12 @@ class Traces:
 
     def put_steps(self, now: float, job: Reading, processes: Mapping[ProcessKey, Reading]) -> None:
         """Put how long a step takes, where only a trace knows."""
-        told, seconds = self.last, self._step_seconds(now)
-        if told is None or seconds is None:
+        last, seconds = self.last, self._step_seconds(now)
+        if last is None or seconds is None:
             return
         _put(job, m.JOB_STEP_P50, m.JOB_STEPS, seconds)
-        if told.key in processes:
-            _put(processes[told.key], m.PROCESS_STEP_P50, m.PROCESS_STEPS, seconds)
+        if last.key in processes:
+            _put(processes[last.key], m.PROCESS_STEP_P50, m.PROCESS_STEPS, seconds)
 
     def sourced(self, now: float, members: Iterable[Member]) -> tuple[Member, ...]:
         """Return the members; the one whose steps only a trace knows has them from there."""
@@ -177,18 +177,18 @@ class Traces:
 
     def _step_seconds(self, now: float) -> float | None:
         """Return what the last trace says of a step, where it still may be so."""
-        told = self.last
-        if told is None or told.age(now) > FRESH_SECONDS or told.steps["count"] < LEAST_STEPS:
+        last = self.last
+        if last is None or last.age(now) > FRESH_SECONDS or last.steps["count"] < LEAST_STEPS:
             return None
-        median: int | None = told.steps["median_ns"]
+        median: int | None = last.steps["median_ns"]
         return None if median is None else median / 1e9
 
     def close(self, *, job_ended: bool) -> None:
         """End what is under way; the run says why a trace that was asked for is missing."""
-        is_lost = not self.request.told.is_over
+        is_lost = not self.request.progress.is_over
         self._scheduler.close(JOB_ENDED if job_ended else "the recording ended first")
         if is_lost:
-            self._news.append(JobEvent(FAILED, self._target, self.request.told.what))
+            self._news.append(JobEvent(FAILED, self._target, self.request.progress.what))
 
     def _at_once(self, processes: Sequence[TrackedProcess], now: float) -> list[Candidate]:
         """Return who may be asked for a trace that a person waits for."""

@@ -12,7 +12,7 @@ in a data center's chip, one for each 32 or 64 of the others in all smaller card
 do not take it at all, or slowly.
 
 ## How to fix
-Cast model and data to float32 once. NumPy makes float64 unless told otherwise, and what
+Cast model and data to float32 once. NumPy makes float64 by default, and what
 `torch.from_numpy` is given stays that: one such array makes all that is added to it float64. In
 JAX leave `jax_enable_x64` off, or keep it to the few values that need the digits.
 

@@ -22,7 +22,7 @@ The gain is what comes back if these lines cost nothing, which is more than any 
 give. A job that has nothing to do on the device but little may be made of such code.
 
 ## Documents
-Beyond the documents: they speak of frameworks, and this is none of theirs.
+Beyond the documents: they speak of frameworks, and this is your own code.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def detect(window: Window) -> Verdict:
     if compiling is not None and compiling.value >= LEAST_COMPILE and not again:
         return _found(Evidence.of("compiling in the trace", compiling))
     if window.kind == "file":
-        # Whoever records a trace chooses how many steps are in it.
+        # The user who records a trace chooses how many steps are in it.
         return None if trace is not None else window.lacks(Need.TRACE)
     if job.steps is None:
         return window.lacks(Need.STEPS if job.inside else Need.INSIDE)

@@ -173,7 +173,7 @@ def _whose(leaf: CodeLine, chain: Chain) -> HostClass:
     if is_users(leaf.file):
         return _OF_CALLS[calls_of(leaf.file, leaf.line)]
     for line in (leaf, chain.called):
-        # The standard library works for whoever called it.
+        # The standard library works for its caller.
         found = None if line is None else _INSTALLED.match(line.file)
         if found:
             return HostClass.FRAMEWORK if found[1] in DEVICE_PACKAGES else HostClass.LIBRARY

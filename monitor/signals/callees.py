@@ -1,7 +1,7 @@
 """What a line of the user's source calls: a framework, or the host alone. Text only.
 
 A line at which a thread is found runs by itself or is in a call of C. Which of the two, and whose
-call, is told by the names: where they were imported from, and what was assigned to them.
+call, follows from the names: where they were imported from, and what was assigned to them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _READS: Final = frozenset(
 # Functions that do so with what they are given; all others of these packages read their arguments.
 _CONVERTS: Final = frozenset({"bool", "bytes", "float", "format", "int", "memoryview", "str"})
 _FRAMEWORK_READS: Final = frozenset({"block_until_ready", "device_get", "process_allgather"})
-# Packages whose functions take arrays; and those functions of theirs that work with files.
+# Packages whose functions take arrays; and those of their functions that work with files.
 ARRAY_PACKAGES: Final = frozenset({"numpy", "pandas", "scipy", "sklearn"})
 _OF_FILES: Final = re.compile(r".*(load|save|memmap|file|read|write|open).*")
 
@@ -123,7 +123,7 @@ class _Scope:
             return Calls.HOST if inner is Calls.UNCLEAR else inner
         whose = self.kind(call.func)
         if whose is Calls.HOST:
-            # ``sum`` or ``float`` of an array is the work of whoever made the array.
+            # ``sum`` or ``float`` of an array is the work of the package that made the array.
             return _of_all((whose, *map(self.kind, call.args)))
         return whose
 

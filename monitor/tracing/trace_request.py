@@ -12,10 +12,10 @@ PATIENCE_SECONDS: Final = 30.0
 
 
 class TraceRequest:
-    """One at a time; ``told`` is the progress that the person is told."""
+    """One at a time; ``progress`` is what the person sees."""
 
     def __init__(self) -> None:
-        self.told = Asked()
+        self.progress = Asked()
         # ``None``: a length that suits the job's steps.
         self.seconds: float | None = None
         self._until: float | None = None
@@ -23,13 +23,15 @@ class TraceRequest:
     @property
     def is_waiting(self) -> bool:
         """Tell whether it is still to be taken."""
-        return self.told.state is State.WAITING
+        return self.progress.state is State.WAITING
 
     def ask(self, at_ms: int, seconds: float | None) -> None:
         """Begin a new request."""
         self.seconds = seconds
         self._until = None
-        self.told = Asked(State.WAITING, "A trace is taken as soon as it can be.", asked_ms=at_ms)
+        self.progress = Asked(
+            State.WAITING, "A trace is taken as soon as it can be.", asked_ms=at_ms
+        )
 
     def is_late(self, now: float) -> bool:
         """Tell whether it has been tried for long enough."""
@@ -51,7 +53,9 @@ class TraceRequest:
 
     def kept(self, trace: int, what: str) -> None:
         """Note that it is in the store."""
-        self.told = replace(self.told, state=State.KEPT, what=what, next_step="", trace=trace)
+        self.progress = replace(
+            self.progress, state=State.KEPT, what=what, next_step="", trace=trace
+        )
 
     def refused(self, what: str, next_step: str = "") -> None:
         """Note that there will be none."""
@@ -59,8 +63,8 @@ class TraceRequest:
 
     def ends(self, what: str) -> None:
         """Note that there will be none, unless it is already over."""
-        if not self.told.is_over:
+        if not self.progress.is_over:
             self.refused(what)
 
     def _is(self, state: State, what: str, next_step: str = "") -> None:
-        self.told = replace(self.told, state=state, what=what, next_step=next_step)
+        self.progress = replace(self.progress, state=state, what=what, next_step=next_step)

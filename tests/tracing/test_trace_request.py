@@ -26,18 +26,18 @@ class Wishing(Bench):
     def second(self, *at_once: Candidate) -> State:
         self.now += 1.0
         self.news += self.taking.tick(self.now, (), starved=False, at_once=at_once)
-        return self.taking.request.told.state
+        return self.taking.request.progress.state
 
     def until_over(self, *at_once: Candidate) -> State:
         def ended() -> State | None:
             state = self.second(*at_once)
-            return state if self.taking.request.told.is_over else None
+            return state if self.taking.request.progress.is_over else None
 
         return until(ended)
 
     @property
     def what(self) -> str:
-        return self.taking.request.told.what
+        return self.taking.request.progress.what
 
 
 @pytest.fixture
@@ -48,9 +48,9 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wishing:
 
 def test_it_is_taken_read_and_kept_and_each_state_is_reported(bench: Wishing) -> None:
     way = FakeWay()
-    assert bench.taking.request.told.state is State.NONE
+    assert bench.taking.request.progress.state is State.NONE
     bench.request()
-    assert bench.taking.request.told.state is State.WAITING
+    assert bench.taking.request.progress.state is State.WAITING
     assert bench.second(one(A, way, step=0.2)) is State.TAKING
     assert way.asked == [pytest.approx(0.8)]
     way.result = bench.taken()
@@ -58,9 +58,9 @@ def test_it_is_taken_read_and_kept_and_each_state_is_reported(bench: Wishing) ->
     assert bench.until_over() is State.KEPT
     with Kept.open(bench.store) as kept:
         (trace,) = kept.traces(bench.run)
-    assert bench.taking.request.told.trace == trace.id
+    assert bench.taking.request.progress.trace == trace.id
     assert "the job stood still for 9 ms" in bench.what
-    assert bench.taking.request.told.asked_ms == 7
+    assert bench.taking.request.progress.asked_ms == 7
     assert [news.kind for news in bench.news] == ["trace_taken"]
     # Once.
     assert bench.second(one(A, way)) is State.KEPT
@@ -146,7 +146,7 @@ def test_a_full_disk_is_reported_with_what_to_type(
     bench.request()
     assert bench.second(one(A, FakeWay())) is State.REFUSED
     assert "has little room left" in bench.what
-    assert "monitor prune" in bench.taking.request.told.next_step
+    assert "monitor prune" in bench.taking.request.progress.next_step
 
 
 @pytest.mark.parametrize("code", ["import os; os.kill(os.getpid(), 9)", "print('{}')"])
@@ -168,7 +168,7 @@ def test_a_trace_that_is_understood_and_cannot_be_kept_is_none(bench: Wishing) -
     way.result = bench.taken()
     assert bench.until_over() is State.REFUSED
     assert bench.what.endswith(f"could not be kept. There is no recording '{bench.taking.run}'.")
-    assert bench.taking.request.told.trace is None
+    assert bench.taking.request.progress.trace is None
 
 
 @pytest.mark.parametrize("ticks", [0, 1, 2])
@@ -179,5 +179,5 @@ def test_so_is_the_end_of_the_recording_however_far_it_has_come(bench: Wishing, 
     for _ in range(ticks):
         bench.second(one(A, way))
     bench.taking.close("the recording ended first")
-    assert bench.taking.request.told.state is State.REFUSED
+    assert bench.taking.request.progress.state is State.REFUSED
     assert bench.what == "No trace: the recording ended first."

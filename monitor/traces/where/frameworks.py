@@ -27,7 +27,7 @@ IPython ipykernel ipywidgets traitlets tornado zmq jupyter_client debugpy pytest
 pluggy setuptools pkg_resources packaging typing_extensions six filelock regex wrapt decorator
 whyidle memray scalene viztracer
 """
-# What a call of theirs does is the device's work, or its preparation.
+# Their calls are the device's work, or its preparation.
 DEVICE_PACKAGES: Final = frozenset(_DEVICE_PACKAGES.split())
 FRAMEWORKS: Final = DEVICE_PACKAGES | frozenset(_HOST_PACKAGES.split())
 # Packages with a name that people also give to a folder of their own: what is surely the package's.
