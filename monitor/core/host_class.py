@@ -13,6 +13,7 @@ class HostClass(StrEnum):
     PYTHON = "python"
     LIBRARY = "library"
     FRAMEWORK = "framework"
+    EAGER = "eager"
     UNCLEAR = "unclear"
     LOADER = "loader"
     COMPILE = "compile"
@@ -38,6 +39,9 @@ HOST_LOOKS: Final[dict[HostClass, HostLook]] = {
     ),
     HostClass.FRAMEWORK: HostLook(
         "framework", "PyTorch or JAX prepares work, and on a CPU does it", "#009E73"
+    ),
+    HostClass.EAGER: HostLook(
+        "single operations", "JAX runs operations outside of any compiled function", "#A6761D"
     ),
     HostClass.UNCLEAR: HostLook(
         "your line", "its own work or a call of the framework: not told apart", "#999999"

@@ -42,9 +42,8 @@ from whyidle.monitor.signals.window import Window
 
 # Below this the collector is not worth a person's time; "low" in the contract.
 LEAST: Final = 0.01
-# A collection that begins with frozen objects still walks the young ones: 0.1 ms for 2,000 of them.
-YOUNG_S: Final = 0.0001
-# Objects in circles must be collected by somebody: of jobs that make them half came back.
+# Objects in circles must be collected by somebody: of jobs that make them half came back. All of it
+# does where none are made any more.
 BACK_LEAST: Final = 0.5
 # Where the user asks for the collections they can be left out, nearly all of them.
 ASKED_BACK_LEAST: Final = 0.95
@@ -86,9 +85,8 @@ def _asked(window: Window) -> tuple[Place, ...]:
 
 def _gain(window: Window, pauses: Measure, *, asked: bool) -> Gain:
     rate = window.job.mean(m.PROCESS_GC_COLLECTIONS)
-    stays = 0.0 if rate is None else rate.value * YOUNG_S
     least = ASKED_BACK_LEAST if asked else BACK_LEAST
-    most = max(pauses.value - stays, pauses.value * least)
+    most = pauses.value
     if rate is None or pauses.value >= rate.value * FULL_S:
         most += _slowed(window, pauses.value)
     return Gain.between(pauses.value * least, most)

@@ -1,9 +1,10 @@
 """A loop of Python goes through the batch sample by sample.
 
 ## What it sees
-A trace in which the same function is called many times in a step (JAX), or each layer many times
-for each pass back (PyTorch); and, in the user's own source, a loop around the lines where the main
-thread is found, or around those that called them, whose passes do not need one another.
+In the user's own source a loop around the lines where the main thread is found, or around those
+that called them, whose passes do not need one another, and which is in the framework most of the
+time. A trace, where there is one, must show the same function called many times in a step (JAX),
+or each layer many times for each pass back (PyTorch).
 
 ## Why it costs
 Each call costs microseconds before any number is multiplied, whatever its size: Python, a search
@@ -26,13 +27,15 @@ D4 §2 (vmap for loops).
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.loops import over_samples
+from whyidle.monitor.signals.loops import Looping, over_samples
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
@@ -52,16 +55,24 @@ WORK_OF_A_CALL: Final = 0.15
 # where the weights do not fit into the cache (a fifth for 32 samples and layers of 128).
 LEFT_LEAST, LEFT_MOST = 0.1, 0.5
 
+# Of the samples in the loop so many at least are in the framework, or in a line that may call it.
+OF_CALLS: Final = 0.5
+_CALLS: Final = frozenset(
+    {
+        HostClass.EAGER,
+        HostClass.FRAMEWORK,
+        HostClass.FRAMEWORK_WAIT,
+        HostClass.READ,
+        HostClass.UNCLEAR,
+    }
+)
+
 
 def detect(window: Window) -> Verdict:
     """Judge loops over the samples of a batch."""
-    trace = window.trace
-    if trace is None:
-        return window.lacks(Need.TRACE)
-    repeated = _times(window, trace)
-    if repeated is None or repeated[1].value < LEAST_TIMES:
+    times = None if window.trace is None else _times(window, window.trace)
+    if times is not None and times[1].value < LEAST_TIMES:
         return None
-    what, times = repeated
     if not window.job.lines:
         return window.lacks(Need.INSIDE)
     seen = step_samples(window.job)
@@ -69,18 +80,29 @@ def detect(window: Window) -> Verdict:
     loop = over_samples(seen.lines, ((row.frames, row.share) for row in rows))
     if loop is None:
         return window.lacks(Need.SOURCE)
-    if loop.share < LEAST_SHARE:
+    # That each pass calls the framework, a trace shows; without one the samples must.
+    if loop.share < LEAST_SHARE or (times is None and not _is_of_calls(window, loop)):
         return None
+    if times is None and window.trace is None and loop.share < seen.error(loop.share):
+        return window.lacks(Need.TRACE)
+    counted = () if times is None else (Evidence.of(*times),)
+    share = Evidence.of("main thread on the loop", window.job.measure(loop.share, "ratio"))
     return Found(
-        gain=_gain(window, trace, loop.share, seen.error(loop.share), times.value),
-        evidence=(
-            Evidence.of(what, times),
-            Evidence.of("main thread on the loop", window.job.measure(loop.share, "ratio")),
-        ),
+        gain=_gain(window, loop.share, seen.error(loop.share), times),
+        evidence=(*counted, share),
         where=own(loop.where),
         confidence=Confidence.INFERRED,
         slice=Slice.IDLE_DISPATCH,
     )
+
+
+def _is_of_calls(window: Window, loop: Looping) -> bool:
+    """Tell whether the loop calls the framework, by where the thread was found in it."""
+    mine = {(place.file, place.line) for place in loop.where}
+    rows = () if window.host is None else window.host.rows
+    inside = [row for row in rows if any((f.file, f.line) in mine for f in row.frames)]
+    calls = sum(row.share for row in inside if row.doing in _CALLS)
+    return calls >= OF_CALLS * sum(row.share for row in inside) > 0
 
 
 def _times(window: Window, trace: Traced) -> tuple[str, Measure] | None:
@@ -111,21 +133,25 @@ def _of_functions(trace: Traced) -> tuple[str, Measure] | None:
     return f"calls of '{name}' in a step", trace.measure(most["count"] / steps, "count")
 
 
-def _gain(window: Window, trace: Traced, share: float, error: float, times: float) -> Gain:
+def _gain(window: Window, share: float, error: float, times: tuple[str, Measure] | None) -> Gain:
     """Keep one call in all of the loop, and a part of its work."""
-    work = _work(window, trace)
+    work = _work(window)
     least, most = share - error, min(1.0, share + error)
+    fewest, many = (LEAST_TIMES, math.inf) if times is None else 2 * (times[1].value,)
     return Gain.between(
-        least * (1 - min(1.0, work[1] + 1 / times)), most * (1 - min(1.0, work[0] + 1 / times))
+        least * (1 - min(1.0, work[1] + 1 / fewest)), most * (1 - min(1.0, work[0] + 1 / many))
     )
 
 
-def _work(window: Window, trace: Traced) -> tuple[float, float]:
+def _work(window: Window) -> tuple[float, float]:
     """Return what stays of the work, as shares of the loop."""
-    compute, dispatch = (trace.share(part) for part in (Slice.COMPUTE, Slice.IDLE_DISPATCH))
     if window.device == "cpu" and not window.uses("jax"):
         # There an operator and the call of it are one.
         return 0.0, WORK_OF_A_CALL
+    trace = window.trace
+    if trace is None:
+        return 0.0, LEFT_MOST
+    compute, dispatch = (trace.share(part) for part in (Slice.COMPUTE, Slice.IDLE_DISPATCH))
     if compute is None or dispatch is None or not compute.value + dispatch.value:
         return 0.0, WORK_OF_A_CALL
     work = compute.value / (compute.value + dispatch.value)

@@ -32,6 +32,7 @@ transformations; it compiles anew for each shape just as jit does.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -49,7 +50,9 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import Compiled
+from whyidle.monitor.signals.eager import CONTROL
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
+from whyidle.monitor.signals.sampling import SURE
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
@@ -78,21 +81,22 @@ def detect(window: Window) -> Verdict:
     """Judge the functions that were compiled again and again."""
     if not window.job.inside:
         return window.lacks(Need.INSIDE)
-    again = compiled_again(window.job)
+    # Loops of JAX's own that are compiled in each call miss a function around them: unjitted_step.
+    again = [one for one in compiled_again(window.job) if one.function.function not in CONTROL]
     lost = min(1.0, sum(one.share.value for one in again))
     if not again or not _goes_on(window) or lost < LEAST:
         return None
     worst = again[0].function
     by_size = worst.framework != "torch" or bool(_SIZE.search(worst.reason or ""))
     # What else changes cannot always be kept as it is.
-    gain = _gain(lost, _first_runs(window), GROWN[worst.framework])
+    gain = _gain(_by_chance(window, lost, again), _first_runs(window), GROWN[worst.framework])
     if again[0].is_few:
         # At least what they are of all that was recorded.
         job = window.job
         spent = sum(one.function.ns for one in again) / 1e9 / (job.seconds + job.warm_s)
         gain = Gain(min(gain.low, spent), gain.high)
     return Found(
-        gain=gain if by_size else Gain.between(lost / 2, lost),
+        gain=gain if by_size else Gain.between(lost / 2, max(lost, gain.high)),
         fixes=None if by_size else {"pytorch": LOOK},
         evidence=tuple(_evidence(window, again)),
         where=own(_place(one.function) for one in again if one.function.file),
@@ -114,16 +118,37 @@ def _first_runs(window: Window) -> float:
     return 1.0 if each is None else min(1.0, each.value)
 
 
-def _gain(lost: float, first: float, grown: float) -> Gain:
+def _by_chance(window: Window, lost: float, again: list[Recompiled]) -> tuple[float, float]:
+    """Return the least and the most that compiling may take in the long run.
+
+    How many compilations fell into this window is chance; so is what they are to the rest.
+    """
+    rate = window.job.mean(m.PROCESS_COMPILES)
+    number = sum(one.function.count - one.function.cached for one in again)
+    number = number if rate is None else min(number, round(rate.value * window.job.seconds))
+    if lost >= 1:
+        return lost, lost
+    odds, factor = lost / (1 - lost), 1 + SURE / math.sqrt(max(1, number))
+    least, most = odds / factor, odds * factor
+    return least / (1 + least), most / (1 + most)
+
+
+def _gain(lost: tuple[float, float], first: float, grown: float) -> Gain:
     """Return the compiling, and what comes back of the first runs.
 
     A run is no longer than its compilation, so that all first runs take no more than that does.
     What is left may grow.
     """
+    return Gain.between(
+        _back(lost[0], first, grown)[0], max(_back(each, first, grown)[1] for each in lost)
+    )
+
+
+def _back(lost: float, first: float, grown: float) -> tuple[float, float]:
     runs = min(lost, first * (1 - lost))
     left = 1 - lost - (1 - AFTER_THE_FIRST) * runs
     least = 1 - min(1.0, grown * left) if grown > 1 else lost
-    return Gain.between(least, 1 - left)
+    return least, 1 - left
 
 
 def _evidence(window: Window, again: list[Recompiled]) -> list[Evidence]:

@@ -1,8 +1,10 @@
 """JAX runs the step operation by operation: it is not compiled whole.
 
 ## What it sees
-A trace in which a step calls many small programs of JAX, each a single operation with a name of
-its own ("multiply", "subtract"), and hardly any function that the user compiled.
+The main thread in JAX's own Python, which runs one operation at a time outside of any compiled
+function, and how many kinds of single operations there are: among the calls of a trace
+("multiply", "subtract"), or among the compiled programs that are alive. Loops of `jax.lax` that
+are compiled anew in each call belong to it, since nothing compiled holds them.
 
 ## Why it costs
 Outside of `jax.jit` each operation is a call of its own: checked, looked up and launched by Python,
@@ -26,95 +28,189 @@ D1 (core mechanisms: no jit) and D4 §1 (jit).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Verdict,
+)
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.account import HOST_WORK
 from whyidle.monitor.signals.activity import drawing
-from whyidle.monitor.signals.eager import OWN, Eager, eager
-from whyidle.monitor.signals.traced import Traced
-from whyidle.monitor.signals.user_lines import at
+from whyidle.monitor.signals.eager import (
+    CONTROL,
+    OWN,
+    Eager,
+    EagerTime,
+    eager,
+    eager_time,
+    kinds_alive,
+)
+from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
+from whyidle.monitor.signals.user_lines import at, own
 from whyidle.monitor.signals.window import Window
 
 # A step of one compiled program has a handful of calls around it.
 LEAST_CALLS: Final = 10
-# Fewer kinds are a loop over one program, and that is another fault.
-LEAST_KINDS: Final = 5
-# Most of what is called; beside a compiled step such operations are few.
+# Fewer kinds are a loop over one program, and that is another fault; a recording names only the
+# five most frequent programs that are alive.
+LEAST_KINDS, LEAST_ALIVE = 5, 3
+# Most of what is called; beside a compiled step such operations are few, but for their time.
 LEAST_SHARE: Final = 0.5
+LEAST_TIME: Final = 0.1
 # A compiled step is one call: as costly as one of the single operations where it has as few
 # arguments, as 3.6 of them with 16 arrays (a trace of a network with four layers).
 CALL_LEAST, CALL_MOST = 1, 4
 # The compiler joins operations: of their own time it leaves all at most, and there a third.
 JOINED: Final = 0.36
+# Without a trace: so much of the time in them may be work, which stays.
+WORK_MOST: Final = 0.75
 
 # As many functions as a recording lists.
 MOST_COMPILED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What is known of the single operations, each where it is."""
+
+    time: EagerTime | None
+    error: float
+    calls: Eager | None
+    # Loops of ``jax.lax`` that are compiled in each call.
+    loops: tuple[Recompiled, ...]
+
+    @property
+    def compiling(self) -> float:
+        """The share of the time in which such loops are compiled."""
+        return min(1.0, sum(loop.share.value for loop in self.loops))
+
+    def is_op_by_op(self, alive: int) -> bool:
+        """Tell whether much of the step is made of single operations, of many kinds."""
+        takes = self.time is not None and self.time.share - self.error >= LEAST_TIME
+        if self.calls is None:
+            return takes and alive >= LEAST_ALIVE
+        many = self.calls.kinds >= LEAST_KINDS and self.calls.in_a_step >= LEAST_CALLS
+        return many and (takes or self.calls.share >= LEAST_SHARE)
 
 
 def detect(window: Window) -> Verdict:
     """Judge the operations that JAX is called for one by one."""
     if window.frameworks and not window.uses("jax"):
         return None
-    trace = window.trace
-    if trace is None:
+    if window.trace is None and window.host is None:
         return window.lacks(Need.TRACE)
-    found = eager(trace)
-    if found is None:
+    seen = _seen(window)
+    alive = kinds_alive(window.fact("executables_by_name"))
+    if not seen.loops and not seen.is_op_by_op(alive):
         return None
-    if found.kinds < LEAST_KINDS or found.in_a_step < LEAST_CALLS or found.share < LEAST_SHARE:
+    gain = _gain(window, seen)
+    if gain.high < LEAST_TIME:
         return None
     return Found(
-        gain=_gain(window, trace, found),
-        evidence=tuple(_evidence(window, trace, found)),
-        where=_where(window),
-        slice=Slice.IDLE_DISPATCH,
+        gain=gain,
+        evidence=tuple(_evidence(window, seen)),
+        where=_where(window, seen),
+        slice=Slice.IDLE_COMPILE if 2 * seen.compiling > gain.high else Slice.IDLE_DISPATCH,
+        confidence=Confidence.INFERRED if seen.calls is None else Confidence.MEASURED,
     )
 
 
-def _where(window: Window) -> tuple[Place, ...]:
-    """Return the lines that had single operations compiled, those the job is at most first."""
+def _seen(window: Window) -> _Seen:
+    host, trace = window.host, window.trace
+    time = None if host is None else eager_time(host)
+    error = 0.0 if host is None or time is None else host.error(time.share)
+    again = compiled_again(window.job) if window.job.inside else []
+    loops = tuple(one for one in again if one.function.function in CONTROL)
+    return _Seen(time, error, None if trace is None else eager(trace), loops)
+
+
+def _where(window: Window, seen: _Seen) -> tuple[Place, ...]:
+    """Return the lines that run single operations, or had them compiled; most time first."""
+    loops = tuple(
+        Place(one.function.file, one.function.line, one.function.function, one.share.value)
+        for one in seen.loops
+        if one.function.file and one.function.line
+    )
+    timed = () if seen.time is None else seen.time.where
+    found = own(sorted((*loops, *timed), key=lambda place: -(place.share or 0.0)))
     places = window.where_compiled(most=MOST_COMPILED)
-    return at(window.job, (place for place in places if place.function in OWN))
+    return found or at(window.job, (place for place in places if place.function in OWN))
 
 
-def _gain(window: Window, trace: Traced, found: Eager) -> Gain:
+def _gain(window: Window, seen: _Seen) -> Gain:
     """Keep one call for all of a step, and the operations, joined or as they are."""
+    least, most = _taken(window, seen)
+    work_least, work_most = _work(window)
+    number = LEAST_CALLS if seen.calls is None else seen.calls.in_a_step
+    stays_most = work_most + (1 - work_most) * min(1.0, CALL_MOST / number)
+    stays_least = JOINED * work_least + (1 - work_least) * min(1.0, CALL_LEAST / number)
+    return Gain.between(
+        seen.compiling + least * (1 - stays_most), seen.compiling + most * (1 - stays_least)
+    )
+
+
+def _taken(window: Window, seen: _Seen) -> tuple[float, float]:
+    """Return how much of the time the single operations take, compiling apart."""
     drawn = drawing(window.job)
     # What the host draws meanwhile is in none of these calls: another fault.
-    mine = 1.0 if drawn is None else 1 - drawn.share.value
-    parts = [trace.share(part) for part in (Slice.COMPUTE, Slice.IDLE_DISPATCH)]
-    compute, dispatch = (0.0 if part is None else part.value for part in parts)
-    if not dispatch:
-        return Gain(0.0, 0.0)
+    most = (1.0 if drawn is None else 1 - drawn.share.value) - seen.compiling
+    if seen.time is None or window.host is None:
+        return max(0.0, most), max(0.0, most)
+    if seen.calls is not None and seen.calls.share >= LEAST_SHARE:
+        # What else the host does is known; the rest are calls, launched or waited for.
+        others = window.host.share(*HOST_WORK)
+        most = min(most, 1 - others + window.host.error(others) - seen.compiling)
+    else:
+        most = min(most, seen.time.share + seen.error)
+    return max(0.0, min(most, seen.time.share - seen.error)), max(0.0, most)
+
+
+def _work(window: Window) -> tuple[float, float]:
+    """Return the least and the most of that time in which the operations themselves run."""
+    trace = window.trace
+    parts = [] if trace is None else [trace.share(x) for x in (Slice.COMPUTE, Slice.IDLE_DISPATCH)]
+    compute, both = 0.0, sum(part.value for part in parts if part is not None)
+    if not both or parts[0] is None:
+        return 0.0, WORK_MOST
     # What is not known is spread over both in proportion.
-    compute, dispatch = compute / (compute + dispatch), dispatch / (compute + dispatch)
-    most = compute + dispatch * min(1.0, CALL_MOST / found.in_a_step)
-    least = JOINED * compute + dispatch * min(1.0, CALL_LEAST / found.in_a_step)
-    return Gain.between(mine * (1 - most), mine * (1 - least))
+    compute = parts[0].value / both
+    return compute, compute
 
 
-def _evidence(window: Window, trace: Traced, found: Eager) -> list[Evidence]:
-    evidence = [
-        Evidence.of("single operations in a step, about", trace.measure(found.in_a_step, "1/step")),
-        Evidence.of("of all calls of programs", trace.measure(found.share, "ratio")),
-    ]
-    dispatch = trace.share(Slice.IDLE_DISPATCH)
-    if dispatch is not None:
-        evidence.append(Evidence.of("host dispatch", dispatch))
+def _evidence(window: Window, seen: _Seen) -> list[Evidence]:
+    job, trace, found = window.job, window.trace, []
+    if seen.time is not None and seen.time.share:
+        takes = job.measure(seen.time.share, "ratio")
+        found.append(Evidence.of("main thread in single operations", takes))
+    if trace is not None and seen.calls is not None:
+        calls = trace.measure(seen.calls.in_a_step, "1/step")
+        of_all = trace.measure(seen.calls.share, "ratio")
+        found.insert(0, Evidence.of("single operations in a step, about", calls))
+        found.insert(1, Evidence.of("of all calls of programs", of_all))
+        dispatch = trace.share(Slice.IDLE_DISPATCH)
+        found += [] if dispatch is None else [Evidence.of("host dispatch", dispatch)]
+    if seen.loops:
+        compiling = job.measure(seen.compiling, "ratio")
+        found.append(Evidence.of("compiling loops of jax.lax in each call", compiling))
     programs = window.fact("executables")
     if isinstance(programs, int):
-        evidence.append(
-            Evidence.of("compiled programs alive", window.job.measure(programs, "count"))
-        )
-    return evidence
+        found.append(Evidence.of("compiled programs alive", job.measure(programs, "count")))
+    return found
 
 
 rule = Rule(
     title="JAX runs the step operation by operation",
     documents=("D1", "D4 §1"),
-    symptom_of=("retracing",),
+    symptom_of=("retracing", "python_loop_over_batch"),
     fixes={
         "jax": Fix(
             "Compile the whole step: forward, gradient and update in one function.",

@@ -28,7 +28,15 @@ _LOADERS: Final = re.compile(
 )
 _COMPILERS: Final = re.compile(
     r".*/(torch/(_dynamo|_inductor|_functorch|fx)|triton/(compiler|runtime)"
-    r"|jax/_src/(compiler|interpreters/(mlir|partial_eval|ad|batching))\.?)[/.].*"
+    r"|jax/_src/(compiler|interpreters/(mlir|partial_eval))\.?)[/.].*"
+)
+# Where Python is while JAX runs one operation that no compiled function holds: it is looked up,
+# derived and launched. The call of a compiled function is C++ and shows as the user's own line.
+_EAGER: Final = re.compile(
+    r".*/jax/_src/(dispatch\.py apply_primitive|core\.py .*"
+    r"|pjit\.py _(python_pjit_helper|pjit_call_impl|infer_params)\w*|(ad_util|prng|random)\.py .*"
+    r"|numpy/(?!array_constructors)\w+\.py .*|(lax|nn|image|scipy)/.*"
+    r"|interpreters/(ad|batching)\.py .*)"
 )
 # What reads an array of the framework's, by where it stands.
 _READERS: Final = re.compile(
@@ -136,9 +144,11 @@ def _divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
         yield HostClass.COMPILE, counts.samples
     elif leaf is None:
         yield HostClass.UNCLEAR, counts.samples
+    elif _EAGER.fullmatch(_named(leaf)):
+        yield HostClass.EAGER, counts.samples
     else:
         whose = _whose(leaf, chain)
-        reads = chain.called is not None and _READERS.fullmatch(_named(chain.called))
+        reads = any(_READERS.fullmatch(_named(x)) for x in (leaf, chain.called) if x is not None)
         yield HostClass.READ if reads else whose, counts.samples - waited
         if waited:
             yield HostClass.READ if reads else _waits(whose, leaf), waited

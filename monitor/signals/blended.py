@@ -61,6 +61,7 @@ BETWEEN_CALLS: Final = {
     HostClass.PYTHON: Slice.IDLE_DISPATCH,
     HostClass.LIBRARY: Slice.IDLE_DISPATCH,
     HostClass.UNCLEAR: Slice.IDLE_DISPATCH,
+    HostClass.EAGER: Slice.IDLE_DISPATCH,
     HostClass.WAIT: Slice.IDLE_IO,
     HostClass.LOADER: Slice.IDLE_INPUT,
     HostClass.COMPILE: Slice.IDLE_COMPILE,
@@ -69,6 +70,7 @@ BETWEEN_CALLS: Final = {
 ON_OTHER_THREADS: Final = {
     HostClass.FRAMEWORK_WAIT: Slice.COMPUTE,
     HostClass.READ: Slice.COMPUTE,
+    HostClass.EAGER: Slice.IDLE_DISPATCH,
     HostClass.LOADER: Slice.IDLE_INPUT,
     HostClass.COMPILE: Slice.IDLE_COMPILE,
 }

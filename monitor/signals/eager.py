@@ -1,11 +1,19 @@
-"""Operations that JAX runs one by one, outside of any function that the user compiled."""
+"""Operations that JAX runs one by one, outside of any function that the user compiled.
+
+A trace counts them; stack samples show how much of the main thread's time they take, and where.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from whyidle.monitor.core.finding import Place
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.traced import Traced
 
 _CALL: Final = re.compile(r"PjitFunction\((.*)\)")
@@ -22,6 +30,9 @@ _OWN: Final = (
     " take_along_axis tanh transpose true_divide var where zeros_like"
 )
 OWN: Final = frozenset(_OWN.split())
+# Loops and branches of ``jax.lax``: outside of a compiled function their bodies are new to JAX in
+# each call, and are compiled each time.
+CONTROL: Final = frozenset({"scan", "while", "while_loop", "cond", "switch", "fori_loop", "map"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +62,41 @@ def eager(trace: Traced) -> Eager | None:
         calls / sum(counts.values()),
         calls / rarest if per_step is None else per_step.value,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class EagerTime:
+    """The share of the main thread's time in single operations, and the lines that run them."""
+
+    share: float
+    where: tuple[Place, ...]
+
+
+def eager_time(account: HostAccount) -> EagerTime:
+    """Sum up the rows of single operations, with what the framework does at the same lines.
+
+    A model of layers prepares each operation in Python of its own. A line that mostly calls a
+    compiled function counts only as far as it was found in single operations.
+    """
+    single: dict[CodeLine, float] = {}
+    beside: dict[CodeLine, float] = {}
+    nowhere = 0.0
+    for row in account.rows:
+        if row.doing is HostClass.EAGER:
+            if row.frames:
+                single[row.frames[0]] = single.get(row.frames[0], 0.0) + row.share
+            else:
+                nowhere += row.share
+        elif row.frames and row.doing in {HostClass.FRAMEWORK, HostClass.FRAMEWORK_WAIT}:
+            beside[row.frames[0]] = beside.get(row.frames[0], 0.0) + row.share
+    for line, share in single.items():
+        if beside.get(line, 0.0) <= share:
+            single[line] = share + beside.get(line, 0.0)
+    most = sorted(single.items(), key=lambda item: -item[1])
+    where = tuple(Place(*line, share) for line, share in most)
+    return EagerTime(min(1.0, nowhere + sum(single.values())), where)
+
+
+def kinds_alive(programs: Mapping[str, int] | None) -> int:
+    """Return how many of the most frequent programs alive are single operations."""
+    return sum(name.removeprefix("jit_") in OWN | CONTROL for name in programs or ())

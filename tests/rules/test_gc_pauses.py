@@ -30,7 +30,7 @@ def test_a_job_that_spends_its_time_in_the_collector() -> None:
     assert finding.slice is Slice.IDLE_GC
     # Half of it comes back at least; at most all, and what the caches lost.
     assert finding.gain.low == pytest.approx(0.2)
-    assert finding.gain.high == pytest.approx(0.4 - 20 * 0.0001 + 0.1 * 0.4)
+    assert finding.gain.high == pytest.approx(0.4 + 0.1 * 0.4)
     assert [round(each.value, 3) for each in finding.evidence if isinstance(each.value, float)] == [
         0.4, 20.0, 0.02,
     ]  # fmt: skip
@@ -39,10 +39,10 @@ def test_a_job_that_spends_its_time_in_the_collector() -> None:
 def test_short_collections_leave_the_caches_as_they_are() -> None:
     finding = found(NAME, window(means={m.JOB_GC_PAUSE: 0.04, m.PROCESS_GC_COLLECTIONS: 80.0}))
     assert finding.gain is not None
-    assert finding.gain.high < 0.04
+    assert finding.gain.high == pytest.approx(0.04)
 
 
-def test_collections_of_young_objects_stay() -> None:
+def test_collections_of_young_objects_cool_no_caches() -> None:
     few = found(NAME, window(means={m.JOB_GC_PAUSE: 0.2, m.PROCESS_GC_COLLECTIONS: 10.0}))
     many = found(NAME, window(means={m.JOB_GC_PAUSE: 0.2, m.PROCESS_GC_COLLECTIONS: 900.0}))
     assert few.gain is not None

@@ -13,10 +13,11 @@ from tests.rules.windows import (
     is_silent,
     judge,
     recorded,
+    stacks,
     traced,
     window,
 )
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Confidence, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.loops import over_samples
@@ -244,3 +245,19 @@ def test_samples_that_are_scored_without_gradients(tmp_path: Path) -> None:
     trace = answer(DISPATCH, calls=calls)
     finding = found(NAME, window(trace, facts={"torch": {}}, lines=lines, inside=True))
     assert finding.evidence[0].value == pytest.approx(33)
+
+
+def test_without_a_trace_the_samples_say_that_the_loop_calls_the_framework(tmp_path: Path) -> None:
+    line = CodeLine(str(tmp_path / "train.py"), 2, "step")
+    lines = written(tmp_path, LOOP, 2)
+    packages = "/env/lib/python3.11/site-packages"
+    linear = CodeLine(f"{packages}/torch/nn/modules/linear.py", 5, "forward")
+    array = CodeLine(f"{packages}/numpy/_core/numeric.py", 5, "roll")
+    facts = {"torch": {"backend": "cpu"}}
+    calls, others = (stacks((leaf, (line,), 90)) for leaf in (linear, array))
+    finding = found(NAME, window(facts=facts, lines=lines, looks=90, stacks=calls))
+    assert finding.confidence is Confidence.INFERRED
+    assert finding.gain is not None
+    # How often the loop goes round is not known: eight times at least.
+    assert 1 - finding.gain.low > 1 / 8 > 1 - finding.gain.high
+    assert is_silent(NAME, window(facts=facts, lines=lines, looks=90, stacks=others))

@@ -13,11 +13,12 @@ from tests.rules.windows import (
     is_silent,
     names,
     recorded,
+    stacks,
     traced,
     window,
 )
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Confidence, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.runs.aggregates import Compiled
@@ -141,3 +142,54 @@ def test_the_lines_that_call_single_operations_are_named() -> None:
     )
     taken = answer(DISPATCH, fmt="xplane", calls=calls(*SINGLE))
     assert names(found(NAME, window(taken, lines=lines, compiled=rows)).where) == ["loss"]
+
+
+PACKAGES = "/env/lib/python3.11/site-packages"
+LAUNCHES = SourceLine(f"{PACKAGES}/jax/_src/dispatch.py", 88, "apply_primitive", 0)
+OF_FLAX = SourceLine(f"{PACKAGES}/flax/nnx/nn/linear.py", 422, "__call__", 0)
+LOSS = SourceLine("/me/model.py", 8, "loss", 0)
+STEP = SourceLine("/me/train.py", 20, "train_step", 0)
+LOOP = SourceLine("/me/train.py", 40, "main", 0)
+ALIVE = {"jax": {"executables_by_name": {f"jit_{name}": 9 for name in SINGLE[:5]}}}
+
+
+def test_without_a_trace_the_samples_show_it() -> None:
+    seen = stacks((LAUNCHES, (LOSS, STEP, LOOP), 60), (OF_FLAX, (LOSS, STEP, LOOP), 40))
+    finding = found(NAME, window(stacks=seen, facts=ALIVE))
+    assert finding.confidence is Confidence.INFERRED
+    # What else the framework does at the same line prepares the operations.
+    assert finding.evidence[0].value == pytest.approx(1.0)
+    assert names(finding.where) == ["loss"]
+    assert finding.gain is not None
+    assert finding.gain.low < 0.3
+    assert finding.gain.high > 0.8
+
+
+def test_single_operations_beside_a_compiled_step_cost_what_they_take() -> None:
+    seen = stacks((LOOP, (LOOP,), 700), (LAUNCHES, (STEP, LOOP), 300))
+    finding = found(NAME, window(stacks=seen, facts=ALIVE))
+    assert finding.gain is not None
+    assert finding.gain.high < 0.35
+
+
+def test_a_compiled_step_shows_as_the_line_that_calls_it() -> None:
+    # What starts up leaves such programs behind, and a key is split now and then.
+    seen = stacks((LOOP, (LOOP,), 95), (LAUNCHES, (STEP, LOOP), 5))
+    assert is_silent(NAME, window(stacks=seen, facts=ALIVE))
+
+
+def test_one_operation_again_and_again_is_another_fault() -> None:
+    facts = {"jax": {"executables_by_name": {"jit_dynamic_slice": 1, "jit_step": 1}}}
+    seen = stacks((LAUNCHES, (STEP, LOOP), 100))
+    assert is_silent(NAME, window(stacks=seen, facts=facts))
+
+
+def test_loops_of_jax_that_no_compiled_function_holds_are_compiled_in_each_call() -> None:
+    rows = (Compiled("jax", "scan", 100, 50 * 10**9, 0, None, "/me/train.py", 12),)
+    job = {"compiled": rows, "inside": True, "facts": ALIVE}
+    seen = stacks((LAUNCHES, (STEP, LOOP), 10), (LOOP, (LOOP,), 90))
+    both = diagnose(window(means={m.JOB_COMPILE: 0.9}, stacks=seen, **job))
+    assert [each.rule.id for each in both.findings] == [NAME]
+    assert both.findings[0].found.where[0].line == 12
+    assert both.findings[0].found.gain is not None
+    assert both.findings[0].found.gain.low > 0.8

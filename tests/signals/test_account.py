@@ -153,3 +153,23 @@ def test_jax_in_the_midst_of_a_collection_is_no_call_of_the_users(train: str) ->
     account = account_of(samples)
     assert account is not None
     assert {row.doing for row in account.rows} == {HostClass.LIBRARY}
+
+
+def test_what_jax_runs_outside_of_compiled_functions_is_a_class_of_its_own(train: str) -> None:
+    line = CodeLine(train, 9, "step")
+    packages = f"{PACKAGES}/jax/_src"
+    single = CodeLine(f"{packages}/dispatch.py", 88, "apply_primitive")
+    put = CodeLine(f"{packages}/dispatch.py", 600, "_device_put_impl")
+    value = CodeLine(f"{packages}/array.py", 623, "_value")
+    each = CodeLine(f"{packages}/array.py", 350, "<genexpr>")
+    samples = StackSamples()
+    samples.samples = 40
+    samples.count(Chain((line,), single, each), 10, 10, 5)
+    samples.count(Chain((line,), value, each), 10, 10, 10)
+    samples.count(Chain((line,), put, put), 20, 20, 0)
+    account = account_of(samples)
+    assert account is not None
+    # Also where it waits: for what runs in the calling thread, or for earlier operations.
+    assert account.share(HostClass.EAGER) == pytest.approx(0.25)
+    assert account.share(HostClass.READ) == pytest.approx(0.25)
+    assert account.share(HostClass.FRAMEWORK) == pytest.approx(0.5)
