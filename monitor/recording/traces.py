@@ -115,22 +115,12 @@ class Traces:
         at_once = self._at_once(processes, now)
         try:
             self._news += self._scheduler.tick(now, candidates, starved=starved, at_once=at_once)
-            if self._scheduler.is_new:
-                self._look_again(now, processes)
         except Exception as error:  # noqa: BLE001  counters come also without traces
             self._is_off = True
             self._guard.caught("traces", error)
             self._scheduler.close("traces are off after a failure")
             text = f"Traces are off from now on ({type(error).__name__}: {error})."
             self._news.append(JobEvent(FAILED, self._target, text, "medium"))
-
-    def _look_again(self, now: float, processes: Sequence[TrackedProcess]) -> None:
-        """Have another trace where the one that was to be early came before the first step."""
-        last = self.last
-        if last is None or last.steps["count"]:
-            return
-        if any(tracked.key == last.key and self._is_young(tracked, now) for tracked in processes):
-            self._scheduler.policy.too_early(now, last.seconds)
 
     def _is_young(self, tracked: TrackedProcess, now: float) -> bool:
         """Tell whether a trace of it is an early one, as was asked for."""

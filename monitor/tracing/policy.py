@@ -25,6 +25,9 @@ LOW_SM_ACTIVITY: Final = 0.5
 SETTLED_SECONDS: Final = 10.0
 LEAST_SECONDS: Final = 30.0
 SELDOM_SECONDS: Final = 300.0
+# One without a whole step is a random part of the loop: a few of them say what one does not.
+MOST_PARTS: Final = 5
+BETWEEN_PARTS_SECONDS: Final = 3.0
 # Two budgets whose slices differ by no more than this count as the same.
 SAME: Final = 0.05
 AGAIN_SECONDS: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
@@ -32,6 +35,14 @@ MOST_REFUSALS: Final = 6
 MOST_KNOWN: Final = 100
 # A window holds a few steps, if their length is known.
 LEAST_WINDOW, MOST_WINDOW, STEPS_IN_WINDOW = 0.25, 2.0, 4
+
+
+class Outcome(NamedTuple):
+    """What a trace came to: its cost to the job in seconds, its budget, and its whole steps."""
+
+    cost: float
+    budget: Mapping[str, int]
+    steps: int
 
 
 class _Refused(NamedTuple):
@@ -78,6 +89,7 @@ class Policy:
         self._due = 0.0
         self._wait = LEAST_SECONDS
         self._before: dict[str, float] | None = None
+        self._parts = 0
         self._refused: dict[object, _Refused] = {}
 
     def wants(self, now: float, *, starved: bool | None) -> bool:
@@ -89,16 +101,18 @@ class Policy:
         found = self._refused.get(who)
         return found is None or (found.same < MOST_REFUSALS and now >= found.due)
 
-    def taken(
-        self, who: object, now: float, cost: float, budget: Mapping[str, int], *, measured: bool
-    ) -> None:
-        """Note a trace: its cost to the job in seconds, and its budget."""
+    def taken(self, who: object, now: float, found: Outcome, *, measured: bool) -> None:
+        """Note a trace; ``measured``: whether somebody watches the GPUs that it may be for."""
         self._refused.pop(who, None)
-        shares = _shares(budget)
+        self._parts = 0 if found.steps else self._parts + 1
+        if 0 < self._parts < MOST_PARTS:
+            self._due = now + max(BETWEEN_PARTS_SECONDS, self._pause(found.cost))
+            return
+        shares = _shares(found.budget)
         self._wait = min(2 * self._wait, SELDOM_SECONDS) if self._is_same(shares) else LEAST_SECONDS
         self._before = shares
         wait = self._wait if measured else SELDOM_SECONDS
-        self._due = now + max(wait, self._pause(cost))
+        self._due = now + max(wait, self._pause(found.cost))
 
     def refused(self, who: object, now: float, why: str) -> bool:
         """Note a refusal; return whether this process is now given up."""
@@ -117,11 +131,6 @@ class Policy:
     def later(self, now: float) -> None:
         """Note that it was too early."""
         self._due = now + LEAST_SECONDS
-
-    def too_early(self, now: float, cost: float) -> None:
-        """Note that the last trace came before the first step: another one is worthwhile."""
-        self._wait = LEAST_SECONDS
-        self._due = now + self._pause(cost)
 
     def keep_only(self, known: Collection[object]) -> None:
         """Forget the refusals of other processes, if there are many."""

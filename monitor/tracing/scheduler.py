@@ -16,7 +16,7 @@ from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.parser import Parser, Understood
-from whyidle.monitor.tracing.policy import MOST_KNOWN, Policy, plain, window
+from whyidle.monitor.tracing.policy import MOST_KNOWN, Outcome, Policy, plain, window
 from whyidle.monitor.tracing.space import Space, remove
 from whyidle.monitor.tracing.taken import Taken, Way
 from whyidle.monitor.tracing.trace_request import TraceRequest
@@ -213,10 +213,10 @@ class TraceScheduler:
             if self._is_other(turn.who, found):
                 self._say(FAILED, turn.who, text, "low")
             return
-        slices = found.budget.get("slices", {})
-        self.policy.taken(turn.who.key, now, cost, slices, measured=self._measured)
         self._said.clear()
         self.last = summary = _summary(turn.who, turn.taken, found, self.named_ms)
+        outcome = Outcome(cost, found.budget.get("slices", {}), summary.steps["count"])
+        self.policy.taken(turn.who.key, now, outcome, measured=self._measured)
         self.is_new = True
         self._news.append(
             JobEvent(TAKEN, summary.key, in_words(summary), at=summary.at, data=_for_event(summary))

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.recording.seated import Caught
-from tests.recording.test_traces import KEY, a_summary, tracked
+from tests.recording.test_traces import KEY, tracked
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.recording.traces import Traces, in_order
 from whyidle.monitor.recording.tracked_process import TrackedProcess
-from whyidle.monitor.tracing.policy import SETTLED_SECONDS, Sign
+from whyidle.monitor.tracing.policy import SETTLED_SECONDS, Outcome, Sign
 
 EARLY = 3.0
 
@@ -70,13 +70,9 @@ def test_after_the_usual_time_or_without_the_wish_compiling_hinders_nothing(tmp_
 def test_an_early_trace_without_a_step_is_not_the_last(
     tmp_path: Path, steps: int, *, is_asked_again: bool
 ) -> None:
-    found = traces(tmp_path)
-    found._scheduler.last = a_summary(
-        steps={"count": steps, "median_ns": None, "source": "", "how": ""}
-    )
-    found._scheduler.policy.taken(KEY, 5.0, 0.25, {}, measured=False)
-    found._look_again(5.0, [tracked(7)])
-    assert found._scheduler.policy.wants(8.0, starved=None) is is_asked_again
+    policy = traces(tmp_path)._scheduler.policy
+    policy.taken(KEY, 5.0, Outcome(0.25, {}, steps), measured=False)
+    assert policy.wants(8.0, starved=None) is is_asked_again
 
 
 def test_a_gpu_is_believed_to_wait_as_early_as_a_trace_may_come() -> None:
