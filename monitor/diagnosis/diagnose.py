@@ -44,8 +44,10 @@ NO_WAITS: Final = "the samples do not say whether the thread waited"
 # Smaller parts of the host's time say nothing.
 MOST_ROWS: Final = 60
 MOSTLY_UNKNOWN: Final = "where most of the time goes is unknown"
-# A cause that takes less explains no symptom away.
+# A cause that takes less explains no symptom away, nor one that takes less than half of what that
+# does.
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
+MOST_OF: Final = 0.5
 # Errors and risks first; then what costs time; then what is only to know.
 _ORDER: Final = {Kind.ERROR: 0, Kind.TIME: 1, Kind.MEMORY: 2, Kind.INFORMATION: 3}
 _LAST: Final = 4
@@ -179,7 +181,8 @@ def _without_symptoms(found: list[Finding]) -> list[Finding]:
     seen: dict[str, list[str]] = {}
     left = []
     for each in found:
-        mine = [causes[name] for name in each.rule.symptom_of if name in causes]
+        named = [causes[name] for name in each.rule.symptom_of if name in causes]
+        mine = [cause for cause in named if cause.lost >= MOST_OF * each.lost]
         if each.rule.is_last_resort:
             mine = [cause for cause in causes.values() if _explains(cause, each)]
         if mine:

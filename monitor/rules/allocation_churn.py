@@ -3,7 +3,8 @@
 ## What it sees
 On a GPU the time in which the device waits for the driver to allocate or free memory, in a trace
 of whole steps. On a CPU the pages of memory that are new in each step: the kernel hands out each
-of them, 4 kB, at its first touch, and counts it as a minor fault.
+of them, 4 kB, at its first touch, and counts it as a minor fault. Of huge pages there are few:
+there the main thread is found at lines that make a new array of zeros or ones.
 
 ## Why it costs
 A tensor of more than 32 MB is given back to the system when it goes, and taken anew in the next
@@ -30,14 +31,26 @@ import re
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, SourceLine, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    SourceLine,
+    Verdict,
+)
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.source import called
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
-from whyidle.monitor.signals.user_lines import of_slice, seen
+from whyidle.monitor.signals.user_lines import of_slice, own, seen
 from whyidle.monitor.signals.window import Window
 
 # Below this it does not matter; "low" in the contract.
@@ -56,6 +69,19 @@ _MAKES: Final = re.compile(
     r"(.*\.)?(zeros|ones|empty|full|rand|randn|new_(zeros|ones|empty|full))(_like)?"
     r"|(.*\.)?(cat|concat|stack|pad|pad_sequence|clone|repeat|tile|tensor|contiguous)"
 )
+# Of samples: less than this is what any program makes.
+LEAST_OF_SAMPLES: Final = 0.05
+KEPT_BACK_LEAST: Final = 0.5
+_FILLS: Final = re.compile(r"(np|numpy|torch)\.(zeros|ones|empty|full)(_like)?")
+_MAKERS: Final = frozenset({HostClass.LIBRARY, HostClass.FRAMEWORK, HostClass.UNCLEAR})
+KEPT: Final = Fix(
+    "Make the array once, before the loop, and write into it.",
+    """\
+mask = np.ones((batch_size, longest), dtype=np.float32)
+for rows in batches:
+    mask.fill(1.0)
+    train(rows, mask)""",
+)
 ON_GPU: Final = Fix(
     "Leave the caching allocator on (unset PYTORCH_NO_CUDA_MEMORY_CACHING), give nothing back to "
     "the driver inside the loop, and keep shapes the same from step to step.",
@@ -69,11 +95,36 @@ _DRIVER: Final = r"(cuda|hip)(Malloc|Free|MemCreate|MemMap|MemUnmap|MallocAsync|
 
 def detect(window: Window) -> Verdict:
     """Judge what is allocated in each step."""
-    if not window.uses("pytorch"):
+    found = None
+    if window.uses("pytorch"):
+        found = _on_gpu(window) if window.device == "gpu" else _on_cpu(window)
+    return found if isinstance(found, Found) else _of_samples(window) or found
+
+
+def _of_samples(window: Window) -> Found | None:
+    """Judge lines that make arrays of one value, by how often the thread was found there."""
+    rows = () if window.host is None else window.host.rows
+    shares: dict[CodeLine, float] = {}
+    for row in rows:
+        if row.frames and row.doing in _MAKERS and _makes_anew(row.frames[0]):
+            shares[row.frames[0]] = shares.get(row.frames[0], 0.0) + row.share
+    share = sum(shares.values())
+    error = 1.0 if window.host is None else window.host.error(share)
+    if share - error < LEAST_OF_SAMPLES:
         return None
-    if window.device == "gpu":
-        return _on_gpu(window)
-    return _on_cpu(window)
+    most = sorted(shares.items(), key=lambda item: -item[1])
+    return Found(
+        # What is written into it is still written, and in memory that is in the caches.
+        gain=Gain.between((share - error) * KEPT_BACK_LEAST, share + error),
+        evidence=(Evidence.of("main thread makes new arrays", window.job.measure(share, "ratio")),),
+        where=own(Place(*line, part) for line, part in most),
+        confidence=Confidence.INFERRED,
+        fixes={"pytorch": KEPT, "jax": KEPT},
+    )
+
+
+def _makes_anew(line: CodeLine) -> bool:
+    return any(_FILLS.fullmatch(name) for name in called(line.file, line.line))
 
 
 def _on_gpu(window: Window) -> Verdict:

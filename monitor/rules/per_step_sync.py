@@ -136,8 +136,6 @@ def _of_turns(window: Window, reads: Measure | None) -> Verdict:
     if spent is None:
         return window.lacks(Need.INSIDE)
     bounds = overlapped(window, spent.value)
-    if bounds is None:
-        return window.lacks(Need.TRACE)
     if bounds[1] < LEAST_SHARE:
         return None
     evidence = [Evidence.of("main thread in reads", spent)]

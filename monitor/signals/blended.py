@@ -74,6 +74,15 @@ ON_OTHER_THREADS: Final = {
     HostClass.LOADER: Slice.IDLE_INPUT,
     HostClass.COMPILE: Slice.IDLE_COMPILE,
 }
+# The same where it is known how much the others compute.
+BESIDE_OTHER_THREADS: Final = {
+    HostClass.PYTHON: Slice.IDLE_DISPATCH,
+    HostClass.LIBRARY: Slice.IDLE_DISPATCH,
+    HostClass.UNCLEAR: Slice.IDLE_DISPATCH,
+    HostClass.FRAMEWORK: Slice.IDLE_DISPATCH,
+    HostClass.WAIT: Slice.IDLE_IO,
+    **ON_OTHER_THREADS,
+}
 # Without a trace, where the thread itself computes in the calls of the framework.
 ON_THIS_THREAD: Final = {
     HostClass.PYTHON: Slice.IDLE_DISPATCH,
@@ -84,16 +93,24 @@ ON_THIS_THREAD: Final = {
 }
 # Without a trace, while a GPU is known to have nothing to do.
 BESIDE_IDLE_GPU: Final = {**BETWEEN_CALLS, HostClass.FRAMEWORK: Slice.IDLE_DISPATCH}
+# What the thread does itself, in whose time others may compute.
+OWN_WORK: Final = frozenset(
+    {HostClass.PYTHON, HostClass.LIBRARY, HostClass.UNCLEAR, HostClass.FRAMEWORK, HostClass.WAIT}
+)
 # Half of the samples may be of a quarter of the time, or of three.
 MOST_ERROR: Final = 0.25
 
 
 def explained(
-    budget: BudgetJson, host: HostAccount, meaning: Mapping[HostClass, Slice]
+    budget: BudgetJson,
+    host: HostAccount,
+    meaning: Mapping[HostClass, Slice],
+    beside: float = 0.0,
 ) -> BudgetJson | None:
     """Return the budget with its unknown part by what the samples say; ``None``: they say nothing.
 
     A class counts beyond what the budget has of its slice already, at most the whole unknown.
+    ``beside``: the part of what the thread does itself during which others compute.
     """
     total, slices = sum(budget["slices"].values()), dict(budget["slices"])
     unknown = slices.get(Slice.IDLE_UNKNOWN, 0)
@@ -102,7 +119,9 @@ def explained(
     rows = [row for row in host.rows if row.doing in meaning]
     shares: dict[Slice, float] = {}
     for row in rows:
-        shares[meaning[row.doing]] = shares.get(meaning[row.doing], 0.0) + row.share
+        idle = row.share * (1 - beside if row.doing in OWN_WORK else 1)
+        for part, share in ((meaning[row.doing], idle), (Slice.COMPUTE, row.share - idle)):
+            shares[part] = shares.get(part, 0.0) + share
     more = {part: int(share * total) - slices.get(part, 0) for part, share in shares.items()}
     more = {part: ns for part, ns in more.items() if ns > 0}
     taken = _in_proportion(more, min(unknown, sum(more.values())))

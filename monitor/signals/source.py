@@ -40,12 +40,46 @@ def text_of(file: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def tree_of(file: str) -> ast.Module | None:
-    """Return the syntax tree of a file of source code."""
+    """Return the syntax tree of a file of source code; ``map`` is the loop that it stands for."""
     text = text_of(file)
     try:
-        return None if text is None else ast.parse(text)
+        return None if text is None else _without_maps(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def _without_maps(text: str) -> ast.Module:
+    tree = ast.parse(text)
+    try:
+        _Maps().visit(tree)
+    except RecursionError:
+        # A sum of a thousand terms is nested a thousand deep.
+        return ast.parse(text)
+    return tree
+
+
+class _Maps(ast.NodeTransformer):
+    """Writes ``map(f, xs)`` as ``(f(x) for x in xs)``."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Rewrite one call, and those in it."""
+        self.generic_visit(node)
+        function, *rows = node.args or (node,)
+        is_map = isinstance(node.func, ast.Name) and node.func.id == "map"
+        if not is_map or not rows or any(isinstance(x, ast.Starred) for x in node.args):
+            return node
+        names = [f"_each_{number}" for number in range(len(rows))]
+        taken: ast.expr = ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())
+        of: ast.expr = ast.Call(ast.Name("zip", ast.Load()), rows, [])
+        if len(rows) == 1:
+            taken, of = ast.Name(names[0], ast.Store()), rows[0]
+        made = ast.Call(function, [ast.Name(name, ast.Load()) for name in names], [])
+        loop = ast.GeneratorExp(made, [ast.comprehension(taken, of, [], 0)])
+        for new in ast.walk(loop):
+            # What is new stands where the call does.
+            if isinstance(new, ast.expr) and not hasattr(new, "lineno"):
+                ast.copy_location(new, node)
+        return loop
 
 
 def written(node: ast.AST) -> str:

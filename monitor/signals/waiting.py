@@ -32,15 +32,17 @@ def idle_slice(trace: Traced | None) -> Slice:
     return max(parts, key=lambda part: share.value if (share := shares.get(part)) else 0.0)
 
 
-def overlapped(window: Window, waiting: float) -> tuple[float, float] | None:
+def overlapped(window: Window, waiting: float) -> tuple[float, float]:
     """Return what comes back when the host prepares the next step while the device works.
 
     ``waiting`` is the share of the time that the main thread gives to the reads. Without them the
-    slower of the two sets the pace: the device, or what else the main thread has to do.
+    slower of the two sets the pace: the device, or what else the main thread has to do. Without a
+    trace it is not known how long the device works.
     """
     trace, cores = window.trace, window.cores
     if trace is None:
-        return None
+        # How long the device works is not known: perhaps all of the time.
+        return 0.0, waiting
     work, host = busy(trace), 1.0 - waiting
     if window.device == "gpu" or cores is None:
         high = max(0.0, 1.0 - max(work, host))

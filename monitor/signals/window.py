@@ -22,14 +22,16 @@ from whyidle.monitor.runs.estimate import BACKENDS, ORDER, SEEN, WHOLE, Running
 from whyidle.monitor.signals.account import HostAccount, account_of
 from whyidle.monitor.signals.blended import (
     BESIDE_IDLE_GPU,
+    BESIDE_OTHER_THREADS,
     BETWEEN_CALLS,
     ON_OTHER_THREADS,
     ON_THIS_THREAD,
+    OWN_WORK,
     blended,
     explained,
     together,
 )
-from whyidle.monitor.signals.cores import CoreAccount, cores_of
+from whyidle.monitor.signals.cores import CoreAccount, Runner, cores_of
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 
@@ -131,7 +133,7 @@ class Window:
         more = blended(bare, self.job, on_gpu=self.device == "gpu") if self._traced else None
         if self.host is None or not self._meaning:
             return more
-        return explained(more or bare, self.host, self._meaning) or more
+        return explained(more or bare, self.host, self._meaning, self._beside or 0.0) or more
 
     @property
     def _traced(self) -> bool:
@@ -144,10 +146,25 @@ class Window:
             return {}
         if self._traced:
             return BETWEEN_CALLS
+        if self.device == "cpu" and self.uses("jax"):
+            return ON_OTHER_THREADS if self._beside is None else BESIDE_OTHER_THREADS
         if self.device == "cpu":
-            return ON_OTHER_THREADS if self.uses("jax") else ON_THIS_THREAD
+            return ON_THIS_THREAD
         is_known = self.estimate is not None and Slice.COMPUTE in self.estimate.measured
         return BESIDE_IDLE_GPU if is_known else {}
+
+    @property
+    def _beside(self) -> float | None:
+        """The part of the main thread's own work in which others compute, without a trace.
+
+        As much as these run, beyond the time in which it waits for them; ``None``: not known.
+        """
+        if self._traced or self.host is None or self.core_account is None:
+            return None
+        runs = min(1.0, self.core_account.runs[Runner.THREADS])
+        works = self.host.share(*OWN_WORK)
+        waits = self.host.share(HostClass.FRAMEWORK_WAIT, HostClass.READ, HostClass.COMPILE)
+        return min(1.0, max(0.0, runs - waits) / works) if works else 0.0
 
     @property
     def budget_source(self) -> str | None:

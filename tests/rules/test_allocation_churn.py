@@ -6,10 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    recorded,
+    stacks,
+    traced,
+    window,
+)
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Found, SourceLine
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.recorded import Trend
 
 NAME = "allocation_churn"
@@ -108,3 +119,20 @@ def test_only_lines_that_make_tensors_are_named(tmp_path: Path) -> None:
     file.write_text("x = torch.zeros(9)\nloss.backward()\n")
     lines = (SourceLine(str(file), 2, "train", 0.5), SourceLine(str(file), 1, "train", 0.5))
     assert [place.line for place in found(NAME, on_cpu(16_384, lines=lines)).where] == [1]
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_arrays_in_huge_pages_show_in_the_samples(tmp_path: Path, framework: str) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("mask = np.ones((64, 100_000))\nloss = step(mask)\nn = np.zeros(3)\n")
+    makes, steps = (CodeLine(str(file), line, "train") for line in (1, 2))
+    ones = CodeLine("/env/lib/python3.11/site-packages/numpy/_core/numeric.py", 233, "ones")
+    facts = {framework: {"backend": "cpu"}}
+    much = stacks((ones, (makes,), 300), (steps, (steps,), 700))
+    finding = found(NAME, window(facts=facts, stacks=much))
+    assert [place.line for place in finding.where] == [1]
+    assert finding.gain is not None
+    assert finding.gain.low < 0.15
+    assert finding.gain.high > 0.3
+    little = stacks((ones, (makes,), 50), (steps, (steps,), 950))
+    assert not isinstance(judge(NAME, window(facts=facts, stacks=little)), Found)

@@ -261,3 +261,12 @@ def test_without_a_trace_the_samples_say_that_the_loop_calls_the_framework(tmp_p
     # How often the loop goes round is not known: eight times at least.
     assert 1 - finding.gain.low > 1 / 8 > 1 - finding.gain.high
     assert is_silent(NAME, window(facts=facts, lines=lines, looks=90, stacks=others))
+
+
+@pytest.mark.parametrize("text", ["list(map(score, rows))", "list(map(score, rows, labels))"])
+def test_map_is_the_loop_that_it_stands_for(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(f"def scores(rows, labels):\n    return {text}\n")
+    found = over_samples((), stacked(file, ((2,), 0.7)))
+    assert found is not None
+    assert found.share == pytest.approx(0.7)

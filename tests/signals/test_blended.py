@@ -148,6 +148,12 @@ def test_without_a_trace_jax_may_compute_beside_the_main_thread() -> None:
     samples.count(Chain((OWN,), jax, jax), 400)
     made = estimate(window(facts={"jax": {"backend": "cpu"}}, stacks=samples))
     assert shares(made) == pytest.approx({"compute": 0.4, "idle_unknown": 0.6})
+    # Its other threads run for 0.6 of the time: in 0.4 the thread waits for them.
+    cpu = {
+        m.HOST_CORES: 4.0, m.JOB_CPU: 1.2, m.PROCESS_CPU: 1.2, m.JOB_MAIN_THREAD: 0.6,
+    }  # fmt: skip
+    known = estimate(window(facts={"jax": {"backend": "cpu"}}, stacks=samples, means=cpu))
+    assert shares(known) == pytest.approx({"compute": 0.6, "idle_dispatch": 0.4})
 
 
 def test_without_a_trace_a_gpu_is_idle_as_far_as_its_counters_say() -> None:
