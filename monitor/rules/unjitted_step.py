@@ -28,6 +28,7 @@ D1 (core mechanisms: no jit) and D4 §1 (jit).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,6 +46,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HOST_WORK
 from whyidle.monitor.signals.activity import drawing
+from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.eager import (
     CONTROL,
     OWN,
@@ -150,12 +152,24 @@ def _gain(window: Window, seen: _Seen) -> Gain:
     """Keep one call for all of a step, and the operations, joined or as they are."""
     least, most = _taken(window, seen)
     work_least, work_most = _work(window)
-    number = LEAST_CALLS if seen.calls is None else seen.calls.in_a_step
-    stays_most = work_most + (1 - work_most) * min(1.0, CALL_MOST / number)
-    stays_least = JOINED * work_least + (1 - work_least) * min(1.0, CALL_LEAST / number)
-    return Gain.between(
-        seen.compiling + least * (1 - stays_most), seen.compiling + most * (1 - stays_least)
+    few, many = (LEAST_CALLS, math.inf) if seen.calls is None else 2 * (seen.calls.in_a_step,)
+    stays_most = work_most + (1 - work_most) * min(1.0, CALL_MOST / few)
+    stays_least = JOINED * work_least + (1 - work_least) * min(1.0, CALL_LEAST / many)
+    low, high = (
+        seen.compiling + taken * (1 - stays)
+        for taken, stays in ((least, stays_most), (most, stays_least))
     )
+    most = 1 - _on_other_threads(window, seen)
+    return Gain.between(min(low, most), min(high, most))
+
+
+def _on_other_threads(window: Window, seen: _Seen) -> float:
+    """Return what other threads compute on a CPU, joined and spread over all cores: that stays."""
+    account = window.core_account
+    # Compilers have threads, too.
+    if account is None or window.device != "cpu" or seen.loops:
+        return 0.0
+    return JOINED * account.runs[Runner.THREADS] / account.cores
 
 
 def _taken(window: Window, seen: _Seen) -> tuple[float, float]:
@@ -165,7 +179,7 @@ def _taken(window: Window, seen: _Seen) -> tuple[float, float]:
     most = (1.0 if drawn is None else 1 - drawn.share.value) - seen.compiling
     if seen.time is None or window.host is None:
         return max(0.0, most), max(0.0, most)
-    if seen.calls is not None and seen.calls.share >= LEAST_SHARE:
+    if seen.loops or (seen.calls is not None and seen.calls.share >= LEAST_SHARE):
         # What else the host does is known; the rest are calls, launched or waited for.
         others = window.host.share(*HOST_WORK)
         most = min(most, 1 - others + window.host.error(others) - seen.compiling)
