@@ -18,6 +18,7 @@ class HostClass(StrEnum):
     LOADER = "loader"
     COMPILE = "compile"
     READ = "read"
+    PUT = "put"
     WAIT = "wait"
     FRAMEWORK_WAIT = "framework_wait"
 
@@ -50,6 +51,9 @@ HOST_LOOKS: Final[dict[HostClass, HostLook]] = {
     HostClass.COMPILE: HostLook("compiling", "the framework compiles", "#CC79A7"),
     HostClass.READ: HostLook(
         "reading back", "waits for a value of the framework's, and copies it", "#56B4E9"
+    ),
+    HostClass.PUT: HostLook(
+        "handing over", "copies arrays of the host to the framework's device", "#8C564B"
     ),
     HostClass.WAIT: HostLook("waiting", "sleeps, or waits for files and others", "#882255"),
     HostClass.FRAMEWORK_WAIT: HostLook(

@@ -3,7 +3,8 @@
 ## What it sees
 Programs that each step of a trace calls and whose arguments are larger than all arrays on the
 device: the rest are NumPy arrays, that are copied at each call. On a GPU the trace shows the
-copies: their bytes, and the time in which nothing else runs.
+copies: their bytes, and the time in which nothing else runs. Where no trace says so, the samples
+that found the main thread handing an array over.
 
 ## Why it costs
 A compiled function takes its arguments from the device's memory. An array of the host is copied
@@ -30,12 +31,24 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Verdict,
+)
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.overlap import back
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
-from whyidle.monitor.signals.user_lines import at, of_slice
+from whyidle.monitor.signals.user_lines import at, of_slice, own
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
 
@@ -45,6 +58,8 @@ LEAST_COPIES: Final = 0.5
 LEAST_SHARE: Final = 0.03
 # Less is a batch, or a table, that takes a fraction of a millisecond.
 LEAST_BYTES: Final = 4 << 20
+# Of samples: a batch that is new in each step takes less, unless it is large beside the work.
+LEAST_OF_SAMPLES: Final = 0.05
 # What stays of copies that only run by themselves: the next wait.
 BACK_LEAST: Final = 0.7
 # Bytes a second that a CPU backend copies into memory that is new each time (measured: 3 GB/s).
@@ -62,12 +77,35 @@ def detect(window: Window) -> Verdict:
         return None
     trace = window.trace
     if trace is None:
-        return window.lacks(Need.TRACE)
+        return _of_samples(window) or window.lacks(Need.TRACE)
     if trace.steps < LEAST_STEPS:
-        return window.lacks(Need.LONGER_TRACE)
-    if window.gpu_trace is not None:
-        return _of_gpu(window, trace)
-    return _of_cpu(window, trace)
+        return _of_samples(window) or window.lacks(Need.LONGER_TRACE)
+    found = _of_gpu(window, trace) if window.gpu_trace is not None else _of_cpu(window, trace)
+    return found if isinstance(found, Found) else _of_samples(window) or found
+
+
+def _of_samples(window: Window) -> Found | None:
+    """Judge the lines at which the main thread hands arrays of the host to the device."""
+    account = window.host
+    if account is None or not window.uses("jax"):
+        return None
+    shares: dict[CodeLine, float] = {}
+    for row in account.rows:
+        if row.doing is HostClass.PUT and row.frames:
+            shares[row.frames[0]] = shares.get(row.frames[0], 0.0) + row.share
+    share = sum(shares.values())
+    error = account.error(share)
+    if share - error < LEAST_OF_SAMPLES:
+        return None
+    most = sorted(shares.items(), key=lambda item: -item[1])
+    low = back(window, account, BACK_LEAST * (share - error))[0]
+    return Found(
+        gain=Gain.between(low, share + error),
+        evidence=(Evidence.of("main thread hands data over", window.job.measure(share, "ratio")),),
+        where=own(Place(*line, part) for line, part in most),
+        slice=Slice.EXPOSED_COPY,
+        confidence=Confidence.INFERRED,
+    )
 
 
 def _of_gpu(window: Window, trace: Traced) -> Verdict:

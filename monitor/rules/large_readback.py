@@ -33,6 +33,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import ReadBack
+from whyidle.monitor.signals.overlap import back
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import own
@@ -120,8 +121,10 @@ def _of_arrays(window: Window) -> Verdict:
     if copied.value < LEAST_BYTES:
         return None
     share, trace = _handled(window), window.trace
-    if share is None or trace is None:
-        return window.lacks(Need.INSIDE if share is None else Need.TRACE)
+    if share is None:
+        return window.lacks(Need.INSIDE)
+    if trace is None:
+        return _without_trace(window, copied, share)
     # What is left: the work of the device, which these lines wait for, and the other lines; at
     # best at once. The idle time between the operations of a CPU backend stays.
     work, rest = busy(trace), 1.0 - share.value
@@ -139,6 +142,20 @@ def _of_arrays(window: Window) -> Verdict:
         ),
         idle_slice(trace),
     )
+
+
+def _without_trace(window: Window, copied: Measure, share: Measure) -> Verdict:
+    """Judge by the samples alone: how long the device works meanwhile is not known."""
+    if window.host is None:
+        return window.lacks(Need.TRACE)
+    error = step_samples(window.job).error(share.value)
+    low = back(window, window.host, BACK_LEAST * (share.value - error))[0]
+    gain = Gain.between(low, share.value + error)
+    evidence = (
+        Evidence.of("read back", copied),
+        Evidence.of("main thread on the lines that read", share),
+    )
+    return _found(window, gain, evidence, Slice.IDLE_SYNC) if gain.high >= LEAST_SHARE else None
 
 
 def _bytes_a_read(window: Window) -> Measure | None:

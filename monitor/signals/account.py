@@ -38,6 +38,11 @@ _EAGER: Final = re.compile(
     r"|numpy/(?!array_constructors)\w+\.py .*|(lax|nn|image|scipy)/.*"
     r"|interpreters/(ad|batching)\.py .*)"
 )
+# What hands an array of the host to the framework.
+_PUTS: Final = re.compile(
+    r".*/jax/_src/(numpy/array_constructors\.py .*|(api|dispatch)\.py \w*device_put\w*"
+    r"|interpreters/pxla\.py (shard_args|\w*device_put\w*|_?shard_\w*array\w*))"
+)
 # What reads an array of the framework's, by where it stands.
 _READERS: Final = re.compile(
     r".*/jax/_src/array\.py (_value|__(array|float|int|bool|complex|index|format|repr|str|iter"
@@ -146,6 +151,8 @@ def _divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
         yield HostClass.UNCLEAR, counts.samples
     elif _EAGER.fullmatch(_named(leaf)):
         yield HostClass.EAGER, counts.samples
+    elif any(_PUTS.fullmatch(_named(x)) for x in (leaf, chain.called) if x is not None):
+        yield HostClass.PUT, counts.samples
     else:
         whose = _whose(leaf, chain)
         reads = any(_READERS.fullmatch(_named(x)) for x in (leaf, chain.called) if x is not None)

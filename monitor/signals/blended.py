@@ -62,6 +62,7 @@ BETWEEN_CALLS: Final = {
     HostClass.LIBRARY: Slice.IDLE_DISPATCH,
     HostClass.UNCLEAR: Slice.IDLE_DISPATCH,
     HostClass.EAGER: Slice.IDLE_DISPATCH,
+    HostClass.PUT: Slice.EXPOSED_COPY,
     HostClass.WAIT: Slice.IDLE_IO,
     HostClass.LOADER: Slice.IDLE_INPUT,
     HostClass.COMPILE: Slice.IDLE_COMPILE,
@@ -71,6 +72,7 @@ ON_OTHER_THREADS: Final = {
     HostClass.FRAMEWORK_WAIT: Slice.COMPUTE,
     HostClass.READ: Slice.COMPUTE,
     HostClass.EAGER: Slice.IDLE_DISPATCH,
+    HostClass.PUT: Slice.EXPOSED_COPY,
     HostClass.LOADER: Slice.IDLE_INPUT,
     HostClass.COMPILE: Slice.IDLE_COMPILE,
 }

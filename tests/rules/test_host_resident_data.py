@@ -11,13 +11,15 @@ from tests.rules.windows import (
     is_silent,
     judge,
     recorded,
+    stacks,
     traced,
     window,
 )
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Confidence, Found, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.aggregates import Compiled
+from whyidle.monitor.runs.stacks import CodeLine
 
 NAME = "host_resident_data"
 FIXES = {
@@ -123,3 +125,21 @@ def test_the_line_that_calls_the_program_is_named() -> None:
     means = {m.PROCESS_LIVE_BYTES: 4 << 20}
     finding = found(NAME, window(TAKEN, means=means, facts=JAX, lines=lines, compiled=(row,)))
     assert [(place.line, place.share) for place in finding.where] == [(9, 0.4)]
+
+
+def test_without_a_trace_the_samples_show_what_is_handed_over() -> None:
+    packages = "/env/lib/python3.11/site-packages/jax/_src"
+    puts = CodeLine(f"{packages}/dispatch.py", 598, "_batched_device_put_impl")
+    waits = CodeLine(f"{packages}/array.py", 300, "block_until_ready")
+    line, loop = (CodeLine("/me/train.py", number, "main") for number in (7, 9))
+    facts = {"jax": {"backend": "cpu"}}
+    seen = stacks((puts, (line,), 60), (waits, (loop,), 40))
+    finding = found(NAME, window(facts=facts, stacks=seen))
+    assert [place.line for place in finding.where] == [7]
+    assert finding.confidence is Confidence.INFERRED
+    assert finding.gain is not None
+    # What it hands over meanwhile may be waited for less afterwards.
+    assert finding.gain.low < 0.1
+    assert finding.gain.high > 0.6
+    batch = window(facts=facts, stacks=stacks((puts, (line,), 4), (waits, (loop,), 96)))
+    assert not isinstance(judge(NAME, batch), Found)

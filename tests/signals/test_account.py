@@ -172,4 +172,4 @@ def test_what_jax_runs_outside_of_compiled_functions_is_a_class_of_its_own(train
     # Also where it waits: for what runs in the calling thread, or for earlier operations.
     assert account.share(HostClass.EAGER) == pytest.approx(0.25)
     assert account.share(HostClass.READ) == pytest.approx(0.25)
-    assert account.share(HostClass.FRAMEWORK) == pytest.approx(0.5)
+    assert account.share(HostClass.PUT) == pytest.approx(0.5)
