@@ -1,4 +1,8 @@
-"""Watch a case as a user would, and keep all that was recorded: store and traces, compressed."""
+"""Watch a case as a user would, and keep all that was recorded, compressed.
+
+The store, which holds what was read from each trace, stands in the repository: rules are judged on
+it. The files of the traces, which only a changed reader needs, stay on the machine.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +27,9 @@ ALONE_S: Final = 10.0
 # What a user would do instead, right after: the same program, the same machine.
 PY_SPY_S: Final = 10
 NAME: Final = "{}.tar.xz"
+TRACES: Final = "{}.traces.tar.xz"
+# The disk space that a store keeps for bad times, and its index in memory.
+_LEFT_OUT: Final = ("-ballast", "-shm", "-wal")
 
 
 def record(case: Case, into: Path) -> dict[str, Any]:
@@ -38,7 +45,11 @@ def record(case: Case, into: Path) -> dict[str, Any]:
         seen["output"] = (job.folder / "output").read_text(errors="replace")[-400:]
         into.mkdir(parents=True, exist_ok=True)
         (Path(state) / "case.json").write_text(json.dumps(seen))
-        _pack(Path(state), into / NAME.format(case.id))
+        files = sorted(path for path in Path(state).rglob("*") if path.is_file())
+        traces = [path for path in files if path.parent.name == "traces"]
+        store = [p for p in files if p not in traces and not p.name.endswith(_LEFT_OUT)]
+        _pack(Path(state), store, into / NAME.format(case.id))
+        _pack(Path(state), traces, into / TRACES.format(case.id))
     return seen
 
 
@@ -80,10 +91,11 @@ def _py_spy(job: Job) -> list[tuple[str, int, int]]:
     return sorted(((f, n, count) for (f, n), count in seen.items()), key=lambda x: -x[2])[:10]
 
 
-def _pack(folder: Path, path: Path) -> None:
+def _pack(folder: Path, files: Iterable[Path], path: Path) -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:xz") as tar:
-        tar.add(folder, arcname=".")
+        for file in files:
+            tar.add(file, arcname=str(file.relative_to(folder)))
     path.write_bytes(packed.getvalue())
 
 

@@ -9,10 +9,12 @@ from typing import Final
 
 from whyidle.monitor import rules
 from whyidle.monitor.core.contracts.diagnosis import (
+    CalledPlaceJson,
     CoresJson,
     DiagnosisJson,
     FindingJson,
     HostJson,
+    PlaceJson,
 )
 from whyidle.monitor.core.errors import NotJudged
 from whyidle.monitor.core.finding import (
@@ -23,12 +25,14 @@ from whyidle.monitor.core.finding import (
     Framework,
     Need,
     NotChecked,
+    Place,
     Severity,
     Verdict,
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.device_activity import busy
 from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.cores import CoreAccount
@@ -290,10 +294,7 @@ def host_json(account: HostAccount | None, cores: CoreAccount | None) -> HostJso
             {
                 "class": str(row.doing),
                 "share": round(row.share, 4),
-                "frames": [
-                    {"file": f.file, "line": f.line, "function": f.function, "share": None}
-                    for f in row.frames
-                ],
+                "frames": [_line_json(line) for line in row.frames],
             }
             for row in account.rows[:MOST_ROWS]
         ],
@@ -337,10 +338,7 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
             }
             for e in found.evidence
         ],
-        "where": [
-            {"file": p.file, "line": p.line, "function": p.function, "share": p.share}
-            for p in found.where
-        ],
+        "where": [_place_json(diagnosis.window.host, place) for place in found.where],
         "fixes": {
             name: {"text": fix.text, "code": fix.code}
             for name, fix in diagnosis.fixes(finding).items()
@@ -354,6 +352,18 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
             "unknown": {} if finding.watts_lost is not None else {"watts_lost": "no power is read"},
         },
     }
+
+
+def _place_json(host: HostAccount | None, place: Place) -> CalledPlaceJson:
+    callers = () if host is None else host.callers(place.file, place.line)
+    return {
+        "file": place.file, "line": place.line, "function": place.function, "share": place.share,
+        "chain": [_line_json(line) for line in callers],
+    }  # fmt: skip
+
+
+def _line_json(line: CodeLine) -> PlaceJson:
+    return {"file": line.file, "line": line.line, "function": line.function, "share": None}
 
 
 _WAYS: Final[dict[Need, dict[str, str]]] = {

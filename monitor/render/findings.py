@@ -11,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from whyidle.monitor.core.contracts.diagnosis import (
+    CalledPlaceJson,
     ComputeJson,
     DiagnosisJson,
     EvidenceJson,
@@ -47,6 +48,7 @@ MOST_ROWS: Final = 5
 LEAST_ROW: Final = 0.05
 # Of cores: less is drawn as nothing.
 LEAST_CORES: Final = 0.05
+MOST_CALLERS: Final = 3
 NO_CODE: Final = "none of your code"
 NOT_KNOWN: Final = "Too little is known for a verdict: see below what is missing."
 
@@ -144,6 +146,8 @@ def _finding(finding: FindingJson, width: int) -> Iterator[Text]:
         share = "" if place["share"] is None else f"  {place['share']:.0%}"
         line = f":{place['line']}" if place["line"] else ""
         yield _line(f"at {place['file']}{line} in {place['function']}{share}", width)
+        if place is finding["where"][0] and (callers := called_by(place)):
+            yield _line(callers, width)
     for name, fix in finding["fixes"].items():
         yield _line(f"{FRAMEWORKS[_framework(name)]}: {fix['text']}", width)
         for code in fix["code"].splitlines():
@@ -154,6 +158,14 @@ def _finding(finding: FindingJson, width: int) -> Iterator[Text]:
     )
     if finding["also_seen"]:
         yield _line(f"Also seen: {', '.join(finding['also_seen'])}.", width)
+
+
+def called_by(place: CalledPlaceJson) -> str:
+    """Say who called a line, from the innermost out; empty where that was not seen."""
+    # A run of an earlier program has none.
+    lines = place.get("chain", [])
+    chain = [f"{p['function']} at {Path(p['file']).name}:{p['line']}" for p in lines]
+    return f"called by {', '.join(chain[:MOST_CALLERS])}" if chain else ""
 
 
 def _framework(name: str) -> Framework:

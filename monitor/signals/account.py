@@ -106,6 +106,14 @@ class HostAccount:
             found[Phase.STEP] = found.get(Phase.STEP, 0.0) + found.pop(most)
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
+    def callers(self, file: str, line: int) -> tuple[CodeLine, ...]:
+        """Return the user's lines that called one, as it was found most often; none: never."""
+        for row in self.rows:
+            for depth, frame in enumerate(row.frames):
+                if (frame.file, frame.line) == (file, line):
+                    return row.frames[depth + 1 :]
+        return ()
+
     def error(self, share: float) -> float:
         """Return by how much a share may be wrong by chance."""
         share = min(1.0, share)

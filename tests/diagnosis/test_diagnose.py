@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.rules.windows import answer, traced, window
+from tests.rules.windows import answer, stacks, traced, window
 from whyidle.monitor import rules
 from whyidle.monitor.core.finding import (
     Evidence,
@@ -25,6 +25,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, Finding, as_json, diagnose
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
 
@@ -216,3 +217,16 @@ def test_a_trace_shorter_than_a_step_is_not_the_account() -> None:
     short["steps"] = {"count": 0, "median_ns": None, "source": "none"}
     assert window(short, means={JOB_STEP_P50: 0.02}).trace is None
     assert window(short, means={JOB_STEP_P50: 0.01}).trace is not None
+
+
+def test_a_place_names_who_called_it() -> None:
+    named = ((8, "loss"), (20, "step"), (40, "main"))
+    inner, step, loop = (CodeLine("/me/train.py", line, function) for line, function in named)
+    jax = "/env/lib/python3.11/site-packages/jax/_src"
+    launches = CodeLine(f"{jax}/dispatch.py", 88, "apply_primitive")
+    facts = {"jax": {"executables_by_name": {"jit_add": 9, "jit_mul": 9, "jit_tanh": 9}}}
+    made = window(stacks=stacks((launches, (inner, step, loop), 100)), facts=facts)
+    found = diagnose(made)
+    (place,) = as_json(found)["findings"][0]["where"]
+    assert [(p["function"], p["line"]) for p in place["chain"]] == [("step", 20), ("main", 40)]
+    assert "called by step at train.py:20, main at train.py:40" in screen(found)

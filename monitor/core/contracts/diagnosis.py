@@ -27,6 +27,12 @@ class PlaceJson(TypedDict):
     share: float | None
 
 
+class CalledPlaceJson(PlaceJson):
+    """The same with the user's lines that called it, from the innermost out."""
+
+    chain: list[PlaceJson]
+
+
 class FixJson(TypedDict):
     """What to change."""
 
@@ -61,7 +67,7 @@ class FindingJson(BriefFindingJson):
     slice: str | None
     paced_by: Literal["steps", "samples"]
     evidence: list[EvidenceJson]
-    where: list[PlaceJson]
+    where: list[CalledPlaceJson]
     fixes: dict[str, FixJson]
     documents: list[str]
     also_seen: list[str]
