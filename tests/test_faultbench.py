@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from typing import Any
 
 import pytest
 
+from benchmarks.faultbench import fit
 from benchmarks.faultbench.cases import HEALTHY, Case, cases, sample
 from benchmarks.faultbench.check_family import mistakes
 from benchmarks.faultbench.mutations import MUTATIONS, Insert, Mutation
@@ -155,3 +157,19 @@ def test_a_gain_that_is_not_known_well_is_neither_fault_nor_healthy() -> None:
     assert is_harmless((0.97, 1.0, 1.04))
     assert not is_harmless((0.8, 1.0, 1.3))
     assert is_open({"gain": [0.8, 1.0, 1.3]})
+
+
+def test_what_is_behind_a_range_comes_from_the_tune_side_and_from_pairs() -> None:
+    row: dict[str, Any] = {
+        "side": "tune", "is_fault": True, "right_anywhere": True, "right": ["gc_pauses"],
+        "found": [["host_code", "high", [1.5, 2.0]], ["gc_pauses", "low", [1.25, 2.0]]],
+        "gain": [1.4, 1.6, 1.9],
+    }  # fmt: skip
+    found = {"rule": "gc_pauses", "speedup": [1.1, 1.2]}
+    pair = {"rule": "gc_pauses", "measured": 1.2, "before": {"found": [found]}}
+    elsewhere = [row | {"side": "heldout"}, row | {"right_anywhere": False}]
+    known = fit.behind([row, *elsewhere], [pair, pair | {"measured": None}])
+    assert known["gc_pauses"].number == 2
+    assert known["gc_pauses"].inside == 1
+    assert known["gc_pauses"].parts == [pytest.approx(0.375 / 0.5)]
+    assert "fewer than three" in fit.table(known)

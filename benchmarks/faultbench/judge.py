@@ -49,6 +49,7 @@ def judged(case: Case, recording: Path, truth: Mapping[str, Any]) -> dict[str, A
         "found": [[f["rule"], f["severity"], f["speedup"]] for f in found],
         "unknown": _unknown(answer["budget"]),
         "unharmed": seen["unharmed"],
+        "right": list(right),
     }
     if not costs:
         return row | {"loud_false": [f["rule"] for f in found if f["severity"] in LOUD]}
