@@ -16,6 +16,8 @@ from whyidle.monitor.runs.summary import READS, STACKS
 
 # What a screen shows as "now".
 WHERE_NS = 10_000_000_000
+# Of an event: chains of lines need more room than other lists.
+STACKS_BYTES = 2 * EVENT_BYTES
 LINES_SHOWN = 5
 # Of one process between two events, and of lines that read.
 MOST_CHAINS = MOST_PLACES = 200
@@ -84,7 +86,7 @@ def _line(frame: Frame) -> CodeLine:
 
 def stacks_event(key: ProcessKey, samples: StackSamples, seconds: float | None) -> JobEvent:
     """Return the event that says where a main thread was."""
-    data = samples.packed(EVENT_BYTES)
+    data = samples.packed(STACKS_BYTES)
     data["seconds"] = None if seconds is None else round(seconds, 3)
     text = f"Where the main thread of process {key.pid} was."
     return JobEvent(STACKS, key, text, data=data, is_news=False)

@@ -11,8 +11,8 @@ from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.finding import SourceLine
 
 MOST_LINES: Final = 20
-# Chains in an event: there are 50 samples in most.
-MOST_ROWS: Final = 40
+# Chains in an event: there are 200 samples in most, and 1,200 in those of a long run.
+MOST_ROWS: Final = 100
 
 
 class CodeLine(NamedTuple):

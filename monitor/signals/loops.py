@@ -39,6 +39,9 @@ _FOLLOWS: Final = re.compile(
     r"(.*\.)?(backward|grad|block_until_ready|item|float|asarray|device_get)"
 )
 
+# The pass back through what a loop has made takes about twice as long as the loop: what follows a
+# loop that takes next to nothing follows from something else.
+MOST_FOLLOWING: Final = 3.0
 # Functions of the same file that a compiled one calls, and those that they call.
 DEEPEST: Final = 4
 
@@ -77,7 +80,8 @@ def over_samples(
     shares: dict[CodeLine, float] = {}
     for _, share, (line, _) in inside:
         shares[line] = shares.get(line, 0.0) + share
-    share = min(1.0, sum(shares.values()) + sum(around))
+    inside_of = sum(shares.values())
+    share = min(1.0, inside_of + min(sum(around), MOST_FOLLOWING * inside_of))
     most = sorted(shares.items(), key=lambda item: -item[1])
     return Looping(share, tuple(Place(*line, part) for line, part in most))
 

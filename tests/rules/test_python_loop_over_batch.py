@@ -270,3 +270,13 @@ def test_map_is_the_loop_that_it_stands_for(tmp_path: Path, text: str) -> None:
     found = over_samples((), stacked(file, ((2,), 0.7)))
     assert found is not None
     assert found.share == pytest.approx(0.7)
+
+
+def test_a_small_loop_is_not_what_the_pass_back_goes_through(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "def step(rows):\n    xs = [put(row) for row in rows]\n    loss(xs).backward()\n"
+    )
+    found = over_samples((), stacked(file, ((2,), 0.01), ((3,), 0.9)))
+    assert found is not None
+    assert found.share == pytest.approx(0.04)
