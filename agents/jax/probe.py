@@ -3,6 +3,9 @@
 Its state has these facts, as far as its parts know them:
 
     version                 of JAX
+    debug_nans, debug_infs, disable_jit, enable_x64, log_compiles
+                            options as set for the whole process; what a ``with`` of the job's
+                            sets for one thread is not seen
     backend                 the platform that computes when nothing else is said: "cpu", "gpu", ..
     backends                all that are initialised; nothing of the following before the first is
     devices                 those of the backend that belong to this process
@@ -33,6 +36,7 @@ from __future__ import annotations
 from ..framework import FrameworkProbe
 from .arrays import Arrays
 from .compiles import Compiles
+from .debugging import DebuggingModes
 from .device_puts import DevicePuts
 from .devices import Devices
 from .executables import Executables
@@ -45,4 +49,13 @@ class JaxProbe(FrameworkProbe):
 
     name = "jax"
     module = "jax"
-    parts = (Compiles, Executables, Arrays, Devices, Reads, DevicePuts, StepAnnotations)
+    parts = (
+        Compiles,
+        Executables,
+        Arrays,
+        Devices,
+        DebuggingModes,
+        Reads,
+        DevicePuts,
+        StepAnnotations,
+    )
