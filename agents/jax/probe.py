@@ -16,6 +16,9 @@ Its state has these facts, as far as its parts know them:
     gpus_visible            what CUDA_VISIBLE_DEVICES says; null where it is not set
     platforms_asked         what the user has chosen, with JAX_PLATFORMS; null for nothing
     dtypes                  {type: bytes} of the arrays alive, the largest; two digits are exact
+    replicated_bytes, divided_bytes
+                            of arrays on several devices: whole on each, or a part on each
+    collectives             in the programs that were inspected
     executables             compiled programs alive; two digits are exact
     executables_known       of these, how many have a known name: the agent takes its time
     executables_by_name     {name: count}, the most frequent; many of one name were recompiled

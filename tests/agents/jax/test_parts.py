@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from tests.agents.jax.jobs import job, run
 from whyidle.agents import wire
+from whyidle.agents.jax import probe
 from whyidle.agents.jax.debugging import OPTIONS
 
 PLAIN = """
@@ -163,6 +165,8 @@ attach(); obey(step)
         facts = it.facts(lambda facts: facts["debug_nans"])
         assert {name for name in OPTIONS if facts[name]} == {"debug_nans", "disable_jit"}
         assert it.gauges()[wire.DEBUG_MODES] == 2
+        missing = set(facts) - set(re.findall(r"\w+", probe.__doc__ or ""))
+        assert not missing, f"no line in {probe.__file__} for {missing}"
         it.step(1)
         it.facts(lambda facts: not facts["debug_nans"] and not facts["disable_jit"])
         assert it.gauges()[wire.DEBUG_MODES] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.agents.torch.inside import probe
 from whyidle.agents import wire
 from whyidle.agents.framework import FIRST_SECONDS, STATE_SECONDS
+from whyidle.agents.torch import probe as torch_probe
 
 torch = pytest.importorskip("torch")
 
@@ -44,3 +46,10 @@ def test_what_is_on_in_some_seconds_is_a_fact_of_all_since_the_last_state() -> N
         for _ in range(STATE_SECONDS):
             observed.second()
         assert observed.state()["anomaly_detection"] is False
+
+
+def test_every_fact_is_described_at_the_head_of_the_probe() -> None:
+    with probe() as observed:
+        observed.second()
+        missing = set(observed.state()) - set(re.findall(r"\w+", torch_probe.__doc__ or ""))
+    assert not missing, f"no line in {torch_probe.__file__} for {missing}"
