@@ -128,6 +128,7 @@ COMPILES = "compiles"  # compilations that no cache had, total
 COMPILE_NS = "compile_ns"  # tracing, lowering and compiling, total
 COMPILE_HITS = "compile_hits"  # compilations that a cache had, total
 AUTOCASTS = "autocasts"  # regions of reduced precision entered, total
+DEBUG_MODES = "debug_modes"  # modes that slow each step and are on now, of the whole process
 EXECUTABLES = "executables"  # compiled programs alive
 LIVE_ARRAYS = "live_arrays"
 LIVE_BYTES = "live_bytes"

@@ -139,7 +139,10 @@ def main() -> None:
     asked.add_argument("--framework")
     asked.add_argument("--seconds", type=float, default=SECONDS)
     given = asked.parse_args()
-    for pair in pairs(given.fault, given.framework):
+    wanted = pairs(given.fault, given.framework)
+    if unknown := set(given.fault) - {pair.name for pair in wanted}:
+        sys.exit(f"no before_*.py and after_*.py in demo_workloads/ for: {', '.join(unknown)}")
+    for pair in wanted:
         fault, framework = pair.name, pair.framework
         sides = []
         alone = in_turns(pair.script("before"), pair.script("after"))

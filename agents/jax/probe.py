@@ -3,6 +3,9 @@
 Its state has these facts, as far as its parts know them:
 
     version                 of JAX
+    debug_nans, debug_infs, disable_jit, enable_x64, log_compiles
+                            options as set for the whole process; what a ``with`` of the job's
+                            sets for one thread is not seen
     backend                 the platform that computes when nothing else is said: "cpu", "gpu", ..
     backends                all that are initialised; nothing of the following before the first is
     devices                 those of the backend that belong to this process
@@ -13,6 +16,9 @@ Its state has these facts, as far as its parts know them:
     gpus_visible            what CUDA_VISIBLE_DEVICES says; null where it is not set
     platforms_asked         what the user has chosen, with JAX_PLATFORMS; null for nothing
     dtypes                  {type: bytes} of the arrays alive, the largest; two digits are exact
+    replicated_bytes, divided_bytes
+                            of arrays on several devices: whole on each, or a part on each
+    collectives             in the programs that were inspected
     executables             compiled programs alive; two digits are exact
     executables_known       of these, how many have a known name: the agent takes its time
     executables_by_name     {name: count}, the most frequent; many of one name were recompiled
@@ -33,6 +39,7 @@ from __future__ import annotations
 from ..framework import FrameworkProbe
 from .arrays import Arrays
 from .compiles import Compiles
+from .debugging import DebuggingModes
 from .device_puts import DevicePuts
 from .devices import Devices
 from .executables import Executables
@@ -45,4 +52,13 @@ class JaxProbe(FrameworkProbe):
 
     name = "jax"
     module = "jax"
-    parts = (Compiles, Executables, Arrays, Devices, Reads, DevicePuts, StepAnnotations)
+    parts = (
+        Compiles,
+        Executables,
+        Arrays,
+        Devices,
+        DebuggingModes,
+        Reads,
+        DevicePuts,
+        StepAnnotations,
+    )

@@ -24,6 +24,7 @@ The facts of its state, each as far as it is known:
                                  of float32 on GPUs: "tf32", "ieee", "none" (as the framework likes)
     float32_matmul_precision     before torch had those
     cudnn_benchmark, cudnn_deterministic, deterministic_algorithms, default_dtype
+    anomaly_detection            whether it was on at any look since the last state
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from __future__ import annotations
 from ..framework import FrameworkProbe, Part
 from ..modules import loaded
 from .compilations import Compilations
+from .debugging import DebuggingModes
 from .loaders import LoaderWaits
 from .memory import CudaMemory
 from .model import Model
@@ -70,6 +72,7 @@ class TorchProbe(FrameworkProbe):
         Compilations,
         Autocasts,
         Switches,
+        DebuggingModes,
         CudaMemory,
         Processes,
         Parameters,

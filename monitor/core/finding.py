@@ -171,7 +171,7 @@ class Fix:
 class Found:
     """What a rule returns for a window with its fault."""
 
-    # ``None``: it costs memory or safety, but no measurable time.
+    # ``None``: it costs memory or safety, or time of which nothing says how much. Set a severity.
     gain: Gain | None
     evidence: tuple[Evidence, ...]
     where: tuple[Place, ...] = ()

@@ -319,6 +319,8 @@ PROCESS_COMPILE_HITS = _inside("compile_hits", "per_second", "Compilations that 
     Gauge(wire.COMPILE_HITS, "recent rate", "jax", in_run=True))
 PROCESS_AUTOCASTS = _inside("autocasts", "per_second", "Regions of reduced precision entered.",
     Gauge(wire.AUTOCASTS, "recent rate", "torch"))
+PROCESS_DEBUG_MODES = _inside("debug_modes", "count",
+    "Debugging modes that slow each step and are on.", Gauge(wire.DEBUG_MODES, "level", "any"))
 PROCESS_EXECUTABLES = _inside("executables", "count", "Compiled programs alive.",
     Gauge(wire.EXECUTABLES, "level", "jax"))
 PROCESS_LIVE_ARRAYS = _inside("live_arrays", "count", "Arrays alive on devices.",

@@ -37,14 +37,12 @@ from whyidle.monitor.core.finding import (
     Found,
     Gain,
     Need,
-    Place,
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.source import text_of
-from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
 DOUBLE: Final = ("float64", "complex128")
@@ -82,7 +80,7 @@ def detect(window: Window) -> Verdict:
             *evidence,
         ),
         confidence=Confidence.INFERRED if evidence else Confidence.HINTED,
-        where=_where(window),
+        where=asking(window.job, _ASKS),
         slice=Slice.COMPUTE,
     )
 
@@ -100,17 +98,6 @@ def _work(window: Window) -> tuple[tuple[float, float], tuple[Evidence, ...]]:
     perhaps = min(1.0, surely + host.share(HostClass.UNCLEAR) + host.error(surely))
     named = Evidence.of("main thread in the framework", window.job.measure(surely, "ratio"))
     return (max(0.0, surely - host.error(surely)), perhaps), (named,)
-
-
-def _where(window: Window) -> tuple[Place, ...]:
-    """Return the lines that ask for it, in the files that run."""
-    files = dict.fromkeys(line.file for line in window.job.lines)
-    return own(
-        Place(file, number, "")
-        for file in files
-        for number, text in enumerate((text_of(file) or "").splitlines(), 1)
-        if _ASKS.search(text.partition("#")[0])
-    )
 
 
 rule = Rule(

@@ -103,6 +103,17 @@ def functions(file: str, name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunct
             yield node
 
 
+def function_at(file: str, line: int) -> str:
+    """Return the name of the innermost function around a line."""
+    around = [
+        node
+        for node in ast.walk(tree_of(file) or ast.Module([], []))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    return max(around, key=lambda node: node.lineno).name if around else "<module>"
+
+
 def dotted(node: ast.expr) -> str:
     """Return the dotted name of what is called: ``np.random.rand``; empty for anything else."""
     parts: list[str] = []

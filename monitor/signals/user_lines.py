@@ -13,7 +13,7 @@ from typing import Final
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.recorded import Recorded
-from whyidle.monitor.signals.source import called, dotted, functions, tree_of
+from whyidle.monitor.signals.source import called, dotted, function_at, functions, text_of, tree_of
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.traces.where.files import is_users
 
@@ -49,6 +49,17 @@ def at(job: Recorded, places: Iterable[Place]) -> tuple[Place, ...]:
     places = tuple(places)
     wanted = {(place.file, place.line) for place in places}
     return seen(job, lambda line: (line.file, line.line) in wanted) or own(places)
+
+
+def asking(job: Recorded, pattern: re.Pattern[str]) -> tuple[Place, ...]:
+    """Return the lines that ask for something, in the files that the main thread was found in."""
+    files = dict.fromkeys(line.file for line in job.lines)
+    return own(
+        Place(file, number, function_at(file, number))
+        for file in files
+        for number, text in enumerate((text_of(file) or "").splitlines(), 1)
+        if pattern.search(text.partition("#")[0])
+    )
 
 
 def fetches(line: SourceLine) -> bool:

@@ -43,7 +43,9 @@ ENVIRONMENT = {
 
 def around(name: str, framework: str) -> tuple[str, str]:
     """Return what a rule's test puts before and after the code of its fix."""
-    fixes: dict[str, tuple[str, str]] = importlib.import_module(f"tests.rules.test_{name}").FIXES
+    test = importlib.import_module(f"tests.rules.test_{name}")
+    fixes: dict[str, tuple[str, str]] = getattr(test, "FIXES", {})
+    assert framework in fixes, f"FIXES of {test.__file__} has nothing for the fix of {framework}"
     return fixes[framework]
 
 

@@ -76,6 +76,7 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
 def drawn(name: str) -> str:
     """Return the page about one rule's first finding, alone."""
     recordings = pairs(name)
+    assert recordings or name in BY_HAND, f"{name} has no recorded demo, and no window in BY_HAND"
     faulty = recorded(f"{name}/before_{recordings[0]}") if recordings else BY_HAND[name]()
     diagnosis = diagnose(faulty, only=(name,))
     diagnosis = replace(diagnosis, findings=tuple(_anywhere(each) for each in diagnosis.findings))
@@ -96,7 +97,9 @@ def test_a_finding_looks_as_it_did(name: str) -> None:
     if os.environ.get("WHYIDLE_UPDATE") == "1":
         SCREENS.mkdir(exist_ok=True)
         file.write_text(text)
-    assert text == file.read_text()
+    asked = "WHYIDLE_UPDATE=1 .venv/bin/python -m pytest -q tests/rules/test_screens.py"
+    assert file.exists(), f"no screen yet: look at it after {asked}"
+    assert text == file.read_text(), f"another screen: where it is meant, {asked}"
 
 
 def test_no_screen_is_left_of_a_rule_that_is_gone() -> None:

@@ -111,6 +111,7 @@ LOST = [
     ("xla_bridge._backends = None", "compiled programs"),
     ("del xla_bridge._backends", "live arrays"),
     ("del xla_bridge._default_backend", "devices"),
+    ("del sys.modules['jax._src.config']", "debugging modes"),
 ]
 # Statements of a job that work without the name that the test removes.
 GOES_ON = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from tests.agents.jax.jobs import job, run
 from whyidle.agents import wire
+from whyidle.agents.jax import probe
+from whyidle.agents.jax.debugging import OPTIONS
 
 PLAIN = """
 import jax, jax.numpy as jnp, numpy as np
@@ -34,7 +37,7 @@ sys.stdin.readline()
         assert wire.COMPILES not in it.gauges()
         it.step(0)
         facts = it.facts(lambda facts: facts)
-        assert set(facts) == {"version"}
+        assert set(facts) == {"version", *OPTIONS}
         figures = it.gauges()
         assert figures[wire.COMPILES] == 0
         assert figures[wire.EXECUTABLES] == 0
@@ -140,6 +143,34 @@ attach(); obey(step)
         assert after[wire.SYNCS] - before[wire.SYNCS] == 5
         assert after[wire.READ_BYTES] - before[wire.READ_BYTES] == 5 * 1000 * 2 * 4
         assert after[wire.SYNC_NS] > before[wire.SYNC_NS]
+
+
+def test_options_for_finding_errors_are_seen_where_they_are_set_for_the_process(
+    tmp_path: Path,
+) -> None:
+    source = (
+        PLAIN
+        + """
+x = jnp.ones(8)
+def step(i):
+    jax.config.update("jax_debug_nans", i % 2 == 0)
+    jax.config.update("jax_disable_jit", i % 2 == 0)
+    jax.config.update("jax_log_compiles", False)
+attach(); obey(step)
+"""
+    )
+    with job(source, tmp_path) as it:
+        assert it.gauges()[wire.DEBUG_MODES] == 0
+        it.step(1)
+        facts = it.facts(lambda facts: facts["debug_nans"])
+        assert {name for name in OPTIONS if facts[name]} == {"debug_nans", "disable_jit"}
+        assert it.gauges()[wire.DEBUG_MODES] == 2
+        missing = set(facts) - set(re.findall(r"\w+", probe.__doc__ or ""))
+        assert not missing, f"no line in {probe.__file__} for {missing}"
+        it.step(1)
+        it.facts(lambda facts: not facts["debug_nans"] and not facts["disable_jit"])
+        assert it.gauges()[wire.DEBUG_MODES] == 0
+        assert it.messages() == []
 
 
 def test_cache_hits_are_marked(tmp_path: Path) -> None:

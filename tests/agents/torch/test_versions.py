@@ -25,6 +25,7 @@ RELIED_ON = [
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter.__next__", "loader waits"),
     ("torch", "Tensor", "reads, parameters"),
     ("torch._C", "TensorBase", "reads"),
+    ("torch._C", "is_anomaly_enabled", "debugging modes"),
     ("torch.amp.autocast_mode", "autocast", "autocast"),
     ("torch.amp.autocast_mode", "autocast.__enter__", "autocast"),
     ("torch.cuda", "_initialized", "CUDA memory"),
