@@ -25,13 +25,13 @@ Its state has these facts, as far as its parts know them:
                             ("jit_step" is the program of a function ``step``)
     largest_executables     [PROGRAM, ..], by flops, then by operations; then by bytes
 
-PROGRAM is ``{"name", "operations", "whole", "loops", "products", "argument_bytes", "output_bytes",
-"aliased_bytes", "temporary_bytes", "flops"}``: ``operations`` counts instructions (of a larger
-program, only its beginning: ``whole`` is false); ``products`` is {type: count} of the products of
-matrices and convolutions, by the type of what is multiplied, of the first 200; ``aliased_bytes``
-are arguments whose memory becomes a result, as by donation; ``flops`` counts the body of a loop
-once, so that it says too little where ``loops`` is not 0. Sizes and flops are null where the
-backend has none, or the program is too large to ask for them.
+PROGRAM is ``{"name", "operations", "whole", "loops", "collectives", "products", "argument_bytes",
+"output_bytes", "aliased_bytes", "temporary_bytes", "flops"}``: ``operations`` counts instructions
+(of a larger program, only its beginning: ``whole`` is false); ``products`` is {type: count} of the
+products of matrices and convolutions, by the type of what is multiplied, of the first 200;
+``aliased_bytes`` are arguments whose memory becomes a result, as by donation; ``flops`` counts the
+body of a loop once, so that it says too little where ``loops`` is not 0. Sizes and flops are null
+where the backend has none, or the program is too large to ask for them.
 """
 
 from __future__ import annotations

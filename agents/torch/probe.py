@@ -24,6 +24,8 @@ The facts of its state, each as far as it is known:
                                  of float32 on GPUs: "tf32", "ieee", "none" (as the framework likes)
     float32_matmul_precision     before torch had those
     cudnn_benchmark, cudnn_deterministic, deterministic_algorithms, default_dtype
+    timed_batches, timed_reads, timed_optimizer_steps
+                                 the share that is timed, once these came too fast for all
     anomaly_detection            whether it was on at any look since the last state
 """
 
