@@ -90,8 +90,10 @@ class Finding:
         if self.rule.kind is Kind.MEMORY and self.severity is Severity.HIGH:
             # A job that will end soon is a risk before all that it loses.
             order = _ORDER[Kind.ERROR]
-        if self.severity is Severity.INFO:
-            order = _LAST
+        is_slight = self.severity is Severity.LOW and self.found.gain is None
+        if self.severity is Severity.INFO or (is_slight and self.rule.kind is Kind.TIME):
+            # What may give back much stands before what surely gives back nothing.
+            return _LAST, 0, -self.lost, self.rule.id
         return order, self.severity.rank, -self.lost, self.rule.id
 
 

@@ -17,6 +17,7 @@ from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
 from whyidle.monitor.signals.callees import ARRAY_PACKAGES, Calls, calls_of, reads_at
 from whyidle.monitor.signals.phases import Phase, phase_of
 from whyidle.monitor.signals.sampling import SURE, start_up
+from whyidle.monitor.signals.source import called
 from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 
@@ -53,9 +54,13 @@ _READERS: Final = re.compile(
 _COLLECTOR: Final = re.compile(r".*/jax/_src/lib/__init__\.py _xla_gc_callback")
 _WAITS: Final = {
     HostClass.FRAMEWORK: HostClass.FRAMEWORK_WAIT,
-    # In whose call it sleeps is not known either.
-    HostClass.UNCLEAR: HostClass.UNCLEAR,
+    # In whose call it sleeps the line does not say, unless it names what the host waits for.
+    HostClass.UNCLEAR: HostClass.FRAMEWORK_WAIT,
 }
+_HOST_WAITS: Final = re.compile(
+    r"(.*\.)?(sleep|wait|join|get|put|recv\w*|read\w*|write\w*|acquire|result|select|poll|communicate"
+    r"|run|call|check_output|urlopen|request|fsync|flush|open|load|save|dump)"
+)
 _OF_CALLS: Final = {
     Calls.HOST: HostClass.PYTHON,
     Calls.LIBRARY: HostClass.LIBRARY,
@@ -190,7 +195,14 @@ def _waits(whose: HostClass, leaf: CodeLine) -> HostClass:
         return HostClass.READ if arrays else _WAITS.get(whose, HostClass.WAIT)
     if is_users(leaf.file) and reads_at(leaf.file, leaf.line):
         return HostClass.READ
+    if whose is HostClass.UNCLEAR and _may_wait_on_host(leaf):
+        return HostClass.UNCLEAR
     return _WAITS.get(whose, HostClass.WAIT)
+
+
+def _may_wait_on_host(line: CodeLine) -> bool:
+    names = called(line.file, line.line)
+    return not names or any(_HOST_WAITS.fullmatch(name) for name in names)
 
 
 def _whose(leaf: CodeLine, chain: Chain) -> HostClass:

@@ -21,6 +21,7 @@ _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _SCOPES: Final = (*_FUNCTIONS, *_COMPREHENSIONS, ast.ClassDef)
 _CONSTANTS: Final = (ast.Constant, ast.JoinedStr, ast.List, ast.Dict, ast.Set)
+_DISPLAYS: Final = (ast.JoinedStr, ast.Dict, ast.List, ast.Set)
 # Methods that no array has.
 _OF_HOST: Final = frozenset(
     name for kind in (list, dict, set, str, bytes) for name in dir(kind) if not name.startswith("_")
@@ -211,6 +212,7 @@ def _bindings(node: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
 def _expressions(file: str) -> dict[int, list[tuple[ast.AST, _Scope]]]:
     """Return by line what computes something there, and in which scope."""
     found: dict[int, list[tuple[ast.AST, _Scope]]] = {}
+    made: dict[int, list[tuple[ast.AST, _Scope]]] = {}
     tree = tree_of(file)
     waiting: list[tuple[ast.AST, _Scope | None]] = [] if tree is None else [(tree, None)]
     while waiting:
@@ -228,4 +230,7 @@ def _expressions(file: str) -> dict[int, list[tuple[ast.AST, _Scope]]]:
             elif isinstance(node, ast.AugAssign):
                 both = ast.BinOp(node.target, node.op, node.value)
                 found.setdefault(node.lineno, []).append((both, scope))
-    return found
+            elif isinstance(node, _DISPLAYS):
+                made.setdefault(node.lineno, []).append((node, scope))
+    # What is only put together is the host's own; a call in it says more.
+    return made | found

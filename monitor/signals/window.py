@@ -45,6 +45,8 @@ _MARKS: Final[tuple[tuple[Framework, str], ...]] = (
     ("jax", r"PjitFunction\(.*|PjRt.*|.*jax\.Array.*|ParseArguments"),
 )
 
+# A shorter trace may lie within one part of a step, where it is not known how long steps are.
+A_MOMENT_S: Final = 0.5
 ONLY_A_TRACE: Final = "an estimate by counters does not tell it apart"
 
 Target = Literal["file", "run"]
@@ -73,7 +75,10 @@ class Window:
     def _has_a_step(self, trace: Traced) -> bool:
         """Tell whether it is as long as one of the job's steps, where the job counts them."""
         step = self.job.mean(m.JOB_STEP_P50)
-        return bool(trace.steps) or step is None or _seconds(trace) >= step.value
+        if trace.steps or step is not None:
+            return bool(trace.steps) or _seconds(trace) >= (0.0 if step is None else step.value)
+        # Of a loop whose steps nobody knows a moment says less than the samples of all the time.
+        return self.host is None or _seconds(trace) >= A_MOMENT_S
 
     @property
     def warnings(self) -> list[str]:

@@ -25,6 +25,7 @@ time.sleep(0.03)  # library
 text = json.dumps({"a": 1})  # library
 rows = []
 rows.append(text)  # host
+row = {"text": text}  # host
 total = sum(len(str(row)) for row in rows)  # host
 loss = F.mse_loss(z, z)
 loss.backward()  # framework
