@@ -12,8 +12,11 @@ from typing import Literal
 
 import click
 
-from whyidle.monitor.attach import ladder, outside
+from whyidle.monitor.attach import ladder
 from whyidle.monitor.attach.answers import OUTSIDE
+from whyidle.monitor.attach.stack_reader.owner import CodeOwner
+from whyidle.monitor.attach.stack_reader.reader import StackReader
+from whyidle.monitor.attach.stack_reader.unreadable import Unreadable
 from whyidle.monitor.core import paths
 from whyidle.monitor.core.defects import LOG, logged
 from whyidle.monitor.core.errors import Exit, NoGpu, Problem, StorageProblem
@@ -212,17 +215,18 @@ def _ways_in(target: Target) -> Iterator[Check]:
             detail, next_step = rung.refused.what, rung.refused.next_step
             yield Check(f"attach {rung.name}", judged, f"closed: {detail}", next_step)
         elif rung.name == OUTSIDE:
-            yield _from_outside(taken is rung)
+            yield _from_outside(target, taken=taken is rung)
         else:
             yield Check(f"attach {rung.name}", "ok", TAKEN if rung is taken else "open, not needed")
 
 
-def _from_outside(taken: bool) -> Check:
-    missing = outside.refusal()
-    detail = f"{TAKEN}: the job is only watched" if taken else "open, not needed"
-    if missing is None:
-        return Check(f"attach {OUTSIDE}", "ok", f"{detail}, with samples by py-spy")
-    return Check(f"attach {OUTSIDE}", "ok", f"{detail}. {missing.what}", missing.next_step)
+def _from_outside(target: Target, *, taken: bool) -> Check:
+    detail = f"{TAKEN}: the job is only watched" if taken else "open"
+    try:
+        StackReader(target, CodeOwner(target).is_users).close()
+    except Unreadable as why:
+        return Check(f"attach {OUTSIDE}", "ok", f"{detail}. {why.what}", why.next_step)
+    return Check(f"attach {OUTSIDE}", "ok", f"{detail}; its stack is read from outside")
 
 
 def _framework(who: Identity) -> Check:

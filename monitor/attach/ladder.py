@@ -35,7 +35,7 @@ from whyidle.monitor.processes.tree import is_alive
 # thread waits for the interpreter's lock behind the job's own.
 HELLO_SECONDS, FIRST_HELLO_SECONDS = 0.5, 5.0
 POLL_SECONDS = 0.02
-# A job that waits for its disk, or that py-spy samples, is free again in a moment.
+# A job that waits for its disk, or that another program samples, is free again in a moment.
 PATIENCE_SECONDS = 1.0
 
 

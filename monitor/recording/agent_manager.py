@@ -18,6 +18,7 @@ from whyidle.monitor.attach.answers import Outcome, Refusal
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link, LinkLost
+from whyidle.monitor.link.records import Stacks
 from whyidle.monitor.processes.naming import SETTLED_SECONDS
 from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey, user_of
 from whyidle.monitor.processes.procfs import Stat
@@ -70,7 +71,7 @@ class AgentManager:
         self._uid = target.owner
         self._processes: dict[ProcessKey, TrackedProcess] = {}
         self._queue = AttachQueue(target.fs, enter)
-        self._external = ExternalSampler(target.fs)
+        self._external = ExternalSampler(target.fs, target.key)
         self._events = EventBuffer(target.key)
         self._began_ns = time.monotonic_ns()
         self._now = self._began_ns / 1e9
@@ -174,7 +175,7 @@ class AgentManager:
         # First: those of the last tick are stored, whatever becomes of the rest.
         self._readings = {}
         deadline = time.monotonic() + seconds
-        self._guard.attempt(AN_AGENT, self._external.close)
+        self._guard.attempt(AN_AGENT, lambda: self._events.add(self._external.close()))
         for arrival in self._queue.close(seconds / 2):
             self._guard.attempt(AN_AGENT, partial(self._arrived, arrival, {}))
         self._each_inside(lambda _, link: link.ask_to_leave())
@@ -316,6 +317,8 @@ class AgentManager:
             records, lost = [], True
         # An agent that was there before us has records of a time that is not of this run.
         ours = [record for record in records if moment(record.t) >= self._began_ns]
+        if tracked.outside is not None:
+            ours = [record for record in ours if not isinstance(record, Stacks)]
         tracked.agent_stats.take(ours, moment, link.damaged)
         fresh = tracked.agent_stats.reading(now_ns, stopped=tracked.is_stopped)
         if fresh.values or fresh.unknown:

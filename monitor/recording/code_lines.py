@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TypeAlias
 
 from whyidle.monitor.core.contracts.trace import JsonObject
@@ -25,10 +26,12 @@ MOST_RECENT = 30
 
 
 class Where:
-    """Takes the stacks of one process."""
+    """Takes the stacks of one process; says in each event who took them, if not its agent."""
 
-    def __init__(self, key: ProcessKey) -> None:
+    def __init__(self, key: ProcessKey, source: str | None = None) -> None:
         self._key = key
+        self._source = source
+        self._torn = 0
         self.lines: tuple[SourceLine, ...] = ()
         self.looks = 0
         self._recent: deque[tuple[int, Stacks]] = deque(maxlen=MOST_RECENT)
@@ -36,8 +39,9 @@ class Where:
         self._span_ns = 0
         self._due = Due()
 
-    def take(self, stacks: Stacks, at_ns: int) -> None:
-        """Take in one record."""
+    def take(self, stacks: Stacks, at_ns: int, torn: int = 0) -> None:
+        """Take in one record, and how many samples made no sense."""
+        self._torn += torn
         self._recent.append((at_ns, _slim(stacks)))
         _add(self._since, stacks)
         self._span_ns += min(stacks.span_ns, WHERE_NS)
@@ -56,7 +60,10 @@ class Where:
         if self._due.now(now_ns, self._since.samples, ending=ending) is None:
             return []
         event = stacks_event(self._key, self._since, self._span_ns / 1e9)
-        self._since, self._span_ns = StackSamples(), 0
+        if self._source is not None:
+            more = {"source": self._source, "torn": self._torn}
+            event = replace(event, data={**(event.data or {}), **more})
+        self._since, self._span_ns, self._torn = StackSamples(), 0, 0
         return [event]
 
 

@@ -1,72 +1,105 @@
-"""Where the main thread is, seen from outside, as long as the agent is in no process of the job."""
+"""Where main threads are, seen from outside: also beside an agent, whose own samples are biased.
+
+An agent needs Python's lock for a sample, and gets it where the job lets go of it. What is read
+from outside is not bound to such places; where it can be read, the agent's stacks are left out.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
-from whyidle.agents import wire
 from whyidle.monitor.attach.answers import OUTSIDE
-from whyidle.monitor.attach.outside import PySpySampler, SampledLine
-from whyidle.monitor.processes.process import JobEvent
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.recording.code_lines import LINES_SHOWN, stacks_event
+from whyidle.monitor.recording.code_lines import Where
+from whyidle.monitor.recording.stack_thread import StackThread
 from whyidle.monitor.recording.tracked_process import TrackedProcess
-from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 
 REFUSED = "outside_refused"
 # A sentence may name a process: each new one has its own.
 MOST_REPORTED = 4
+# The process that stands for the job, and so many of the others.
+HZ, OTHERS_HZ, MOST_OTHERS = 20.0, 2.0, 10
+# How often the thread is asked, however fast the ticks are; a little early is not too late.
+TAKEN_SECONDS = 0.9
 
 
 class ExternalSampler:
-    """Watches one process at a time: the first that has a framework and no agent."""
+    """Decides who is sampled from outside, and keeps what was seen."""
 
-    def __init__(self, fs: ProcFs) -> None:
+    def __init__(self, fs: ProcFs, root: ProcessKey | None = None) -> None:
         self._fs = fs
-        self._tracked: TrackedProcess | None = None
-        self._outside: PySpySampler | None = None
+        self._root = root
+        self._thread = StackThread(fs)
+        self._watched: dict[ProcessKey, TrackedProcess] = {}
         self._reported: set[str] = set()
+        self._taken = 0.0
 
     def tick(self, processes: Iterable[TrackedProcess]) -> list[JobEvent]:
         """Begin, go on or end; returns what happened."""
-        tracked = _wanted(list(processes))
-        if tracked is not self._tracked:
-            self.close()
-            self._tracked = tracked
-            self._outside = PySpySampler(tracked.key, self._fs) if tracked is not None else None
-        if tracked is None or self._outside is None:
-            return []
-        found = self._outside.poll()
-        # A stopped process keeps its line, and that says nothing.
-        events = [_keep(tracked, found)] if found and not tracked.is_stopped else []
-        refused = self._outside.refused
-        news = refused is not None and refused.what not in self._reported
-        if refused is not None and news and len(self._reported) < MOST_REPORTED:
-            self._reported.add(refused.what)
-            text = f"{refused.what} {refused.next_step}".rstrip()
-            events.append(JobEvent(REFUSED, tracked.key, text, "low"))
+        wanted = sorted(filter(_is_wanted, processes), key=self._place)[: MOST_OTHERS + 1]
+        now = time.monotonic()
+        events = self._take() if now - self._taken >= TAKEN_SECONDS else []
+        for gone in self._watched.keys() - {tracked.key for tracked in wanted}:
+            events += _end(self._watched.pop(gone))
+        self._watched = {tracked.key: tracked for tracked in wanted}
+        self._thread.watch({k: OTHERS_HZ if n else HZ for n, k in enumerate(self._watched)})
+        return events + self._news()
+
+    def close(self) -> list[JobEvent]:
+        """Sample no more; returns what has not been kept yet."""
+        self._thread.close()
+        events = self._take()
+        for tracked in self._watched.values():
+            # What an agent says as it leaves is of the same time: it stays left out.
+            if tracked.outside is not None:
+                events += tracked.outside.events(time.monotonic_ns(), ending=True)
+        self._watched = {}
         return events
 
-    def close(self) -> None:
-        """End the child that samples."""
-        if self._outside is not None:
-            self._outside.close()
-        self._outside, self._tracked = None, None
+    def _place(self, tracked: TrackedProcess) -> tuple[float, bool, int, int]:
+        """Order them as readers do: the first stands for the job."""
+        rank = tracked.identity.rank
+        key = tracked.key
+        number = float("inf") if rank is None else rank.rank
+        return number, key != self._root, key.start_ticks, key.pid
+
+    def _take(self) -> list[JobEvent]:
+        events: list[JobEvent] = []
+        now_ns = time.monotonic_ns()
+        self._taken = now_ns / 1e9
+        for key, (stacks, torn) in self._thread.take().items():
+            if (tracked := self._watched.get(key)) is not None:
+                tracked.outside = tracked.outside or Where(key, OUTSIDE)
+                tracked.outside.take(stacks, now_ns, torn)
+        for tracked in self._watched.values():
+            if tracked.outside is not None:
+                tracked.outside.look_back(now_ns)
+                events += tracked.outside.events(now_ns, ending=False)
+        return events
+
+    def _news(self) -> list[JobEvent]:
+        events = []
+        for key, refusal in self._thread.refusals().items():
+            tracked = self._watched.get(key)
+            if tracked is None:
+                continue
+            events += _end(tracked)
+            news = refusal.what not in self._reported and len(self._reported) < MOST_REPORTED
+            # Beside an agent its own samples go on: nothing is missing.
+            if news and tracked.link is None and tracked.method == OUTSIDE:
+                self._reported.add(refusal.what)
+                text = f"{refusal.what} {refusal.next_step}".rstrip()
+                events.append(JobEvent(REFUSED, key, text, "low"))
+        return events
 
 
-def _wanted(processes: list[TrackedProcess]) -> TrackedProcess | None:
-    if any(tracked.link is not None for tracked in processes):
-        return None
-    wanted = (s for s in processes if s.has_framework and s.method == OUTSIDE and not s.is_young)
-    return next(wanted, None)
+def _is_wanted(tracked: TrackedProcess) -> bool:
+    return not tracked.is_young and (tracked.has_framework or tracked.link is not None)
 
 
-def _keep(tracked: TrackedProcess, found: list[SampledLine]) -> JobEvent:
-    samples = StackSamples()
-    for place in found:
-        # As the agent would shorten them.
-        file, function = place.file[-wire.LONGEST_FILE :], place.function[: wire.LONGEST_NAME]
-        samples.samples += place.samples
-        samples.count(Chain((CodeLine(file, place.line, function),)), place.samples)
-    tracked.outside = (samples.lines(LINES_SHOWN), int(samples.samples))
-    return stacks_event(tracked.key, samples, None)
+def _end(tracked: TrackedProcess) -> list[JobEvent]:
+    """Keep what is left; from then on an agent's own samples count again."""
+    where, tracked.outside = tracked.outside, None
+    return [] if where is None else where.events(time.monotonic_ns(), ending=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, RUN, Outcome, Refusal
 from whyidle.monitor.attach.precheck import FRAMEWORKS
-from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link
 from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, Stat
 from whyidle.monitor.recording.agent_stats import MEASURED, AgentStats
+from whyidle.monitor.recording.code_lines import Where
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.totals import ProcessTotals
 
@@ -52,8 +52,8 @@ class TrackedProcess:
     # As long as it may turn out to be one of many that hardly live, nothing of it is kept.
     is_young: bool = True
     held_back: list[JobEvent] = field(default_factory=list)
-    # What was seen of it from outside.
-    outside: tuple[tuple[SourceLine, ...], int] = ((), 0)
+    # Where it was as seen from outside; ``None``: it is not, and the agent's own samples count.
+    outside: Where | None = None
     # Since the recording began, over all of its agents.
     counted: ProcessTotals = field(default_factory=ProcessTotals)
     agent_stats: AgentStats = field(init=False)
@@ -91,10 +91,8 @@ class TrackedProcess:
         return self.barred or (self.outcome.refusal if self.outcome else None)
 
     def look_at(self, stat: Stat) -> None:
-        """Take note of how it is at this tick; where it was before it stopped says nothing."""
+        """Take note of how it is at this tick."""
         self.is_stopped = stat.is_stopped
-        if self.is_stopped:
-            self.outside = (), 0
 
     def is_due(self, now: float, stat: Stat) -> bool:
         """Tell whether to go in now, unless it is barred."""
@@ -132,10 +130,11 @@ class TrackedProcess:
     def member(self) -> Member:
         """Return what the screens show of it."""
         inside = self.link is not None
-        seen = self.agent_stats.where
-        where, looks = (seen.lines, seen.looks) if inside else self.outside
+        seen = self.outside or self.agent_stats.where
+        where, looks = seen.lines, seen.looks
         read_line = self.agent_stats.read_line(time.monotonic_ns()) if inside else None
         if self.is_stopped:
+            # Where it was before it stopped says nothing.
             where, looks, read_line = (), 0, None
         return Member(
             key=self.key,

@@ -18,9 +18,12 @@ __all__ = ["puppet"]
 
 @pytest.fixture
 def samples(monkeypatch: pytest.MonkeyPatch) -> type[Samples]:
-    """Nothing samples from outside: ``Samples`` stands for py-spy."""
-    monkeypatch.setattr(external_sampler, "PySpySampler", Samples)
-    monkeypatch.setattr(Samples, "open", 0)
+    """Nothing samples from outside: ``Samples`` stands for the thread that does."""
+    monkeypatch.setattr(external_sampler, "StackThread", Samples)
+    monkeypatch.setattr(external_sampler, "TAKEN_SECONDS", 0.0)
+    monkeypatch.setattr(Samples, "seen", {})
+    monkeypatch.setattr(Samples, "refused", None)
+    monkeypatch.setattr(Samples, "closed", False)
     return Samples
 
 

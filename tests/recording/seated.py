@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from tests.link.conftest import FS, Puppet
 from whyidle.monitor.attach.answers import OUTSIDE, PTRACE, Outcome, Refusal, Rung
-from whyidle.monitor.attach.outside import SampledLine
+from whyidle.monitor.link.records import Stacks
 from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.processes.target import Target
@@ -89,23 +90,30 @@ class Job:
 
 
 class Samples:
-    """What py-spy would return."""
+    """What the thread that samples from outside would have seen, and who it was to sample."""
 
-    open = 0
+    # By process; taken once.
+    seen: ClassVar[dict[ProcessKey, tuple[Stacks, int]]] = {}
     refused: Refusal | None = None
+    closed = False
+    watched: ClassVar[dict[ProcessKey, float]] = {}
 
-    def __init__(self, key: ProcessKey, fs: ProcFs) -> None:
-        self.rounds = [
-            [],
-            [SampledLine("/job/train.py", 8, "load", 3), SampledLine("/job/a.py", 1, "f", 1)],
-        ]
-        Samples.open += 1
+    def __init__(self, fs: ProcFs) -> None:
+        Samples.watched = {}
 
-    def poll(self) -> list[SampledLine]:
-        return self.rounds.pop(0) if self.rounds else []
+    def watch(self, wanted: Mapping[ProcessKey, float]) -> None:
+        Samples.watched = dict(wanted)
+
+    def take(self) -> dict[ProcessKey, tuple[Stacks, int]]:
+        found = dict(Samples.seen)
+        Samples.seen.clear()
+        return found
+
+    def refusals(self) -> dict[ProcessKey, Refusal]:
+        return {} if Samples.refused is None else dict.fromkeys(Samples.watched, Samples.refused)
 
     def close(self) -> None:
-        Samples.open -= 1
+        Samples.closed = True
 
 
 def is_inside(member: Member | None) -> bool:

@@ -1,21 +1,34 @@
-"""What is seen from outside until an agent is in."""
+"""What is seen from outside: without an agent, and beside one."""
 
 from __future__ import annotations
+
+import time
+from dataclasses import replace
 
 import pytest
 
 from tests.link.conftest import FS, Puppet
+from tests.recording.records import stacks
 from tests.recording.seated import BUSY, Job, Samples, goes_in, is_inside, stays_out, trainer
 from whyidle.monitor.attach.answers import Outcome, Refusal
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.link.records import Frame, StackCount
+from whyidle.monitor.processes.process import JobEvent, ProcessKey
+from whyidle.monitor.processes.ranks import Rank
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import external_sampler
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 
 pytestmark = pytest.mark.usefixtures("samples")
 
+LOAD, OTHER = Frame("/job/train.py", 8, "load"), Frame("/job/a.py", 1, "f")
+SEEN = stacks(1.0, StackCount(3, LOAD, [LOAD], None, 3, 1), StackCount(1, OTHER, [OTHER]))
 
-def test_the_main_thread_is_sampled_from_outside_until_the_agent_is_in(
+
+def stored(job: Job) -> list[JobEvent]:
+    return [event for event in job.events if event.kind == "stacks"]
+
+
+def test_the_main_thread_is_sampled_from_outside_before_and_after_the_agent_is_in(
     puppet: Puppet, samples: type[Samples]
 ) -> None:
     ways = [stays_out, goes_in]
@@ -24,36 +37,107 @@ def test_the_main_thread_is_sampled_from_outside_until_the_agent_is_in(
         return ways.pop(0)(target)
 
     job = Job(puppet, way)
+    job.until(lambda _: samples.watched)
+    assert samples.watched == {puppet.key: external_sampler.HZ}
+    samples.seen[puppet.key] = SEEN, 0
     member = job.until(lambda found: found and found.where)
     assert member is not None
     assert (member.where[0].line, member.where[0].share, member.looks) == (8, 0.75, 4)
-    assert job.kinds() == ["agent_refused", "stacks"]
-    assert samples.open == 1
     job.until(is_inside, step=1.0)
-    assert samples.open == 0
+    assert samples.watched == {puppet.key: external_sampler.HZ}
     job.inside.leave(1.0)
+    assert samples.closed
 
 
-def test_without_py_spy_it_is_said_once(puppet: Puppet, monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = Refusal("py-spy is not installed.", "pip install py-spy")
-    monkeypatch.setattr(Samples, "refused", missing)
+def test_beside_samples_from_outside_the_agents_own_are_not_kept(
+    puppet: Puppet, samples: type[Samples]
+) -> None:
+    job = Job(puppet, goes_in)
+    job.until(is_inside)
+    samples.seen[puppet.key] = SEEN, 2
+    member = job.until(lambda found: found and found.where)
+    puppet.write("stacks", 10**9, 7, [[7, ["/job/agent.py", 5, "g"], []]])
+    time.sleep(0.05)
+    job.tick()
+    assert member is not None
+    assert member.where[0].file == "/job/train.py"
+    job.inside.leave(1.0)
+    job.events += job.inside.take_events()
+    (event,) = stored(job)
+    assert event.data is not None
+    assert (event.data["source"], event.data["samples"], event.data["torn"]) == ("outside", 4, 2)
+
+
+def test_where_it_cannot_be_read_the_agents_own_samples_count(
+    puppet: Puppet, samples: type[Samples], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "refused", Refusal("The memory may not be read."))
+    job = Job(puppet, goes_in)
+    job.until(is_inside)
+    puppet.write("stacks", 10**9, 7, [[7, ["/job/a.py", 5, "g"], [["/job/a.py", 5, "g"]]]])
+    member = job.until(lambda found: found and found.where)
+    assert member is not None
+    assert (member.where[0].line, member.looks) == (5, 7)
+    job.inside.leave(1.0)
+    job.events += job.inside.take_events()
+    (event,) = stored(job)
+    assert event.data is not None
+    assert "source" not in event.data
+    # With an agent nothing is missing.
+    assert "outside_refused" not in job.kinds()
+
+
+def test_why_it_cannot_be_read_is_said_once(
+    puppet: Puppet, samples: type[Samples], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = Refusal("The memory may not be read.", "sudo monitor")
+    monkeypatch.setattr(samples, "refused", missing)
     job = Job(puppet, goes_in, observe=True)
     for _ in range(3):
         job.tick(1.0)
     said = [event.text for event in job.events if event.kind == "outside_refused"]
-    assert said == ["py-spy is not installed. pip install py-spy"]
+    assert said == ["The memory may not be read. sudo monitor"]
+
+
+def tracked(puppet: Puppet, pid: int, rank: int | None = None) -> TrackedProcess:
+    who = replace(trainer(puppet), rank=None if rank is None else Rank(rank, None, 8, "torchrun"))
+    return TrackedProcess(ProcessKey(pid, 1), who, 0.0, barred=BUSY, is_young=False)
 
 
 def test_reasons_of_many_processes_are_shown_a_few_times(
-    puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+    puppet: Puppet, samples: type[Samples], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampler = external_sampler.ExternalSampler(FS)
     events = []
     for pid in range(20):
-        monkeypatch.setattr(Samples, "refused", Refusal(f"py-spy cannot look into {pid}."))
-        tracked = TrackedProcess(
-            ProcessKey(pid, 1), trainer(puppet), 0.0, barred=BUSY, is_young=False
-        )
-        events += sampler.tick([tracked])
+        monkeypatch.setattr(samples, "refused", Refusal(f"The memory of {pid} may not be read."))
+        events += sampler.tick([tracked(puppet, pid)])
     assert len(events) == external_sampler.MOST_REPORTED
     sampler.close()
+
+
+def test_the_first_rank_is_sampled_often_and_some_others_now_and_then(
+    puppet: Puppet, samples: type[Samples]
+) -> None:
+    launcher, workers = tracked(puppet, 1), [tracked(puppet, 100 + n) for n in range(20)]
+    ranks = [tracked(puppet, 10 + rank, rank) for rank in (1, 0)]
+    young = replace(tracked(puppet, 2), is_young=True)
+    sampler = external_sampler.ExternalSampler(FS, launcher.key)
+    sampler.tick([young, launcher, *workers, *ranks])
+    assert len(samples.watched) == 1 + external_sampler.MOST_OTHERS
+    assert list(samples.watched)[:3] == [ranks[1].key, ranks[0].key, launcher.key]
+    assert samples.watched[ranks[1].key] == external_sampler.HZ
+    assert samples.watched[launcher.key] == external_sampler.OTHERS_HZ
+    assert young.key not in samples.watched
+
+
+def test_what_was_seen_of_a_process_is_kept_when_it_ends(
+    puppet: Puppet, samples: type[Samples]
+) -> None:
+    seen = tracked(puppet, 5)
+    sampler = external_sampler.ExternalSampler(FS)
+    sampler.tick([seen])
+    samples.seen[seen.key] = SEEN, 0
+    (event,) = sampler.tick([])
+    assert event.data is not None
+    assert (event.kind, event.data["samples"]) == ("stacks", 4)

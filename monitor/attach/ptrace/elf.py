@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 Read = Callable[[int, int], bytes]
 
-MACHINE_X86_64 = 62
+MACHINE_X86_64, MACHINE_AARCH64 = 62, 183
 _CLASS_64 = 2
 _LOADED, _DYNAMIC = 1, 2  # kinds of segments
 _HASH, _STRINGS, _SYMBOLS, _GNU_HASH = 4, 5, 6, 0x6FFFFEF5  # kinds of dynamic entries
@@ -27,7 +27,7 @@ _LONGEST_CHAIN = 4096
 
 
 class NotElf(Exception):  # noqa: N818  an answer, not a defect
-    """The memory there holds no program of 64-bit x86."""
+    """The memory there holds no 64-bit program of the processor asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +130,20 @@ def old_hash(name: str) -> int:
     return value
 
 
-def image(read: Read, start: int) -> Image:
+def image(read: Read, start: int, made_for: int = MACHINE_X86_64) -> Image:
     """Read the image whose header lies at an address."""
     try:
-        return _image(read, start)
+        return _image(read, start, made_for)
     except (OverflowError, struct.error) as error:
         raise NotElf(f"an address that cannot be ({error})") from None
 
 
-def _image(read: Read, start: int) -> Image:
+def _image(read: Read, start: int, made_for: int) -> Image:
     header = read(start, 64)
     if header[:4] != b"\x7fELF" or header[4] != _CLASS_64:
         raise NotElf("no 64-bit ELF")
     (machine,) = struct.unpack_from("<H", header, 18)
-    if machine != MACHINE_X86_64:
+    if machine != made_for:
         raise NotElf(f"made for machine {machine}")
     (offset,) = struct.unpack_from("<Q", header, 32)
     size, count = struct.unpack_from("<HH", header, 54)

@@ -51,6 +51,10 @@ class Memory:
         finally:
             fcntl.flock(self._handle, fcntl.LOCK_UN)
 
+    def close(self) -> None:
+        """Let go of the memory."""
+        os.close(self._handle)
+
     def __enter__(self) -> Self:
         return self
 
@@ -60,4 +64,4 @@ class Memory:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        os.close(self._handle)
+        self.close()

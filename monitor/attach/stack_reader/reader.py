@@ -1,0 +1,135 @@
+"""Samples of the stack of one job's main thread, read from outside.
+
+Nothing stops, and nothing in the job changes: its memory is only read. So the job goes on
+meanwhile, and now and then what was read does not fit together. It is read again, a few times;
+then the sample is dropped, and counted.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from whyidle.agents.wire import LONGEST_FILE, LONGEST_NAME, STACK_DEPTH
+from whyidle.monitor.attach.ptrace.memory import Memory
+from whyidle.monitor.attach.stack_reader import opening, thread_state
+from whyidle.monitor.attach.stack_reader.code_objects import Code, CodeObjects
+from whyidle.monitor.attach.stack_reader.frames import Frame, Frames
+from whyidle.monitor.attach.stack_reader.layout import GIL_BYTES
+from whyidle.monitor.attach.stack_reader.snapshot import Snapshot
+from whyidle.monitor.attach.stack_reader.thread_state import ThreadState
+from whyidle.monitor.attach.stack_reader.unreadable import Torn, Unreadable
+from whyidle.monitor.processes.target import Target
+
+# A stack that changes while it is read is read again at once: left out, such code would be seen
+# less often than it runs.
+MOST_TRIES = 8
+
+
+class Place(NamedTuple):
+    """A line of code."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Stack(NamedTuple):
+    """One sample: the innermost line, what the user's line called, and the user's own lines."""
+
+    leaf: Place
+    called: Place | None
+    users: tuple[Place, ...]
+    # Whether the thread waited, for anything but Python's lock; ``None``: not known.
+    waits: bool | None
+
+
+class StackReader:
+    """Opens one process or raises ``Unreadable``; each call of ``sample`` takes one sample."""
+
+    def __init__(self, target: Target, is_users: Callable[[str], bool]) -> None:
+        self.taken = self.torn = self.tried_again = 0
+        try:
+            self._memory = Memory(target.pid, root=target.fs.root)
+        except OSError as error:
+            raise Unreadable(
+                f"The memory of process {target.pid} may not be read: {error.strerror}.",
+                f'sudo "$(command -v monitor)" attach {target.pid} --observe',
+            ) from None
+        try:
+            found = self._opened = opening.find(target, self._memory)
+            lock = range(found.gil, found.gil + GIL_BYTES)
+            self._state = ThreadState(target.fs.root, target.pid, lock)
+        except OSError as error:
+            self._memory.close()
+            raise Unreadable(f"Process {target.pid} has ended ({error.strerror}).") from None
+        except Unreadable:
+            self._memory.close()
+            raise
+        self._frames = Frames(self._memory, found.layout, found.thread)
+        self._codes = CodeObjects(found.layout, found.code_type, is_users)
+
+    def close(self) -> None:
+        """Let go of the process."""
+        self._state.close()
+        self._memory.close()
+
+    def sample(self) -> Stack | None:
+        """Take one sample; ``None``: it was torn, or the thread runs no Python, or is stopped."""
+        for _ in range(MOST_TRIES):
+            letter = self._state.letter()
+            if letter in thread_state.STOPPED and letter:
+                return None
+            waits = letter != thread_state.RUNS and not self._state.wants_lock()
+            try:
+                found = self._walk()
+            except Torn:
+                self.tried_again += 1
+                continue
+            if found is None:
+                return None
+            self.taken += 1
+            return Stack(*found, waits if letter else None)
+        self.torn += 1
+        return None
+
+    def _walk(self) -> tuple[Place, Place | None, tuple[Place, ...]] | None:
+        leaf = called = None
+        users: list[Place] = []
+        snapshot, innermost = self._frames.begin(self._opened.is_main)
+        for frame in self._frames.walk(snapshot, innermost):
+            code = self._code(snapshot, frame)
+            line = None if code is None else code.line(frame.instruction)
+            if code is None or line is None:
+                continue
+            place = Place(code.file[-LONGEST_FILE:], max(0, line), code.function[:LONGEST_NAME])
+            leaf = leaf or place
+            if code.is_users:
+                users.append(place)
+                if len(users) == STACK_DEPTH:
+                    break
+            elif not users:
+                called = place
+        if leaf is None:
+            if innermost:
+                raise Torn("none of its functions has begun")
+            return None
+        # Until a line of the user's, the outermost that is not is what it called.
+        return leaf, None if users and users[0] == leaf else called or leaf, tuple(users)
+
+    def _code(self, snapshot: Snapshot, frame: Frame) -> Code | None:
+        code, is_new = self._codes.at(snapshot, frame.code)
+        if is_new and not self._still_runs(frame):
+            # The function may have ended before its code was read: another may lie there.
+            self._codes.forget(frame.code)
+            raise Torn("its code ended while it was read")
+        return code
+
+    def _still_runs(self, frame: Frame) -> bool:
+        at = frame.address + self._opened.layout.frame_code
+        try:
+            (code,) = struct.unpack("<Q", self._memory.read(at, 8))
+        except OSError:
+            return False
+        return bool(code & ~7 == frame.code)

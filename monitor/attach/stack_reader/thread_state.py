@@ -1,0 +1,55 @@
+"""Whether a job's main thread runs, waits, or wants Python's lock, as the kernel sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+
+# Of a thread's state the kernel says no more before it.
+_BYTES = 256
+# The number of the system call that waits at a word of memory.
+_FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(platform.machine(), b"?")
+RUNS, STOPPED = b"R", b"Tt"
+
+
+class ThreadState:
+    """Both files stay open: a number that is used again names another thread."""
+
+    def __init__(self, root: str, pid: int, lock: range) -> None:
+        self._lock = lock
+        self._files = contextlib.ExitStack()
+        self._stat = self._open(f"{root}/{pid}/task/{pid}/stat")
+        try:
+            self._call: int | None = self._open(f"{root}/{pid}/task/{pid}/syscall")
+        except OSError:
+            # Some kernels lack it: who waits for the lock then waits.
+            self._call = None
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
+
+    def letter(self) -> bytes:
+        """Return the kernel's letter for what the thread does; none: it is not known."""
+        try:
+            text = os.pread(self._stat, _BYTES, 0)
+        except OSError:
+            return b""
+        # Its name stands before it, and may hold anything.
+        return text.rpartition(b") ")[2][:1]
+
+    def wants_lock(self) -> bool:
+        """Tell whether a thread that sleeps waits for Python's lock: at a word inside of it."""
+        if self._call is None:
+            return False
+        try:
+            words = os.pread(self._call, _BYTES, 0).split()
+            return words[:1] == [_FUTEX] and int(words[1], 16) in self._lock
+        except (OSError, ValueError, IndexError):
+            return False
+
+    def _open(self, path: str) -> int:
+        number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._files.callback(os.close, number)
+        return number

@@ -1,0 +1,70 @@
+"""The stacks of one process since the last record, counted as an agent counts them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from whyidle.agents.wire import MOST_PLACES
+from whyidle.monitor.attach.stack_reader.reader import Place, Stack, StackReader
+from whyidle.monitor.link.records import Frame, StackCount, Stacks
+
+_Chain = tuple[Place, Place | None, tuple[Place, ...]]
+# Of so many samples half must make sense.
+_JUDGED_AFTER = 200
+
+
+@dataclass
+class StackCounts:
+    """What one reader has seen since the last record."""
+
+    reader: StackReader
+    hz: float
+    due: float = 0.0
+    counts: dict[_Chain, list[int]] = field(default_factory=dict)
+    samples: int = 0
+    torn_before: int = 0
+    began_ns: int = 0
+
+    def plan(self, now: float, slower: float) -> None:
+        """Say when the next sample is due: never in step with what the job repeats."""
+        self.due = now + slower / self.hz * random.uniform(0.5, 1.5)  # noqa: S311  no secret
+
+    def add(self, stack: Stack) -> None:
+        """Count one sample."""
+        self.samples += 1
+        chain = stack[:3]
+        counts = self.counts.get(chain)
+        if counts is None:
+            if len(self.counts) >= MOST_PLACES:
+                return
+            counts = self.counts[chain] = [0, 0, 0]
+        counts[0] += 1
+        counts[1] += stack.waits is not None
+        counts[2] += bool(stack.waits)
+
+    @property
+    def makes_sense(self) -> bool:
+        """Tell whether this reader understands what it reads."""
+        tried = self.reader.taken + self.reader.torn
+        return tried < _JUDGED_AFTER or self.reader.taken > self.reader.torn
+
+    def record(self, now_ns: int) -> tuple[Stacks, int]:
+        """Return the record of what was seen, and how many samples were torn; begin anew."""
+        found = Stacks(
+            now_ns,
+            now_ns - self.began_ns,
+            self.samples,
+            [_count(chain, n) for chain, n in self.counts.items()],
+        )
+        torn = self.reader.torn - self.torn_before
+        self.counts, self.samples = {}, 0
+        self.began_ns, self.torn_before = now_ns, self.reader.torn
+        return found, torn
+
+
+def _count(chain: _Chain, counts: list[int]) -> StackCount:
+    leaf, called, users = chain
+    count, known, waited = counts
+    frames = [Frame(*place) for place in users]
+    return StackCount(count, Frame(*leaf), frames, called and Frame(*called), known, waited)

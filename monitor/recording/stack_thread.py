@@ -1,0 +1,151 @@
+"""A thread of ours that samples stacks from outside: one process often, the others seldom."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+
+from whyidle.monitor.attach.answers import Refusal
+from whyidle.monitor.attach.stack_reader.owner import CodeOwner
+from whyidle.monitor.attach.stack_reader.reader import StackReader
+from whyidle.monitor.attach.stack_reader.unreadable import Ended, Unreadable
+from whyidle.monitor.link.records import Stacks
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.processes.target import Target
+from whyidle.monitor.recording.stack_counts import StackCounts
+
+# Of a core; where samples cost more, there are fewer.
+BUDGET = 0.015
+# How fast what is known of their cost follows the latest.
+_FOLLOWS = 0.05
+# A process that could not be read may be another program by now.
+TRY_AGAIN_SECONDS = 5.0
+_IDLE_SECONDS = 1.0
+
+
+class StackThread:
+    """Samples the processes that it is told to watch."""
+
+    def __init__(self, fs: ProcFs) -> None:
+        self._fs = fs
+        self._wanted: Mapping[ProcessKey, float] = {}
+        self._sampled: dict[ProcessKey, StackCounts] = {}
+        self._refused: dict[ProcessKey, Refusal] = {}
+        self._again: dict[ProcessKey, float] = {}
+        # Of those that have ended since they were last asked for.
+        self._left: dict[ProcessKey, tuple[Stacks, int]] = {}
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._seconds = 0.0
+
+    def watch(self, wanted: Mapping[ProcessKey, float]) -> None:
+        """Sample these processes from now on, each so many times a second."""
+        if wanted == self._wanted:
+            return
+        self._wanted = dict(wanted)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="sampling", daemon=True)
+            self._thread.start()
+        self._wake.set()
+
+    def take(self) -> dict[ProcessKey, tuple[Stacks, int]]:
+        """Return what was seen since the last call, and how many samples were torn."""
+        now_ns = time.monotonic_ns()
+        with self._lock:
+            found, self._left = self._left, {}
+            return found | {k: s.record(now_ns) for k, s in self._sampled.items() if s.samples}
+
+    def refusals(self) -> dict[ProcessKey, Refusal]:
+        """Return why processes cannot be sampled, of those that were asked for."""
+        with self._lock:
+            return dict(self._refused)
+
+    def close(self, seconds: float = 1.0) -> None:
+        """Sample no more."""
+        self._closing = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _work(self) -> None:
+        while not self._closing:
+            self._wake.clear()
+            self._follow_wishes()
+            now = time.monotonic()
+            for key, sampled in list(self._sampled.items()):
+                if sampled.due <= now and not self._closing:
+                    self._sample(key, sampled)
+            due = min((s.due for s in self._sampled.values()), default=now + _IDLE_SECONDS)
+            self._wake.wait(max(0.0, min(due, now + _IDLE_SECONDS) - time.monotonic()))
+        for key in list(self._sampled):
+            self._drop(key)
+
+    def _follow_wishes(self) -> None:
+        wanted, now = self._wanted, time.monotonic()
+        for key in [key for key in self._sampled if key not in wanted]:
+            self._drop(key)
+        with self._lock:
+            self._refused = {k: why for k, why in self._refused.items() if k in wanted}
+        self._again = {k: at for k, at in self._again.items() if k in wanted}
+        for key, hz in wanted.items():
+            if key in self._sampled:
+                self._sampled[key].hz = hz
+            elif self._again.get(key, now) <= now:
+                self._open(key, hz)
+
+    def _open(self, key: ProcessKey, hz: float) -> None:
+        try:
+            target = Target(key, self._fs)
+            reader = StackReader(target, CodeOwner(target).is_users)
+        except Unreadable as error:
+            self._refuse(key, Refusal(error.what, error.next_step))
+        except Exception as error:  # noqa: BLE001  a defect of ours must end no recording
+            self._refuse(key, _defect(key, error))
+        else:
+            found = StackCounts(reader, hz, began_ns=time.monotonic_ns())
+            found.plan(time.monotonic(), 1.0)
+            with self._lock:
+                self._refused.pop(key, None)
+                self._sampled[key] = found
+
+    def _sample(self, key: ProcessKey, sampled: StackCounts) -> None:
+        began = time.thread_time()
+        try:
+            stack = sampled.reader.sample()
+        except Ended:
+            self._drop(key)
+            self._again[key] = time.monotonic() + TRY_AGAIN_SECONDS
+            return
+        except Exception as error:  # noqa: BLE001  a defect of ours must end no recording
+            self._drop(key)
+            self._refuse(key, _defect(key, error))
+            return
+        if stack is not None:
+            with self._lock:
+                sampled.add(stack)
+        self._seconds += _FOLLOWS * (time.thread_time() - began - self._seconds)
+        wished = sum(each.hz for each in self._sampled.values())
+        sampled.plan(time.monotonic(), max(1.0, wished * self._seconds / BUDGET))
+        if not sampled.makes_sense:
+            self._drop(key)
+            self._refuse(key, Refusal(f"The stack of process {key.pid} cannot be understood."))
+
+    def _refuse(self, key: ProcessKey, why: Refusal) -> None:
+        self._again[key] = time.monotonic() + TRY_AGAIN_SECONDS
+        with self._lock:
+            self._refused[key] = why
+
+    def _drop(self, key: ProcessKey) -> None:
+        with self._lock:
+            sampled = self._sampled.pop(key)
+            if sampled.samples:
+                self._left[key] = sampled.record(time.monotonic_ns())
+        sampled.reader.close()
+
+
+def _defect(key: ProcessKey, error: Exception) -> Refusal:
+    return Refusal(f"Sampling process {key.pid} failed ({type(error).__name__}: {error}).")

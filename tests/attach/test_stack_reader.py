@@ -1,0 +1,334 @@
+"""The stack of a running job, read from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tests.agents.pythons import every_python
+from tests.attach.targets import Job, python314, running, start, target_of, tracer_of
+from whyidle.agents.wire import STACK_DEPTH
+from whyidle.monitor.attach.stack_reader.reader import Stack, StackReader
+from whyidle.monitor.attach.stack_reader.unreadable import Ended, Unreadable
+
+# 70% of its time in a helper of nothing but Python, in stretches of 2 ms that let go of no lock.
+KNOWN = """
+import signal, sys, time
+spent = [0.0, 0.0]
+def tell(*_):
+    print(spent[0] / sum(spent), flush=True)
+signal.signal(signal.SIGUSR1, tell)
+def helper(until):
+    number = 0
+    while time.perf_counter() < until:
+        number += 1
+        number %= 7
+def sleep(seconds):
+    time.sleep(seconds)
+def train():
+    print("ready", flush=True)
+    while True:
+        began = time.perf_counter()
+        helper(began + 0.002)
+        worked = time.perf_counter()
+        sleep(max(0, (worked - began) * 3 / 7 - 0.00007))
+        spent[0] += worked - began
+        spent[1] += time.perf_counter() - worked
+train()
+"""
+
+
+@contextmanager
+def script(source: str, folder: Path, python: list[str] | None = None) -> Iterator[Job]:
+    path = folder / "train.py"
+    path.write_text(source)
+    job = start([*(python or [sys.executable]), str(path)])
+    try:
+        yield job
+    finally:
+        job.kill()
+        job.communicate()
+
+
+def share_of_helper(job: Job) -> float:
+    """Return the share of its time that the job itself measured in its helper."""
+    assert job.stdout is not None
+    os.kill(job.pid, signal.SIGUSR1)
+    return float(job.stdout.readline())
+
+
+@contextmanager
+def reading(job: Job, folder: Path) -> Iterator[StackReader]:
+    reader = StackReader(target_of(job.pid), lambda file: file.startswith(str(folder)))
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def taken(reader: StackReader, count: int, pause: float = 0.0013) -> list[Stack]:
+    found = []
+    for turn in range(count):
+        # Never in step with the job.
+        time.sleep(pause * (1 + turn % 17 / 10))
+        if (stack := reader.sample()) is not None:
+            found.append(stack)
+    return found
+
+
+@every_python
+def test_shares_lines_and_waits_are_those_of_the_job(python: str, tmp_path: Path) -> None:
+    with script(KNOWN, tmp_path, [python]) as job, reading(job, tmp_path) as reader:
+        found, truth = taken(reader, 1500), share_of_helper(job)
+        assert tracer_of(job.pid) == "0"
+    assert reader.torn < 0.02 * len(found)
+    shares = Counter(stack.leaf.function for stack in found)
+    assert set(shares) <= {"helper", "sleep", "train"}
+    # Where all cores are taken, we get one when the job sleeps: then that is seen too often.
+    assert shares["helper"] / len(found) == pytest.approx(truth, abs=0.1)
+    lines = {(place.function, place.line) for stack in found for place in stack.users}
+    functions = {"helper": range(8, 12), "sleep": (13,), "train": range(16, 23), "<module>": (23,)}
+    assert all(line in functions.get(function, ()) for function, line in lines - {("tell", 5)})
+    asleep = [stack.waits for stack in found if stack.leaf.function == "sleep"]
+    awake = [stack.waits for stack in found if stack.leaf.function == "helper"]
+    assert sum(map(bool, asleep)) > 0.5 * len(asleep)
+    assert sum(map(bool, awake)) < 0.05 * len(awake)
+    assert Counter(len(stack.users) for stack in found if stack.leaf.function == "helper")[3]
+
+
+@every_python
+def test_deep_recursion_and_generators_are_followed(python: str, tmp_path: Path) -> None:
+    source = """
+import time
+def made():
+    while True:
+        for _ in range(100): pass
+        yield 1
+def deep(n):
+    if n:
+        return deep(n - 1)
+    print("ready", flush=True)
+    for _ in (each for each in made()):
+        pass
+deep(900)
+"""
+    with script(source, tmp_path, [python, "-X", "dev"]) as job, reading(job, tmp_path) as reader:
+        found = taken(reader, 100)
+    # "-X dev" changes how objects are allocated, and not where their parts lie.
+    assert len(found) > 80
+    assert {stack.leaf.function for stack in found} <= {"made", "<genexpr>", "deep"}
+    inside = next(stack for stack in found if stack.leaf.function == "made")
+    assert [place.function for place in inside.users] == [
+        *("made", "<genexpr>"), *["deep"] * (STACK_DEPTH - 2),
+    ]  # fmt: skip
+    assert {place.line for place in inside.users[3:]} == {9}
+
+
+def test_what_the_users_line_called_stands_beside_it(tmp_path: Path) -> None:
+    source = """
+import json
+print("ready", flush=True)
+while True:
+    json.loads('[{"a": [1, 2, 3]}]' * 1)
+    json.dumps([1, 2, 3], indent=1)
+"""
+    with script(source, tmp_path) as job, reading(job, tmp_path) as reader:
+        found = [stack for stack in taken(reader, 1000) if stack.called is not None]
+    # Its functions take microseconds, and still none of their stacks is cut off.
+    called = [stack.called for stack in found if stack.users and stack.called is not None]
+    assert len(called) > 0.98 * len(found)
+    known = [place for place in called if place.function in {"loads", "dumps"}]
+    assert len(known) > 0.95 * len(called)
+    assert {stack.users[0].line for stack in found if stack.users} <= {4, 5, 6}
+    assert all(place.file.endswith("json/__init__.py") for place in known)
+
+
+def test_names_that_are_not_ascii_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "späße-日本-😀"
+    folder.mkdir()
+    source = 'print("ready", flush=True)\ndef größe():\n    while True: pass\ngröße()\n'
+    with script(source, folder) as job, reading(job, tmp_path) as reader:
+        found = taken(reader, 20)
+    assert {stack.leaf for stack in found} == {(str(folder / "train.py"), 3, "größe")}
+
+
+def test_a_thread_that_wants_the_lock_does_not_wait(tmp_path: Path) -> None:
+    source = """
+import threading, time
+def other():
+    while True: pass
+threading.Thread(target=other, daemon=True).start()
+print("ready", flush=True)
+while True:
+    for _ in range(1000): pass
+"""
+    with script(source, tmp_path) as job, reading(job, tmp_path) as reader:
+        found = taken(reader, 200)
+    # It sleeps for the lock half of the time.
+    assert sum(bool(stack.waits) for stack in found) < 0.05 * len(found)
+
+
+@pytest.mark.parametrize("then", ["os._exit(0)", "os.execvp('sleep', ['sleep', '60'])"])
+def test_a_program_that_ends_ends_the_sampling(then: str, tmp_path: Path) -> None:
+    source = 'import os, sys\nprint("ready", flush=True)\nsys.stdin.readline()\n' + then
+    with script(source, tmp_path) as job, reading(job, tmp_path) as reader:
+        assert reader.sample() is not None
+        assert job.stdin is not None
+        job.stdin.write("end\n")
+        job.stdin.flush()
+        with pytest.raises(Ended):
+            until(lambda: reader.sample() and None)
+
+
+@every_python
+def test_a_fork_is_read_as_the_process_that_it_is(python: str, tmp_path: Path) -> None:
+    source = """
+import os, sys, time
+def parent():
+    while True: time.sleep(0.001)
+def child():
+    os.write(1, b"ready\\n")
+    while True: time.sleep(0.001)
+pid = os.fork()
+if pid:
+    os.write(1, b"%d\\n" % pid)
+    parent()
+child()
+"""
+    path = tmp_path / "train.py"
+    path.write_text(source)
+    with subprocess.Popen([python, str(path)], stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        other = 0
+        try:
+            said = {job.stdout.readline().strip(), job.stdout.readline().strip()}
+            other = int((said - {"ready"}).pop())
+            for pid, function in ((job.pid, "parent"), (other, "child")):
+                reader = StackReader(target_of(pid), lambda _: True)
+                found = taken(reader, 20)
+                reader.close()
+                assert {stack.users[-2].function for stack in found} == {function}
+        finally:
+            job.kill()
+            if other:
+                os.kill(other, signal.SIGKILL)
+
+
+def test_a_stopped_job_says_nothing(tmp_path: Path) -> None:
+    with script(KNOWN, tmp_path) as job, reading(job, tmp_path) as reader:
+        os.kill(job.pid, signal.SIGSTOP)
+        until(lambda: reader.sample() is None)
+        before = reader.taken, reader.torn
+        assert taken(reader, 10) == []
+        assert (reader.taken, reader.torn) == before
+        os.kill(job.pid, signal.SIGCONT)
+        assert until(reader.sample) is not None
+
+
+def test_memory_that_may_not_be_read_is_a_reason(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become another user")
+    with script(KNOWN, tmp_path) as job:
+        pid = os.fork()
+        if not pid:
+            os.setuid(65534)
+            try:
+                StackReader(target_of(job.pid), lambda _: True)
+            except Unreadable as why:
+                os._exit(7 if "may not be read" in why.what and "sudo" in why.next_step else 8)
+            os._exit(9)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+def test_a_program_without_python_is_a_reason() -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        try:
+            with pytest.raises(Unreadable, match="No CPython"):
+                StackReader(target_of(other.pid), lambda _: True)
+        finally:
+            other.kill()
+
+
+def test_a_process_that_has_ended_is_a_reason() -> None:
+    with running() as job:
+        target = target_of(job.pid)
+    with pytest.raises(Unreadable):
+        StackReader(target, lambda _: True)
+
+
+def test_python_314_is_read(tmp_path: Path) -> None:
+    command = python314()
+    with running(KNOWN, command) as job:
+        reader = StackReader(target_of(job.pid), lambda file: file == "<string>")
+        found, truth = taken(reader, 1000), share_of_helper(job)
+        reader.close()
+    assert reader.torn < 0.02 * len(found)
+    shares = Counter(stack.leaf.function for stack in found)
+    assert shares["helper"] / len(found) == pytest.approx(truth, abs=0.1)
+    assert {stack.leaf.line for stack in found if stack.leaf.function == "sleep"} == {13}
+
+
+# Makes functions up, runs each for a moment, and frees them: their numbers and lines are known.
+MADE_UP = """
+print("ready", flush=True)
+number = 0
+while True:
+    number += 1
+    first = number % 50
+    source = "\\n" * first + f"def made_{first}():\\n    for _ in range({number % 300}): pass\\n"
+    names = {}
+    exec(compile(source + f"made_{first}()\\n", f"made_up_{first}", "exec"), names)
+    del names
+"""
+
+
+def is_wrong(stack: Stack) -> bool:
+    """Tell whether a sample of MADE_UP says what cannot be."""
+    for place in (stack.leaf, stack.called, *stack.users):
+        if place is None or not place.file.startswith("made_up_"):
+            continue
+        first = int(place.file.removeprefix("made_up_"))
+        lines = {f"made_{first}": (1, 2), "<module>": (1, 3)}.get(place.function)
+        if lines is None or place.line - first not in lines:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("seconds", [2, 30])
+@every_python
+def test_code_that_comes_and_goes_gets_no_wrong_names(
+    python: str, seconds: int, tmp_path: Path
+) -> None:
+    with script(MADE_UP, tmp_path, [python]) as job:
+        reader = StackReader(target_of(job.pid), lambda _: True)
+        found: list[Stack] = []
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found += taken(reader, 20, 0.0002)
+        reader.close()
+        assert job.poll() is None
+    wrong = [stack for stack in found if is_wrong(stack)]
+    assert len(found) > 100 * seconds
+    assert len(wrong) <= 0.001 * len(found), wrong[:3]
+    assert reader.torn < 0.1 * len(found)
+
+
+T = TypeVar("T")
+
+
+def until(attempt: Callable[[], T]) -> T:
+    deadline = time.monotonic() + 20
+    while not (found := attempt()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
