@@ -15,7 +15,7 @@ import sys
 from .code_owner import CodeOwner
 from .fds import Descriptor
 from .main_thread import kernel_id
-from .wire import LONGEST_FILE, LONGEST_NAME, MOST_PLACES, STACK_DEPTH
+from .wire import LONGEST_FILE, LONGEST_NAME, MOST_PLACES, STACK_DEPTH, WAITERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ class StackSampler:
 
     def _walk(self, frame: FrameType) -> Stack:
         leaf = called = _line(frame)
+        is_waiter = frame.f_code.co_filename.endswith(WAITERS)
         users: list[Line] = []
         at: FrameType | None = frame
         for _ in range(MOST_FRAMES):
@@ -110,6 +111,8 @@ class StackSampler:
                 users.append(_line(at))
             elif not users:
                 called = _line(at)
+                if is_waiter and not called[0].endswith(WAITERS):
+                    leaf, is_waiter = called, False
             at = at.f_back
         is_users = bool(users) and users[0] == leaf
         return leaf, None if is_users else called, tuple(users)

@@ -83,6 +83,17 @@ FOLDERS = ("/tmp", "/dev/shm", "/var/tmp")  # noqa: S108  made 0700 and checked 
 SPOOL_CAP = 16 << 20
 SPOOL_TRIM = 1 << 20
 MESSAGE_BYTES = 4096
+# Of a thread that waits in one of these, the library that called it says what for.
+WAITERS = (
+    "/threading.py",
+    "/queue.py",
+    "/selectors.py",
+    "/concurrent/futures/_base.py",
+    "/concurrent/futures/thread.py",
+    "/multiprocessing/connection.py",
+    "/multiprocessing/queues.py",
+    "/multiprocessing/synchronize.py",
+)
 STACK_DEPTH = 6
 # Limits on the places in a record of stacks, and on the length of names in a frame.
 MOST_PLACES = 30

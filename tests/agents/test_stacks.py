@@ -94,6 +94,15 @@ def test_what_the_users_line_called_is_known_and_where_that_is_now() -> None:
     assert leaf[0].endswith("/threading.py")  # type: ignore[index]
 
 
+def test_a_library_that_waits_by_the_standard_one_is_the_innermost_line() -> None:
+    source = "def fetch(queue):\n    try: queue.get(timeout=0.05)\n    except Exception: pass\n"
+    names: dict[str, Callable[[object], None]] = {}
+    exec(compile(source, "/env/lib/python3.11/site-packages/loader/reader.py", "exec"), names)
+    rows = sampled(lambda: names["fetch"](queue.Queue()))
+    most = max(rows, key=lambda row: row[0])  # type: ignore[arg-type,return-value]
+    assert most[1][2] == most[3][2] == "fetch"  # type: ignore[index]
+
+
 def test_without_a_free_descriptor_it_is_not_known() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     rows = []

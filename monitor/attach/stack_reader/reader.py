@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from whyidle.agents.wire import LONGEST_FILE, LONGEST_NAME, STACK_DEPTH
+from whyidle.agents.wire import LONGEST_FILE, LONGEST_NAME, STACK_DEPTH, WAITERS
 from whyidle.monitor.attach.ptrace.memory import Memory
 from whyidle.monitor.attach.stack_reader import opening, thread_state
 from whyidle.monitor.attach.stack_reader.code_objects import Code, CodeObjects
@@ -110,7 +110,7 @@ class StackReader:
                 if len(users) == STACK_DEPTH:
                     break
             elif not users:
-                called = place
+                called, leaf = place, place if leaf.file.endswith(WAITERS) else leaf
         if leaf is None:
             if innermost:
                 raise Torn("none of its functions has begun")
