@@ -43,6 +43,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.window import Window
 
 # Below this a wait costs nothing: "medium" in the contract.
@@ -51,6 +52,9 @@ LEAST_WAIT: Final = 0.05
 LEAST_THROTTLED: Final = 0.10
 # A job that takes this much of its cores waits for itself.
 OWN: Final = 0.75
+# Neighbours that take a quarter of the cores, with nothing left, take them from threads that
+# compute for a main thread, which itself waits for those and not for a core.
+LEAST_TAKEN: Final = 0.25
 # Neighbours count where nothing is left.
 FULL: Final = 0.90
 # Who waits for so long was kept waiting by what ran, also where a core was free now and then: less
@@ -86,7 +90,7 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.RECORDING)
     stopped = throttled is not None and throttled.value >= LEAST_THROTTLED
     if not stopped and wait.value < LEAST_WAIT:
-        return None
+        return _of_other_threads(window, wait)
     evidence = tuple(_evidence(window, wait, throttled if stopped else None))
     if stopped:
         title = "The CPU limit of the container stops the job"
@@ -114,6 +118,24 @@ def detect(window: Window) -> Verdict:
         # The loader's workers may wait where the main thread does not.
         return Found(None, evidence, severity=Severity.LOW, title=title, fixes=cures)
     return Found(gain, evidence, slice=_slice(window), title=title, fixes=cures)
+
+
+def _of_other_threads(window: Window, wait: Measure) -> Found | None:
+    """Judge a job whose main thread gets its core, while others compute for it on a CPU."""
+    account = window.core_account
+    if account is None or window.device != "cpu" or not account.is_full:
+        return None
+    taken = account.runs[Runner.OTHERS]
+    if taken < LEAST_TAKEN * account.cores:
+        return None
+    others = window.job.measure(taken, "cores", "procfs")
+    return Found(
+        None,
+        (Evidence.of("cores that other programs take", others), *_evidence(window, wait, None)),
+        severity=Severity.MEDIUM,
+        title="Other programs take the cores that the job waits for",
+        fixes=dict.fromkeys(BOTH, OWN_CORES),
+    )
 
 
 def _cores(window: Window) -> Measure | None:

@@ -48,6 +48,7 @@ from whyidle.monitor.core.finding import (
     Severity,
     Verdict,
 )
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
@@ -91,7 +92,7 @@ UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)
 
 def detect(window: Window) -> Verdict:
     """Judge the waits for the data loader, or for data that the main thread reads itself."""
-    waits = window.share(Slice.IDLE_INPUT)
+    waits = _waits(window)
     if (verdict := _of_competing(window, waits)) is not None:
         return verdict
     if waits is not None and waits.value >= LEAST:
@@ -104,6 +105,18 @@ def detect(window: Window) -> Verdict:
     if waits is None:
         return window.lacks(Need.TRACE if window.job.inside else Need.INSIDE)
     return None
+
+
+def _waits(window: Window) -> Measure | None:
+    """Return the waits for a loader: by trace and agent, or by samples that found it in one."""
+    known, host = window.share(Slice.IDLE_INPUT), window.host
+    # Loaders of Keras, grain and others have no clock of the agent's.
+    seen_there = 0.0 if host is None else host.share(HostClass.LOADER)
+    if host is None or seen_there - host.error(seen_there) < LEAST_OF_LOOKS:
+        return known
+    if known is not None and known.value >= seen_there:
+        return known
+    return window.job.measure(seen_there, "ratio")
 
 
 def _of_loader(window: Window, waits: Measure) -> Verdict:

@@ -151,3 +151,21 @@ def test_workers_are_spoken_of_only_where_there_are_some() -> None:
 def test_a_wait_has_no_line() -> None:
     lines = (SourceLine("/me/train.py", 5, "train", 0.9),)
     assert found(NAME, window(means={**CALM, **LIMITED}, lines=lines)).where == ()
+
+
+def test_neighbours_that_keep_other_threads_from_computing() -> None:
+    cpu = {
+        m.JOB_MAIN_THREAD_WAIT: 0.01, m.HOST_CORES: 2.0, m.HOST_CPU: 0.99, m.JOB_CPU: 0.9,
+        m.PROCESS_CPU: 0.9, m.JOB_MAIN_THREAD: 0.1,
+    }  # fmt: skip
+    facts = {"jax": {"backend": "cpu"}}
+    finding = found(NAME, window(means=cpu, facts=facts))
+    assert finding.title == "Other programs take the cores that the job waits for"
+    assert finding.severity is Severity.MEDIUM
+    # Alone on full cores, beside an idle machine, or on a GPU nothing is taken from it.
+    for means, where in (
+        (cpu | {m.JOB_CPU: 1.9, m.PROCESS_CPU: 1.9}, "cpu"),
+        (cpu | {m.HOST_CPU: 0.6}, "cpu"),
+        (cpu, "gpu"),
+    ):
+        assert judge(NAME, window(means=means, facts={"jax": {"backend": where}})) is None

@@ -13,12 +13,14 @@ from tests.rules.windows import (
     is_silent,
     judge,
     recorded,
+    stacks,
     traced,
     window,
 )
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found, Severity, SourceLine
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.stacks import CodeLine
 
 NAME = "input_starved"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -205,3 +207,19 @@ def test_a_library_that_reads_puts_no_other_line_to_blame(tmp_path: Path) -> Non
     means = {m.HOST_CORES: 8.0}
     finding = found(NAME, window(taken, means=means, inside=True, lines=lines, leaves=(pil,)))
     assert [place.line for place in finding.where] == [2]
+
+
+def test_a_loader_of_keras_is_known_by_the_samples() -> None:
+    adapter = "/env/lib/python3.11/site-packages/keras/src/trainers/data_adapters"
+    get = CodeLine(f"{adapter}/py_dataset_adapter.py", 669, "get")
+    trains = CodeLine(
+        "/env/lib/python3.11/site-packages/keras/src/backend/jax/trainer.py", 9, "fit"
+    )
+    fit = CodeLine("/me/train.py", 150, "main")
+    facts = {"jax": {"backend": "cpu"}}
+    waits = stacks((get, (fit,), 80), (trains, (fit,), 20), waited=1)
+    finding = found(NAME, window(facts=facts, stacks=waits, inside=True))
+    assert finding.gain is not None
+    assert finding.evidence[0].value == pytest.approx(0.8)
+    fed = stacks((get, (fit,), 4), (trains, (fit,), 96), waited=1)
+    assert not isinstance(judge(NAME, window(facts=facts, stacks=fed, inside=True)), Found)
