@@ -183,7 +183,9 @@ def _counts(found: Found) -> bool:
 
 def _without_symptoms(found: list[Finding]) -> list[Finding]:
     """Leave out symptoms whose cause is found too; the cause names them."""
-    causes = {each.rule.id: each for each in found if each.lost >= EXPLAINS}
+    # What may cost nothing at all is no cause of anything.
+    sure = (each for each in found if each.severity is not Severity.INFO)
+    causes = {each.rule.id: each for each in sure if each.lost >= EXPLAINS}
     seen: dict[str, list[str]] = {}
     left = []
     for each in found:
