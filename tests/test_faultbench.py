@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +13,16 @@ import pytest
 from benchmarks.faultbench import fit
 from benchmarks.faultbench.cases import HEALTHY, Case, cases, sample
 from benchmarks.faultbench.check_family import mistakes
+from benchmarks.faultbench.judge import judged
 from benchmarks.faultbench.mutations import MUTATIONS, Insert, Mutation
 from benchmarks.faultbench.program import MARK, NotApplicable, Program, families
+from benchmarks.faultbench.recordings import NAME
 from benchmarks.faultbench.report import of_rows, tables
 from benchmarks.faultbench.truth import compared, is_fault, is_harmless, is_open
 from whyidle.monitor import rules
 
+FOLDER = Path(fit.__file__).parent
+RECORDINGS = FOLDER / "recordings"
 SOURCE = """\
 import jax
 
@@ -173,3 +179,20 @@ def test_what_is_behind_a_range_comes_from_the_tune_side_and_from_pairs() -> Non
     assert known["gc_pauses"].inside == 1
     assert known["gc_pauses"].parts == [pytest.approx(0.375 / 0.5)]
     assert "fewer than three" in fit.table(known)
+
+
+def recorded(most: int) -> list[Case]:
+    """Return some of the recorded cases, of each family in turn."""
+    there = {path.name.removesuffix(".tar.xz") for path in RECORDINGS.glob("*[0-9].tar.xz")}
+    return sample([case for case in cases() if case.id in there], most)
+
+
+@pytest.mark.parametrize("case", recorded(6), ids=lambda case: case.id)
+def test_the_published_results_are_what_the_rules_say_of_the_recordings(case: Case) -> None:
+    results = json.loads((FOLDER / "results.json").read_text())["cases"]
+    truths = json.loads((FOLDER / "truth.json").read_text())
+    healthy = {"gain": [1.0, 1.0, 1.0]}
+    truth = truths.get(case.id, healthy) if case.fault != HEALTHY else healthy
+    row = judged(case, RECORDINGS / NAME.format(case.id), truth)
+    published = next(row for row in results if row["case"] == case.id)
+    assert json.loads(json.dumps(row)) == published, "type: python -m benchmarks.faultbench judge"

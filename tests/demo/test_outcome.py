@@ -48,7 +48,8 @@ def waiting(outcome: Outcome, before: float | None, after: float | None) -> Outc
     for side, share in ((outcome.before, before), (outcome.after, after)):
         job = side.window.job
         means = {k: v for k, v in job.means.items() if k != m.JOB_MAIN_THREAD_WAIT}
-        means |= {m.HOST_CPU: 1.0, m.HOST_CORES: 16.0, m.JOB_CPU: 1.0}
+        is_full = share is None or share > 0.05
+        means |= {m.HOST_CPU: 1.0 if is_full else 0.2, m.HOST_CORES: 16.0, m.JOB_CPU: 1.0}
         means |= {} if share is None else {m.JOB_MAIN_THREAD_WAIT: share}
         window = replace(side.window, job=replace(job, means=means))
         halves.append(replace(side, window=window))
