@@ -91,6 +91,7 @@ WAITERS = (
     "/concurrent/futures/_base.py",
     "/concurrent/futures/thread.py",
     "/multiprocessing/connection.py",
+    "/multiprocessing/pool.py",
     "/multiprocessing/queues.py",
     "/multiprocessing/synchronize.py",
 )

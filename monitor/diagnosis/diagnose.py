@@ -52,6 +52,8 @@ MOSTLY_UNKNOWN: Final = "where most of the time goes is unknown"
 # does.
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
 MOST_OF: Final = 0.5
+# The same of lines for which no cure is known.
+MOST_OF_LINES: Final = 0.8
 # Errors and risks first; then what costs time; then what is only to know.
 _ORDER: Final = {Kind.ERROR: 0, Kind.TIME: 1, Kind.MEMORY: 2, Kind.INFORMATION: 3}
 _LAST: Final = 4
@@ -183,16 +185,16 @@ def _counts(found: Found) -> bool:
 
 def _without_symptoms(found: list[Finding]) -> list[Finding]:
     """Leave out symptoms whose cause is found too; the cause names them."""
-    # What may cost nothing at all is no cause of anything.
-    sure = (each for each in found if each.severity is not Severity.INFO)
-    causes = {each.rule.id: each for each in sure if each.lost >= EXPLAINS}
+    known = [each for each in found if each.lost >= EXPLAINS]
+    # What may cost nothing at all is no cause of what does.
+    causes = {each.rule.id: each for each in known if each.severity is not Severity.INFO}
     seen: dict[str, list[str]] = {}
     left = []
     for each in found:
         named = [causes[name] for name in each.rule.symptom_of if name in causes]
         mine = [cause for cause in named if cause.lost >= MOST_OF * each.lost]
         if each.rule.is_last_resort:
-            mine = [cause for cause in causes.values() if _explains(cause, each)]
+            mine = [cause for cause in known if _explains(cause, each)]
         if mine:
             cause = max(mine, key=lambda one: one.lost)
             seen.setdefault(cause.rule.id, []).append(each.rule.id)
@@ -207,7 +209,9 @@ def _explains(cause: Finding, other: Finding) -> bool:
     About all of what these take: a cure that gives back less leaves the rest to be explained.
     """
     gain, others = cause.found.gain, other.found.gain
-    if cause.rule.is_last_resort or gain is None or (others and gain.high < others.low):
+    if cause.rule.is_last_resort or gain is None:
+        return False
+    if others and gain.high < MOST_OF_LINES * others.low:
         return False
     places = {(place.file, place.line) for place in other.found.where}
     return any((place.file, place.line) in places for place in cause.found.where)
