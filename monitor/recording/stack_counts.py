@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass, field
 
 from whyidle.agents.wire import MOST_PLACES
-from whyidle.monitor.attach.stack_reader.reader import Place, Stack, StackReader
+from whyidle.monitor.attach.stack_reader.code_objects import Place
+from whyidle.monitor.attach.stack_reader.reader import Stack, StackReader
 from whyidle.monitor.link.records import Frame, StackCount, Stacks
 
 _Chain = tuple[Place, Place | None, tuple[Place, ...]]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import NamedTuple
 
+from whyidle.agents.wire import LONGEST_FILE, LONGEST_NAME
 from whyidle.monitor.attach.stack_reader import layout as parts
 from whyidle.monitor.attach.stack_reader import lines
 from whyidle.monitor.attach.stack_reader.layout import Layout
@@ -19,31 +21,48 @@ from whyidle.monitor.attach.stack_reader.unreadable import Torn
 MOST_KNOWN = 20_000
 LONGEST_TEXT, LONGEST_TABLE = 4096, 1 << 20
 _WIDTHS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
-_COUNT, _STATE, _INT = struct.Struct("<q"), struct.Struct("<I"), struct.Struct("<i")
+_WORD, _COUNT = struct.Struct("<Q"), struct.Struct("<q")
+_STATE, _INT = struct.Struct("<I"), struct.Struct("<i")
+
+
+class Place(NamedTuple):
+    """A line of code."""
+
+    file: str
+    line: int
+    function: str
 
 
 class Code:
     """One code object."""
 
-    __slots__ = ("_found", "_spans", "file", "fingerprint", "function", "is_users")
+    __slots__ = ("_places", "_spans", "file", "fingerprint", "function", "is_users", "names")
 
-    def __init__(self, fingerprint: bytes, file: str, function: str, *, is_users: bool) -> None:
+    def __init__(
+        self, fingerprint: bytes, names: tuple[int, int, bytes], file: str, function: str
+    ) -> None:
         self.fingerprint = fingerprint
-        self.file, self.function, self.is_users = file, function, is_users
+        # Where the names of its file and function lie, and what tells these apart.
+        self.names = names
+        self.file, self.function = file[-LONGEST_FILE:], function[:LONGEST_NAME]
+        self.is_users = False
         self._spans: list[lines.Span] = []
-        self._found: dict[int, int | None] = {}
+        self._places: dict[int, Place | None] = {}
 
     def take_lines(self, spans: list[lines.Span]) -> None:
         """Keep where its lines are."""
         self._spans = spans
 
-    def line(self, instruction: int) -> int | None:
+    def place(self, instruction: int) -> Place | None:
         """Return the line of an instruction; ``None``: it has not come to any yet."""
-        if instruction not in self._found:
+        if instruction not in self._places:
             if self._spans and instruction >= self._spans[-1][0]:
                 raise Torn("it is beyond the end of its function")
-            self._found[instruction] = lines.line_at(self._spans, instruction)
-        return self._found[instruction]
+            line = lines.line_at(self._spans, instruction)
+            self._places[instruction] = (
+                None if line is None else Place(self.file, max(0, line), self.function)
+            )
+        return self._places[instruction]
 
 
 class CodeObjects:
@@ -58,31 +77,37 @@ class CodeObjects:
     def at(self, snapshot: Snapshot, address: int) -> tuple[Code | None, bool]:
         """Return the code at an address, and whether it is new to us."""
         raw = snapshot.part(address + 8, self._layout.code_lines)
+        known = self._known.get(address)
+        if (
+            known is not None
+            and known.fingerprint == raw
+            and (self._layout.numbered or self._names(snapshot, *known.names[:2]) == known.names)
+        ):
+            return known, False
         if raw[:8] != self._type:
             raise Torn("it runs what is no code")
-        filename, name = self._word(raw, "code_filename"), self._word(raw, "code_name")
-        if not filename:
+        if not self._word(raw, self._layout.code_filename):
             return None, False
-        if not self._layout.numbered:
-            # Length and hash of both names: all addresses may be those of code that was freed.
-            raw += snapshot.part(filename + parts.TEXT_LENGTH, 16)
-            raw += snapshot.part(name + parts.TEXT_LENGTH, 16)
-        known = self._known.get(address)
-        if known is not None and known.fingerprint == raw:
-            return known, False
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
-        found = self._known[address] = self._read(snapshot, raw, filename, name)
+        found = self._known[address] = self._read(snapshot, raw)
         return found, True
 
     def forget(self, address: int) -> None:
         """Forget what was read of code that may have gone meanwhile."""
         self._known.pop(address, None)
 
-    def _read(self, snapshot: Snapshot, raw: bytes, filename: int, name: int) -> Code:
-        file = self.text(snapshot, filename)
-        found = Code(raw, file, self.text(snapshot, name), is_users=self._is_users(file))
-        address = self._word(raw, "code_lines")
+    def _names(self, snapshot: Snapshot, file: int, name: int) -> tuple[int, int, bytes]:
+        """Return the length and hash of both: all addresses may be those of code that was freed."""
+        at = parts.TEXT_LENGTH
+        return file, name, snapshot.part(file + at, 16) + snapshot.part(name + at, 16)
+
+    def _read(self, snapshot: Snapshot, raw: bytes) -> Code:
+        at = self._word(raw, self._layout.code_filename), self._word(raw, self._layout.code_name)
+        file, function = (self.text(snapshot, address) for address in at)
+        found = Code(raw, self._names(snapshot, *at), file, function)
+        found.is_users = self._is_users(file)
+        address = self._word(raw, self._layout.code_lines)
         (size,) = _COUNT.unpack(snapshot.part(address + parts.BYTES_SIZE, 8))
         if not 0 <= size <= LONGEST_TABLE:
             raise Torn(f"its lines take {size} bytes")
@@ -94,8 +119,8 @@ class CodeObjects:
             raise Torn("its table of lines is cut off") from None
         return found
 
-    def _word(self, raw: bytes, part: str) -> int:
-        value: int = struct.unpack_from("<Q", raw, getattr(self._layout, part) - 8)[0]
+    def _word(self, raw: bytes, at: int) -> int:
+        value: int = _WORD.unpack_from(raw, at - 8)[0]
         return value
 
     def text(self, snapshot: Snapshot, address: int) -> str:

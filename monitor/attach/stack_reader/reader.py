@@ -11,10 +11,10 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-from whyidle.agents.wire import LONGEST_FILE, LONGEST_NAME, STACK_DEPTH, WAITERS
+from whyidle.agents.wire import STACK_DEPTH, WAITERS
 from whyidle.monitor.attach.ptrace.memory import Memory
 from whyidle.monitor.attach.stack_reader import opening, thread_state
-from whyidle.monitor.attach.stack_reader.code_objects import Code, CodeObjects
+from whyidle.monitor.attach.stack_reader.code_objects import Code, CodeObjects, Place
 from whyidle.monitor.attach.stack_reader.frames import Frame, Frames
 from whyidle.monitor.attach.stack_reader.layout import GIL_BYTES
 from whyidle.monitor.attach.stack_reader.snapshot import Snapshot
@@ -25,14 +25,6 @@ from whyidle.monitor.processes.target import Target
 # A stack that changes while it is read is read again at once: left out, such code would be seen
 # less often than it runs.
 MOST_TRIES = 8
-
-
-class Place(NamedTuple):
-    """A line of code."""
-
-    file: str
-    line: int
-    function: str
 
 
 class Stack(NamedTuple):
@@ -67,7 +59,7 @@ class StackReader:
         except Unreadable:
             self._memory.close()
             raise
-        self._frames = Frames(self._memory, found.layout, found.thread)
+        self._frames = Frames(target.pid, self._memory, found.layout, found.thread)
         self._codes = CodeObjects(found.layout, found.code_type, is_users)
 
     def close(self) -> None:
@@ -100,10 +92,9 @@ class StackReader:
         snapshot, innermost = self._frames.begin(self._opened.is_main)
         for frame in self._frames.walk(snapshot, innermost):
             code = self._code(snapshot, frame)
-            line = None if code is None else code.line(frame.instruction)
-            if code is None or line is None:
+            place = None if code is None else code.place(frame.instruction)
+            if code is None or place is None:
                 continue
-            place = Place(code.file[-LONGEST_FILE:], max(0, line), code.function[:LONGEST_NAME])
             leaf = leaf or place
             if code.is_users:
                 users.append(place)
