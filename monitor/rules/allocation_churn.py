@@ -124,7 +124,9 @@ def _of_samples(window: Window) -> Found | None:
 
 
 def _makes_anew(line: CodeLine) -> bool:
-    return any(_FILLS.fullmatch(name) for name in called(line.file, line.line))
+    # Of a line that does something else as well it is not known which of the two takes the time.
+    names = called(line.file, line.line)
+    return bool(names) and all(_FILLS.fullmatch(name) for name in names)
 
 
 def _on_gpu(window: Window) -> Verdict:

@@ -71,7 +71,7 @@ _CALLS: Final = frozenset(
 def detect(window: Window) -> Verdict:
     """Judge loops over the samples of a batch."""
     times = None if window.trace is None else _times(window, window.trace)
-    if times is not None and times[1].value < LEAST_TIMES:
+    if window.trace is not None and (times is None or times[1].value < LEAST_TIMES):
         return None
     if not window.job.lines:
         return window.lacks(Need.INSIDE)
@@ -83,7 +83,7 @@ def detect(window: Window) -> Verdict:
     # That each pass calls the framework, a trace shows; without one the samples must.
     if loop.share < LEAST_SHARE or (times is None and not _is_of_calls(window, loop)):
         return None
-    if times is None and window.trace is None and loop.share < seen.error(loop.share):
+    if times is None and loop.share < seen.error(loop.share):
         return window.lacks(Need.TRACE)
     counted = () if times is None else (Evidence.of(*times),)
     share = Evidence.of("main thread on the loop", window.job.measure(loop.share, "ratio"))
