@@ -57,6 +57,7 @@ from whyidle.monitor.signals.eager import (
     kinds_alive,
 )
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
+from whyidle.monitor.signals.source import function_at, readable
 from whyidle.monitor.signals.user_lines import at, own
 from whyidle.monitor.signals.window import Window
 
@@ -138,14 +139,18 @@ def _seen(window: Window) -> _Seen:
 def _where(window: Window, seen: _Seen) -> tuple[Place, ...]:
     """Return the lines that run single operations, or had them compiled; most time first."""
     loops = tuple(
-        Place(one.function.file, one.function.line, one.function.function, one.share.value)
+        Place(file, line, _function(file, line, one), one.share.value)
         for one in seen.loops
-        if one.function.file and one.function.line
+        if (file := one.function.file) and (line := one.function.line)
     )
     timed = () if seen.time is None else seen.time.where
     found = own(sorted((*loops, *timed), key=lambda place: -(place.share or 0.0)))
     places = window.where_compiled(most=MOST_COMPILED)
     return found or at(window.job, (place for place in places if place.function in OWN))
+
+
+def _function(file: str, line: int, one: Recompiled) -> str:
+    return function_at(file, line) if readable(file) else one.function.function
 
 
 def _gain(window: Window, seen: _Seen) -> Gain:
