@@ -59,8 +59,9 @@ class Code:
             if self._spans and instruction >= self._spans[-1][0]:
                 raise Torn("it is beyond the end of its function")
             line = lines.line_at(self._spans, instruction)
+            # A module begins at line 0, before its first one.
             self._places[instruction] = (
-                None if line is None else Place(self.file, max(0, line), self.function)
+                None if line is None else Place(self.file, max(1, line), self.function)
             )
         return self._places[instruction]
 
