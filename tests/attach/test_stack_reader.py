@@ -95,13 +95,14 @@ def test_shares_lines_and_waits_are_those_of_the_job(python: str, tmp_path: Path
     shares = Counter(stack.leaf.function for stack in found)
     assert set(shares) <= {"helper", "sleep", "train"}
     # Where all cores are taken, we get one when the job sleeps: then that is seen too often.
-    assert shares["helper"] / len(found) == pytest.approx(truth, abs=0.1)
+    assert shares["helper"] / len(found) == pytest.approx(truth, abs=0.15)
     lines = {(place.function, place.line) for stack in found for place in stack.users}
     functions = {"helper": range(8, 12), "sleep": (13,), "train": range(16, 23), "<module>": (23,)}
     assert all(line in functions.get(function, ()) for function, line in lines - {("tell", 5)})
     asleep = [stack.waits for stack in found if stack.leaf.function == "sleep"]
     awake = [stack.waits for stack in found if stack.leaf.function == "helper"]
-    assert sum(map(bool, asleep)) > 0.5 * len(asleep)
+    # There it also wants a core for a while after its sleep, and waits for nothing else.
+    assert sum(map(bool, asleep)) > 0.2 * len(asleep)
     assert sum(map(bool, awake)) < 0.05 * len(awake)
     assert Counter(len(stack.users) for stack in found if stack.leaf.function == "helper")[3]
 
