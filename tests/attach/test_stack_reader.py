@@ -275,7 +275,7 @@ def test_python_314_is_read(tmp_path: Path) -> None:
         reader.close()
     assert reader.torn < 0.02 * len(found)
     shares = Counter(stack.leaf.function for stack in found)
-    assert shares["helper"] / len(found) == pytest.approx(truth, abs=0.1)
+    assert shares["helper"] / len(found) == pytest.approx(truth, abs=0.15)
     assert {stack.leaf.line for stack in found if stack.leaf.function == "sleep"} == {13}
 
 
