@@ -52,8 +52,8 @@ MOSTLY_UNKNOWN: Final = "where most of the time goes is unknown"
 # does.
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
 MOST_OF: Final = 0.5
-# The same of lines for which no cure is known.
-MOST_OF_LINES: Final = 0.8
+# The same of lines for which no cure is known: these promise all of their time.
+MOST_OF_LINES: Final = 0.5
 # Errors and risks first; then what costs time; then what is only to know.
 _ORDER: Final = {Kind.ERROR: 0, Kind.TIME: 1, Kind.MEMORY: 2, Kind.INFORMATION: 3}
 _LAST: Final = 4
