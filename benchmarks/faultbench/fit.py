@@ -2,7 +2,7 @@
 
 A rule claims a share of the time; its constants say what part of that a fix gives back. Each case
 of the tune side in which the right rule gave a range is one point: the part that came back in
-truth. The table shows the points, the part that holds four fifths of them, and what the rule uses.
+truth. The table shows how many there are, and the least, the middle and the most of them.
 
 Run: .venv/bin/python -m benchmarks.faultbench.fit
 """
@@ -66,7 +66,7 @@ def behind(rows: Sequence[dict[str, Any]], pairs: Sequence[dict[str, Any]]) -> d
 
 def _right(row: dict[str, Any]) -> Iterator[tuple[str, Sequence[float]]]:
     for rule, _, speedup in row["found"]:
-        if rule in row.get("right", ()) and speedup:
+        if rule in row["right"] and speedup:
             yield rule, speedup
             return
 

@@ -52,8 +52,6 @@ MOSTLY_UNKNOWN: Final = "where most of the time goes is unknown"
 # does.
 EXPLAINS: Final = LEAST_LOST[Severity.MEDIUM]
 MOST_OF: Final = 0.5
-# The same of lines for which no cure is known: these promise all of their time.
-MOST_OF_LINES: Final = 0.5
 # Errors and risks first; then what costs time; then what is only to know.
 _ORDER: Final = {Kind.ERROR: 0, Kind.TIME: 1, Kind.MEMORY: 2, Kind.INFORMATION: 3}
 _LAST: Final = 4
@@ -211,7 +209,7 @@ def _explains(cause: Finding, other: Finding) -> bool:
     gain, others = cause.found.gain, other.found.gain
     if cause.rule.is_last_resort or gain is None:
         return False
-    if others and gain.high < MOST_OF_LINES * others.low:
+    if others and gain.high < MOST_OF * others.low:
         return False
     places = {(place.file, place.line) for place in other.found.where}
     return any((place.file, place.line) in places for place in cause.found.where)

@@ -38,7 +38,6 @@ from whyidle.monitor.core.finding import (
     Found,
     Gain,
     Need,
-    Place,
     SourceLine,
     Verdict,
 )
@@ -103,21 +102,19 @@ def detect(window: Window) -> Verdict:
 
 def _of_samples(window: Window) -> Found | None:
     """Judge lines that make arrays of one value, by how often the thread was found there."""
-    rows = () if window.host is None else window.host.rows
-    shares: dict[CodeLine, float] = {}
-    for row in rows:
-        if row.frames and row.doing in _MAKERS and _makes_anew(row.frames[0]):
-            shares[row.frames[0]] = shares.get(row.frames[0], 0.0) + row.share
-    share = sum(shares.values())
-    error = 1.0 if window.host is None else window.host.error(share)
+    account = window.host
+    if account is None:
+        return None
+    made = account.lines(lambda row: row.doing in _MAKERS and _makes_anew(row.frames[0]))
+    share = sum(place.share or 0.0 for place in made)
+    error = account.error(share)
     if share - error < LEAST_OF_SAMPLES:
         return None
-    most = sorted(shares.items(), key=lambda item: -item[1])
     return Found(
         # What is written into it is still written, and in memory that is in the caches.
         gain=Gain.between((share - error) * KEPT_BACK_LEAST, share + error),
         evidence=(Evidence.of("main thread makes new arrays", window.job.measure(share, "ratio")),),
-        where=own(Place(*line, part) for line, part in most),
+        where=own(made),
         confidence=Confidence.INFERRED,
         fixes={"pytorch": KEPT, "jax": KEPT},
     )

@@ -38,14 +38,12 @@ from whyidle.monitor.core.finding import (
     Found,
     Gain,
     Need,
-    Place,
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.overlap import back
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import at, of_slice, own
@@ -89,20 +87,16 @@ def _of_samples(window: Window) -> Found | None:
     account = window.host
     if account is None or not window.uses("jax"):
         return None
-    shares: dict[CodeLine, float] = {}
-    for row in account.rows:
-        if row.doing is HostClass.PUT and row.frames:
-            shares[row.frames[0]] = shares.get(row.frames[0], 0.0) + row.share
-    share = sum(shares.values())
+    handed = account.lines(lambda row: row.doing is HostClass.PUT)
+    share = sum(place.share or 0.0 for place in handed)
     error = account.error(share)
     if share - error < LEAST_OF_SAMPLES:
         return None
-    most = sorted(shares.items(), key=lambda item: -item[1])
     low = back(window, account, BACK_LEAST * (share - error))[0]
     return Found(
         gain=Gain.between(low, share + error),
         evidence=(Evidence.of("main thread hands data over", window.job.measure(share, "ratio")),),
-        where=own(Place(*line, part) for line, part in most),
+        where=own(handed),
         slice=Slice.EXPOSED_COPY,
         confidence=Confidence.INFERRED,
     )

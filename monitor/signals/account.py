@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
 from whyidle.monitor.signals.callees import ARRAY_PACKAGES, Calls, calls_of, reads_at
@@ -110,6 +111,15 @@ class HostAccount:
         if most is not Phase.STEP:
             found[Phase.STEP] = found.get(Phase.STEP, 0.0) + found.pop(most)
         return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    def lines(self, does: Callable[[HostRow], bool]) -> tuple[Place, ...]:
+        """Return the user's innermost lines of some rows with their shares, the largest first."""
+        shares: dict[CodeLine, float] = {}
+        for row in self.rows:
+            if row.frames and does(row):
+                shares[row.frames[0]] = shares.get(row.frames[0], 0.0) + row.share
+        most = sorted(shares.items(), key=lambda item: -item[1])
+        return tuple(Place(*line, share) for line, share in most)
 
     def callers(self, file: str, line: int) -> tuple[CodeLine, ...]:
         """Return the user's lines that called one, as it was found most often; none: never."""

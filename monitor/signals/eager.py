@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.traced import Traced
 
@@ -78,23 +77,19 @@ def eager_time(account: HostAccount) -> EagerTime:
     A model of layers prepares each operation in Python of its own. A line that mostly calls a
     compiled function counts only as far as it was found in single operations.
     """
-    single: dict[CodeLine, float] = {}
-    beside: dict[CodeLine, float] = {}
-    nowhere = 0.0
-    for row in account.rows:
-        if row.doing is HostClass.EAGER:
-            if row.frames:
-                single[row.frames[0]] = single.get(row.frames[0], 0.0) + row.share
-            else:
-                nowhere += row.share
-        elif row.frames and row.doing in {HostClass.FRAMEWORK, HostClass.FRAMEWORK_WAIT}:
-            beside[row.frames[0]] = beside.get(row.frames[0], 0.0) + row.share
-    for line, share in single.items():
-        if beside.get(line, 0.0) <= share:
-            single[line] = share + beside.get(line, 0.0)
-    most = sorted(single.items(), key=lambda item: -item[1])
-    where = tuple(Place(*line, share) for line, share in most)
-    return EagerTime(min(1.0, nowhere + sum(single.values())), where)
+    is_beside = {HostClass.FRAMEWORK, HostClass.FRAMEWORK_WAIT}
+    beside = {
+        (p.file, p.line, p.function): p for p in account.lines(lambda row: row.doing in is_beside)
+    }
+    where = []
+    for place in account.lines(lambda row: row.doing is HostClass.EAGER):
+        own, found = place.share or 0.0, beside.get((place.file, place.line, place.function))
+        more = 0.0 if found is None or found.share is None else found.share
+        where.append(replace(place, share=own + more if more <= own else own))
+    where.sort(key=lambda place: -(place.share or 0.0))
+    nowhere = sum(r.share for r in account.rows if r.doing is HostClass.EAGER and not r.frames)
+    share = min(1.0, nowhere + sum(place.share or 0.0 for place in where))
+    return EagerTime(share, tuple(where))
 
 
 def kinds_alive(programs: Mapping[str, int] | None) -> int:

@@ -74,9 +74,11 @@ class Window:
 
     def _has_a_step(self, trace: Traced) -> bool:
         """Tell whether it is as long as one of the job's steps, where the job counts them."""
+        if trace.steps:
+            return True
         step = self.job.mean(m.JOB_STEP_P50)
-        if trace.steps or step is not None:
-            return bool(trace.steps) or _seconds(trace) >= (0.0 if step is None else step.value)
+        if step is not None:
+            return _seconds(trace) >= step.value
         # Of a loop whose steps nobody knows a moment says less than the samples of all the time.
         return self.host is None or _seconds(trace) >= A_MOMENT_S
 
