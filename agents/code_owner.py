@@ -6,12 +6,9 @@ import os
 import sys
 
 from .modules import names_of
+from .wire import FRAMEWORKS, TYPED_IN
 
-# Built from source they may lie anywhere.
-FRAMEWORKS = ("torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "numpy", "transformers")
 INSTALLED = ("/site-packages/", "/dist-packages/")
-# Cells of notebooks and lines of a console have no file of their own.
-TYPED_IN = ("<ipython-input", "<python-input", "<stdin>")
 # Results are cached, but a job may make up names without end.
 MOST_KNOWN = 10_000
 

@@ -83,6 +83,10 @@ FOLDERS = ("/tmp", "/dev/shm", "/var/tmp")  # noqa: S108  made 0700 and checked 
 SPOOL_CAP = 16 << 20
 SPOOL_TRIM = 1 << 20
 MESSAGE_BYTES = 4096
+# Frameworks that are no code of the user's: built from source they may lie anywhere.
+FRAMEWORKS = ("torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "numpy", "transformers")
+# Cells of notebooks and lines of a console have no file of their own.
+TYPED_IN = ("<ipython-input", "<python-input", "<stdin>")
 # Of a thread that waits in one of these, the library that called it says what for.
 WAITERS = (
     "/threading.py",

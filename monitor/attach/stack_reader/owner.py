@@ -10,11 +10,9 @@ from __future__ import annotations
 import re
 from pathlib import Path, PurePath
 
+from whyidle.agents.wire import FRAMEWORKS, TYPED_IN
 from whyidle.monitor.processes.target import Target
 
-FRAMEWORKS = ("torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "numpy", "transformers")
-# Cells of notebooks and lines of a console have no file of their own.
-TYPED_IN = ("<ipython-input", "<python-input", "<stdin>")
 _NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|(?:^|/)lib(?:64)?/python\d+\.\d+t?/")
 _FRAMEWORK = re.compile(rf"(/.*?/(?:{'|'.join(FRAMEWORKS)})/).*\.so")
 # Results are kept, but a job may make up names without end.
