@@ -25,9 +25,9 @@ D4 summary (PRNG keys split outside).
 
 from __future__ import annotations
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
 from whyidle.monitor.rules import Kind, Rule
-from whyidle.monitor.signals.frozen_random import frozen, lambdas
+from whyidle.monitor.signals.frozen_random import alive, frozen, lambdas
 from whyidle.monitor.signals.source import line_of, readable
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
@@ -39,9 +39,11 @@ def detect(window: Window) -> Verdict:
         return None
     if not window.job.inside:
         return window.lacks(Need.INSIDE)
-    compiled = window.job.compiled
+    # A job that somebody attaches to has long compiled what it runs.
+    seen = window.job.compiled
+    compiled = seen or tuple(alive(window))
     if not any(readable(one.file) for one in compiled):
-        return window.lacks(Need.SOURCE if compiled else Need.LONGER)
+        return window.lacks(Need.SOURCE if compiled else Need.COMPILING)
     places = frozen(compiled)
     if not places and lambdas(compiled):
         return window.lacks(Need.SOURCE, "a lambda was compiled, which cannot be found there")
@@ -62,6 +64,7 @@ def detect(window: Window) -> Verdict:
         ),
         where=own(places),
         severity=Severity.MEDIUM,
+        confidence=Confidence.MEASURED if seen else Confidence.INFERRED,
         frameworks=("jax",),
     )
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
-from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.runs.aggregates import Compiled
+from whyidle.monitor.signals.source import text_of, tree_of
 from whyidle.monitor.signals.window import Window
 
 NAME = "frozen_randomness"
@@ -92,6 +93,29 @@ def test_in_a_function_that_the_compiled_one_calls(tmp_path: Path) -> None:
 )
 def test_programs_that_draw_again(tmp_path: Path, text: str) -> None:
     assert judge(NAME, job(tmp_path, text)) is None
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"executables_by_name": {"jit_step": 1, "jit__normal": 1}},
+        {"largest_executables": [{"name": "jit_step"}]},
+    ],
+)
+def test_a_job_that_had_compiled_before_anybody_came(
+    tmp_path: Path, facts: dict[str, object]
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(f"import numpy as np\n{STEP.format(draws='np.random.rand(3)')}step(1)\n")
+    line = SourceLine(str(file), 5, "<module>", 1.0)
+    late = window(facts={"jax": facts}, inside=True, lines=(line,))
+    assert found(NAME, late).where[0].function == "step"
+    file.write_text(file.read_text().replace("np.random.rand(3)", "1"))
+    tree_of.cache_clear()
+    text_of.cache_clear()
+    assert judge(NAME, late) is None
+    other = window(facts={"jax": {"executables_by_name": {"jit_other": 1}}}, inside=True)
+    assert cannot_judge(NAME, other)
 
 
 def test_what_is_missing() -> None:
