@@ -47,7 +47,7 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
 from whyidle.monitor.signals.callees import reads_at
-from whyidle.monitor.signals.overlap import back
+from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.window import Window
 
@@ -126,7 +126,7 @@ def _title(account: HostAccount, rows: Sequence[HostRow], share: float) -> str:
 
 def _gain(window: Window, account: HostAccount, surely: float, unclear: float) -> Gain:
     low, high = (surely - account.error(surely), surely + unclear + account.error(surely + unclear))
-    return Gain(back(window, account, low)[0], back(window, account, min(high, 0.99))[1])
+    return of_work(window, low, high)
 
 
 def _evidence(window: Window, rows: Sequence[HostRow]) -> tuple[Evidence, ...]:

@@ -26,10 +26,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Verdict
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, drawing, one_by_one
+from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.waiting import busy, idle_slice
 from whyidle.monitor.signals.window import Window
@@ -43,8 +44,8 @@ BACK_LEAST, BACK_MOST = 0.5, 0.95
 OF_JAX_LEAST, OF_JAX_MOST = 0.0, 0.5
 # Python's own with the loop around it 60 to 450 ns: of these a fifth stays at most, mostly less.
 ONE_BY_ONE_LEAST, ONE_BY_ONE_MOST = 0.9, 0.99
-# A GPU draws them in no time; that they were not waited for is the question.
-BACK_LEAST_OF_GPU: Final = 0.6
+# A GPU draws them in no time.
+OF_GPU: Final = (ONE_BY_ONE_LEAST, 1.0)
 
 
 def detect(window: Window) -> Verdict:
@@ -55,23 +56,16 @@ def detect(window: Window) -> Verdict:
     share = doing.share.value
     if share < LEAST_SHARE:
         return None
+    error = step_samples(window.job).error(share)
+    # A look or two at such a line may be chance.
+    if share <= error:
+        return None
     evidence = [Evidence.of("main thread draws random numbers", doing.share)]
-    if window.device == "gpu":
-        if window.trace is None:
-            return window.lacks(Need.TRACE)
-        idle = 1.0 - busy(window.trace)
-        evidence.append(Evidence.of("device idle", window.trace.measure(idle, "ratio")))
-        gain = Gain.between(BACK_LEAST_OF_GPU * min(share, idle), min(share, idle))
-    else:
-        least, most = _back(window, doing)
-        error = step_samples(window.job).error(share)
-        # A look or two at such a line may be chance.
-        if share <= error:
-            return None
-        # What computes meanwhile goes on: no more than the rest can come back.
-        rest = 1.0 if window.trace is None else 1.0 - busy(window.trace)
-        low, high = least * (share - error), most * min(1.0, share + error)
-        gain = Gain.between(min(rest, low), min(rest, high))
+    if window.trace is not None:
+        idle = window.trace.measure(1.0 - busy(window.trace), "ratio")
+        evidence.append(Evidence.of("device idle", idle))
+    least, most = _back(window, doing)
+    gain = of_work(window, least * (share - error), most * min(1.0, share + error))
     if gain.high < LEAST_SHARE:
         return None
     return Found(gain, tuple(evidence), doing.where, _slice(window), confidence=Confidence.INFERRED)
@@ -86,7 +80,9 @@ def _slice(window: Window) -> Slice:
 
 
 def _back(window: Window, doing: Activity) -> tuple[float, float]:
-    """Return what part of the drawing comes back where the device draws with the same cores."""
+    """Return what part of the drawing the main thread saves; a CPU draws with the same cores."""
+    if window.device == "gpu":
+        return OF_GPU
     if one_by_one(doing):
         return ONE_BY_ONE_LEAST, ONE_BY_ONE_MOST
     if window.uses("jax"):

@@ -44,7 +44,7 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.overlap import back
+from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import at, of_slice, own
 from whyidle.monitor.signals.waiting import busy, idle_slice
@@ -92,9 +92,8 @@ def _of_samples(window: Window) -> Found | None:
     error = account.error(share)
     if share - error < LEAST_OF_SAMPLES:
         return None
-    low = back(window, account, BACK_LEAST * (share - error))[0]
     return Found(
-        gain=Gain.between(low, share + error),
+        gain=of_work(window, BACK_LEAST * (share - error), share + error),
         evidence=(Evidence.of("main thread hands data over", window.job.measure(share, "ratio")),),
         where=own(handed),
         slice=Slice.EXPOSED_COPY,

@@ -54,7 +54,7 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, preparing, reading
 from whyidle.monitor.signals.cores import Runner
-from whyidle.monitor.signals.overlap import back, freed_cores
+from whyidle.monitor.signals.gain import freed_cores, of_work
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import fetches, of_slice, own, seen
@@ -253,7 +253,7 @@ def _of_samples(window: Window, doing: Activity) -> Verdict:
     if account is None or window.device is None:
         return window.lacks(Need.TRACE)
     error = step_samples(window.job).error(read)
-    gain = Gain(back(window, account, read - error)[0], back(window, account, read + error)[1])
+    gain = of_work(window, read - error, read + error)
     if gain.high < LEAST_OF_LOOKS:
         return None
     return Found(

@@ -45,10 +45,11 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.gain import of_waits
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
-from whyidle.monitor.signals.waiting import idle_slice, overlapped, share_of_lines
+from whyidle.monitor.signals.waiting import idle_slice, share_of_lines
 from whyidle.monitor.signals.window import Window
 
 # Every second step: what is read less often is logging.
@@ -135,13 +136,13 @@ def _of_turns(window: Window, reads: Measure | None) -> Verdict:
         spent = window.job.measure(seen, "ratio") if seen else spent
     if spent is None:
         return window.lacks(Need.INSIDE)
-    bounds = overlapped(window, spent.value)
-    if bounds[1] < LEAST_SHARE:
+    gain = of_waits(window, spent.value)
+    if gain.high < LEAST_SHARE:
         return None
     evidence = [Evidence.of("main thread in reads", spent)]
     if reads is not None:
         evidence.insert(0, Evidence.of("reads a step", reads))
-    found = _found(window, Gain.between(*bounds), tuple(evidence), idle_slice(window.trace))
+    found = _found(window, gain, tuple(evidence), idle_slice(window.trace))
     # By the agent's clock, or by samples alone.
     counted = spent.value > seen
     return found if counted else replace(found, confidence=Confidence.INFERRED)

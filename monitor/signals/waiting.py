@@ -1,4 +1,4 @@
-"""What is won when the main thread no longer waits for the device in the middle of its work."""
+"""How long the device works, and how long the main thread reads from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
-from whyidle.monitor.signals.window import Window
 
 # While a read of PyTorch's runs, Python is in its own line or in these helpers of a tensor.
 HELPERS: Final = re.compile(r".*/torch/(_tensor|functional|utils/_contextlib)\.py")
@@ -30,35 +29,6 @@ def idle_slice(trace: Traced | None) -> Slice:
     parts = (Slice.IDLE_DISPATCH, Slice.IDLE_SYNC, Slice.IDLE_UNKNOWN)
     shares = {} if trace is None else {part: trace.share(part) for part in parts}
     return max(parts, key=lambda part: share.value if (share := shares.get(part)) else 0.0)
-
-
-def overlapped(window: Window, waiting: float) -> tuple[float, float]:
-    """Return what comes back when the host prepares the next step while the device works.
-
-    ``waiting`` is the share of the time that the main thread gives to the reads. Without them the
-    slower of the two sets the pace: the device, or what else the main thread has to do. Without a
-    trace it is not known how long the device works.
-    """
-    trace, cores = window.trace, window.cores
-    if trace is None:
-        # How long the device works is not known: perhaps all of the time.
-        return 0.0, waiting
-    work, host = busy(trace), 1.0 - waiting
-    if window.device == "gpu" or cores is None:
-        high = max(0.0, 1.0 - max(work, host))
-        return high / 2, high
-    # At best its operations are all that is left of the wait. What lies between them is the way to
-    # a thread that has gone to sleep, and one with work ahead of it does not.
-    high = max(0.0, 1.0 - max(work, host))
-    # Or who waits for a CPU backend waits for work, also between two operations of it.
-    sync = trace.share(Slice.IDLE_SYNC)
-    work = max(work + (sync.value if sync else 0.0), min(waiting, 1.0))
-    # A CPU backend of JAX computes in the calling thread where it has nothing else in hand, as
-    # it has not when the host is the slower one.
-    if host > work:
-        return 0.0, 0.0
-    # Both need the same cores: at worst the device's work fills them all.
-    return max(0.0, min(high, 1.0 - work - host / cores.value)), high
 
 
 def share_of_lines(

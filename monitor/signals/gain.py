@@ -1,0 +1,81 @@
+"""What a step gains when its main thread has less to do, or waits no longer: the model of it.
+
+Two work on a step, the main thread and the device. Side by side the slower one sets the pace; in
+turns they add up. Which of the two holds is seen only in part: the new step takes at least the
+longer of what is left of both, at most their sum, and never more than the old one. Where a CPU
+computes, both need its cores.
+"""
+
+from __future__ import annotations
+
+from whyidle.monitor.core.finding import MOST_LOST, Gain
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.signals.waiting import busy
+from whyidle.monitor.signals.window import Window
+
+
+def of_work(window: Window, least: float, most: float) -> Gain:
+    """Return what comes back when the main thread saves between two shares of its time."""
+    return Gain(_back(window, least)[0], _back(window, most)[1])
+
+
+def _back(window: Window, saved: float) -> tuple[float, float]:
+    saved = min(MOST_LOST, max(0.0, saved))
+    device = None if window.trace is None else busy(window.trace)
+    if window.device == "cpu" and not window.uses("jax"):
+        # PyTorch computes there in the thread that calls it: in that time nothing was saved.
+        return (saved if device is None else min(saved, 1.0 - device)), saved
+    waits = 0.0
+    if window.host is not None:
+        # Of what the main thread waits for the device it does nothing.
+        waits = window.host.share(HostClass.FRAMEWORK_WAIT, HostClass.READ)
+    elif device is None:
+        return 0.0, saved
+    if device is None:
+        return max(0.0, saved - waits), saved
+    turns = device + max(0.0, 1.0 - waits - saved)
+    beside = max(device, 1.0 - saved)
+    low, high = max(0.0, min(saved, 1.0 - turns)), max(0.0, min(saved, 1.0 - beside))
+    freed = freed_cores(window, saved) if window.device == "cpu" else None
+    return (low, high) if freed is None else (min(saved, max(low, freed[0])), max(high, freed[1]))
+
+
+def of_waits(window: Window, waiting: float) -> Gain:
+    """Return what comes back when the main thread prepares the next step while the device works.
+
+    ``waiting`` is the share of its time in which it waits for what it reads.
+    """
+    trace, cores = window.trace, window.cores
+    if trace is None:
+        # How long the device works is not known: perhaps all of the time.
+        return Gain(0.0, waiting)
+    work, host = busy(trace), 1.0 - waiting
+    if window.device == "gpu" or cores is None:
+        high = max(0.0, 1.0 - max(work, host))
+        return Gain(high / 2, high)
+    # At best its operations are all that is left of the wait. What lies between them is the way to
+    # a thread that has gone to sleep, and one with work ahead of it does not.
+    high = max(0.0, 1.0 - max(work, host))
+    # Or who waits for a CPU backend waits for work, also between two operations of it.
+    sync = trace.share(Slice.IDLE_SYNC)
+    work = max(work + (sync.value if sync else 0.0), min(waiting, 1.0))
+    # A CPU backend of JAX computes in the calling thread where it has nothing else in hand, as
+    # it has not when the host is the slower one.
+    if host > work:
+        return Gain(0.0, 0.0)
+    # At worst the device's work fills all cores.
+    return Gain(max(0.0, min(high, 1.0 - work - host / cores.value)), high)
+
+
+def freed_cores(window: Window, taken: float) -> tuple[float, float] | None:
+    """Return the least and the most that a step gains by cores that compute and are freed for it.
+
+    ``taken`` is in cores. ``None``: some are free, or how many is not known. At least the work is
+    less by so much. At most a step stands still while any of its threads has no core.
+    """
+    account = window.core_account
+    if account is None or not account.is_full:
+        return None
+    share = min(1.0, taken / account.cores)
+    return share, 1.0 - (1.0 - share) ** max(1.0, account.cores)
