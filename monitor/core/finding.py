@@ -182,6 +182,8 @@ class Found:
     # A more specific title than the rule's own.
     title: str | None = None
     confidence: Confidence = Confidence.MEASURED
+    # Its fix lets the main thread work ahead of the device, which hides all that it does.
+    hides_host: bool = False
     # The frameworks whose fixes are shown; none: all of the rule's that the job uses.
     frameworks: tuple[Framework, ...] = ()
     # Other fixes than the rule's, where those would not fit what was found.

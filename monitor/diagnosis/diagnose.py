@@ -19,6 +19,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
 from whyidle.monitor.core.errors import NotJudged
 from whyidle.monitor.core.finding import (
     LEAST_LOST,
+    ROUNDING,
     Contradiction,
     Fix,
     Found,
@@ -211,6 +212,8 @@ def _explains(cause: Finding, other: Finding) -> bool:
         return False
     if others and gain.high < MOST_OF * others.low:
         return False
+    if others and cause.found.hides_host and gain.high >= others.high - ROUNDING:
+        return True
     places = {(place.file, place.line) for place in other.found.where}
     return any((place.file, place.line) in places for place in cause.found.where)
 

@@ -145,7 +145,8 @@ def _of_turns(window: Window, reads: Measure | None) -> Verdict:
     found = _found(window, gain, tuple(evidence), idle_slice(window.trace))
     # By the agent's clock, or by samples alone.
     counted = spent.value > seen
-    return found if counted else replace(found, confidence=Confidence.INFERRED)
+    confidence = found.confidence if counted else Confidence.INFERRED
+    return replace(found, confidence=confidence, hides_host=True)
 
 
 def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Slice) -> Found:

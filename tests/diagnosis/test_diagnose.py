@@ -109,6 +109,16 @@ def test_a_cure_of_a_part_leaves_the_rest_to_be_explained(known: dict[str, Rule]
     assert names(diagnose(window())) == ["whole", "part"]
 
 
+def test_work_ahead_of_the_device_hides_what_code_takes(known: dict[str, Rule]) -> None:
+    place = (Place("/u/train.py", 9, "main"),)
+    add(known, "code", Found(Gain.between(0.3, 0.4), EVIDENCE, where=place), is_last_resort=True)
+    add(known, "ahead", Found(Gain.between(0.2, 0.4), EVIDENCE, hides_host=True))
+    assert names(diagnose(window())) == ["ahead"]
+    # A host that takes longer than the device is not hidden by it.
+    add(known, "ahead", Found(Gain.between(0.2, 0.3), EVIDENCE, hides_host=True))
+    assert names(diagnose(window())) == ["code", "ahead"]
+
+
 def test_one_finding_stands_for_a_slice(known: dict[str, Rule]) -> None:
     add(known, "first", loses(0.4, Slice.IDLE_DISPATCH))
     add(known, "second", loses(0.2, Slice.IDLE_DISPATCH))
