@@ -20,6 +20,7 @@ class HostClass(StrEnum):
     READ = "read"
     PUT = "put"
     WAIT = "wait"
+    LOCK = "lock"
     FRAMEWORK_WAIT = "framework_wait"
 
 
@@ -54,6 +55,9 @@ HOST_LOOKS: Final[dict[HostClass, HostLook]] = {
     ),
     HostClass.PUT: HostLook(
         "handing over", "copies arrays of the host to the framework's device", "#8C564B"
+    ),
+    HostClass.LOCK: HostLook(
+        "waiting for Python's lock", "another thread of the job runs Python meanwhile", "#117733"
     ),
     HostClass.WAIT: HostLook("waiting", "sleeps, or waits for files and others", "#882255"),
     HostClass.FRAMEWORK_WAIT: HostLook(

@@ -31,8 +31,8 @@ class Frame(Struct, array_like=True, frozen=True):
 class StackCount(Struct, array_like=True, frozen=True):
     """How often a thread had this stack: the leaf, and the user's own frames, innermost first.
 
-    ``called`` is what the innermost of these called; ``waited`` says how often the thread waited
-    for anything but Python's lock, of ``known`` samples.
+    ``called`` is what the innermost of these called; of ``known`` samples the thread waited for
+    Python's lock in ``locked``, and for anything else in ``waited``.
     """
 
     count: Natural
@@ -41,6 +41,7 @@ class StackCount(Struct, array_like=True, frozen=True):
     called: Frame | None = None
     known: Natural = 0
     waited: Natural = 0
+    locked: Natural = 0
 
 
 class Hello(Struct, array_like=True, frozen=True, tag="hello"):
@@ -81,6 +82,8 @@ class Stacks(Struct, array_like=True, frozen=True, tag="stacks"):
     span_ns: Natural
     samples: Natural
     counts: Annotated[list[StackCount], Meta(max_length=wire.MOST_PLACES)]
+    # Where other threads were that had Python's lock while this one waited for it.
+    holders: Annotated[list[StackCount], Meta(max_length=wire.MOST_PLACES)] = []
 
 
 class Steps(Struct, array_like=True, frozen=True, tag="steps"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -35,7 +36,7 @@ class Where:
         self.lines: tuple[SourceLine, ...] = ()
         self.looks = 0
         self._recent: deque[tuple[int, Stacks]] = deque(maxlen=MOST_RECENT)
-        self._since = StackSamples()
+        self._since, self._holders = StackSamples(), StackSamples()
         self._span_ns = 0
         self._due = Due()
 
@@ -43,7 +44,8 @@ class Where:
         """Take in one record, and how many samples made no sense."""
         self._torn += torn
         self._recent.append((at_ns, _slim(stacks)))
-        _add(self._since, stacks)
+        _add(self._since, stacks.samples, stacks.counts)
+        _add(self._holders, sum(look.count for look in stacks.holders), stacks.holders)
         self._span_ns += min(stacks.span_ns, WHERE_NS)
 
     def look_back(self, now_ns: int) -> None:
@@ -52,7 +54,7 @@ class Where:
             self._recent.popleft()
         found = StackSamples()
         for _, stacks in self._recent:
-            _add(found, stacks)
+            _add(found, stacks.samples, stacks.counts)
         self.lines, self.looks = found.lines(LINES_SHOWN), int(found.samples)
 
     def events(self, now_ns: int, *, ending: bool) -> list[JobEvent]:
@@ -61,9 +63,11 @@ class Where:
             return []
         event = stacks_event(self._key, self._since, self._span_ns / 1e9)
         if self._source is not None:
-            more = {"source": self._source, "torn": self._torn}
+            holders = self._holders.packed(EVENT_BYTES)
+            more = {"source": self._source, "torn": self._torn, "holders": holders}
             event = replace(event, data={**(event.data or {}), **more})
-        self._since, self._span_ns, self._torn = StackSamples(), 0, 0
+        self._since, self._holders = StackSamples(), StackSamples()
+        self._span_ns = self._torn = 0
         return [event]
 
 
@@ -73,9 +77,9 @@ def _slim(stacks: Stacks) -> Stacks:
     return Stacks(stacks.t, stacks.span_ns, stacks.samples, looks)
 
 
-def _add(samples: StackSamples, stacks: Stacks) -> None:
-    samples.samples += min(stacks.samples, MOST_COUNTED)
-    for look in stacks.counts:
+def _add(samples: StackSamples, number: int, counts: Iterable[StackCount]) -> None:
+    samples.samples += min(number, MOST_COUNTED)
+    for look in counts:
         chain = Chain(
             tuple(_line(frame) for frame in look.frames),
             None if look.leaf is None else _line(look.leaf),
@@ -84,7 +88,8 @@ def _add(samples: StackSamples, stacks: Stacks) -> None:
         if chain in samples.chains or len(samples.chains) < MOST_CHAINS:
             count = min(look.count, MOST_COUNTED)
             known = min(look.known, count)
-            samples.count(chain, count, known, min(look.waited, known))
+            waited = min(look.waited, known)
+            samples.count(chain, count, known, waited, min(look.locked, known - waited))
 
 
 def _line(frame: Frame) -> CodeLine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from whyidle.agents.wire import MOST_PLACES
@@ -23,6 +24,8 @@ class StackCounts:
     hz: float
     due: float = 0.0
     counts: dict[_Chain, list[int]] = field(default_factory=dict)
+    # Where other threads were that had Python's lock when the main thread wanted it.
+    holders: dict[_Chain, list[int]] = field(default_factory=dict)
     samples: int = 0
     torn_before: int = 0
     began_ns: int = 0
@@ -34,15 +37,10 @@ class StackCounts:
     def add(self, stack: Stack) -> None:
         """Count one sample."""
         self.samples += 1
-        chain = stack[:3]
-        counts = self.counts.get(chain)
-        if counts is None:
-            if len(self.counts) >= MOST_PLACES:
-                return
-            counts = self.counts[chain] = [0, 0, 0]
-        counts[0] += 1
-        counts[1] += stack.waits is not None
-        counts[2] += bool(stack.waits)
+        if stack.holder is not None:
+            _count(self.holders, stack.holder, (1,))
+        known, waited = stack.waits is not None, bool(stack.waits)
+        _count(self.counts, stack[:3], (1, known, waited, stack.wants_lock))
 
     @property
     def makes_sense(self) -> bool:
@@ -56,16 +54,23 @@ class StackCounts:
             now_ns,
             now_ns - self.began_ns,
             self.samples,
-            [_count(chain, n) for chain, n in self.counts.items()],
+            [_record(chain, n) for chain, n in self.counts.items()],
+            [_record(chain, n) for chain, n in self.holders.items()],
         )
         torn = self.reader.torn - self.torn_before
-        self.counts, self.samples = {}, 0
+        self.counts, self.holders, self.samples = {}, {}, 0
         self.began_ns, self.torn_before = now_ns, self.reader.torn
         return found, torn
 
 
-def _count(chain: _Chain, counts: list[int]) -> StackCount:
+def _count(counts: dict[_Chain, list[int]], chain: _Chain, more: Sequence[int]) -> None:
+    if chain in counts or len(counts) < MOST_PLACES:
+        before = counts.get(chain, [0] * len(more))
+        counts[chain] = [a + b for a, b in zip(before, more, strict=True)]
+
+
+def _record(chain: _Chain, counts: list[int]) -> StackCount:
     leaf, called, users = chain
-    count, known, waited = counts
+    count, *states = counts
     frames = [Frame(*place) for place in users]
-    return StackCount(count, Frame(*leaf), frames, called and Frame(*called), known, waited)
+    return StackCount(count, Frame(*leaf), frames, called and Frame(*called), *states)

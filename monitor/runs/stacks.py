@@ -37,15 +37,17 @@ class Counts:
     """How often a chain was seen."""
 
     samples: float = 0
-    # How many of them say whether the thread waited, for anything but Python's lock; and did.
+    # How many of them say whether the thread waited; did, for anything but Python's lock; for it.
     known: float = 0
     waited: float = 0
+    locked: float = 0
 
-    def add(self, samples: float, known: float = 0, waited: float = 0) -> None:
+    def add(self, samples: float, known: float = 0, waited: float = 0, locked: float = 0) -> None:
         """Count more of them."""
         self.samples += samples
         self.known += known
         self.waited += waited
+        self.locked += locked
 
 
 class StackSamples:
@@ -63,22 +65,22 @@ class StackSamples:
             samples = data.get("samples", 0)
             found.samples += samples
             files = data.get("files", ())
-            for count, frames, leaf, called, known, waited in data.get("rows", ()):
+            for count, frames, leaf, called, *states in data.get("rows", ()):
                 chain = Chain(
                     tuple(_read(files, frame) for frame in frames),
                     _read(files, leaf) if leaf else None,
                     _read(files, called) if called else None,
                 )
-                found.count(chain, count, known, waited)
+                found.count(chain, count, *states)
             for line in data.get("lines", ()):
                 found.count(Chain((_line(line),)), line["share"] * samples)
             for line in data.get("leaves", ()):
                 found.count(Chain((), _line(line)), line["share"] * samples)
         return found
 
-    def count(self, chain: Chain, samples: float, known: float = 0, waited: float = 0) -> None:
-        """Count some samples of one chain."""
-        self.chains.setdefault(chain, Counts()).add(samples, known, waited)
+    def count(self, chain: Chain, samples: float, *states: float) -> None:
+        """Count some samples of one chain; ``states``: the other numbers of ``Counts``."""
+        self.chains.setdefault(chain, Counts()).add(samples, *states)
 
     def lines(self, most: int = MOST_LINES) -> tuple[SourceLine, ...]:
         """Return the user's innermost lines, most first."""
@@ -136,6 +138,7 @@ class StackSamples:
                 None if chain.called is None else _packed(names, chain.called),
                 counts.known,
                 counts.waited,
+                counts.locked,
             ]
             most_bytes -= len(json.dumps([row, *new]))
             if most_bytes < 0:

@@ -162,24 +162,30 @@ def account_of(stacks: StackSamples, *, by_time: bool = False) -> HostAccount | 
 
 def _divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
     """Yield what a chain was doing, and in how many samples."""
-    waited = counts.waited * counts.samples / counts.known if counts.known else 0.0
+    waited, locked = (
+        n * counts.samples / counts.known if counts.known else 0.0
+        for n in (counts.waited, counts.locked)
+    )
+    if locked:
+        yield HostClass.LOCK, locked
+    samples = counts.samples - locked
     chain = _without_collector(chain)
     leaf = chain.leaf or (chain.frames[0] if chain.frames else None)
     files = [x.file for x in (leaf, chain.called) if x is not None]
     if any(_LOADERS.fullmatch(file) for file in files):
-        yield HostClass.LOADER, counts.samples
+        yield HostClass.LOADER, samples
     elif any(_COMPILERS.fullmatch(file) for file in files):
-        yield HostClass.COMPILE, counts.samples
+        yield HostClass.COMPILE, samples
     elif leaf is None:
-        yield HostClass.UNCLEAR, counts.samples
+        yield HostClass.UNCLEAR, samples
     elif _EAGER.fullmatch(_named(leaf)):
-        yield HostClass.EAGER, counts.samples
+        yield HostClass.EAGER, samples
     elif any(_PUTS.fullmatch(_named(x)) for x in (leaf, chain.called) if x is not None):
-        yield HostClass.PUT, counts.samples
+        yield HostClass.PUT, samples
     else:
         whose = _whose(leaf, chain)
         reads = any(_READERS.fullmatch(_named(x)) for x in (leaf, chain.called) if x is not None)
-        yield HostClass.READ if reads else whose, counts.samples - waited
+        yield HostClass.READ if reads else whose, samples - waited
         if waited:
             yield HostClass.READ if reads else _waits(whose, leaf), waited
 

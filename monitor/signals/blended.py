@@ -64,6 +64,7 @@ BETWEEN_CALLS: Final = {
     HostClass.EAGER: Slice.IDLE_DISPATCH,
     HostClass.PUT: Slice.EXPOSED_COPY,
     HostClass.WAIT: Slice.IDLE_IO,
+    HostClass.LOCK: Slice.IDLE_DISPATCH,
     HostClass.LOADER: Slice.IDLE_INPUT,
     HostClass.COMPILE: Slice.IDLE_COMPILE,
 }
@@ -71,6 +72,7 @@ BETWEEN_CALLS: Final = {
 ON_OTHER_THREADS: Final = {
     HostClass.FRAMEWORK_WAIT: Slice.COMPUTE,
     HostClass.READ: Slice.COMPUTE,
+    HostClass.LOCK: Slice.IDLE_DISPATCH,
     HostClass.EAGER: Slice.IDLE_DISPATCH,
     HostClass.PUT: Slice.EXPOSED_COPY,
     HostClass.LOADER: Slice.IDLE_INPUT,

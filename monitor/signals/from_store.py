@@ -130,6 +130,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         stacks=stacks,
         lines=stacks.lines(),
         leaves=stacks.leaves(),
+        holders=StackSamples.of_events(each.get("holders", {}) for each in kept),
         looks=int(stacks.samples) or None,
         helpers=tuple(_helpers(reader, run, who, steady, most)),
         events=_events(reader, run, span),

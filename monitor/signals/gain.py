@@ -8,9 +8,11 @@ computes, both need its cores.
 
 from __future__ import annotations
 
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import MOST_LOST, Gain
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.signals.cores import FULL, Runner
 from whyidle.monitor.signals.waiting import busy
 from whyidle.monitor.signals.window import Window
 
@@ -77,5 +79,8 @@ def freed_cores(window: Window, taken: float) -> tuple[float, float] | None:
     account = window.core_account
     if account is None or not account.is_full:
         return None
+    if account.runs[Runner.THREADS] <= (1 - FULL) * account.cores:
+        # One thread alone needs a core: how long it waits for that is measured.
+        return 0.0, window.job.means.get(m.JOB_MAIN_THREAD_WAIT, 0.0)
     share = min(1.0, taken / account.cores)
     return share, 1.0 - (1.0 - share) ** max(1.0, account.cores)

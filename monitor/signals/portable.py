@@ -38,15 +38,17 @@ _ROWS: Final = {
     "helpers": Helper,
 }  # fmt: skip
 
+_STACKS: Final = ("stacks", "holders")
 _ABSENT: Final = object()
 _T = TypeVar("_T")
 
 
 def dump(window: Window) -> JsonObject:
     """Return everything that rules can ask of a window."""
-    names = [f.name for f in fields(Recorded) if f.name != "stacks"]
+    names = [f.name for f in fields(Recorded) if f.name not in _STACKS]
     data = {name: _plain(getattr(window.job, name)) for name in names}
-    data["stacks"] = window.job.stacks.packed(MOST_BYTES, MOST_CHAINS)
+    for name in _STACKS:
+        data[name] = getattr(window.job, name).packed(MOST_BYTES, MOST_CHAINS)
     return {
         "target": window.target,
         "kind": window.kind,
@@ -63,7 +65,8 @@ def load(data: Mapping[str, Any]) -> Window:
     job = dict(data["job"])
     for name, row in _ROWS.items():
         job[name] = tuple(msgspec.convert(each, row) for each in job.get(name, ()))
-    job["stacks"] = StackSamples.of_events([job.get("stacks", {})])
+    for name in _STACKS:
+        job[name] = StackSamples.of_events([job.get(name, {})])
     job["means"] = _metrics(job["means"], float)
     job["unknown"] = _metrics(job["unknown"], str)
     job["trends"] = _metrics(job["trends"], Trend)

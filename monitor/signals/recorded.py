@@ -81,6 +81,8 @@ class Recorded:
     stacks: StackSamples = field(default_factory=StackSamples)
     lines: tuple[SourceLine, ...] = ()
     leaves: tuple[SourceLine, ...] = ()
+    # Where other threads were that had Python's lock while the main thread wanted it.
+    holders: StackSamples = field(default_factory=StackSamples)
     # How often it was looked at; ``None``: recordings of before do not say.
     looks: int | None = None
     helpers: tuple[Helper, ...] = ()

@@ -163,7 +163,8 @@ def test_names_that_are_not_ascii_are_read(tmp_path: Path) -> None:
     assert {stack.leaf for stack in found} == {(str(folder / "train.py"), 3, "größe")}
 
 
-def test_a_thread_that_wants_the_lock_does_not_wait(tmp_path: Path) -> None:
+@every_python
+def test_a_thread_that_wants_the_lock_does_not_wait(python: str, tmp_path: Path) -> None:
     source = """
 import threading, time
 def other():
@@ -173,10 +174,15 @@ print("ready", flush=True)
 while True:
     for _ in range(1000): pass
 """
-    with script(source, tmp_path) as job, reading(job, tmp_path) as reader:
+    with script(source, tmp_path, [python]) as job, reading(job, tmp_path) as reader:
         found = taken(reader, 200)
     # It sleeps for the lock half of the time.
     assert sum(bool(stack.waits) for stack in found) < 0.05 * len(found)
+    wanted = [stack for stack in found if stack.wants_lock]
+    assert len(wanted) > 0.2 * len(found)
+    seen = [stack.holder for stack in wanted if stack.holder is not None]
+    assert len(seen) > 0.5 * len(wanted)
+    assert {(leaf.function, leaf.line) for leaf, _, _ in seen} == {("other", 4)}
 
 
 @pytest.mark.parametrize("then", ["os._exit(0)", "os.execvp('sleep', ['sleep', '60'])"])

@@ -24,7 +24,7 @@ TYPE_NAME = 24
 THREAD_BYTES = 320
 # Its conditions are what a thread waits at for the interpreter's lock.
 GIL_BYTES = 208
-GIL_LOCKED = 16
+GIL_HOLDER, GIL_LOCKED = 8, 16
 # Of frames: who owns it, from which number on it is no frame of Python's.
 OWNED_BY_C = 3
 

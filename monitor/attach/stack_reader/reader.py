@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from whyidle.agents.wire import STACK_DEPTH, WAITERS
 from whyidle.monitor.attach.ptrace.memory import Memory
 from whyidle.monitor.attach.stack_reader import opening, thread_state
 from whyidle.monitor.attach.stack_reader.code_objects import Code, CodeObjects, Place
 from whyidle.monitor.attach.stack_reader.frames import Frame, Frames
-from whyidle.monitor.attach.stack_reader.layout import GIL_BYTES
+from whyidle.monitor.attach.stack_reader.layout import GIL_BYTES, GIL_HOLDER
 from whyidle.monitor.attach.stack_reader.snapshot import Snapshot
 from whyidle.monitor.attach.stack_reader.thread_state import ThreadState
-from whyidle.monitor.attach.stack_reader.unreadable import Torn, Unreadable
+from whyidle.monitor.attach.stack_reader.unreadable import Ended, Torn, Unreadable
 from whyidle.monitor.processes.target import Target
 
 # A stack that changes while it is read is read again at once: left out, such code would be seen
 # less often than it runs.
 MOST_TRIES = 8
+# Threads that held the lock, and whose stacks are known.
+_MOST_HOLDERS = 16
+_Chain: TypeAlias = tuple[Place, Place | None, tuple[Place, ...]]
 
 
 class Stack(NamedTuple):
@@ -35,6 +38,9 @@ class Stack(NamedTuple):
     users: tuple[Place, ...]
     # Whether the thread waited, for anything but Python's lock; ``None``: not known.
     waits: bool | None
+    # Whether it waited for that, and where the thread was that had it; ``None``: not seen.
+    wants_lock: bool = False
+    holder: _Chain | None = None
 
 
 class StackReader:
@@ -59,7 +65,9 @@ class StackReader:
         except Unreadable:
             self._memory.close()
             raise
+        self._pid = target.pid
         self._frames = Frames(target.pid, self._memory, found.layout, found.thread)
+        self._holders: dict[int, Frames] = {}
         self._codes = CodeObjects(found.layout, found.code_type, is_users)
 
     def close(self) -> None:
@@ -73,24 +81,46 @@ class StackReader:
             letter = self._state.letter()
             if letter in thread_state.STOPPED and letter:
                 return None
-            waits = letter != thread_state.RUNS and not self._state.wants_lock()
+            sleeps = bool(letter) and letter != thread_state.RUNS
+            wants_lock = sleeps and self._state.wants_lock()
+            # At once: the next thread may have it in a moment.
+            holder = self._holder() if wants_lock else None
             try:
-                found = self._walk()
+                found = self._walk(self._frames, self._opened.is_main)
             except Torn:
                 self.tried_again += 1
                 continue
             if found is None:
                 return None
             self.taken += 1
-            return Stack(*found, waits if letter else None)
+            waits = sleeps and not wants_lock
+            return Stack(*found, waits if letter else None, wants_lock, holder)
         self.torn += 1
         return None
 
-    def _walk(self) -> tuple[Place, Place | None, tuple[Place, ...]] | None:
+    def _holder(self) -> _Chain | None:
+        """Return where the thread is that has Python's lock."""
+        found, parts = self._opened, self._opened.layout
+        try:
+            thread, locked = self._memory.words(found.gil + GIL_HOLDER, 2)
+            (interpreter,) = self._memory.words(thread + parts.thread_interpreter, 1)
+            if not locked & 1 or thread == found.thread or interpreter != found.interpreter:
+                return None
+            number = self._memory.read(thread + parts.thread_id, 8)
+            if thread not in self._holders:
+                if len(self._holders) >= _MOST_HOLDERS:
+                    self._holders.clear()
+                self._holders[thread] = Frames(self._pid, self._memory, parts, thread)
+            return self._walk(self._holders[thread], number)
+        except (OSError, OverflowError, Torn, Ended):
+            # It may end, or let go of the lock, at any moment.
+            return None
+
+    def _walk(self, frames: Frames, known_by: bytes) -> _Chain | None:
         leaf = called = None
         users: list[Place] = []
-        snapshot, innermost = self._frames.begin(self._opened.is_main)
-        for frame in self._frames.walk(snapshot, innermost):
+        snapshot, innermost = frames.begin(known_by)
+        for frame in frames.walk(snapshot, innermost):
             code = self._code(snapshot, frame)
             place = None if code is None else code.place(frame.instruction)
             if code is None or place is None:

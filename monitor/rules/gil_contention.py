@@ -1,0 +1,86 @@
+"""A thread of the job's keeps Python's lock from the one that trains.
+
+## What it sees
+The main thread asleep for Python's lock (the GIL), in samples taken from outside, and at which line
+the thread was that had it. Who loads data in threads is reported by `input_starved`.
+
+## Why it costs
+Of all threads of a process one runs Python at a time. A thread that asks for the lock waits up to
+5 ms until the other is told to let go, and has to ask again after each call that let go of it
+meanwhile, as most operations of PyTorch and JAX do: a step of a hundred calls may wait half a
+second for a thread that only counts words. The device gets its work that much later.
+
+## How to fix
+Give that work to a process of its own, or to code that lets go of the lock while it works (NumPy on
+large arrays, a tokenizer written in Rust). Do it less often, or between epochs. A shorter interval
+(`sys.setswitchinterval`) shortens each wait, and not their number.
+
+## When it is wrong
+Which of two threads the lock is kept from is chance: a thread that works through a queue may have
+to be done before the step can go on anyway. Then only its work counts, not where it runs.
+
+## Documents
+Beyond the documents: they speak of loaders with processes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Place, Verdict
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.window import Window
+
+# Each thread that now and then runs Python takes the lock for moments.
+LEAST: Final = 0.05
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the waits for Python's lock."""
+    account = window.host
+    if account is None:
+        return window.lacks(Need.INSIDE)
+    locked = account.share(HostClass.LOCK)
+    error = account.error(locked)
+    if locked - error < LEAST:
+        return None
+    # Who gets the lock still has to get a core.
+    delay = window.job.means.get(m.JOB_MAIN_THREAD_WAIT, 0.0)
+    return Found(
+        gain=of_work(window, locked - error, locked + error + delay),
+        evidence=(
+            Evidence.of("main thread waits for Python's lock", window.job.measure(locked, "ratio")),
+        ),
+        where=_where(window, locked),
+        slice=Slice.IDLE_DISPATCH,
+        confidence=Confidence.INFERRED,
+    )
+
+
+def _where(window: Window, locked: float) -> tuple[Place, ...]:
+    """Return the lines at which other threads had the lock; else those that waited for it."""
+    account, lines = window.host, window.job.holders.lines()
+    held = (Place(x.file, x.line, x.function, x.share * locked) for x in lines)
+    found = own(held)
+    if found or account is None:
+        return found
+    return own(account.lines(lambda row: row.doing is HostClass.LOCK))
+
+
+_CODE: Final = """\
+worker = multiprocessing.get_context("spawn").Process(target=prepare, args=(queue,), daemon=True)
+worker.start()  # not: threading.Thread(target=prepare, ...)"""
+_TEXT: Final = "Give that work to a process of its own, which has a lock of its own."
+
+rule = Rule(
+    title="A thread of the job keeps Python's lock from the one that trains",
+    documents=("beyond the documents",),
+    fixes={"pytorch": Fix(_TEXT, _CODE), "jax": Fix(_TEXT, _CODE)},
+    symptom_of=("input_starved",),
+    detect=detect,
+)
