@@ -37,6 +37,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals import source
+from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.user_lines import of_slice, seen
 from whyidle.monitor.signals.window import Window
 
@@ -89,7 +90,9 @@ def _gain(window: Window, pauses: Measure, *, asked: bool) -> Gain:
     most = pauses.value
     if rate is None or pauses.value >= rate.value * FULL_S:
         most += _slowed(window, pauses.value)
-    return Gain.between(pauses.value * least, most)
+    if window.host is None:
+        return Gain.between(pauses.value * least, most)
+    return of_work(window, pauses.value * least, most)
 
 
 def _slowed(window: Window, pauses: float) -> float:

@@ -38,6 +38,7 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
+    MOST_LOST,
     Evidence,
     Fix,
     Found,
@@ -47,6 +48,7 @@ from whyidle.monitor.core.finding import (
     Place,
     Verdict,
 )
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import Compiled
@@ -126,11 +128,21 @@ def _by_chance(window: Window, lost: float, again: list[Recompiled]) -> tuple[fl
     rate = window.job.mean(m.PROCESS_COMPILES)
     number = sum(one.function.count - one.function.cached for one in again)
     number = number if rate is None else min(number, round(rate.value * window.job.seconds))
-    if lost >= 1:
-        return lost, lost
-    odds, factor = lost / (1 - lost), 1 + SURE / math.sqrt(max(1, number))
-    least, most = odds / factor, odds * factor
+    factor = 1 + SURE / math.sqrt(max(1, number))
+    least, most = (min(MOST_LOST, share) for share in _seen(window, lost))
+    least, most = least / (1 - least) / factor, most / (1 - most) * factor
     return least / (1 + least), most / (1 + most)
+
+
+def _seen(window: Window, lost: float) -> tuple[float, float]:
+    """Return the least and the most of the time that it took, by what JAX says and by samples.
+
+    What is compiled within another function counts in both; samples count a moment once.
+    """
+    host = window.host
+    if host is None or not (sampled := host.share(HostClass.COMPILE)):
+        return lost, lost
+    return min(lost, max(0.0, sampled - host.error(sampled))), lost
 
 
 def _gain(lost: tuple[float, float], first: float, grown: float) -> Gain:

@@ -24,23 +24,40 @@ def of_work(window: Window, least: float, most: float) -> Gain:
 
 def _back(window: Window, saved: float) -> tuple[float, float]:
     saved = min(MOST_LOST, max(0.0, saved))
-    device = None if window.trace is None else busy(window.trace)
+    device = _works(window)
     if window.device == "cpu" and not window.uses("jax"):
         # PyTorch computes there in the thread that calls it: in that time nothing was saved.
-        return (saved if device is None else min(saved, 1.0 - device)), saved
-    waits = 0.0
-    if window.host is not None:
-        # Of what the main thread waits for the device it does nothing.
-        waits = window.host.share(HostClass.FRAMEWORK_WAIT, HostClass.READ)
-    elif device is None:
-        return 0.0, saved
+        return (saved if device is None else min(saved, 1.0 - device[1])), saved
+    # Of what the main thread waits for the device it does nothing.
+    waits = _waits(window)
+    sure = max(0.0, saved - (1.0 if waits is None else waits))
     if device is None:
-        return max(0.0, saved - waits), saved
-    turns = device + max(0.0, 1.0 - waits - saved)
-    beside = max(device, 1.0 - saved)
-    low, high = max(0.0, min(saved, 1.0 - turns)), max(0.0, min(saved, 1.0 - beside))
+        return sure, saved
+    turns = device[1] + max(0.0, 1.0 - (waits or 0.0) - saved)
+    low, high = (max(0.0, min(saved, 1.0 - max(works, 1.0 - saved))) for works in device[::-1])
+    # Whoever waits for nothing keeps the device waiting; a wait for a GPU's queue is not seen.
+    low = min(low, max(sure if window.device == "cpu" else 0.0, 1.0 - turns))
     freed = freed_cores(window, saved) if window.device == "cpu" else None
     return (low, high) if freed is None else (min(saved, max(low, freed[0])), max(high, freed[1]))
+
+
+def _waits(window: Window) -> float | None:
+    """Return the time in which the main thread waits for the device; ``None``: not known."""
+    if window.host is not None:
+        return window.host.share(HostClass.FRAMEWORK_WAIT, HostClass.READ)
+    return window.job.means.get(m.JOB_SYNC_WAIT)
+
+
+def _works(window: Window) -> tuple[float, float] | None:
+    """Return the least and the most of the time in which the device works; ``None``: not known."""
+    traced = () if window.trace is None else (busy(window.trace),)
+    account = window.core_account
+    if account is not None and window.device == "cpu" and window.uses("jax"):
+        # Other threads compute: side by side on all cores at best, one after the other at worst.
+        # A trace is of a moment, and slows what it shows: what they run by the kernel counts too.
+        runs = account.runs[Runner.THREADS]
+        traced = (*traced, runs / account.cores, min(1.0, runs))
+    return (min(traced), max(traced)) if traced else None
 
 
 def of_waits(window: Window, waiting: float) -> Gain:
