@@ -38,6 +38,7 @@ from whyidle.monitor.core.finding import (
     Found,
     Gain,
     Need,
+    Severity,
     SourceLine,
     Verdict,
 )
@@ -88,6 +89,13 @@ ON_GPU: Final = Fix(
 for batch in batches:
     train(batch)  # no torch.cuda.empty_cache() in here
 torch.cuda.empty_cache()  # once, after the training, if at all""",
+)
+BY_ALLOCATOR: Final = Fix(
+    "The framework's own operators make them: have the process keep what it was given, by an "
+    "allocator that does, or by glibc's thresholds.",
+    """\
+MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=4294967296 python train.py
+# or: LD_PRELOAD=/usr/lib/x86_64-linux-gnu/libjemalloc.so.2 python train.py""",
 )
 _DRIVER: Final = r"(cuda|hip)(Malloc|Free|MemCreate|MemMap|MemUnmap|MallocAsync|FreeAsync)"
 
@@ -162,14 +170,18 @@ def _on_cpu(window: Window) -> Verdict:
         return None
     # Of the time in which it ran: on a busy machine a job does not have a core to itself.
     low, high = (rate.value * each / min(1.0, cores.value) for each in FAULT_S)
+    where = seen(window.job, _allocates)
     return Found(
         gain=Gain.between(low, min(high, _making(window))),
         evidence=(
             Evidence.of("new memory", pages.times(PAGE, "bytes/step")),
             Evidence.of("pages handed out by the kernel", rate),
         ),
-        where=seen(window.job, _allocates),
+        where=where,
         slice=Slice.COMPUTE,
+        # Where no line of the user's makes tensors there is none to change.
+        severity=None if where else Severity.LOW,
+        fixes=None if where else {"pytorch": BY_ALLOCATOR},
     )
 
 
