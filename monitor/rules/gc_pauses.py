@@ -99,7 +99,8 @@ def _slowed(window: Window, pauses: float) -> float:
     """Return how much of the time the rest takes longer for collections in between."""
     rest = 1 - pauses
     if window.device == "cpu" and window.uses("jax"):
-        return LATE_THREADS * rest
+        # What comes late slept no longer than that.
+        return min(pauses, LATE_THREADS * rest)
     return min(MOST_REFILLED * pauses, COLD_CACHES * rest)
 
 

@@ -42,6 +42,7 @@ from whyidle.monitor.core.finding import (
     Place,
     Verdict,
 )
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HOST_WORK
@@ -189,7 +190,9 @@ def _taken(window: Window, seen: _Seen) -> tuple[float, float]:
         others = window.host.share(*HOST_WORK)
         most = min(most, 1 - others + window.host.error(others) - seen.compiling)
     else:
-        most = min(most, seen.time.share + seen.error)
+        # Each operation is compiled once by itself, for each shape.
+        compiled = window.host.share(HostClass.COMPILE)
+        most = min(most, seen.time.share + seen.error + compiled)
     return max(0.0, min(most, seen.time.share - seen.error)), max(0.0, most)
 
 
