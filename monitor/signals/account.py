@@ -179,7 +179,9 @@ def _divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
     elif leaf is None:
         yield HostClass.UNCLEAR, samples
     elif _EAGER.fullmatch(_named(leaf)):
-        yield HostClass.EAGER, samples
+        # Who waits in one has launched it, and the device is behind.
+        yield HostClass.EAGER, samples - waited
+        yield HostClass.FRAMEWORK_WAIT, waited
     elif any(_PUTS.fullmatch(_named(x)) for x in (leaf, chain.called) if x is not None):
         yield HostClass.PUT, samples
     else:
