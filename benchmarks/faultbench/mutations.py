@@ -40,8 +40,8 @@ class Insert:
             anchor = program.anchor(self.at, *self.needs)
             program.insert(anchor, _filled(self.code, anchor))
         if self.setup:
-            # Where the fault itself is, is where it runs: in a function that stands there, too; what
-            # it prepares is no part of it.
+            # Where the fault is, is where it runs, in a function that stands there, too: what it
+            # prepares is no part of it.
             runs = self.setup.lstrip().startswith(("def ", "@"))
             program.insert(program.anchor("setup"), self.setup, is_fault=runs)
         if self.imports:

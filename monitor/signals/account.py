@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from whyidle.monitor.core.finding import Place
@@ -156,8 +156,28 @@ def account_of(stacks: StackSamples, *, by_time: bool = False) -> HostAccount | 
         for (frames, doing, phase, begins), n in shares.items()
         if n
     ]
-    rows.sort(key=lambda row: -row.share)
-    return HostAccount(tuple(rows), total, known > 0)
+    return HostAccount(tuple(sorted(_settled(rows), key=lambda x: -x.share)), total, known > 0)
+
+
+def _settled(rows: Sequence[HostRow]) -> Iterator[HostRow]:
+    """Yield the rows; of a line that was mostly found in a framework the rest is there, too.
+
+    Of a call into C that the source does not tell apart no sample shows whose it is.
+    """
+    kinds = HostClass.FRAMEWORK, HostClass.UNCLEAR
+    sums: dict[tuple[HostClass, CodeLine], float] = {}
+    for row in rows:
+        if row.frames and row.doing in kinds:
+            key = row.doing, row.frames[0]
+            sums[key] = sums.get(key, 0.0) + row.share
+    for row in rows:
+        clear, unclear = (
+            sums.get((kind, row.frames[0]), 0.0) if row.frames else 0.0 for kind in kinds
+        )
+        if row.doing is HostClass.UNCLEAR and clear >= unclear > 0:
+            yield replace(row, doing=HostClass.FRAMEWORK)
+        else:
+            yield row
 
 
 def _divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:

@@ -176,3 +176,23 @@ def test_what_jax_runs_outside_of_compiled_functions_is_a_class_of_its_own(train
     assert account.share(HostClass.FRAMEWORK_WAIT) == pytest.approx(0.125)
     assert account.share(HostClass.READ) == pytest.approx(0.25)
     assert account.share(HostClass.PUT) == pytest.approx(0.5)
+
+
+def test_a_line_that_is_mostly_in_the_framework_is_in_it_also_where_its_calls_are_unclear(
+    train: str,
+) -> None:
+    line, other = CodeLine(train, 9, "step"), CodeLine(train, 12, "step")
+    conv = CodeLine(f"{PACKAGES}/torch/nn/modules/conv.py", 5, "forward")
+    samples = StackSamples()
+    samples.samples = 40
+    for place, inside, unclear in ((line, 12, 8), (other, 4, 16)):
+        samples.count(Chain((place,), conv, conv), inside, inside, 0)
+        samples.count(Chain((place,), place), unclear, unclear, 0)
+    account = account_of(samples)
+    assert account is not None
+    shares = {
+        (row.frames[0].line, row.doing): row.share for row in account.rows if row.frames[0] == other
+    }
+    assert sum(row.share for row in account.rows) == pytest.approx(1)
+    assert all(row.doing is HostClass.FRAMEWORK for row in account.rows if row.frames[0] == line)
+    assert shares[12, HostClass.UNCLEAR] == pytest.approx(0.4)
