@@ -1,9 +1,10 @@
 """What the constants of some rules stand on: costs of single things, apart from the demo pairs.
 
 A page of memory that is new, a random number by who draws it, a step after a full collection of
-Python's garbage beside one without. Each is the middle of several tries, in CPU time: that is what
-other programs on the machine lengthen least. Only steps of JAX after collections are in elapsed
-time: its threads, which have slept meanwhile, come late.
+Python's garbage beside one without, a step of an optimizer by how it goes through its tensors.
+Each is the middle of several tries, in CPU time: that is what other programs on the machine
+lengthen least. Only steps of JAX after collections are in elapsed time: its threads, which have
+slept meanwhile, come late.
 
 Run: .venv/bin/python benchmarks/unit_costs.py [--json]
 """
@@ -32,6 +33,12 @@ ROWS, FEATURES, CLASSES = 256, 256, 10
 # As long as a collection of that many records; and widths of a network of three layers.
 BUSY_S = 0.03
 WIDTHS = (256, 512, 1024, 2048)
+OPTIMIZERS = {
+    "AdamW": {"lr": 1e-3}, "Adam": {"lr": 1e-3}, "Adagrad": {"lr": 1e-3}, "SGD": {"lr": 1e-3},
+    "SGD momentum": {"lr": 1e-3, "momentum": 0.9},
+}  # fmt: skip
+# How many, and the numbers in each.
+TENSORS = ((400, 64), (400, 1024), (200, 16_384), (40, 262_144))
 
 
 def seconds(work: Callable[[], object], tries: int = TRIES) -> float:
@@ -127,6 +134,25 @@ def jax_after_collecting(samples: int, width: int) -> dict[str, float]:
     return {"times": round(late / soon, 2), "ms": round(1e3 * soon, 2)}
 
 
+def optimizer_times() -> dict[str, dict[str, float]]:
+    """Return how many times as long a step takes tensor by tensor, as in the other two ways."""
+    found = {}
+    for name, more in OPTIMIZERS.items():
+        kind = getattr(torch.optim, name.partition(" ")[0])
+        for number, size in TENSORS:
+            taken = {}
+            for way in ("foreach=False", "foreach=True", "fused=True"):
+                key, _, value = way.partition("=")
+                tensors = [nn.Parameter(torch.randn(size)) for _ in range(number)]
+                for each in tensors:
+                    each.grad = torch.randn(size)
+                taken[way] = seconds(kind(tensors, **more, **{key: value == "True"}).step)
+            loop = taken.pop("foreach=False")
+            times = {way: round(loop / took, 2) for way, took in taken.items()}
+            found[f"{name}, {number} tensors of {size}"] = times
+    return found
+
+
 def main() -> None:
     """Print them."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -143,6 +169,7 @@ def main() -> None:
             f"{samples} records, {width} wide": jax_after_collecting(samples, width)
             for samples, width in COLLECTED
         },
+        "step_of_an_optimizer_in_a_loop_times": optimizer_times(),
     }
     if asked.parse_args().json:
         print(json.dumps(result))

@@ -3,9 +3,12 @@
 Its state has these facts, as far as its parts know them:
 
     version                 of JAX
-    debug_nans, debug_infs, disable_jit, enable_x64, log_compiles
+    debug_nans, debug_infs, disable_jit, enable_x64, log_compiles, check_tracer_leaks,
+    enable_checks, disable_most_optimizations
                             options as set for the whole process; what a ``with`` of the job's
                             sets for one thread is not seen
+    compilation_cache       whether compiled programs are kept on disk, for the next start
+    own_profiler            whether the job traced itself at any look since the last state
     backend                 the platform that computes when nothing else is said: "cpu", "gpu", ..
     backends                all that are initialised; nothing of the following before the first is
     devices                 those of the backend that belong to this process

@@ -30,6 +30,11 @@ def definer(kind: Any, name: str) -> Any:
     return next((each for each in _order(kind) if name in _inside(each)), None)
 
 
+def is_a(kind: Any, base: Any) -> bool:
+    """Tell whether a class is another one, or derives from it."""
+    return any(each is base for each in _order(kind))
+
+
 def members(kind: Any) -> Mapping[str, Any]:
     """Return what a class itself defines."""
     found: Mapping[str, Any] = _inside(kind)

@@ -39,15 +39,15 @@ class Getters:
         self.number, self.size, self.dtype, self.device = (
             _of_c(name) for name in ("numel", "element_size", "dtype", "device")
         )
-        self._tensor = need("torch", "Tensor")
+        self.tensor = need("torch", "Tensor")
         self._parameter = need("torch.nn.parameter", "Parameter")
 
     def may_ask(self, kind: Any) -> bool:
         """Tell whether the getters run no Python of the user's."""
-        if kind is self._parameter or kind is self._tensor:
+        if kind is self._parameter or kind is self.tensor:
             return True
         sees = definer(kind, "__torch_dispatch__")
-        if sees is None or sees is self._tensor:
+        if sees is None or sees is self.tensor:
             return True
         name, where = TORCHS
         module = members(sees).get("__module__")

@@ -27,6 +27,10 @@ The facts of its state, each as far as it is known:
     timed_batches, timed_reads, timed_optimizer_steps
                                  the share that is timed, once these came too fast for all
     anomaly_detection            whether it was on at any look since the last state
+    own_profiler                 the same of a profiler that the job began itself
+    optimizers                   [{kind: its class, of_torch, tensors, device, state_device,
+                                 foreach, fused: as its largest group says, null where torch
+                                 chooses, "absent" where it has no such flag}], the largest first
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from .debugging import DebuggingModes
 from .loaders import LoaderWaits
 from .memory import CudaMemory
 from .model import Model
+from .optimizers import Optimizers
 from .parallel import Processes
 from .parameters import Parameters
 from .precision import Autocasts, Switches
@@ -78,5 +83,6 @@ class TorchProbe(FrameworkProbe):
         CudaMemory,
         Processes,
         Parameters,
+        Optimizers,
         Model,
     )

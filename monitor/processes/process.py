@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
+from whyidle.monitor.core import settings
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank, rank_of
 from whyidle.monitor.processes.secrets import mask
@@ -70,6 +71,8 @@ class Identity:
     visible_gpus: str | None = field(default=None)
     rank: Rank | None = field(default=None)
     arguments: tuple[str, ...] = ()
+    # Of its environment only what ``core/settings.py`` names; ``None``: it cannot be read.
+    settings: Mapping[str, str] | None = None
 
     @property
     def framework(self) -> str | None:
@@ -102,7 +105,8 @@ def describe(pid: int, fs: ProcFs | None = None, files: set[str] | None = None) 
         return None
     arguments = mask(fs.arguments(pid) or [])
     files = fs.mapped_files(pid) if files is None else files
-    environment = fs.environment(pid) or {}
+    given = fs.environment(pid)
+    environment = given or {}
     return Identity(
         key=ProcessKey(pid, stat.start_ticks),
         parent=stat.parent,
@@ -117,6 +121,7 @@ def describe(pid: int, fs: ProcFs | None = None, files: set[str] | None = None) 
         visible_gpus=environment.get("CUDA_VISIBLE_DEVICES"),
         rank=rank_of(environment),
         arguments=tuple(arguments),
+        settings=None if given is None else settings.kept(given),
     )
 
 

@@ -117,6 +117,7 @@ def _entry(member: Member, before: Mapping[str, Any] | None) -> JsonObject:
         "next_step": (refusal.next_step or None) if refusal else None,
         "frameworks": _headlines(member) or (before or {}).get("frameworks", {}),
         "counted": (before or {}).get("counted"),
+        "settings": None if member.settings is None else dict(member.settings),
     }
 
 

@@ -48,6 +48,8 @@ class Member:
     framework: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     # What marks the end of a step; ``None``: nothing does yet.
     steps_source: str | None = None
+    # Of its environment, what may cost time; ``None``: not readable.
+    settings: Mapping[str, str] | None = None
 
 
 def stood_still(stops_ms: tuple[float, ...]) -> str:

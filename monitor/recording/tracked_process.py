@@ -149,6 +149,7 @@ class TrackedProcess:
             settled=not self.is_young,
             framework=self.agent_stats.frameworks.latest,
             steps_source=self.agent_stats.steps.source,
+            settings=self.identity.settings,
         )
 
     def without(self) -> Reading:

@@ -2,9 +2,10 @@
 
 ## What it sees
 On a GPU the time in which the device waits for the driver to allocate or free memory, in a trace
-of whole steps. On a CPU the pages of memory that are new in each step: the kernel hands out each
-of them, 4 kB, at its first touch, and counts it as a minor fault. Of huge pages there are few:
-there the main thread is found at lines that make a new array of zeros or ones.
+of whole steps; without one, how often the main thread was found at a line of yours that calls
+`torch.cuda.empty_cache()`. On a CPU the pages of memory that are new in each step: the kernel hands
+out each of them, 4 kB, at its first touch, and counts it as a minor fault. Of huge pages there are
+few: there the main thread is found at lines that make a new array of zeros or ones.
 
 ## Why it costs
 A tensor of more than 32 MB is given back to the system when it goes, and taken anew in the next
@@ -38,6 +39,7 @@ from whyidle.monitor.core.finding import (
     Found,
     Gain,
     Need,
+    Place,
     Severity,
     SourceLine,
     Verdict,
@@ -47,6 +49,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.device_idle import lost_in
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.source import called
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
@@ -74,6 +77,7 @@ LEAST_OF_SAMPLES: Final = 0.05
 KEPT_BACK_LEAST: Final = 0.5
 _FILLS: Final = re.compile(r"(np|numpy|torch)\.(zeros|ones|empty|full)(_like)?")
 _MAKERS: Final = frozenset({HostClass.LIBRARY, HostClass.FRAMEWORK, HostClass.UNCLEAR})
+_EMPTIES: Final = re.compile(r"(.*\.)?empty_cache")
 KEPT: Final = Fix(
     "Make the array once, before the loop, and write into it.",
     """\
@@ -135,9 +139,9 @@ def _makes_anew(line: CodeLine) -> bool:
 
 
 def _on_gpu(window: Window) -> Verdict:
-    trace = window.gpu_trace
+    trace, emptied = window.gpu_trace, _emptied(window)
     if trace is None:
-        return window.lacks(Need.GPU_TRACE)
+        return _of_emptied(window, emptied) or window.lacks(Need.GPU_TRACE)
     # While a job starts it has to allocate.
     if trace.steps < LEAST_STEPS:
         return window.lacks(Need.LONGER_TRACE)
@@ -147,8 +151,37 @@ def _on_gpu(window: Window) -> Verdict:
     return Found(
         gain=Gain.between(waits.value * BACK_LEAST, waits.value * BACK_MOST),
         evidence=tuple(_calls(trace, waits)),
-        where=of_slice(window, Slice.IDLE_ALLOC),
+        where=emptied or of_slice(window, Slice.IDLE_ALLOC),
         slice=Slice.IDLE_ALLOC,
+        fixes={"pytorch": ON_GPU},
+    )
+
+
+def _emptied(window: Window) -> tuple[Place, ...]:
+    """Return the user's lines that give the cache back to the driver, as they were seen."""
+    if window.host is None:
+        return ()
+    return own(window.host.lines(lambda row: _empties(row.frames[0])))
+
+
+def _empties(line: CodeLine) -> bool:
+    return any(_EMPTIES.fullmatch(name) for name in called(line.file, line.line))
+
+
+def _of_emptied(window: Window, where: tuple[Place, ...]) -> Found | None:
+    """Judge them by how often the thread was found there: it waits for the GPU there, too."""
+    share = sum(place.share or 0.0 for place in where)
+    error = 0.0 if window.host is None else window.host.error(share)
+    if share - error < LEAST:
+        return None
+    return Found(
+        gain=Gain.between(*lost_in(window, share, error)),
+        evidence=(
+            Evidence.of("main thread empties the cache", window.job.measure(share, "ratio")),
+        ),
+        where=where,
+        slice=Slice.IDLE_ALLOC,
+        confidence=Confidence.INFERRED,
         fixes={"pytorch": ON_GPU},
     )
 

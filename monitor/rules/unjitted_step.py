@@ -29,6 +29,7 @@ D1 (core mechanisms: no jit) and D4 §1 (jit).
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,7 +60,7 @@ from whyidle.monitor.signals.eager import (
 )
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
 from whyidle.monitor.signals.source import function_at, readable
-from whyidle.monitor.signals.user_lines import at, own
+from whyidle.monitor.signals.user_lines import asking, at, own
 from whyidle.monitor.signals.window import Window
 
 # A step of one compiled program has a handful of calls around it.
@@ -78,6 +79,11 @@ JOINED: Final = 0.36
 # Without a trace: so much of the time in them may be work, which stays.
 WORK_MOST: Final = 0.75
 
+_SWITCHES: Final = re.compile(r"disable_jit|DISABLE_JIT")
+SWITCHED_OFF: Final = Fix(
+    "Leave it off, and JAX_DISABLE_JIT unset: jit compiles nothing while it is on.",
+    'jax.config.update("jax_disable_jit", False)',
+)
 # As many functions as a recording lists.
 MOST_COMPILED: Final = 20
 
@@ -119,12 +125,16 @@ def detect(window: Window) -> Verdict:
     gain = _gain(window, seen)
     if gain.high < LEAST_TIME:
         return None
+    # Then what is written is right, and runs one by one all the same.
+    is_off = window.fact("disable_jit") is True
     return Found(
         gain=gain,
         evidence=tuple(_evidence(window, seen)),
-        where=_where(window, seen),
+        where=(asking(window.job, _SWITCHES) if is_off else ()) or _where(window, seen),
         slice=Slice.IDLE_COMPILE if 2 * seen.compiling > gain.high else Slice.IDLE_DISPATCH,
         confidence=Confidence.INFERRED if seen.calls is None else Confidence.MEASURED,
+        title="jax_disable_jit is on: nothing is compiled" if is_off else None,
+        fixes={"jax": SWITCHED_OFF} if is_off else None,
     )
 
 

@@ -51,6 +51,8 @@ class Watched:
     # What its frameworks said last, by the name of the probe.
     frameworks: dict[str, JsonObject] = field(default_factory=dict)
     counted: Counted | None = None
+    # Variables of its environment that may cost time; ``None``: not readable, or not kept.
+    settings: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,6 +136,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         events=_events(reader, run, span),
         inside=who is not None and who.inside,
         command=run.command,
+        settings=None if who is None else who.settings,
     )
 
 

@@ -90,6 +90,8 @@ class Recorded:
     # Whether an agent was inside, as far as the recording says.
     inside: bool = False
     command: str | None = None
+    # Variables of its environment that may cost time; ``None``: not readable, or not kept.
+    settings: Mapping[str, str] | None = None
 
     def mean(self, metric: Metric) -> Measure | None:
         """Return the mean of a metric over the window."""

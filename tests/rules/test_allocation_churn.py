@@ -21,7 +21,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.recorded import Trend
+from whyidle.monitor.signals.recorded import SeenGpu, Trend
 
 NAME = "allocation_churn"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -136,3 +136,23 @@ def test_arrays_in_huge_pages_show_in_the_samples(tmp_path: Path, framework: str
     assert finding.gain.high > 0.3
     little = stacks((ones, (makes,), 50), (steps, (steps,), 950))
     assert not isinstance(judge(NAME, window(facts=facts, stacks=little)), Found)
+
+
+@pytest.mark.parametrize(("used", "least"), [(0.1, 0.1), (1.0, 0.0)])
+def test_without_a_trace_the_line_that_empties_the_cache_is_seen(
+    used: float, least: float, tmp_path: Path
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("def train():\n    step()\n    torch.cuda.empty_cache()\n    model(x)\n")
+    empties, steps = (CodeLine(str(file), line, "train") for line in (3, 4))
+    torchs = CodeLine("/venv/lib/python3.11/site-packages/torch/cuda/memory.py", 5, "empty_cache")
+    samples = stacks((torchs, (empties,), 300), (steps, (steps,), 700))
+    gpu = SeenGpu("0", "NVIDIA H100", owned=True, means={m.GPU_UTILISATION: used})
+    facts = {"torch": {"backend": "cuda"}}
+    finding = found(NAME, window(stacks=samples, facts=facts, gpus=(gpu,), inside=True))
+    assert [place.line for place in finding.where] == [3]
+    assert finding.gain is not None
+    assert finding.gain.low >= least
+    assert 0.3 <= finding.gain.high < 0.4
+    busy = window(stacks=stacks((steps, (steps,), 900)), facts=facts, gpus=(gpu,), inside=True)
+    assert cannot_judge(NAME, busy)

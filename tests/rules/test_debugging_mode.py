@@ -68,6 +68,11 @@ def test_what_is_on_is_named_and_no_gain_is_said(facts: dict[str, object], said:
     assert len(finding.frameworks) == 1
 
 
+def test_on_a_cpu_the_search_of_jax_for_nan_takes_little() -> None:
+    job = window(facts={"jax": {**OFF, "debug_nans": True, "backend": "cpu"}})
+    assert found(NAME, job).severity is Severity.LOW
+
+
 def test_a_trace_shows_what_the_checks_take() -> None:
     finding = found(NAME, checked())
     assert finding.gain is not None
@@ -81,6 +86,13 @@ def test_on_a_gpu_a_check_waits_for_work_that_is_not_lost() -> None:
     assert found(NAME, checked("gpu")).gain is None
 
 
+@pytest.mark.parametrize(("share", "severity"), [(0.3, Severity.LOW), (1.0, Severity.MEDIUM)])
+def test_a_profiler_that_never_ends_was_forgotten(share: float, severity: Severity) -> None:
+    facts = {"torch": {"anomaly_detection": False, "own_profiler": True}}
+    job = window(facts=facts, means={m.PROCESS_DEBUG_MODES: share})
+    assert found(NAME, job).severity is severity
+
+
 def test_what_was_on_for_a_few_steps_is_no_fault() -> None:
     assert is_silent(NAME, window(facts=ANOMALY, means={m.PROCESS_DEBUG_MODES: 0.02}))
 
@@ -89,7 +101,7 @@ def test_what_was_on_for_a_few_steps_is_no_fault() -> None:
     "facts",
     [
         {"torch": {"anomaly_detection": False}},
-        {"jax": {**OFF, "enable_x64": True, "log_compiles": True}},
+        {"jax": {**OFF, "enable_x64": True, "log_compiles": False}},
     ],
 )
 def test_jobs_without_such_a_mode(facts: dict[str, object]) -> None:

@@ -16,13 +16,17 @@ from rich.console import Console
 
 from tests.rules import (
     test_clock_throttled,
+    test_cold_compile_cache,
+    test_costly_setting,
     test_cpu_fallback,
     test_cpu_starved,
+    test_cudnn_autotune_thrashes,
     test_double_precision,
     test_exposed_communication,
     test_full_precision_matmul,
     test_gpu_error,
     test_misaligned_shards,
+    test_optimizer_on_cpu,
     test_pageable_copies,
     test_slowing_down,
 )
@@ -51,6 +55,12 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
     "clock_throttled": lambda: window(
         gpus=(test_clock_throttled._gpu(GPU_THROTTLED_BRAKE=0.8, GPU_UTILISATION=1.0),)
     ),
+    "cold_compile_cache": lambda: test_cold_compile_cache.of(140),
+    "costly_setting": lambda: test_costly_setting.of(
+        ranks=8, variables={"NCCL_P2P_DISABLE": "1"}, deterministic_algorithms=True
+    ),
+    "cudnn_autotune_thrashes": test_cudnn_autotune_thrashes.of,
+    "optimizer_on_cpu": lambda: test_optimizer_on_cpu.of(test_optimizer_on_cpu.DEEPSPEEDS),
     "cpu_fallback": lambda: window(
         facts=test_cpu_fallback._jax(), gpus=(test_cpu_fallback.GPU,), inside=True
     ),

@@ -61,6 +61,14 @@ def test_a_step_of_single_operations() -> None:
     assert finding.evidence[0].value == pytest.approx(42)
 
 
+def test_where_jit_is_switched_off_the_switch_is_the_cure() -> None:
+    trace = answer(DISPATCH, fmt="xplane", calls=calls(*SINGLE))
+    finding = found(NAME, window(trace, facts={"jax": {"disable_jit": True}}))
+    assert finding.gain is not None
+    assert finding.fixes is not None
+    assert "jax_disable_jit" in finding.fixes["jax"].code
+
+
 def test_what_the_host_draws_meanwhile_stays(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text("noise = np.random.normal(size=3)\n")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.agents.jax.jobs import job, run
+from tests.rules.windows import found, window
 from whyidle.agents import wire
 from whyidle.agents.jax import probe
 from whyidle.agents.jax.debugging import OPTIONS
@@ -37,7 +38,8 @@ sys.stdin.readline()
         assert wire.COMPILES not in it.gauges()
         it.step(0)
         facts = it.facts(lambda facts: facts)
-        assert set(facts) == {"version", *OPTIONS}
+        others = {"disable_most_optimizations", "compilation_cache", "own_profiler"}
+        assert set(facts) == {"version", *OPTIONS} | others
         figures = it.gauges()
         assert figures[wire.COMPILES] == 0
         assert figures[wire.EXECUTABLES] == 0
@@ -173,6 +175,36 @@ attach(); obey(step)
         assert it.messages() == []
 
 
+def test_what_else_is_switched_for_the_whole_process(tmp_path: Path) -> None:
+    source = (
+        PLAIN
+        + """
+x = jnp.ones(8)
+from jax._src import compiler
+def step(i):
+    on = i % 2 == 0
+    jax.config.update("jax_check_tracer_leaks", on)
+    jax.config.update("jax_disable_most_optimizations", on)
+    jax.config.update("jax_compilation_cache_dir", PARENT + "/cache" if on else None)
+    if on: jax.profiler.start_trace(PARENT + "/trace")
+    else: jax.profiler.stop_trace()
+attach(); obey(step)
+"""
+    )
+    names = ("check_tracer_leaks", "disable_most_optimizations", "compilation_cache")
+    with job(source, tmp_path) as it:
+        facts = it.facts(lambda facts: "own_profiler" in facts)
+        assert [facts[name] for name in (*names, "own_profiler")] == [False] * 4
+        it.step(1)
+        facts = it.facts(lambda facts: facts["own_profiler"])
+        assert [facts[name] for name in names] == [True] * 3
+        assert it.gauges()[wire.DEBUG_MODES] == 1
+        it.step(1)
+        it.facts(lambda facts: not facts["own_profiler"] and not facts["compilation_cache"])
+        assert it.gauges()[wire.DEBUG_MODES] == 0
+        assert it.messages() == []
+
+
 def test_cache_hits_are_marked(tmp_path: Path) -> None:
     source = """
 import jax, jax.numpy as jnp, numpy as np
@@ -252,3 +284,19 @@ attach(); obey(lambda _: total(rows))
         facts = it.facts(lambda facts: "collectives" in facts and "dtypes" in facts)
         assert (facts["collectives"] > 0) == divided
         assert (facts["divided_bytes"] > 0) == divided
+
+
+def test_arrays_of_64_bits_are_found_as_such(tmp_path: Path) -> None:
+    source = (
+        PLAIN
+        + """
+jax.config.update("jax_enable_x64", True)
+kept = jnp.asarray(np.ones((64, 64)))
+def step(i): f(kept)
+step(0); attach(); obey(step)
+"""
+    )
+    with job(source, tmp_path) as it:
+        facts = it.facts(lambda facts: facts.get("dtypes"))
+        finding = found("double_precision", window(facts={"jax": facts}))
+        assert finding.evidence[0].value > 0.9

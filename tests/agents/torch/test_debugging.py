@@ -53,3 +53,23 @@ def test_every_fact_is_described_at_the_head_of_the_probe() -> None:
         observed.second()
         missing = set(observed.state()) - set(re.findall(r"\w+", torch_probe.__doc__ or ""))
     assert not missing, f"no line in {torch_probe.__file__} for {missing}"
+
+
+def test_a_profiler_of_the_jobs_own_is_seen_while_it_runs() -> None:
+    with probe() as observed:
+        observed.second()
+        assert observed.state()["own_profiler"] is False
+        with torch.profiler.profile():
+            assert observed.second()[wire.DEBUG_MODES] == 1
+            assert observed.state()["own_profiler"] is True
+        assert observed.second()[wire.DEBUG_MODES] == 0
+        assert observed.state()["own_profiler"] is False
+
+
+def test_a_version_that_does_not_say_whether_it_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("torch.autograd.profiler._is_profiler_enabled")
+    with probe() as observed:
+        assert observed.second()[wire.DEBUG_MODES] == 0
+        assert observed.state()["anomaly_detection"] is False
+        assert "own_profiler" not in observed.state()
+        assert observed.said == []

@@ -23,7 +23,7 @@ RELIED_ON = [
     ("torch.profiler.profiler", "profile.step", "profiler steps"),
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter", "loader waits"),
     ("torch.utils.data.dataloader", "_BaseDataLoaderIter.__next__", "loader waits"),
-    ("torch", "Tensor", "reads, parameters"),
+    ("torch", "Tensor", "reads, parameters, optimizers"),
     ("torch._C", "TensorBase", "reads"),
     ("torch._C", "is_anomaly_enabled", "debugging modes"),
     ("torch.amp.autocast_mode", "autocast", "autocast"),
@@ -32,7 +32,7 @@ RELIED_ON = [
     ("torch.cuda", "_is_in_bad_fork", "CUDA memory"),
     ("torch.distributed.distributed_c10d", "_world", "torch.distributed"),
     ("torch.distributed.distributed_c10d", "_world._default_pg", "torch.distributed"),
-    ("torch._C", "DisableTorchFunctionSubclass", "parameters"),
+    ("torch._C", "DisableTorchFunctionSubclass", "parameters, optimizers"),
 ]
 # What every part relies on that replaces something of the job's.
 COMPILER = ["set_code_exec_strategy", "_FrameAction", "_FrameAction.SKIP", "_FrameExecStrategy"]

@@ -1,0 +1,75 @@
+"""Each start compiles anew what the last one had compiled.
+
+## What it sees
+How long JAX compiled while the job was watched, in programs that no cache had, and whether it keeps
+compiled programs on disk. Only a recording that begins with the job sees all of it: `monitor run`,
+or `monitor attach` in its first seconds.
+
+## Why it costs
+A compiled program is gone when the process ends. The next start of the same job, after a crash or
+in a search for parameters, waits as long again, with the GPU idle. The steps after that are as fast
+as ever: of them nothing comes back.
+
+## How to fix
+Set `jax_compilation_cache_dir`, or the variable JAX_COMPILATION_CACHE_DIR, to a folder that stays:
+JAX keeps there what takes longer than a second to compile.
+
+## When it is wrong
+The first start fills the cache. A job that changes its shapes or its code at each start finds
+little in it, and one that runs for weeks has nothing of it.
+
+## Documents
+Beyond the documents. D4's summary has to measure after warming up: this is the time before it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.window import Window
+
+# Less waits nobody for; from a minute on it is worth a line above the last ones.
+LEAST_S: Final = 10.0
+MINUTE_S: Final = 60.0
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time spent compiling what no cache had."""
+    if window.frameworks and not window.uses("jax"):
+        return None
+    caches = window.fact("compilation_cache")
+    if caches is None:
+        return window.lacks(Need.INSIDE)
+    found = [each for each in window.job.compiled if each.framework == "jax"]
+    # A function that a cache had in part took its time for the others.
+    seconds = (
+        sum(each.ns * (1 - min(1.0, each.cached / max(1, each.count))) for each in found) / 1e9
+    )
+    if caches is True or seconds < LEAST_S:
+        return None
+    programs = sum(max(0, each.count - each.cached) for each in found)
+    return Found(
+        gain=None,
+        evidence=(
+            Evidence.of("compiled without a cache", window.job.measure(seconds, "s")),
+            Evidence.of("programs", window.job.measure(programs, "count")),
+        ),
+        where=window.where_compiled(),
+        severity=Severity.LOW if seconds >= MINUTE_S else Severity.INFO,
+        confidence=Confidence.MEASURED,
+    )
+
+
+rule = Rule(
+    title="Each start compiles anew what the last one had compiled",
+    documents=("beyond the documents",),
+    fixes={
+        "jax": Fix(
+            "Keep compiled programs in a folder that stays, before anything is compiled.",
+            'jax.config.update("jax_compilation_cache_dir", "/var/tmp/jax_cache")',
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,66 @@
+"""A setting takes time that another one would not.
+
+## What it sees
+The agent reads switches of the frameworks: deterministic algorithms, programs of JAX that are
+hardly optimised. From outside it sees the variables that the job was started with: an allocator
+that asks the driver each time (`XLA_PYTHON_CLIENT_ALLOCATOR=platform`), preallocation that is off,
+ways between GPUs that are switched off (`NCCL_P2P_DISABLE`, `NCCL_SHM_DISABLE`, `NCCL_IB_DISABLE`),
+TF32 or `torch.compile` switched off, flags of XLA. Nothing shows what each takes: no gain is said.
+
+## Why it costs
+Deterministic kernels are those that add in a fixed order, and often not the fastest ones; PyTorch
+also fills new tensors then. The platform's allocator waits for the device. Without direct ways
+between GPUs each collective goes through the host's memory, or over TCP.
+
+## How to fix
+Unset the variable before the job starts, or set the switch back, and compare the time of a step
+before and after: `monitor compare` says whether it was chance.
+
+## When it is wrong
+Repeatable results, a machine whose links are broken, two programs that share a GPU: whoever has set
+it may have had a reason. Then it is the price, and the finding is there to be known.
+
+## Documents
+Beyond the documents. D2 §3 keeps memory in place of asking for it, as the allocators do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from whyidle.monitor.core.finding import Fix, Need, Verdict
+from whyidle.monitor.core.settings import Purpose
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules._settings import finding, is_known, switched_on
+from whyidle.monitor.signals.window import Window
+
+ADVICE: Final = "Set it back, and compare the time of a step."
+
+
+def detect(window: Window) -> Verdict:
+    """Judge what the frameworks say is set, and what the job was started with."""
+    on = switched_on(window, Purpose.OTHER)
+    if not on:
+        return None if is_known(window, Purpose.OTHER) else window.lacks(Need.INSIDE)
+    found = finding(window, on, ADVICE)
+    return replace(found, title=f"{on[0].setting.name} {on[0].setting.does}")
+
+
+rule = Rule(
+    title="A setting takes time",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            ADVICE,
+            """\
+torch.use_deterministic_algorithms(False)
+torch.backends.cudnn.deterministic = False""",
+        ),
+        "jax": Fix(
+            ADVICE,
+            'jax.config.update("jax_disable_most_optimizations", False)',
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,102 @@
+"""cuDNN tries its convolutions again and again, because the shapes keep changing.
+
+## What it sees
+`torch.backends.cudnn.benchmark` is on, and in a trace of a GPU the host spends a millisecond or
+more in one convolution, and waits for events in between: that is how the algorithms are timed.
+
+## Why it costs
+With `benchmark` each new shape of a convolution's input has every algorithm run once and timed. For
+one shape that pays; for images or sentences of all lengths it never ends. In an issue of PyTorch's
+(2759) a forward pass went from 0.02 to 2.3 s.
+
+## How to fix
+Switch it off, or keep the shapes few: pad to some sizes, and drop the last, smaller batch
+(`drop_last=True`).
+
+## When it is wrong
+The first steps try the algorithms in every job: a trace of them says nothing of the later ones.
+A job that times its own steps with events waits for these too, but not inside a convolution.
+
+## Documents
+Beyond the documents. It was not tried on a GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Verdict,
+)
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.user_lines import asking
+from whyidle.monitor.signals.window import Window
+
+_CONVOLUTIONS: Final = r"aten::(cudnn_convolution\w*|miopen_convolution\w*|convolution_backward)"
+# How algorithms are timed; a step of a loop that times itself has one or two of these.
+_WAITS: Final = r"(cuda|hip)EventSynchronize"
+LEAST_WAITS: Final = 3.0
+# A convolution that is only launched takes the host 0.02 to 0.1 ms, as any operation does.
+LAUNCHED_NS: Final = 100_000
+TRIED_NS: Final = 1_000_000
+LEAST: Final = 0.01
+_ASKS: Final = re.compile(r"cudnn\.benchmark\s*=|benchmark\s*=\s*True")
+
+
+def detect(window: Window) -> Verdict:
+    """Judge how long the host is in convolutions."""
+    if window.frameworks and not window.uses("pytorch"):
+        return None
+    benchmark = window.fact("cudnn_benchmark")
+    if benchmark is None:
+        return window.lacks(Need.INSIDE)
+    if benchmark is not True or window.device != "gpu":
+        return None
+    trace = window.gpu_trace
+    if trace is None or trace.steps < LEAST_STEPS:
+        return window.lacks(Need.GPU_TRACE if trace is None else Need.LONGER_TRACE)
+    return _tried(window, trace)
+
+
+def _tried(window: Window, trace: Traced) -> Found | None:
+    """Judge the calls of whole steps."""
+    calls = trace.calls(_CONVOLUTIONS)
+    count, took = sum(c["count"] for c in calls), sum(c["total_ns"] for c in calls)
+    waits = trace.calls_per_step(_WAITS)
+    if not count or took < count * TRIED_NS or waits is None or waits.value < LEAST_WAITS:
+        return None
+    waited = sum(call["total_ns"] for call in trace.calls(_WAITS))
+    beyond = took - count * LAUNCHED_NS
+    low, high = (min(1.0, ns / trace.total_ns) for ns in (min(waited, beyond), beyond))
+    if high < LEAST:
+        return None
+    return Found(
+        gain=Gain.between(low, high),
+        evidence=(
+            Evidence.of("host in one convolution", trace.measure(took / count / 1e9, "s")),
+            Evidence.of("waits for events", waits),
+        ),
+        where=asking(window.job, _ASKS),
+        confidence=Confidence.INFERRED,
+    )
+
+
+rule = Rule(
+    title="cuDNN tries its convolutions again and again, as the shapes keep changing",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "Switch it off, or pad to a few sizes and drop the last, smaller batch.",
+            "torch.backends.cudnn.benchmark = False",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,100 @@
+"""The optimizer works on the CPU, and the GPU waits for it.
+
+## What it sees
+The agent reads where the optimizers' parameters and their state lie, and times each step. The fault
+is an optimizer on the CPU in a process that uses a GPU: offloaded by DeepSpeed or FSDP, or a model
+that was moved to the GPU in part.
+
+## Why it costs
+A step of an optimizer reads and writes all parameters and their state once: it takes as long as the
+memory needs. A GPU's memory gives 2 to 3 TB a second, a host's 0.1 to 0.3; besides, gradients go
+to the host and parameters come back. The host does it while it launches nothing.
+
+## How to fix
+Keep the optimizer on the GPU where its state fits: for AdamW two numbers beside each parameter.
+Where it does not fit, shard it over the GPUs (ZeRO stage 2 or 3, `fully_shard`) before it goes to
+the CPU, or take one with a smaller state.
+
+## When it is wrong
+A model that fits in no other way: then the time is what the memory costs. Fewer steps of the
+optimizer, with gradients that are added up, make it matter less.
+
+## Documents
+Beyond the documents. In an issue of DeepSpeed's (6834) a step took 10 s with it and 0.2 s without.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Gain, Need, Verdict
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.device_idle import lost_in
+from whyidle.monitor.signals.user_lines import asking
+from whyidle.monitor.signals.window import Window
+
+# Of the time; an optimizer of a few numbers beside another one takes less.
+LEAST: Final = 0.05
+# Data sheets: 2.0 to 3.4 TB/s (A100, H100) beside 0.3 at most of a host with 8 channels: a sixth
+# stays at most. At least a fiftieth, as in the issue named above.
+BACK: Final = (0.83, 0.98)
+_CPU: Final = "cpu"
+_ASKS: Final = re.compile(r"offload_optimizer|offload_param|CPUOffload|cpu_offload|\bCPUAdam\(")
+
+
+def detect(window: Window) -> Verdict:
+    """Judge where the optimizers are, and how long they take."""
+    if window.frameworks and not window.uses("pytorch"):
+        return None
+    takes = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
+    if takes is None:
+        return window.lacks(Need.INSIDE)
+    here = _on_cpu(window)
+    if not here or takes.value < LEAST:
+        return None
+    least, most = lost_in(window, takes.value)
+    return Found(
+        gain=Gain.between(least * BACK[0], most * BACK[1]),
+        evidence=(
+            Evidence.of("time in optimizers", takes),
+            *(
+                Evidence.of(
+                    f"tensors of {each.get('kind')} on the CPU",
+                    window.job.measure(float(each.get("tensors", 0)), "count"),
+                )
+                for each in here[:3]
+            ),
+        ),
+        where=asking(window.job, _ASKS),
+        confidence=Confidence.INFERRED,
+    )
+
+
+def _on_cpu(window: Window) -> list[Mapping[str, Any]]:
+    """Return the optimizers whose work is on the CPU, in a job with a GPU in use."""
+    said = window.fact("optimizers")
+    every = [each for each in said if isinstance(each, Mapping)] if isinstance(said, list) else []
+    on_gpu = any(each.get("device") not in {_CPU, None} for each in every)
+    used = window.fact("devices_used")
+    if not on_gpu and not (isinstance(used, int) and used > 0):
+        return []
+    return [each for each in every if _CPU in {each.get("device"), each.get("state_device")}]
+
+
+rule = Rule(
+    title="The optimizer works on the CPU, and the GPU waits for it",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "Make the optimizer after the model is on the GPU, and leave offloading off (DeepSpeed:"
+            " no offload_optimizer) where the state fits; else shard it over the GPUs.",
+            """\
+model = model.to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)""",
+        ),
+    },
+    detect=detect,
+)

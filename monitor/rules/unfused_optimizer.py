@@ -1,0 +1,175 @@
+"""The optimizer goes through its parameters one by one.
+
+## What it sees
+The agent times each optimizer's step, and reads what its groups say: `foreach=False`, and not
+`fused=True`. On a CPU it is the same where they say nothing, as torch then takes the loop. How many
+tensors there are says how often the loop turns.
+
+## Why it costs
+For each tensor AdamW makes a dozen calls, each of which goes from Python through the framework,
+whatever the tensor's size; and each reads and writes memory that the one before it has just
+written. `fused=True` does all of it in one kernel, `foreach=True` makes each call once for many
+tensors. On a CPU with one thread Adam took 2.8 to 7.1 times as long in the loop as fused, Adagrad
+2.2 to 3.6, SGD 0.7 to 5.6 (`benchmarks/unit_costs.py`: 40 to 400 tensors of 64 to 262,144 numbers).
+
+## How to fix
+`fused=True` where the optimizer is made: Adam, AdamW, SGD and Adagrad have it, on GPUs and, since
+PyTorch 2.4, on CPUs. On a GPU leave `foreach` out for all others: torch takes it by itself. The
+state stays as it is, so a checkpoint fits.
+
+## When it is wrong
+`foreach` needs as much memory more as the parameters take, and may have been switched off for
+that; `fused` does not. The last digits of a step differ. On a GPU the host's time counts only
+where the GPU waits for it: where that is not known, the gain begins at nothing.
+
+## Documents
+Beyond the documents, which say nothing of optimizers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.device_idle import lost_in
+from whyidle.monitor.signals.user_lines import asking
+from whyidle.monitor.signals.window import Window
+
+# Fewer are soon gone through, one by one or not.
+LEAST_TENSORS: Final = 8
+# Of the time in optimizers, below which it is not worth a person's time.
+LEAST: Final = 0.02
+# What fused gives back of a step on a CPU, the least and the most (``benchmarks/unit_costs.py``).
+FUSED: Final[dict[str, tuple[float, float]]] = {
+    "Adam": (0.64, 0.86),
+    "AdamW": (0.64, 0.86),
+    "Adagrad": (0.53, 0.72),
+    # Large tensors without momentum were slower.
+    "SGD": (0.0, 0.82),
+}
+# Since this version, on a CPU.
+FUSED_SINCE: Final = (2, 4)
+# On a GPU each call of the loop is also a launch: at least what ``foreach`` gives back on a CPU of
+# small tensors, at most all but one turn of twenty.
+ON_GPU: Final = (0.2, 0.95)
+_VERSION: Final = re.compile(r"(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """An optimizer of torch's that could do all of its tensors at once."""
+
+    kind: str
+    tensors: int
+    # ``foreach=False`` stands in its groups; else torch has chosen so.
+    is_asked: bool
+    back: tuple[float, float]
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time in optimizers by what they say of themselves."""
+    if window.frameworks and not window.uses("pytorch"):
+        return None
+    takes = window.job.mean(m.PROCESS_OPTIMIZER_TIME)
+    if takes is None:
+        return window.lacks(Need.INSIDE)
+    said = window.fact("optimizers")
+    every = [each for each in said if isinstance(each, Mapping)] if isinstance(said, list) else []
+    loops = [found for each in every if (found := _loop(window, each)) is not None]
+    if not loops or takes.value < LEAST:
+        return None
+    # It is known of all of them together how long they take.
+    share = sum(loop.tensors for loop in loops) / max(1, sum(_tensors(each) for each in every))
+    least, most = (takes.value * share, takes.value) if share < 1 else (takes.value,) * 2
+    low, high = min(loop.back[0] for loop in loops), max(loop.back[1] for loop in loops)
+    on_gpu = window.device == "gpu"
+    surely, perhaps = (lost_in(window, least)[0], most) if on_gpu else (least, most)
+    gain = Gain.between(surely * low, perhaps * high)
+    is_asked = any(loop.is_asked for loop in loops)
+    return Found(
+        gain=gain,
+        evidence=(
+            Evidence.of("time in optimizers", takes),
+            Evidence.of(
+                f"tensors of {_named(loops)}, one by one",
+                window.job.measure(sum(loop.tensors for loop in loops), "count"),
+            ),
+        ),
+        where=asking(window.job, re.compile("|".join(rf"\b{x.kind}\(" for x in loops))),
+        # What torch does by itself is nobody's mistake.
+        severity=None if is_asked else max(Severity.LOW, Severity.of_share(gain.low), key=_rank),
+        confidence=Confidence.INFERRED,
+        fixes={"pytorch": _fix(loops[0])},
+    )
+
+
+def _rank(severity: Severity) -> int:
+    return severity.rank
+
+
+def _tensors(said: Mapping[str, Any]) -> int:
+    number = said.get("tensors")
+    return number if isinstance(number, int) else 0
+
+
+def _loop(window: Window, said: Mapping[str, Any]) -> _Loop | None:
+    """Return it where its tensors are gone through one by one, and need not be."""
+    kind, foreach, fused = str(said.get("kind")), said.get("foreach"), said.get("fused")
+    on_cpu = said.get("device") == "cpu"
+    chosen = foreach is None and on_cpu and fused in {None, False}
+    if said.get("of_torch") is not True or fused is True or not (foreach is False or chosen):
+        return None
+    if _tensors(said) < LEAST_TENSORS:
+        return None
+    can_fuse = kind in FUSED and _version(window) >= FUSED_SINCE
+    if on_cpu and not can_fuse:
+        # There ``foreach`` was faster for small tensors, and slower for large ones.
+        return None
+    return _Loop(kind, _tensors(said), foreach is False, FUSED[kind] if on_cpu else ON_GPU)
+
+
+def _version(window: Window) -> tuple[int, int]:
+    found = _VERSION.match(str(window.job.facts.get("torch", {}).get("version")))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _named(loops: Sequence[_Loop]) -> str:
+    return ", ".join(dict.fromkeys(loop.kind for loop in loops))
+
+
+def _fix(loop: _Loop) -> Fix:
+    if loop.kind not in FUSED:
+        return Fix(f"Leave foreach=False out where {loop.kind} is made.")
+    instead = "fused=True in place of foreach=False" if loop.is_asked else "fused=True"
+    return Fix(
+        f"{instead} where the optimizer is made.",
+        f"optimizer = torch.optim.{loop.kind}(model.parameters(), lr=1e-3, fused=True)",
+    )
+
+
+rule = Rule(
+    title="The optimizer goes through its parameters one by one",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "fused=True where the optimizer is made.",
+            "optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)",
+        ),
+    },
+    detect=detect,
+    symptom_of=("optimizer_on_cpu",),
+)
