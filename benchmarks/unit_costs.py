@@ -1,10 +1,10 @@
 """What the constants of some rules stand on: costs of single things, apart from the demo pairs.
 
 A page of memory that is new, a random number by who draws it, a step after a full collection of
-Python's garbage beside one without, a step of an optimizer by how it goes through its tensors.
-Each is the middle of several tries, in CPU time: that is what other programs on the machine
-lengthen least. Only steps of JAX after collections are in elapsed time: its threads, which have
-slept meanwhile, come late.
+Python's garbage beside one without, a step of an optimizer by how it goes through its tensors, a
+small array handed to JAX. Each is the middle of several tries, in CPU time: that is what other
+programs on the machine lengthen least. Only steps of JAX after collections are in elapsed time: its
+threads, which have slept meanwhile, come late.
 
 Run: .venv/bin/python benchmarks/unit_costs.py [--json]
 """
@@ -75,6 +75,14 @@ def numbers_ns() -> dict[str, float]:
         "jax.random.bernoulli": lambda: masks(key).block_until_ready(),
     }
     return {name: 1e9 * seconds(draw) / NUMBERS for name, draw in ways.items()}
+
+
+def puts_us() -> dict[str, float]:
+    """Return what it takes to give JAX 64 pieces of 4 KiB one by one, and to put them together."""
+    pieces = [np.full(1024, number, np.float32) for number in range(64)]
+    one_by_one = seconds(lambda: [jax.device_put(piece) for piece in pieces])
+    at_once = seconds(lambda: jax.device_put(np.stack(pieces)))
+    return {"each of 64": 1e6 * one_by_one / 64, "stacked, all of 64": 1e6 * at_once}
 
 
 def after_collecting(samples: int, width: int) -> dict[str, float]:
@@ -161,6 +169,7 @@ def main() -> None:
     result = {
         "new_page_us": {f"{mib} MiB": round(page_us(mib), 2) for mib in (48, 64, 128)},
         "random_number_ns": {name: round(ns, 1) for name, ns in numbers_ns().items()},
+        "device_put_us": {name: round(us, 1) for name, us in puts_us().items()},
         "step_after_collecting": {
             f"{samples} records, {width} wide": after_collecting(samples, width)
             for samples, width in COLLECTED

@@ -101,11 +101,7 @@ def _besides(finding: FindingJson) -> None:
 
 
 def _energy(finding: FindingJson) -> str:
-    energy = finding["energy"]
     if finding["lost_share"] is None:
         return ""
-    if energy["watts_lost"] is None:
-        return f"not known: {energy['unknown'].get('watts_lost', 'no power is read')}"
-    text = f"{energy['watts_lost']:.0f} W go into it"
-    joules = energy["joules_per_step"]
-    return text if joules is None else f"{text}, {joules:.3g} J in each step"
+    why = finding["energy"]["unknown"].get("watts_lost", "no power is read")
+    return findings.cost(finding) or f"not known: {why}"

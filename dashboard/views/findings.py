@@ -145,6 +145,11 @@ def gain(finding: FindingJson) -> str | None:
     return terminal.gain(finding)
 
 
+def cost(finding: FindingJson) -> str | None:
+    """Return what the lost time costs, as text."""
+    return terminal.cost(finding)
+
+
 def ranges(findings: Sequence[FindingJson]) -> list[Range]:
     """Return the expected gain of each fix."""
     found = []

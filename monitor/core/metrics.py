@@ -157,6 +157,9 @@ GPU_MEMORY_TOTAL = _gpu("memory_total", "bytes", "nvml", "Device memory present.
 GPU_MEMORY_BANDWIDTH = _gpu(
     "memory_bandwidth", "ratio", "nvml", "Share of the window in which device memory was accessed."
 )
+GPU_ENGINE_ACTIVITY = _gpu(
+    "engine_activity", "ratio", "gpm", "Share of time in which the compute engine had work."
+)
 GPU_SM_ACTIVITY = _gpu("sm_activity", "ratio", "gpm", "Share of SM cycles with a warp resident.")
 GPU_SM_OCCUPANCY = _gpu("sm_occupancy", "ratio", "gpm", "Resident warps over the most possible.")
 GPU_TENSOR_ACTIVITY = _gpu(

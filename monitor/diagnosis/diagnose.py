@@ -31,6 +31,7 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.diagnosis.costs import cost_of, overhead
 from whyidle.monitor.diagnosis.device_activity import busy
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.runs.stacks import CodeLine
@@ -68,9 +69,6 @@ class Finding:
     also_seen: tuple[str, ...] = ()
     # Another finding stands for the same slice.
     behind: str | None = None
-    # What the lost time costs, where the power is known.
-    joules_per_step: float | None = None
-    watts_lost: float | None = None
 
     @property
     def severity(self) -> Severity:
@@ -170,7 +168,7 @@ def diagnose(window: Window, only: Sequence[str] = ()) -> Diagnosis:
     ]
     return Diagnosis(
         window,
-        tuple(_ranked(_without_symptoms(found), window)),
+        tuple(_ranked(_without_symptoms(found))),
         tuple((name, v) for name, v in verdicts.items() if isinstance(v, NotChecked)),
         failed,
         contradictions,
@@ -218,7 +216,7 @@ def _explains(cause: Finding, other: Finding) -> bool:
     return any((place.file, place.line) in places for place in cause.found.where)
 
 
-def _ranked(found: list[Finding], window: Window) -> list[Finding]:
+def _ranked(found: list[Finding]) -> list[Finding]:
     """Put them in order; of those that share a slice the first is its cause."""
     ordered = sorted(found, key=lambda each: each.place)
     first: dict[str, str] = {}
@@ -233,23 +231,13 @@ def _ranked(found: list[Finding], window: Window) -> list[Finding]:
     ranked = []
     for each in ordered:
         others = [name for name, leader in behind.items() if leader == each.rule.id]
-        ranked.append(_priced(_with(each, others, behind.get(each.rule.id)), window))
+        ranked.append(_with(each, others, behind.get(each.rule.id)))
     return ranked
 
 
 def _with(finding: Finding, seen: Sequence[str], behind: str | None = None) -> Finding:
     names = dict.fromkeys((*finding.also_seen, *seen))
     return replace(finding, also_seen=tuple(names), behind=behind or finding.behind)
-
-
-def _priced(finding: Finding, window: Window) -> Finding:
-    """Say what the lost time costs in energy."""
-    watts, step = window.watts, window.step_s
-    if watts is None or finding.found.gain is None:
-        return finding
-    lost = watts.value * finding.lost
-    joules = None if step is None else lost * step.value
-    return replace(finding, watts_lost=lost, joules_per_step=joules)
 
 
 def concluded(path: Path, summary: RunSummary) -> RunSummary:
@@ -276,6 +264,7 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
         "warnings": window.warnings,
         "host": host_json(window.host, window.core_account),
         "compute": None if (works := busy(window)) is None else works.as_json(),
+        "overhead": overhead(window),
         "findings": [finding_json(diagnosis, each) for each in diagnosis.findings],
         "not_checked": [
             {"rule": name, "needs": needs(window, verdict)}
@@ -355,11 +344,7 @@ def finding_json(diagnosis: Diagnosis, finding: Finding) -> FindingJson:
         "documents": list(finding.rule.documents),
         "also_seen": list(finding.also_seen),
         "behind": finding.behind,
-        "energy": {
-            "watts_lost": finding.watts_lost,
-            "joules_per_step": finding.joules_per_step,
-            "unknown": {} if finding.watts_lost is not None else {"watts_lost": "no power is read"},
-        },
+        "energy": cost_of(found, diagnosis.window),
     }
 
 

@@ -18,6 +18,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
     FindingJson,
     HostJson,
     NotCheckedJson,
+    OverheadJson,
 )
 from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Framework
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
@@ -27,7 +28,7 @@ from whyidle.monitor.diagnosis.diagnose import Diagnosis
 from whyidle.monitor.render.budget import NARROWEST, bar, legend, words
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.finding_lines import STYLES
-from whyidle.monitor.render.numbers import amount
+from whyidle.monitor.render.numbers import amount, money, show
 from whyidle.monitor.render.trace import fitted
 from whyidle.monitor.signals.cores import FULL, RUNNERS, Runner
 from whyidle.monitor.signals.phases import WORDS, Phase
@@ -79,6 +80,8 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
         parts.append(Group(*_warnings(answer, width)))
     if answer["not_checked"]:
         parts.append(Group(*_not_checked(answer["not_checked"], width)))
+    if said := overhead(answer["overhead"]):
+        parts.append(Group(*textwrap.wrap(said, width)))
     spaced: list[RenderableType] = []
     for part in parts:
         spaced += [part, Text("")]
@@ -180,8 +183,41 @@ def gain(finding: FindingJson) -> str | None:
     slow, fast = finding["speedup"]
     what = {"steps": "a step gets", "samples": "samples come"}[finding["paced_by"]]
     text = f"Costs {low:.0%} to {high:.0%} of the time; {what} {slow:.2f}x to {fast:.2f}x faster."
-    watts = finding["energy"]["watts_lost"]
-    return text if watts is None else f"{text} At the power drawn now that is {watts:.0f} W."
+    lost = cost(finding)
+    return text if lost is None else f"{text} At the power drawn now that is {lost}."
+
+
+def cost(finding: FindingJson) -> str | None:
+    """Say what the lost time costs in energy and money; ``None``: neither is known."""
+    energy = finding["energy"]
+    watts, joules = energy["watts_lost"], energy["joules_per_step"]
+    # Recordings of before have no prices.
+    hourly, each = energy.get("money_per_hour"), energy.get("money_per_step")
+    is_idle = (finding["slice"] or "").startswith("idle_")
+    parts = [] if watts is None else [f"{'up to ' * is_idle}{watts:.0f} W"]
+    if joules is not None:
+        parts.append(f"{show(joules, 'joules')} a step")
+    if hourly is not None:
+        parts.append(f"{money(hourly, energy['currency'])} an hour")
+    if each is not None:
+        parts.append(f"{money(each, energy['currency'])} a step")
+    return ", ".join(parts) or None
+
+
+def overhead(cost: OverheadJson) -> str | None:
+    """Say what watching took of the job and its machine; ``None``: nothing is known."""
+    agent, ours, held = cost["agent_cores"], cost["monitor_cores"], cost["traces_held_s"]
+    parts = [] if agent is None else [f"{agent:.1%} of a core in the job"]
+    if ours is not None:
+        parts.append(f"{ours:.1%} of a core beside it")
+    if cost["entering_s"]:
+        parts.append(f"a stop of {amount(cost['entering_s'], 's')} to enter")
+    if held is not None:
+        traces = "1 trace" if cost["traces"] == 1 else f"{cost['traces']} traces"
+        parts.append(f"{amount(held, 's')} for {traces}")
+    if cost["profiler_share"] is not None:
+        parts.append(f"{cost['profiler_share']:.1%} of the trace's own time")
+    return f"Watching cost {', '.join(parts)}." if parts else None
 
 
 def source(evidence: EvidenceJson) -> str:

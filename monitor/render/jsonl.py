@@ -16,6 +16,7 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.recording.agent_stats import MEASURED
 from whyidle.monitor.recording.snapshot import Member, Snapshot
 from whyidle.monitor.recording.tracked_process import NOT_YET
+from whyidle.monitor.runs.energy import energy_of
 from whyidle.monitor.runs.summary import RunSummary, Watched
 from whyidle.monitor.runs.training import Trained
 from whyidle.monitor.store import Key
@@ -187,6 +188,7 @@ def summary_object(summary: RunSummary) -> SummaryJson:
             **({} if training.steps is not None else {"steps": _no_steps(summary)}),
             **({} if summary.diagnosis else {"findings": _not_diagnosed(summary)}),
             **({} if summary.diagnosis else {"not_checked": _not_diagnosed(summary)}),
+            **({} if summary.diagnosis else {"overhead": _not_diagnosed(summary)}),
             **({} if summary.where else {"where": NEVER_SAMPLED}),
             **({} if summary.where_of else {"where_pid": NEVER_SAMPLED}),
             **({} if summary.compiled else {"compiled": NONE_COMPILED}),
@@ -212,9 +214,11 @@ def summary_object(summary: RunSummary) -> SummaryJson:
             for g in summary.gpus
         ],
         "gpu_problem": summary.gpu_problem,
+        "energy": energy_of(summary),
         "job": _spread(summary, Scope.JOB, run.id),
         "host": _spread(summary, Scope.HOST, run.id),
         "monitor": _spread(summary, Scope.MONITOR, run.id),
+        "overhead": None if summary.diagnosis is None else summary.diagnosis.get("overhead"),
         "events": [
             {"ts_ms": e.ts_ms, "kind": e.kind, "severity": e.severity, "text": e.text}
             for e in summary.events

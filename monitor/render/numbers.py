@@ -83,6 +83,12 @@ def amount(value: float | str, unit: str) -> str:
     return plain if unit in {"", "count"} else f"{plain} {unit}".replace(" 1/", " a ")
 
 
+def money(value: float, currency: str) -> str:
+    """Return a sum of money; a small one to two digits that count."""
+    text = f"{value:,.2f}" if value >= 1 else f"{value:.2g}"
+    return f"{text} {currency}".rstrip()
+
+
 def sparkline(values: Sequence[float | None], highest: float) -> str:
     """Return a row of bars; an unknown value is a dot."""
     if highest <= 0:

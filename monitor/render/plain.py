@@ -15,6 +15,7 @@ from whyidle.monitor.recording.faults import FINDING
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render import finding_lines, inside, live_budget, numbers, pace
 from whyidle.monitor.render.escape import printable
+from whyidle.monitor.runs.energy import energy_of
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.store import Event, Gpu, Run
 
@@ -100,7 +101,7 @@ def summary_page(summary: RunSummary) -> str:
     if summary.gpu_problem:
         lines.append(f"  GPU      unknown: {_briefly(summary.gpu_problem)}")
     lines += [*pace.page(summary), _job_line(summary), *inside.page(summary)]
-    lines += [_host_line(summary), _own_line(summary)]
+    lines += [*_energy_line(summary), _host_line(summary), _own_line(summary)]
     page = "\n".join(lines)
     counts = Counter(printable(e.text) for e in _alarming(summary))
     for text, n in counts.items():
@@ -166,6 +167,18 @@ def _gpu_line(summary: RunSummary, gpu: Gpu) -> str:
     )
 
 
+def _energy_line(summary: RunSummary) -> Iterator[str]:
+    """Yield what the GPUs used in all, where that is known."""
+    used = energy_of(summary)
+    parts = [] if used["joules"] is None else [numbers.show(used["joules"], "joules")]
+    if used["joules_per_step"] is not None:
+        parts.append(f"{numbers.show(used['joules_per_step'], 'joules')} a step")
+    if used["money"] is not None:
+        parts.append(numbers.money(used["money"], used["currency"]))
+    if parts:
+        yield f"  energy   {', '.join(parts)}, in {used['gpu_hours']:.3g} GPU hours"
+
+
 def _job_line(summary: RunSummary) -> str:
     run = summary.run.id
     return (
@@ -201,8 +214,18 @@ def _own_line(summary: RunSummary) -> str:
     return (
         f"  monitor  cpu {numbers.show(cpu.mean if cpu else None, 'ratio')} of a core,"
         f" memory {_most(summary, m.SELF_RSS, run)},{nvml}"
-        f" {_most(summary, m.SELF_MISSED, run)} ticks missed"
+        f" {_most(summary, m.SELF_MISSED, run)} ticks missed{_held(summary)}"
     )
+
+
+def _held(summary: RunSummary) -> str:
+    """Say how long the job stood still for traces, where any was taken."""
+    # A diagnosis of an earlier program has no such part.
+    cost = None if summary.diagnosis is None else summary.diagnosis.get("overhead")
+    if cost is None or cost["traces_held_s"] is None:
+        return ""
+    traces = "1 trace" if cost["traces"] == 1 else f"the last {cost['traces']} traces"
+    return f", {numbers.show(cost['traces_held_s'], 'seconds')} for {traces}"
 
 
 def unknown_lines(summary: RunSummary) -> list[str]:

@@ -26,19 +26,6 @@ PLANNED: Final[dict[str, Rule]] = {
         },
         kind=Kind.MEMORY,
     ),
-    "data_parallel_one_process": Rule(
-        "nn.DataParallel drives several GPUs from one process and copies the model at each step",
-        ("D3 §1", "D5"),
-        {
-            "pytorch": Fix(
-                "One process for each GPU: start with torchrun, and wrap the model once.",
-                """\
-torch.distributed.init_process_group()
-device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-model = torch.nn.parallel.DistributedDataParallel(model.to(device), device_ids=[device])""",
-            ),
-        },
-    ),
     "eager_tensorflow": Rule(
         "TensorFlow runs the step operation by operation, not as a graph",
         ("D5",),
@@ -65,21 +52,6 @@ def step(x, y): ...""",
             ),
         },
         kind=Kind.MEMORY,
-    ),
-    "many_small_copies": Rule(
-        "Many small copies go to the device in each step",
-        ("D2 §3",),
-        {
-            "jax": Fix(
-                "Copy the whole batch in one call.",
-                "batch = jax.device_put(batch)",
-            ),
-            "pytorch": Fix(
-                "Put the pieces together on the host and copy them once.",
-                "batch = torch.stack(samples).to(device, non_blocking=True)",
-            ),
-            "flux": Fix("Copy whole batches: iterate over CuIterator(loader)."),
-        },
     ),
     "memory_not_released": Rule(
         "A process that does no work holds device memory",
@@ -115,28 +87,6 @@ torch.distributed.fsdp.fully_shard(model)""",
         },
         kind=Kind.MEMORY,
     ),
-    "shared_gpu_contention": Rule(
-        "Other processes compute on the same GPU",
-        ("D5",),
-        {
-            "pytorch": Fix(
-                "Move one of the jobs. torch.cuda.set_per_process_memory_fraction only caps the "
-                "memory (more than that fails), it makes nothing faster.",
-            ),
-            "jax": Fix(
-                "Move one of the jobs. XLA_CLIENT_MEM_FRACTION only caps the memory; it replaces "
-                "XLA_PYTHON_CLIENT_MEM_FRACTION, and JAX refuses both together.",
-            ),
-        },
-    ),
-    "slow_pcie_link": Rule(
-        "The PCIe link of a GPU is slower or narrower than the GPU and its slot allow",
-        ("beyond the documents",),
-        {
-            "pytorch": Fix("Reseat the card, and check the slot, riser and firmware settings."),
-            "jax": Fix("Reseat the card, and check the slot, riser and firmware settings."),
-        },
-    ),
     "straggler_rank": Rule(
         "One rank comes last to every collective, and all others wait for it",
         ("beyond the documents",),
@@ -166,14 +116,5 @@ for gpu in tf.config.list_physical_devices("GPU"):
             "jax": Fix("Donate the arguments that are replaced, and prefetch fewer batches."),
             "flux": Fix("Call GC.gc(false) every few steps, and iterate over CuIterator(loader)."),
         },
-    ),
-    "wasted_energy": Rule(
-        "Energy goes into time in which the GPU does nothing",
-        ("D3 trend 3",),
-        {
-            "pytorch": Fix("Remove what makes the GPU wait: each finding says what it costs."),
-            "jax": Fix("Remove what makes the GPU wait: each finding says what it costs."),
-        },
-        kind=Kind.INFORMATION,
     ),
 }

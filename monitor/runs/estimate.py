@@ -51,6 +51,7 @@ ON_CPU = "on a CPU only a trace tells compute from host dispatch"
 NOWHERE = "no GPU of the job is read, and only a trace tells compute from host dispatch"
 NO_WORK = "it shows no work of any device"
 NO_GPU_IN_IT = "it shows no GPU"
+IT_LACKS_WORK = "the counters of the GPU see work that it does not show"
 IT_CHANGED = "the job has changed since"
 TOO_OLD = "too old"
 BACKENDS: Final[dict[str, Device]] = {"gpu": "gpu", "cuda": "gpu", "rocm": "gpu", "cpu": "cpu"}
@@ -101,7 +102,11 @@ def running(
     if trace is None or age is None:
         return estimate
     slices = {part: trace.account["slices"].get(part, 0) for part in Slice}
-    why = _why_not(trace, slices, age, device) or _contradicted(slices, job, busy, device)
+    why = (
+        _why_not(trace, slices, age, device)
+        or _contradicted(slices, job, busy, device)
+        or (_lacks_work(slices, gpus) if device == "gpu" else None)
+    )
     if why is not None:
         return replace(estimate, trace=trace, age=age, not_counted=why)
     rest, notes = _rest(trace, slices), tuple(_beside(slices, job))
@@ -149,6 +154,22 @@ def _busy(gpus: Sequence[Reading]) -> _Busy:
     if most - activity >= 0.1 and utilisation is not None:
         why = f"kernels ran for up to {most:.0%} of the time, and filled {activity:.0%} of the SMs"
     return _Busy(activity, most, why)
+
+
+def ran(gpu: Reading) -> tuple[float | None, float | None]:
+    """Return between which shares of the time kernels ran: by cycles, and by the utilisation.
+
+    The first is ``None`` where no counter of cycles is read, both where nothing is.
+    """
+    engine, activity, used = (
+        _share(gpu.get(x)) for x in (m.GPU_ENGINE_ACTIVITY, m.GPU_SM_ACTIVITY, m.GPU_UTILISATION)
+    )
+    if engine is not None:
+        exact = max(engine, activity or 0.0)
+        return exact, exact
+    if activity is None:
+        return None, used
+    return activity, 1.0 if used is None else max(used, activity)
 
 
 def _reasons(gpus: Sequence[Reading]) -> list[str]:
@@ -222,3 +243,12 @@ def _contradicted(
         if bound is not None and slices[part] / total > bound + CHANGED:
             return IT_CHANGED
     return None
+
+
+def _lacks_work(slices: Mapping[Slice, int], gpus: Sequence[Reading]) -> str | None:
+    """Say so where the trace shows less work than cycles were counted on each of the GPUs."""
+    counted = [ran(gpu)[0] for gpu in gpus]
+    known = [share for share in counted if share is not None]
+    works = sum(ns for part, ns in slices.items() if not part.idle) / sum(slices.values())
+    is_less = len(known) == len(counted) > 0 and works < min(known) - CHANGED
+    return IT_LACKS_WORK if is_less else None

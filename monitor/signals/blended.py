@@ -56,6 +56,37 @@ def together(budgets: Sequence[BudgetJson]) -> BudgetJson:
     return {"total_ns": slices.total(), "steps": 0, "slices": dict(slices), "details": named}
 
 
+def with_idle(account: BudgetJson, idle: float | None, label: str) -> BudgetJson:
+    """Return an account of the same total with devices that are idle for this share of it.
+
+    What is idle no longer is work, the causes of the rest keep their proportion; what is idle
+    more has no cause. ``None``: how much is idle is not known, nor why.
+    """
+    slices = {part: account["slices"].get(part, 0) for part in Slice}
+    parts = {part: ns for part, ns in slices.items() if part.idle}
+    work = {part: ns for part, ns in slices.items() if not part.idle}
+    total, now = sum(slices.values()), sum(parts.values())
+    wanted = now if idle is None else round(idle * total)
+    left = {part: ns - cut for part, ns, cut in _less(parts, now if idle is None else now - wanted)}
+    left |= {part: ns - cut for part, ns, cut in _less(work, wanted - now)}
+    gained = Slice.COMPUTE if wanted < now else Slice.IDLE_UNKNOWN
+    more = total - sum(left.values())
+    details = {
+        name: _scaled(labels, slices[Slice(name)], left[Slice(name)])
+        for name, labels in account.get("details", {}).items()
+        if left[Slice(name)]
+    }
+    details[gained] = {**details.get(gained, {}), label: more}
+    left[gained] += more
+    named = {str(part): left[part] for part in Slice}
+    return {**account, "slices": named, "details": details}
+
+
+def _less(parts: Mapping[Slice, int], taken: int) -> list[tuple[Slice, int, int]]:
+    cuts = _in_proportion(parts, max(0, taken))
+    return [(part, ns, cuts[part]) for part, ns in parts.items()]
+
+
 # What the thread was found at while nothing was recorded: no call of the framework was under way.
 BETWEEN_CALLS: Final = {
     HostClass.PYTHON: Slice.IDLE_DISPATCH,

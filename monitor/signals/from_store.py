@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.trace import TakenJson
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.runs.aggregates import compiled, reads
 from whyidle.monitor.runs.stacks import StackSamples
@@ -25,8 +26,8 @@ from whyidle.monitor.runs.summary import (
 )
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.signals.drift import drift_of
-from whyidle.monitor.signals.recorded import Facts, Helper, Recorded, SeenGpu, Trend
-from whyidle.monitor.store import Event, Point, Reader, Run
+from whyidle.monitor.signals.recorded import Facts, GpuUser, Helper, Recorded, SeenGpu, Trend
+from whyidle.monitor.store import Event, GpuProcess, Point, Reader, Run
 
 # Of each series; what a roll-up holds is read whatever the length of the run.
 POINTS: Final = 200
@@ -45,6 +46,7 @@ LONG_STEP_S: Final = 3.0
 # What rules ask of a GPU: a live look is paid for in each recording.
 OF_GPUS: Final = (
     m.GPU_UTILISATION,
+    m.GPU_ENGINE_ACTIVITY,
     m.GPU_SM_ACTIVITY,
     m.GPU_TENSOR_ACTIVITY,
     m.GPU_DRAM_ACTIVITY,
@@ -55,14 +57,27 @@ OF_GPUS: Final = (
     m.GPU_POWER_LIMIT,
     m.GPU_TEMPERATURE,
     m.GPU_SM_CLOCK,
+    m.GPU_PCIE_RX,
+    m.GPU_PCIE_TX,
     m.GPU_THROTTLED_POWER,
     m.GPU_THROTTLED_SYNC,
     m.GPU_THROTTLED_HEAT,
     m.GPU_THROTTLED_HARDWARE_HEAT,
     m.GPU_THROTTLED_BRAKE,
 )
-# GPUs are many, and only their means are asked for.
+# GPUs are many, and only their means are asked for; of the link, which rests between two copies,
+# the best that it was seen at.
 GPU_POINTS: Final = 40
+OF_LINKS: Final = (m.GPU_PCIE_GENERATION, m.GPU_PCIE_WIDTH)
+# Of the processes on them: the newest.
+OF_USERS: Final = (m.PROCESS_GPU_MEMORY, m.PROCESS_SM_SHARE)
+MOST_USERS: Final = 64
+# What a trace is held against; a tick tells of the second before it.
+OF_WORK: Final = (m.GPU_UTILISATION, m.GPU_ENGINE_ACTIVITY, m.GPU_SM_ACTIVITY)
+TICK_MS: Final = 1000
+MOSTLY_MS: Final = 300
+# What the monitor takes itself.
+OF_OURSELVES: Final = (m.SELF_CPU, m.SELF_RSS)
 MOST_EVENTS: Final = 500
 # Of stack samples, ten seconds each, the newest; of facts, the last of each framework.
 MOST_STACKS: Final = 600
@@ -106,6 +121,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
     found.read(Scope.JOB, (run.id,))
     found.read(Scope.HOST, reader.subjects(run.id, Scope.HOST))
     found.read(Scope.PROCESS, () if who is None else subjects(reader, run, who))
+    ourselves = reader.means(OF_OURSELVES, [run.id], steady.start_ms, steady.end_ms, POINTS)
     # Such events come every ten seconds: of a short span no more are read.
     most = min(MOST_STACKS, 20 + int(span.seconds / 5))
     compiles = event_data(reader, run, (COMPILED, COMPILES), who, span.start_ms, most=most)
@@ -117,7 +133,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         seconds=steady.seconds,
         age_s=None if now_ms is None else max(0.0, (now_ms - span.end_ms) / 1000),
         warm_s=(steady.start_ms - span.start_ms) / 1000,
-        means=found.means,
+        means=found.means | ourselves,
         trends=found.trends,
         lasts=found.lasts,
         drift=drift_of(_series(reader, m.JOB_STEP_P50, (run.id,), steady), kept),
@@ -135,6 +151,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         helpers=tuple(_helpers(reader, run, who, steady, most)),
         events=_events(reader, run, span),
         inside=who is not None and who.inside,
+        stopped_s=None if who is None else sum(who.stops_ms) / 1000,
         command=run.command,
         settings=None if who is None else who.settings,
     )
@@ -281,13 +298,79 @@ def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
     }
     used = m.GPU_MEMORY_USED
     lasts = _lasts(reader, used, [gpu.id for gpu in gpus], span)
+    users = _users(reader, run, span, [gpu.id for gpu in gpus if gpu.idx in owned])
     return tuple(
         SeenGpu(
             gpu.idx or "?", gpu.name, gpu.idx in owned, means[gpu.id], gpu.info or {},
             {used: lasts[gpu.id]} if gpu.id in lasts else {},
+            _highest(reader, gpu.id, span) if gpu.idx in owned else {},
+            tuple(users.get(gpu.id, ())),
         )
         for gpu in gpus
     )  # fmt: skip
+
+
+def counted_then(
+    reader: Reader, run: Run, taken: TakenJson | None
+) -> tuple[dict[Metric, float], ...]:
+    """Return what each GPU of the job counted while a trace was taken: by ticks mostly within."""
+    if taken is None or not {"began_ms", "ended_ms"} <= taken.keys():
+        return ()
+    owned = frozenset((run.info or {}).get("gpus", ()))
+    start, end = taken["began_ms"] + TICK_MS - MOSTLY_MS, taken["ended_ms"] + MOSTLY_MS
+    each = [
+        reader.means(OF_WORK, [gpu.id], start, end, GPU_POINTS)
+        for gpu in reader.gpus(run.id)
+        if gpu.idx in owned and end > start
+    ]
+    return tuple(each) if all(each) else ()
+
+
+def _highest(reader: Reader, gpu: int, span: Span) -> dict[Metric, float]:
+    """Return the best of the link."""
+    found: dict[Metric, float] = {}
+    for metric in OF_LINKS:
+        points = reader.series(metric, [gpu], span.start_ms, span.end_ms, GPU_POINTS)[gpu]
+        known = [point.most for point in points if point.most is not None]
+        found |= {metric: max(known)} if known else {}
+    return found
+
+
+def _users(reader: Reader, run: Run, span: Span, gpus: Sequence[int]) -> dict[int, list[GpuUser]]:
+    """Return the processes on each GPU; those of the job are the ones whose memory is read."""
+    pairs = [pair for pair in reader.gpu_processes(run.id) if pair.gpu in gpus][-MOST_USERS:]
+    known = {process.id: process for process in reader.processes(run.id)} if pairs else {}
+    found: dict[int, list[GpuUser]] = {}
+    for pair in pairs:
+        process, around = known.get(pair.process), (span.start_ms, span.end_ms)
+        means = reader.means(OF_USERS, [pair.id], *around, GPU_POINTS)
+        if process is None or not means:
+            continue
+        is_ours = bool(reader.means((m.PROCESS_RSS,), [process.id], *around, GPU_POINTS))
+        user = GpuUser(
+            process.pid, process.name or process.command, is_ours,
+            means.get(m.PROCESS_GPU_MEMORY), _share_of(reader, pair, span),
+        )  # fmt: skip
+        found.setdefault(pair.gpu, []).append(user)
+    return {gpu: _resting(users) for gpu, users in found.items()}
+
+
+def _resting(users: list[GpuUser]) -> list[GpuUser]:
+    """Give those no share that never had one, where the driver says what others have."""
+    if all(user.sm_share is None for user in users):
+        return users
+    return [replace(user, sm_share=user.sm_share or 0.0) for user in users]
+
+
+def _share_of(reader: Reader, pair: GpuProcess, span: Span) -> float | None:
+    """Return the share of the GPU that a process took on average: none while it rested."""
+    asked = span.start_ms, span.end_ms, GPU_POINTS
+    shares = reader.series(m.PROCESS_SM_SHARE, [pair.id], *asked)[pair.id]
+    known = [point.mean for point in shares if point.mean is not None]
+    if not known:
+        return None
+    whole = reader.series(m.GPU_UTILISATION, [pair.gpu], *asked)[pair.gpu]
+    return sum(known) / max(len(known), sum(point.mean is not None for point in whole))
 
 
 def _facts(reader: Reader, run: Run, who: Watched | None) -> dict[str, Facts]:

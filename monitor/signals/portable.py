@@ -15,7 +15,7 @@ from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.opening import estimated
-from whyidle.monitor.signals.recorded import Helper, Recorded, SeenGpu, Trend
+from whyidle.monitor.signals.recorded import GpuUser, Helper, Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 
@@ -24,7 +24,7 @@ _BY_NAME: Final = {f"{metric.scope}.{metric.name}": metric for metric in METRICS
 _OF_A_TRACE: Final = (
     "schema", "format", "events", "window", "devices", "steps", "budget", "step_budget", "kernels",
     "launching", "copies", "collectives", "calls", "where", "top_kernels", "top_operators",
-    "hlo_modules", "warnings",
+    "hlo_modules", "missing", "warnings",
 )  # fmt: skip
 LONGEST_LIST: Final = 60
 # The calls that are made once in a step come last in theirs.
@@ -53,11 +53,14 @@ def dump(window: Window) -> JsonObject:
         "target": window.target,
         "kind": window.kind,
         "traces": [
-            {"answer": _short(t.answer), "source": t.source, "age_s": t.age_s}
+            {
+                "answer": _short(t.answer), "source": t.source, "age_s": t.age_s,
+                "held_s": t.held_s, "then": _plain(t.then),
+            }
             for t in window.traces
         ],
         "job": data,
-    }
+    }  # fmt: skip
 
 
 def load(data: Mapping[str, Any]) -> Window:
@@ -71,14 +74,24 @@ def load(data: Mapping[str, Any]) -> Window:
     job["unknown"] = _metrics(job["unknown"], str)
     job["trends"] = _metrics(job["trends"], Trend)
     job["drift"] = msgspec.convert(job.get("drift"), Drift | None)
-    job["gpus"] = tuple(
-        SeenGpu(**(gpu | {"means": _metrics(gpu["means"], float)})) for gpu in job["gpus"]
-    )
+    job["gpus"] = tuple(_gpu(gpu) for gpu in job["gpus"])
     job["events"] = {kind: tuple(some) for kind, some in job["events"].items()}
     recorded = Recorded(**job)
-    traces = tuple(Traced(t["answer"], t["source"], t["age_s"]) for t in data["traces"])
+    traces = tuple(
+        Traced(
+            t["answer"], t["source"], t["age_s"], t.get("held_s"),
+            tuple(_metrics(gpu, float) for gpu in t.get("then", ())),
+        )
+        for t in data["traces"]
+    )  # fmt: skip
     estimate = estimated(recorded) if data["kind"] == "run" else None
     return Window(data["target"], data["kind"], traces, recorded, estimate)
+
+
+def _gpu(data: Mapping[str, Any]) -> SeenGpu:
+    measured = {name: _metrics(data.get(name, {}), float) for name in ("means", "lasts", "highest")}
+    users = tuple(msgspec.convert(user, GpuUser) for user in data.get("users", ()))
+    return SeenGpu(**{**data, **measured, "users": users})
 
 
 def _metrics(data: Mapping[str, Any], kind: type[_T]) -> dict[Metric, _T]:

@@ -28,6 +28,18 @@ class Trend:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuUser:
+    """A process that was seen on a GPU."""
+
+    pid: int
+    name: str | None
+    is_ours: bool
+    # Means over the window; a process that rests has no share for the moment.
+    memory: float | None = None
+    sm_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SeenGpu:
     """One GPU over the window."""
 
@@ -38,10 +50,31 @@ class SeenGpu:
     info: Facts = field(default_factory=dict)
     # The newest, of what is asked for as it stands at the end.
     lasts: Mapping[Metric, float] = field(default_factory=dict)
+    # The highest, of a link that rests when nobody uses it.
+    highest: Mapping[Metric, float] = field(default_factory=dict)
+    # Who was seen on it, as far as the driver says.
+    users: tuple[GpuUser, ...] = ()
 
     def last(self, metric: Metric) -> float | None:
         """Return the newest value, or the mean where that was not kept."""
         return self.lasts.get(metric, self.means.get(metric))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a process of the job was seen on it; also where the driver names nobody."""
+        return self.owned and (not self.users or any(user.is_ours for user in self.users))
+
+    @property
+    def others(self) -> tuple[GpuUser, ...]:
+        """Processes of somebody else."""
+        return tuple(user for user in self.users if not user.is_ours)
+
+    @property
+    def taken_by_others(self) -> float | None:
+        """The share of its time that they take; ``None``: they are there, and nothing says it."""
+        shares = [user.sm_share for user in self.others]
+        known = [share for share in shares if share is not None]
+        return min(1.0, sum(known)) if len(known) == len(shares) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +122,8 @@ class Recorded:
     events: Mapping[str, tuple[Facts, ...]] = field(default_factory=dict)
     # Whether an agent was inside, as far as the recording says.
     inside: bool = False
+    # How long the job stood still for that; ``None``: not known.
+    stopped_s: float | None = None
     command: str | None = None
     # Variables of its environment that may cost time; ``None``: not readable, or not kept.
     settings: Mapping[str, str] | None = None

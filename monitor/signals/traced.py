@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from whyidle.monitor.core.contracts.trace import (
     TraceJson,
 )
 from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.window import is_too_short
 
@@ -36,11 +37,21 @@ class Traced:
     source: str
     # Seconds since it was taken; ``None``: of a file.
     age_s: float | None = None
+    # How long the job stood still for it; ``None``: not known, or of a file.
+    held_s: float | None = None
+    # What each of the job's GPUs counted in its own seconds; none: it was too short for that.
+    then: tuple[Mapping[Metric, float], ...] = ()
+    # Its account as it is believed, where that is another than it shows.
+    believed: BudgetJson | None = None
 
     # The account ---------------------------------------------------------------------------------
     @cached_property
     def account(self) -> BudgetJson:
         """The budget of the steps where they are most of the trace, that of the whole where not."""
+        return self._shown if self.believed is None else self.believed
+
+    @cached_property
+    def _shown(self) -> BudgetJson:
         whole, steps = self.answer["budget"], self.answer.get("step_budget")
         if steps and 2 * sum(steps["slices"].values()) > sum(whole["slices"].values()):
             return steps
@@ -122,7 +133,10 @@ class Traced:
 
     def places(self, part: Slice) -> list[OwnerJson]:
         """Return the user's lines that a slice belongs to, most first."""
-        return [place for place in self.answer.get("where", ()) if place["slice"] == part]
+        shown = self._shown["slices"].get(part, 0)
+        left = self.account["slices"].get(part, 0) / shown if shown else 1.0
+        found = [place for place in self.answer.get("where", ()) if place["slice"] == part]
+        return [place | {"share": place["share"] * min(1.0, left)} for place in found]
 
     def measure(self, value: float, unit: str) -> Measure:
         """Return a number of this trace."""

@@ -7,7 +7,7 @@ may come from several sources, and each number says which.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -34,6 +34,7 @@ from whyidle.monitor.signals.blended import (
 from whyidle.monitor.signals.cores import CoreAccount, Runner, cores_of
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.trust import Believed, believed
 
 # The agent sees these whole; where there is no trace they stand for the slice.
 _WAITS: Final[dict[Slice, Metric]] = {part: ORDER[part] for part in SEEN}
@@ -69,8 +70,23 @@ class Window:
     # Sources -------------------------------------------------------------------------------------
     @cached_property
     def trace(self) -> Traced | None:
-        """The newest trace that says something."""
+        """The newest trace that says something, as far as the counters let it."""
+        newest, said = self._newest, self._believed
+        return newest if newest is None or said is None else replace(newest, believed=said.account)
+
+    @cached_property
+    def _newest(self) -> Traced | None:
+        """The same as it was taken."""
         return next((t for t in self.traces if t.is_meaningful and self._has_a_step(t)), None)
+
+    @cached_property
+    def _believed(self) -> Believed | None:
+        """What is believed of the traces that the account rests on; ``None``: on none."""
+        if self._newest is not None:
+            return believed((self._newest,), self._newest.account, self.job)
+        if not self._parts:
+            return None
+        return believed(self._parts, together([part.account for part in self._parts]), self.job)
 
     def _has_a_step(self, trace: Traced) -> bool:
         """Tell whether it is as long as one of the job's steps, where the job counts them."""
@@ -84,8 +100,9 @@ class Window:
 
     @property
     def warnings(self) -> list[str]:
-        """What a reader must know of the trace that everything rests on."""
-        return [] if self.trace is None else list(self.trace.answer.get("warnings", ()))
+        """What a reader must know of the trace that everything rests on, and of its idle time."""
+        said = [] if self.trace is None else list(self.trace.answer.get("warnings", ()))
+        return said if self._believed is None else [*said, *self._believed.warnings]
 
     @cached_property
     def gpu_trace(self) -> Traced | None:
@@ -112,8 +129,8 @@ class Window:
         """The same by the traces or the counters alone."""
         if self.trace is not None:
             return self.trace.account
-        if self._parts:
-            return together([part.account for part in self._parts])
+        if self._believed is not None:
+            return self._believed.account
         estimate = self.estimate
         if estimate is None or not (estimate.slices or self._meaning):
             return None
@@ -126,7 +143,7 @@ class Window:
     def _parts(self) -> tuple[Traced, ...]:
         """Traces that are shorter than a step each: random parts of the loop, if a step in all."""
         step = self.job.mean(m.JOB_STEP_P50)
-        if self.trace is not None or step is None:
+        if self._newest is not None or step is None:
             return ()
         some = tuple(t for t in self.traces if t.shows_work)
         return some if sum(map(_seconds, some)) >= step.value else ()

@@ -16,6 +16,7 @@ MIB = 1 << 20
 PERCENT = 0.01
 # (metric, GPM id, factor to the metric's unit)
 ACTIVITY: tuple[tuple[Metric, int, float], ...] = (
+    (m.GPU_ENGINE_ACTIVITY, 1, PERCENT),
     (m.GPU_SM_ACTIVITY, 2, PERCENT),
     (m.GPU_SM_OCCUPANCY, 3, PERCENT),
     (m.GPU_TENSOR_ACTIVITY, 5, PERCENT),

@@ -56,6 +56,7 @@ class Analysis(Breakdown):
     kernels: Kernels
     hotspots: list[Hotspot]
     calls: list[CallTotal]
+    graphs: launches.GraphLaunches
 
 
 def analyse(path: Path, progress: Progress | None = None, step_ns: int | None = None) -> Analysis:
@@ -80,6 +81,7 @@ def analyse_trace(path: Path, trace: Trace, step_ns: int | None = None) -> Analy
         kernels=ran.result(),
         hotspots=spots,
         calls=called,
+        graphs=launches.graph_launches(trace, launched),
     )
 
 

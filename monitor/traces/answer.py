@@ -65,6 +65,11 @@ def contract(
             for call in analysis.calls
         ],
         "where": [_place(hotspot, trace.ticks_per_ns) for hotspot in analysis.hotspots],
+        "missing": {
+            "graph_launches": analysis.graphs.count,
+            "graph_launches_shown": analysis.graphs.shown,
+            "dropped": trace.dropped,
+        },
         "unknown": _unknown(analysis, ours=ours),
     }
 

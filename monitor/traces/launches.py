@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,6 +98,34 @@ def match(trace: Trace, ops: Ops, index: Index | None = None) -> Launches:
     found.end[hit] = np.minimum(host.end[around], ops.start[hit])
     found.thread[hit], found.how[hit] = host.thread[around], BY_EXTERNAL
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class GraphLaunches:
+    """Launches of whole CUDA graphs, and those of which any operation is in the file."""
+
+    count: int
+    shown: int
+
+    @property
+    def hidden(self) -> int:
+        """How many did work that the file does not show."""
+        return self.count - self.shown
+
+
+def graph_launches(trace: Trace, launched: Iterable[Launches]) -> GraphLaunches:
+    """Count the launches of graphs; ``launched`` has one entry a device.
+
+    Operations without a launch may be theirs: where there are as many, nothing is hidden.
+    """
+    is_graph = np.array([bool(GRAPH_LAUNCH.search(n)) for n in trace.names], np.bool_)
+    if not is_graph.any():
+        return GraphLaunches(0, 0)
+    ids = np.unique(trace.calls.id[is_graph[trace.host.name[trace.calls.row]]])
+    ran = [device.ops.correlation for device in trace.devices]
+    shown = int(np.isin(ids, np.concatenate([np.zeros(0, np.int64), *ran])).sum())
+    unmatched = sum(int((each.how == UNKNOWN).sum()) for each in launched)
+    return GraphLaunches(len(ids), min(len(ids), shown + unmatched))
 
 
 def _by_process(trace: Trace) -> dict[int, _ByIds]:

@@ -164,5 +164,7 @@ class Trace:
     # Where the user's code asked for a compiled operation: (hlo_module, hlo_op) as name ids.
     sources: dict[tuple[int, int], Site] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    # Records that the profiler had no room for, as far as the file says.
+    dropped: int = 0
     # Why a field of a device is None: field -> reason.
     unknown: dict[str, str] = field(default_factory=dict)

@@ -61,7 +61,21 @@ def trace_warnings(analysis: Analysis, *, ours: bool = False) -> list[str]:
         return [f"{NO_WORK} {more}".rstrip()]
     if not len(analysis.trace.host):
         return [f"The file says nothing of the host: idle time has no cause. {more}".rstrip()]
-    return [*_of_causes(analysis, _seen(analysis), stacks), *_of_clocks(analysis)]
+    return [
+        *_of_missing(analysis), *_of_causes(analysis, _seen(analysis), stacks),
+        *_of_clocks(analysis),
+    ]  # fmt: skip
+
+
+def _of_missing(analysis: Analysis) -> Iterator[str]:
+    graphs, dropped = analysis.graphs, analysis.trace.dropped
+    if graphs.hidden:
+        yield (
+            f"Of {graphs.hidden:,} of {graphs.count:,} launches of CUDA graphs the file shows no"
+            " kernel: time that looks idle may be their work."
+        )
+    if dropped:
+        yield f"The profiler dropped {dropped:,} records: work may be missing that was done."
 
 
 def _seen(analysis: Analysis) -> AllDevices:

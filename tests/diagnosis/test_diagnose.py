@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,14 @@ from whyidle.monitor.core.finding import (
     Place,
     Severity,
 )
-from whyidle.monitor.core.metrics import GPU_POWER, JOB_LOADER_WAIT, JOB_STEP_P50, JOB_STEPS
+from whyidle.monitor.core.metrics import (
+    GPU_POWER,
+    JOB_AGENT_CPU,
+    JOB_LOADER_WAIT,
+    JOB_STEP_P50,
+    JOB_STEPS,
+    SELF_CPU,
+)
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, Finding, as_json, diagnose
 from whyidle.monitor.render.findings import screen
@@ -176,6 +184,61 @@ def test_lost_time_has_its_energy(known: dict[str, Rule]) -> None:
     (finding,) = as_json(diagnose(window(means={JOB_STEP_P50: 0.1}, gpus=gpus)))["findings"]
     assert finding["energy"]["watts_lost"] == pytest.approx(200.0)
     assert finding["energy"]["joules_per_step"] == pytest.approx(20.0)
+
+
+def test_lost_time_has_its_price_where_one_is_set(
+    known: dict[str, Rule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(known, "idle", loses(0.5, Slice.IDLE_GC))
+    gpus = tuple(
+        SeenGpu(i, "H200", owned=i != "2", means={GPU_POWER: 400.0}) for i in ("0", "1", "2")
+    )
+    job = window(means={JOB_STEP_P50: 0.1}, gpus=gpus)
+    (finding,) = as_json(diagnose(job))["findings"]
+    assert finding["energy"]["money_per_hour"] is None
+    assert "WHYIDLE_KWH_PRICE" in finding["energy"]["unknown"]["money_per_step"]
+    monkeypatch.setenv("WHYIDLE_KWH_PRICE", "0.5")
+    monkeypatch.setenv("WHYIDLE_GPU_HOUR_PRICE", "3")
+    monkeypatch.setenv("WHYIDLE_CURRENCY", "EUR")
+    (finding,) = as_json(diagnose(job))["findings"]
+    # Half of 800 W for an hour, and half of the time of two GPUs.
+    assert finding["energy"]["money_per_hour"] == pytest.approx(0.2 + 3.0)
+    assert finding["energy"]["money_per_step"] == pytest.approx(3.2 / 36_000)
+    assert "up to 400 W, 40 J a step, 3.20 EUR an hour, 8.9e-05 EUR a step" in " ".join(
+        screen(diagnose(job)).split()
+    )
+
+
+def test_time_that_nobody_knows_has_no_price(known: dict[str, Rule]) -> None:
+    add(known, "risk", Found(None, EVIDENCE, severity=Severity.HIGH))
+    gpus = (SeenGpu("0", "H200", owned=True, means={GPU_POWER: 400.0}),)
+    (finding,) = as_json(diagnose(window(gpus=gpus)))["findings"]
+    assert finding["energy"]["watts_lost"] is None
+    assert "not known" in finding["energy"]["unknown"]["watts_lost"]
+
+
+def test_each_answer_says_what_watching_cost(known: dict[str, Rule]) -> None:
+    add(known, "silent", None)
+    traces = [answer({Slice.COMPUTE: 1.0}), answer({Slice.COMPUTE: 1.0})]
+    job = window(*traces, means={JOB_AGENT_CPU: 0.004, SELF_CPU: 0.011}, stopped_s=0.0015)
+    held = tuple(replace(t, held_s=s) for t, s in zip(job.traces, (0.02, 0.03), strict=True))
+    found = diagnose(replace(job, traces=held))
+    cost = as_json(found)["overhead"]
+    assert (cost["agent_cores"], cost["monitor_cores"], cost["traces"]) == (0.004, 0.011, 2)
+    assert cost["traces_held_s"] == pytest.approx(0.05)
+    assert set(cost["unknown"]) == {"monitor_rss_bytes", "profiler_share"}
+    said = "Watching cost 0.4% of a core in the job, 1.1% of a core beside it, a stop of 1.5 ms to"
+    assert f"{said} enter, 50.0 ms for 2 traces." in " ".join(screen(found).split())
+    nothing = as_json(diagnose(window(answer({Slice.COMPUTE: 1.0}), kind="file")))["overhead"]
+    assert nothing["agent_cores"] is None
+    assert set(nothing["unknown"]) == set(nothing) - {"traces", "unknown"}
+
+
+def test_the_profilers_own_time_in_a_trace_is_part_of_that(known: dict[str, Rule]) -> None:
+    add(known, "silent", None)
+    own = {Slice.IDLE_UNKNOWN: {"the profiler itself": 0.08}}
+    trace = answer({Slice.COMPUTE: 0.9, Slice.IDLE_UNKNOWN: 0.1}, details=own)
+    assert "8.0% of the trace's own time" in screen(diagnose(window(trace, kind="file")))
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 0.99), (0.1, 0.9), (0.5, 0.95), (0.3, 0.3)])

@@ -18,6 +18,7 @@ from whyidle.monitor.core.reading import NO_JAX, Reading
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.estimate import (
     IT_CHANGED,
+    IT_LACKS_WORK,
     NO_GPU_IN_IT,
     NO_WORK,
     NOWHERE,
@@ -124,6 +125,19 @@ def test_of_several_gpus_it_is_the_mean_and_none_where_one_is_not_read() -> None
     found = running(job(input=0.4), [GPU, lost], "gpu")
     assert percent(found) == {"idle_input": 40, "idle_unknown": 60}
     assert "utilisation: GPU lost" in found.notes
+
+
+def test_a_trace_that_lacks_work_which_cycles_prove_does_not_count() -> None:
+    for counted, why in (
+        ({m.GPU_ENGINE_ACTIVITY: 0.9, m.GPU_SM_ACTIVITY: 0.5}, IT_LACKS_WORK),
+        ({m.GPU_SM_ACTIVITY: 0.7}, IT_LACKS_WORK),
+        ({m.GPU_SM_ACTIVITY: 0.5}, None),
+        # That kernels ran all the time is a coarse figure.
+        ({m.GPU_UTILISATION: 1.0}, None),
+    ):
+        used = {m.GPU_UTILISATION: 1.0, **counted}
+        found = running(job(), [Reading(used)], "gpu", trace(compute=40, idle_dispatch=60), 5.0)
+        assert found.not_counted == why
 
 
 def test_on_a_cpu_compute_is_not_told_apart_from_what_prepares_it() -> None:

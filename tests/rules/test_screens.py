@@ -21,6 +21,7 @@ from tests.rules import (
     test_cpu_fallback,
     test_cpu_starved,
     test_cudnn_autotune_thrashes,
+    test_data_parallel_one_process,
     test_double_precision,
     test_exposed_communication,
     test_full_precision_matmul,
@@ -28,7 +29,10 @@ from tests.rules import (
     test_misaligned_shards,
     test_optimizer_on_cpu,
     test_pageable_copies,
+    test_shared_gpu_contention,
+    test_slow_pcie_link,
     test_slowing_down,
+    test_wasted_energy,
 )
 from tests.rules.windows import ROOT, answer, pairs, recorded, stacks, window
 from whyidle.monitor import rules
@@ -79,6 +83,20 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
     ),
     "misaligned_shards": lambda: window(test_misaligned_shards._trace(80, 40, 40, 40), kind="file"),
     "slowing_down": lambda: test_slowing_down.of([0.1 + 0.004 * n for n in range(40)]),
+    "data_parallel_one_process": lambda: test_data_parallel_one_process.traced(
+        7, 7, 7, 7, calls={"DataParallel.forward": 1.0, "Broadcast": 1.0}
+    ),
+    "shared_gpu_contention": lambda: window(
+        gpus=(
+            test_shared_gpu_contention.gpu(
+                test_shared_gpu_contention.OURS, test_shared_gpu_contention.neighbour(0.66)
+            ),
+        )
+    ),
+    "slow_pcie_link": lambda: window(
+        test_slow_pcie_link.copies(13.0), gpus=(test_slow_pcie_link.gpu(4, 8),)
+    ),
+    "wasted_energy": lambda: test_wasted_energy.starved(412.0),
     "pageable_copies": lambda: window(test_pageable_copies.PAGEABLE, kind="file"),
 }
 

@@ -14,10 +14,11 @@ from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.from_store import counted_then
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.signals.portable import dump, load
 from whyidle.monitor.signals.window import Window
-from whyidle.monitor.store import NewRun, Writer
+from whyidle.monitor.store import NewRun, Reader, Writer
 
 START_MS = 1_700_000_000_000
 Values = Callable[[int], dict[Metric, float]]
@@ -194,3 +195,74 @@ def test_processes_that_make_no_steps_are_helpers(tmp_path: Path) -> None:
     assert helper.cores == pytest.approx(0.4)
     # All of its CPU time is where it ran, however long it waited.
     assert [(line.function, line.share) for line in helper.lines] == [("decode", 1.0)]
+
+
+def test_who_uses_the_gpus_of_the_job(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE
+    with Writer.open(path) as writer:
+        run = writer.begin_run(NewRun(started_ms=START_MS, info={"gpus": ["0"]}))
+        card, other = (writer.add_gpu(run, idx=i, name="NVIDIA H200", info={}) for i in "01")
+        ours, theirs, still, away = (
+            writer.add_process(run, pid=pid, start_ticks=70, name=f"p{pid}") for pid in (1, 2, 3, 4)
+        )
+        pairs = [writer.add_gpu_process(card, who) for who in (ours, theirs, still)]
+        elsewhere = writer.add_gpu_process(other, away)
+        for second in range(40):
+            users = {pair: Reading({m.PROCESS_GPU_MEMORY: 1e9}) for pair in (*pairs, elsewhere)}
+            users[pairs[0]].values[m.PROCESS_SM_SHARE] = 0.5
+            # The driver names a process that computed since the last time, and no other.
+            if second % 2:
+                users[pairs[1]].values[m.PROCESS_SM_SHARE] = 0.6
+            used = {m.GPU_UTILISATION: 0.9, m.GPU_PCIE_GENERATION: 4.0 if second % 9 else 1.0}
+            rows = {
+                Scope.GPU: {card: Reading(dict(used)), other: Reading(dict(used))},
+                Scope.GPU_PROCESS: users,
+                Scope.PROCESS: {ours: Reading({m.PROCESS_RSS: 1e9})},
+                Scope.MONITOR: {run: Reading({m.SELF_CPU: 0.02})},
+                Scope.JOB: {run: Reading({m.JOB_CPU: 1.0})},
+            }
+            writer.append(run, Tick(START_MS + 1000 * second, rows))
+        writer.end_run(run, "job ended")
+    window = of_run(path, "last")
+    first, second_gpu = window.job.gpus
+    shares = {user.pid: (user.is_ours, user.sm_share) for user in first.users}
+    assert shares == {
+        1: (True, pytest.approx(0.5)), 2: (False, pytest.approx(0.3)), 3: (False, 0.0),
+    }  # fmt: skip
+    assert first.taken_by_others == pytest.approx(0.3)
+    # Of GPUs that are not the job's nothing is asked.
+    assert (second_gpu.users, second_gpu.highest) == ((), {})
+    assert first.highest == {m.GPU_PCIE_GENERATION: 4.0}
+    assert window.job.means[m.SELF_CPU] == pytest.approx(0.02)
+    assert dump(load(dump(window))) == dump(window)
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "counted"),
+    [
+        # Ticks tell of the second before them: those at 11, 12 and 13 s of these seconds.
+        (10.0, 13.0, 12.0),
+        (10.2, 12.9, 12.0),
+        # Of a quarter of a second no tick tells.
+        (10.2, 10.45, None),
+    ],
+)
+def test_what_the_counters_said_while_a_trace_was_taken(
+    tmp_path: Path, began: float, ended: float, counted: float | None
+) -> None:
+    path = tmp_path / DATABASE
+    with Writer.open(path) as writer:
+        run = writer.begin_run(NewRun(started_ms=START_MS, info={"gpus": ["0"]}))
+        cards = [writer.add_gpu(run, idx=index, name="NVIDIA H200") for index in "01"]
+        for second in range(20):
+            work = Reading({m.GPU_ENGINE_ACTIVITY: second / 100})
+            rows = {Scope.GPU: dict.fromkeys(cards, work)}
+            writer.append(run, Tick(START_MS + 1000 * second, rows))
+    taken: Any = {
+        "began_ms": START_MS + int(1000 * began), "ended_ms": START_MS + int(1000 * ended),
+    }  # fmt: skip
+    with Reader.open(path) as reader:
+        found = counted_then(reader, reader.find("last"), taken)
+        assert counted_then(reader, reader.find("last"), None) == ()
+    means = [gpu[m.GPU_ENGINE_ACTIVITY] for gpu in found]
+    assert means == ([] if counted is None else [pytest.approx(counted / 100)])

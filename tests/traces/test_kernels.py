@@ -164,6 +164,31 @@ def test_a_graph_is_one_call() -> None:
     assert launching.delay_median is None
 
 
+@pytest.mark.parametrize(
+    ("ran", "shown"),
+    [
+        # Each of three launches has kernels; only the last one has; none has.
+        ([7, 7, 8, 9], 3),
+        ([9, 9], 1),
+        ([4], 0),
+        # Kernels without a launch may be theirs: some profilers do not say so.
+        ([-1, -1, -1], 3),
+    ],
+)
+def test_graphs_whose_kernels_are_not_shown_are_counted(ran: list[int], shown: int) -> None:
+    job = Job(names={"cudaGraphLaunch": 0, "cudaLaunchKernel": 1})
+    for name in ("cudaGraphLaunch",) * 3 + ("cudaLaunchKernel",):
+        job.call(name, Cause.DRIVER_CALL)
+    trace = job.trace()
+    starts = [10 * (i + 1) for i in range(len(ran))]
+    ops = Ops.of(start=starts, end=[s + 5 for s in starts], kind=[0] * len(ran),
+                 name=[0] * len(ran), correlation=ran)  # fmt: skip
+    trace.devices.append(Device("gpu", "0", ops))
+    trace.calls = type(trace.calls).of(row=[0, 1, 2, 3], id=[7, 8, 9, 4])
+    found = launches.graph_launches(trace, [launches.match(trace, ops)])
+    assert (found.count, found.shown, found.hidden) == (3, shown, 3 - shown)
+
+
 def test_clocks_that_disagree_are_noted() -> None:
     job = Job(queue=-100)
     job.launch(range(5))

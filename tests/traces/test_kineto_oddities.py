@@ -222,3 +222,14 @@ def test_a_trace_of_another_program_is_told_apart(path: Path) -> None:
     text = raw({"ph": "X", "name": "jit_step", "pid": 1, "tid": 1, "ts": 1, "dur": 1})
     (said,) = load(path, text).warnings
     assert ".xplane.pb" in said
+
+
+def test_records_that_the_profiler_dropped_are_counted(path: Path) -> None:
+    said = [
+        "WARNING:2024-05-22 17:15:22 29:29 CuptiActivityApi.cpp:300] Dropped 1200 activity records",
+        "WARNING:2024-05-22 17:15:22 29:29 x.cpp:1] trace_id not hex",
+        17,
+    ]
+    trace = load(path, document([A, B, Z], WARNING=said, ERROR=["Dropped 34 activity records"]))
+    assert trace.dropped == 1234
+    assert load(path, document([A, B, Z], WARNING="Dropped 5 activity records")).dropped == 0

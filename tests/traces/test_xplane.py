@@ -142,6 +142,7 @@ def test_driver_calls_are_told_without_a_correlation_id(trace: Trace) -> None:
 
 def test_what_the_profiler_warned_of_is_kept(trace: Trace) -> None:
     assert trace.warnings == ["profiler warning: 3 events were dropped"]
+    assert trace.dropped == 3
 
 
 def test_what_the_file_does_not_tell_has_a_reason(trace: Trace) -> None:

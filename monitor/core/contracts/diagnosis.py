@@ -41,10 +41,29 @@ class FixJson(TypedDict):
 
 
 class EnergyJson(TypedDict):
-    """What the lost time costs."""
+    """What the lost time costs: energy, at most, where the GPU only waits."""
 
     watts_lost: float | None
     joules_per_step: float | None
+    money_per_step: float | None
+    money_per_hour: float | None
+    currency: str
+    unknown: Unknown
+
+
+class OverheadJson(TypedDict):
+    """What we cost the job and its machine ourselves."""
+
+    # CPU time a second: of our agents in the job, and of the monitor beside it.
+    agent_cores: float | None
+    monitor_cores: float | None
+    monitor_rss_bytes: float | None
+    # How long the job stood still: to be entered, and for so many traces.
+    entering_s: float | None
+    traces: int
+    traces_held_s: float | None
+    # The share of a trace's own time that the profiler itself took, where it says so.
+    profiler_share: float | None
     unknown: Unknown
 
 
@@ -135,6 +154,7 @@ class DiagnosisJson(TypedDict):
     warnings: list[str]
     host: HostJson
     compute: ComputeJson | None
+    overhead: OverheadJson
     findings: list[FindingJson]
     not_checked: list[NotCheckedJson]
     failed: dict[str, str]

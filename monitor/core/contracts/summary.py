@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from whyidle.monitor.core.contracts.diagnosis import FindingJson, NotCheckedJson, PlaceJson
+from whyidle.monitor.core.contracts.diagnosis import (
+    FindingJson,
+    NotCheckedJson,
+    OverheadJson,
+    PlaceJson,
+)
 from whyidle.monitor.core.contracts.trace import JsonObject, LastTraceJson, Unknown
 
 
@@ -65,6 +70,17 @@ class ReadBackJson(TypedDict):
     ns: int
 
 
+class RunEnergyJson(TypedDict):
+    """What the job's GPUs used over the whole recording."""
+
+    joules: float | None
+    joules_per_step: float | None
+    gpu_hours: float
+    money: float | None
+    currency: str
+    unknown: Unknown
+
+
 class EventJson(TypedDict):
     """Something that happened once."""
 
@@ -94,9 +110,12 @@ class SummaryJson(RunJson):
     # Each with the mean, least, most and last of its metrics, by column.
     gpus: list[JsonObject]
     gpu_problem: str | None
+    energy: RunEnergyJson
     job: JsonObject
     host: JsonObject
     monitor: JsonObject
+    # As in the diagnosis; ``None``: it was not diagnosed.
+    overhead: OverheadJson | None
     events: list[EventJson]
     more_events: int
     trace: LastTraceJson | None

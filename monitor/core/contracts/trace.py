@@ -204,6 +204,16 @@ class OwnerJson(TypedDict):
     calls: list[CalledJson]
 
 
+class MissingJson(TypedDict):
+    """Work that the profiler may not have recorded."""
+
+    # Launches of whole CUDA graphs, and those of which any operation is in the file.
+    graph_launches: int
+    graph_launches_shown: int
+    # Records that the profiler says it dropped.
+    dropped: int
+
+
 class ActivityJson(TypedDict):
     """What the devices of a trace did."""
 
@@ -232,6 +242,7 @@ class TraceJson(ActivityJson):
     step_budget: BudgetJson | None
     calls: list[CallJson]
     where: list[OwnerJson]
+    missing: MissingJson
     unknown: Unknown
 
 

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from whyidle.monitor.traces.kineto.header import Header, base_ns, model_of, rank_of, whole
+from whyidle.monitor.traces.kineto.header import Header, base_ns, dropped, model_of, rank_of, whole
 from whyidle.monitor.traces.kineto.processes import name_processes
 from whyidle.monitor.traces.kineto.rows import CATEGORIES, KERNEL, HostRows, Rows, WorkRows
 from whyidle.monitor.traces.model import (
@@ -44,6 +44,7 @@ def assemble(rows: Rows, header: Header) -> Trace:
         table.start -= origin
         table.end -= origin
     trace = Trace("kineto", ticks_per_ns=1, events=rows.events)
+    trace.dropped = dropped(header)
     trace.origin_ns = origin if origin >= _YEAR_2001 else base_ns(header, origin)
     trace.names = list(rows.names)
     trace.threads, indices = _threads(rows)

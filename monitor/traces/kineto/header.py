@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from whyidle.monitor.traces.kineto.repair import repair
 
 _INT64: Final = 1 << 63
+# In Kineto's words, of a buffer that CUPTI has filled.
+_DROPPED: Final = re.compile(r"[Dd]ropped (\d{1,18}) activity records")
 
 
 class Header(msgspec.Struct):
@@ -17,6 +20,9 @@ class Header(msgspec.Struct):
     devices: Any = msgspec.field(default=None, name="deviceProperties")
     distributed: Any = msgspec.field(default=None, name="distributedInfo")
     base: Any = msgspec.field(default=None, name="baseTimeNanoseconds")
+    # What the profiler itself logged while it recorded.
+    errors: Any = msgspec.field(default=None, name="ERROR")
+    said: Any = msgspec.field(default=None, name="WARNING")
 
     def update(self, later: Header) -> None:
         """Take over what another part of the file says."""
@@ -59,6 +65,17 @@ def rank_of(header: Header) -> int | None:
     """Return the rank of the process within its job."""
     info = header.distributed
     return whole(info.get("rank")) if isinstance(info, dict) else None
+
+
+def dropped(header: Header) -> int:
+    """Return how many records the profiler says it dropped."""
+    lines = [
+        line
+        for log in (header.errors, header.said)
+        for line in (log if isinstance(log, list) else ())
+        if isinstance(line, str)
+    ]
+    return sum(int(n) for line in lines for n in _DROPPED.findall(line))
 
 
 def model_of(header: Header, index: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -18,6 +19,8 @@ _LINES: Final = 100_000
 _FACTS: Final = 100
 _WARNINGS: Final = 100
 _EVENT: Final = 0x22
+# How XLA's collector of GPU events ends its warning, once for each reason.
+_DROPPED: Final = re.compile(r"\b(\d{1,18}) events (?:were )?dropped\b")
 _CUT: Final = "The file is cut off: what is missing is left out."
 
 
@@ -70,6 +73,7 @@ class Outliner:
             if number == 4:
                 self.outline.hosts.append(words)
             elif words:
+                self.outline.dropped += sum(int(n) for n in _DROPPED.findall(words))
                 self._warn(f"profiler {'error' if number == 2 else 'warning'}: {words}")
 
     def _plane(self, end: int) -> None:

@@ -81,3 +81,4 @@ class Outline:
     planes: list[Plane] = field(default_factory=list)
     hosts: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    dropped: int = 0

@@ -135,6 +135,7 @@ class _Reading:
         joined = facts.joined(trace, self._outline)
         trace.warnings = [*self._outline.warnings, *trace.warnings, *joined]
         trace.warnings += self._damage(damage)
+        trace.dropped = self._outline.dropped
         return trace
 
     def _damage(self, damage: str | None) -> list[str]:

@@ -1,0 +1,99 @@
+"""What lost time costs in energy and money, and what we cost ourselves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.diagnosis import EnergyJson, OverheadJson
+from whyidle.monitor.core.finding import Found
+from whyidle.monitor.core.prices import Prices
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.traces.causes import MEANING, Cause
+
+NO_POWER: Final = "no power is read"
+NO_GAIN: Final = "how much time it loses is not known"
+NO_STEP: Final = "how long a step takes is not known"
+NO_GPU: Final = "no GPU of the job is known"
+NOT_RECORDED: Final = "only a recording knows it"
+NOT_ENTERED: Final = "no agent was in the job"
+NOT_SAID: Final = "the trace does not say it"
+NO_COST: Final[EnergyJson] = {
+    "watts_lost": None, "joules_per_step": None, "money_per_step": None, "money_per_hour": None,
+    "currency": "",
+    "unknown": dict.fromkeys(
+        ("watts_lost", "joules_per_step", "money_per_step", "money_per_hour"), NO_GAIN
+    ),
+}  # fmt: skip
+HOUR: Final = 3600.0
+
+
+def cost_of(found: Found, window: Window) -> EnergyJson:
+    """Return what the lost time costs at the power that is drawn now, in the middle of its range.
+
+    A GPU that waits draws less than one that works: there it is the most that it can be.
+    """
+    if found.gain is None:
+        return NO_COST
+    lost, prices = found.gain.middle, Prices.here()
+    step_s = None if window.step_s is None else window.step_s.value
+    watts = None if window.watts is None else window.watts.value * lost
+    gpus = sum(gpu.owned for gpu in window.job.gpus)
+    hourly, why = prices.of(None if watts is None else watts * HOUR, gpus * lost)
+    if not gpus:
+        hourly, why = None, NO_GPU
+    values = {
+        "watts_lost": (watts, NO_POWER),
+        "joules_per_step": _each_step(watts, step_s, NO_POWER),
+        "money_per_step": _each_step(None if hourly is None else hourly / HOUR, step_s, why),
+        "money_per_hour": (hourly, why),
+    }
+    return {
+        "watts_lost": values["watts_lost"][0],
+        "joules_per_step": values["joules_per_step"][0],
+        "money_per_step": values["money_per_step"][0],
+        "money_per_hour": hourly,
+        "currency": prices.currency,
+        "unknown": {name: str(why) for name, (value, why) in values.items() if value is None},
+    }
+
+
+def _each_step(
+    per_second: float | None, step_s: float | None, why: str | None
+) -> tuple[float | None, str | None]:
+    if per_second is None or step_s is None:
+        return None, why if per_second is None else NO_STEP
+    return per_second * step_s, None
+
+
+def overhead(window: Window) -> OverheadJson:
+    """Return what we take of the job's time and of its machine."""
+    job, file = window.job, window.kind == "file"
+    held = [trace.held_s for trace in window.traces if trace.held_s is not None]
+    profiler = _profiler(window)
+    values = {
+        "agent_cores": (job.means.get(m.JOB_AGENT_CPU), NOT_RECORDED if file else NOT_ENTERED),
+        "monitor_cores": (job.means.get(m.SELF_CPU), NOT_RECORDED),
+        "monitor_rss_bytes": (job.means.get(m.SELF_RSS), NOT_RECORDED),
+        "entering_s": (job.stopped_s, NOT_RECORDED if file else NOT_ENTERED),
+        "traces_held_s": (sum(held) if held else None, NOT_RECORDED if file else NOT_SAID),
+        "profiler_share": (profiler, NOT_SAID),
+    }
+    return {
+        "agent_cores": values["agent_cores"][0],
+        "monitor_cores": values["monitor_cores"][0],
+        "monitor_rss_bytes": values["monitor_rss_bytes"][0],
+        "entering_s": values["entering_s"][0],
+        "traces": 0 if file else len(window.traces),
+        "traces_held_s": values["traces_held_s"][0],
+        "profiler_share": profiler,
+        "unknown": {name: why for name, (value, why) in values.items() if value is None},
+    }
+
+
+def _profiler(window: Window) -> float | None:
+    if window.trace is None:
+        return None
+    took = window.trace.detail(Slice.IDLE_UNKNOWN, MEANING[Cause.PROFILER][1])
+    return took.value if took is not None and took.value else None

@@ -1,0 +1,212 @@
+"""Many small copies go to the device in each step.
+
+## What it sees
+How many copies from the host to the device a step makes, and how large they are: on a GPU the
+copies in a trace with their bytes, for JAX on any device its `DevicePut` calls, or what the agent
+counts of `jax.device_put`. The time that they take is that of a trace, or of samples of the main
+thread.
+
+## Why it costs
+Each copy has a price that does not depend on its size: the call into the framework and the driver,
+31 to 34 us in JAX 0.10 on a CPU (`benchmarks/unit_costs.py`), and a transfer of its own over the
+link. To give JAX 64 arrays of 4 KiB took 2 ms; to stack them on the host and give it one, 0.1 ms.
+
+## How to fix
+Put the pieces together on the host, where that is a plain copy of memory, and hand them over once:
+one array for a batch, and one for numbers that belong together. What does not change from step to
+step (tables, masks, constants) belongs on the device before the loop.
+
+## When it is wrong
+Pieces of different types or shapes cannot always be one array. Where the host runs well ahead of a
+busy device the calls are hidden, and less comes back. A compiled function that took a hundred
+arrays and takes one is called faster, too: that is not counted. In a loop over the samples of a
+batch the copies are part of that loop, and end with it.
+
+## Documents
+D2 §3 (practice 3: pack small copies). It holds for PyTorch and JAX alike; its code for Flux.jl was
+not run here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Verdict,
+)
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals import source
+from whyidle.monitor.signals.account import HostAccount
+from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.user_lines import of_slice, own, seen
+from whyidle.monitor.signals.waiting import busy
+from whyidle.monitor.signals.window import Window
+
+# A batch of a transformer is five arrays, that of a model with many inputs ten.
+MANY: Final = 16
+# Below this a link of PCIe 4.0 x16 (32 GB/s) has them over before a call of 10 us returns.
+SMALL_BYTES: Final = 256 << 10
+# The same where only the time of a copy is known: 0.2 ms is 0.6 MB at what a CPU copies, 3 GB/s.
+SMALL_S: Final = 2e-4
+# "low" in the contract.
+LEAST: Final = 0.01
+# Of 64 pieces that JAX was given at once on a CPU 5 to 7% of the time was left
+# (``benchmarks/unit_costs.py``).
+BACK_LEAST: Final = 0.9
+# On a GPU that was not measured: the bytes still have to go over, and be waited for.
+BACK_LEAST_ON_GPU: Final = 0.5
+# What a call of Python's takes beside what the trace shows of it: 31 to 34 us measured in all.
+CALL_S: Final = 34e-6
+# A line with less of the handing over does something else above all.
+MOST_OF_IT: Final = 0.1
+_JAX_PUT: Final = r"DevicePut"
+_COPY_CALL: Final = r"(cuda|hip|cu)Memcpy\w*"
+_HANDS_OVER: Final = re.compile(r".*\.(to|cuda|copy_|as_tensor|tensor|from_numpy)\(")
+_LABELS: Final = ("host to device", "host to device, pageable")
+
+
+def detect(window: Window) -> Verdict:
+    """Judge how many copies a step makes, and what they take."""
+    trace = window.gpu_trace
+    if window.uses("jax"):
+        number, each_s = _puts(window)
+        found = None if number is None else _of_jax(window, number, each_s)
+        if found is not None or trace is None:
+            return window.lacks(Need.INSIDE) if number is None else found
+    if trace is None:
+        return None if window.device == "cpu" else window.lacks(Need.GPU_TRACE)
+    return _of_gpu(window, trace) if trace.steps >= LEAST_STEPS else window.lacks(Need.LONGER_TRACE)
+
+
+# A trace of a GPU --------------------------------------------------------------------------------
+def _of_gpu(window: Window, trace: Traced) -> Found | None:
+    copies = list(trace.copies("host to device"))
+    count = sum(copy["count"] for copy in copies)
+    sizes = [copy["bytes"] for copy in copies if copy["bytes"] is not None]
+    number = count / trace.steps
+    if number < MANY or len(sizes) < len(copies) or sum(sizes) / count >= SMALL_BYTES:
+        return None
+    saved = 1 - 1 / number
+    exposed, calls = _exposed(trace), _calls(trace, count)
+    gain = Gain.between(BACK_LEAST_ON_GPU * saved * exposed, saved * (exposed + calls))
+    if gain.middle < LEAST:
+        return None
+    return Found(
+        gain,
+        (
+            Evidence.of("copies a step", trace.measure(number, "1/step")),
+            Evidence.of("bytes of one", trace.measure(sum(sizes) / count, "bytes")),
+            Evidence.of("only such copies run", trace.measure(exposed, "ratio")),
+            Evidence.of("calls for them", trace.measure(calls, "ratio")),
+        ),
+        of_slice(window, Slice.EXPOSED_COPY) or _handing(window),
+        Slice.EXPOSED_COPY,
+    )
+
+
+def _exposed(trace: Traced) -> float:
+    parts = [trace.detail(Slice.EXPOSED_COPY, label) for label in _LABELS]
+    return sum(part.value for part in parts if part is not None)
+
+
+def _calls(trace: Traced, count: int) -> float:
+    """Return the host's time in the calls for copies to the device, while that idles."""
+    calls = trace.calls(_COPY_CALL)
+    made = sum(call["count"] for call in calls)
+    took = sum(call["total_ns"] for call in calls) / trace.total_ns * len(trace.devices)
+    return min(1 - busy(trace), took * min(1.0, count / made)) if made else 0.0
+
+
+def _handing(window: Window) -> tuple[Place, ...]:
+    return seen(window.job, lambda x: bool(_HANDS_OVER.match(source.line_of(x.file, x.line) or "")))
+
+
+# JAX, on any device ------------------------------------------------------------------------------
+def _of_jax(window: Window, number: Measure, each_s: float | None) -> Found | None:
+    if number.value < MANY or (each_s is not None and each_s >= SMALL_S):
+        return None
+    saved, account = 1 - 1 / number.value, window.host
+    put = () if account is None else account.lines(lambda row: row.doing is HostClass.PUT)
+    share = sum(place.share or 0.0 for place in put)
+    if account is None or not share:
+        return _without_samples(window, number, saved)
+    error, around = account.error(share), _around(account, put)
+    gain = of_work(window, BACK_LEAST * saved * max(0.0, share - error), saved * (around + error))
+    if share < error or gain.middle < LEAST:
+        return None
+    handed = Evidence.of("main thread hands data over", window.job.measure(share, "ratio"))
+    return Found(
+        gain,
+        (Evidence.of("copies a step", number), handed),
+        own(put),
+        Slice.EXPOSED_COPY,
+        confidence=Confidence.INFERRED,
+    )
+
+
+def _around(account: HostAccount, put: tuple[Place, ...]) -> float:
+    """Return all that the main thread does at the lines that hand most over: once a piece, too."""
+    whole = sum(place.share or 0.0 for place in put)
+    lines = {(p.file, p.line) for p in put if (p.share or 0.0) >= MOST_OF_IT * whole}
+    at = account.lines(lambda row: (row.frames[0].file, row.frames[0].line) in lines)
+    return min(1.0, max(whole, sum(place.share or 0.0 for place in at)))
+
+
+def _puts(window: Window) -> tuple[Measure | None, float | None]:
+    """Return how many copies a step makes, and how long one takes where that is known."""
+    trace = window.trace
+    if trace is not None and (calls := trace.calls(_JAX_PUT)):
+        count, took = (sum(call[key] for call in calls) for key in ("count", "total_ns"))
+        per_step = trace.calls_per_step(_JAX_PUT)
+        return per_step, took / count / 1e9 if count else None
+    return window.per_step(m.PROCESS_DEVICE_PUTS), None
+
+
+def _without_samples(window: Window, number: Measure, saved: float) -> Found | None:
+    """Judge by the trace alone: of the main thread it shows the calls, and not what is around."""
+    trace, step = window.trace, window.step_s
+    if trace is None or step is None:
+        return None
+    own_time = sum(call["total_ns"] for call in trace.calls(_JAX_PUT)) / trace.total_ns
+    most = own_time + number.value * CALL_S / step.value
+    gain = of_work(window, BACK_LEAST * saved * own_time, saved * min(1.0, most))
+    if gain.middle < LEAST:
+        return None
+    evidence = (
+        Evidence.of("copies a step", number),
+        Evidence.of("in their calls", trace.measure(own_time, "ratio")),
+    )
+    return Found(gain, evidence, of_slice(window, Slice.EXPOSED_COPY), Slice.EXPOSED_COPY)
+
+
+rule = Rule(
+    title="Many small copies go to the device in each step",
+    documents=("D2 §3",),
+    fixes={
+        "jax": Fix(
+            "Put the pieces together on the host, and copy them once.",
+            "batch = jax.device_put(np.stack(samples))",
+        ),
+        "pytorch": Fix(
+            "Put the pieces together on the host and copy them once.",
+            "batch = torch.stack(samples).to(device, non_blocking=True)",
+        ),
+        "flux": Fix("Copy whole batches: iterate over CuIterator(loader)."),
+    },
+    detect=detect,
+    # A loop over what is in the batch copies for each pass.
+    symptom_of=("python_loop_over_batch", "unjitted_step"),
+)

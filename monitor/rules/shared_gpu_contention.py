@@ -1,0 +1,116 @@
+"""Other processes compute on the same GPU.
+
+## What it sees
+The processes that the driver lists on the job's GPUs and that are not the job's, the share of the
+GPU's time that each takes, and the memory that it holds. A trace shows work of the job's that was
+launched and did not start meanwhile.
+
+## Why it costs
+Processes take turns on a GPU: while one has it the others wait, a few milliseconds each time, and
+what lay in the caches is gone. Memory that a neighbour holds is memory that the batch cannot use.
+
+## How to fix
+Move one of the jobs to another GPU, or run one after the other: both are done no later than
+together. A memory fraction is a cap that makes allocations fail, and no speed-up. Where small jobs
+have to share one, NVIDIA's MPS lets their kernels run side by side, and MIG gives each a part of
+its own.
+
+## When it is wrong
+A neighbour that computes while the job has nothing for the GPU to do costs nothing: without a trace
+that shows waiting work the range begins at nothing. In a container the driver may not name
+processes outside of it.
+
+## Documents
+D5 (memory limit per process). Its memory fraction is a cap, and makes nothing faster.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Severity, Verdict
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.recorded import SeenGpu
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.traces.causes import MEANING, Cause
+
+# Less is a desktop, or a monitor.
+LEAST: Final = 0.05
+# Where nothing is left of the GPU both surely wait for each other now and then.
+FULL: Final = 0.9
+MOST_NAMED: Final = 3
+
+
+def detect(window: Window) -> Verdict:
+    """Judge what neighbours take."""
+    gpus = [gpu for gpu in window.job.gpus if gpu.is_held]
+    if not any(gpu.users for gpu in gpus):
+        return window.lacks(Need.GPU, "the processes on it")
+    if any(gpu.others and gpu.taken_by_others is None for gpu in gpus):
+        return window.lacks(Need.GPU, "the share of its time that each process takes")
+    worst = max(gpus, key=lambda gpu: gpu.taken_by_others or 0.0)
+    taken = worst.taken_by_others or 0.0
+    if taken < LEAST:
+        return None
+    gain = Gain.between(min(taken, _kept_waiting(window)), taken)
+    return Found(
+        gain=gain,
+        evidence=tuple(_evidence(window, worst)),
+        slice=Slice.IDLE_OTHER_PROCESS,
+        severity=_severity(gain, worst),
+        title=f"GPU {worst.index} is shared: other processes take {taken:.0%} of its time",
+    )
+
+
+def _kept_waiting(window: Window) -> float:
+    """Return how long launched work did not start, by the trace."""
+    trace = window.gpu_trace
+    if trace is None:
+        return 0.0
+    causes = (Cause.QUEUED, Cause.LONG_QUEUE)
+    parts = [trace.detail(*MEANING[cause]) for cause in causes]
+    return sum(part.value for part in parts if part is not None)
+
+
+def _severity(gain: Gain, gpu: SeenGpu) -> Severity | None:
+    """Say how much it matters where the range begins at nothing."""
+    if Severity.of_share(gain.low) is not Severity.INFO:
+        return None
+    used = gpu.means.get(m.GPU_UTILISATION, 0.0)
+    is_much = gain.high >= 0.20 and used >= FULL
+    return Severity.MEDIUM if is_much else Severity.LOW
+
+
+def _evidence(window: Window, gpu: SeenGpu) -> list[Evidence]:
+    measure, found = window.job.measure, []
+    for user in sorted(gpu.others, key=lambda user: -(user.sm_share or 0.0))[:MOST_NAMED]:
+        who = f"pid {user.pid}{f' ({user.name})' if user.name else ''}"
+        found.append(Evidence.of(who, measure(user.sm_share or 0.0, "ratio", "nvml")))
+        if user.memory is not None:
+            found.append(Evidence.of("its memory", measure(user.memory, "bytes", "nvml")))
+    ours = [user.sm_share for user in gpu.users if user.is_ours and user.sm_share is not None]
+    if ours:
+        found.append(Evidence.of("this job", measure(min(1.0, sum(ours)), "ratio", "nvml")))
+    if m.GPU_UTILISATION in gpu.means:
+        used = measure(gpu.means[m.GPU_UTILISATION], "ratio", "nvml")
+        found.append(Evidence.of("utilisation by all", used))
+    return found
+
+
+rule = Rule(
+    title="Other processes compute on the same GPU",
+    documents=("D5",),
+    fixes={
+        "pytorch": Fix(
+            "Move one of the jobs. torch.cuda.set_per_process_memory_fraction only caps the "
+            "memory (more than that fails), it makes nothing faster.",
+        ),
+        "jax": Fix(
+            "Move one of the jobs. XLA_CLIENT_MEM_FRACTION only caps the memory; it replaces "
+            "XLA_PYTHON_CLIENT_MEM_FRACTION, and JAX refuses both together.",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,166 @@
+"""Whether a trace can be believed: its idle time, beside what the counters of the GPUs count.
+
+A profiler may leave out the kernels of CUDA graphs, drop records, slow the host down, and it sees
+a moment. The counters need no profiler and count all the time: where the two cannot both be true,
+they say how busy the devices are, and the trace how what is left of the idle time divides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.contracts.trace import BudgetJson, MissingJson
+from whyidle.monitor.core.reading import Reading
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.estimate import CHANGED, ran
+from whyidle.monitor.signals.blended import with_idle
+from whyidle.monitor.signals.recorded import Recorded, SeenGpu
+from whyidle.monitor.signals.traced import Traced
+
+# What counts cycles is exact, but the mean of minutes is another than that of a moment.
+APART: Final = 0.10
+# In a shorter time the counters may have seen another part of the job than the trace.
+LEAST_S: Final = 10.0
+# Some launches of graphs lie at the ends of a trace; some records are always lost. Beyond this
+# share the trace says nothing of how idle the device was.
+FEW: Final = 0.1
+NOTHING: Final[MissingJson] = {"graph_launches": 0, "graph_launches_shown": 0, "dropped": 0}
+NOT_IN_TRACE: Final = "by the counters of the GPU, not in the trace"
+OUTSIDE: Final = "by the counters of the GPU, outside of the trace"
+HIDDEN: Final = "the trace lacks work, and no counter says how much"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The share of the time in which kernels of the job's ran, counted without a profiler."""
+
+    # Counted in cycles; ``None``: not on this GPU.
+    least: float | None
+    # By the driver's utilisation, which is coarse; ``None`` where it is not needed.
+    coarse: float | None
+    most: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """The account of a trace as it is believed, and what a reader must know of it."""
+
+    account: BudgetJson
+    warnings: tuple[str, ...] = ()
+
+
+def counted(job: Recorded) -> Counted | None:
+    """Return what the counters say of the job's GPUs; ``None``: too little.
+
+    A trace may be of one of them only: the bounds hold for each.
+    """
+    gpus = [gpu for gpu in job.gpus if gpu.is_held]
+    bounds = [_of_one(gpu) for gpu in gpus]
+    known = [each for each in bounds if each is not None]
+    if job.seconds < LEAST_S or not known or len(known) != len(gpus):
+        return None
+    least, coarse = (
+        None if None in some else min(each for each in some if each is not None)
+        for some in ([each[0] for each in known], [each[1] for each in known])
+    )
+    return Counted(least, coarse, max(each[2] for each in known), job.seconds)
+
+
+def _of_one(gpu: SeenGpu) -> tuple[float | None, float | None, float] | None:
+    least, most = ran(Reading(dict(gpu.means)))
+    others = gpu.taken_by_others
+    if most is None or others is None:
+        return None
+    # What neighbours do is in the counters, and in no trace of the job's.
+    coarse = None if m.GPU_ENGINE_ACTIVITY in gpu.means else max(0.0, most - others)
+    return None if least is None else max(0.0, least - others), coarse, most
+
+
+def believed(traces: Sequence[Traced], account: BudgetJson, job: Recorded) -> Believed:
+    """Return the account of some traces, made to agree with the counters."""
+    total = sum(account["slices"].values())
+    if not total or not any("gpu" in trace.kinds for trace in traces):
+        return Believed(account)
+    said, lacks = counted(job), list(_lacks(traces))
+    if said is None:
+        return Believed(with_idle(account, None, HIDDEN) if lacks else account)
+    works = sum(account["slices"].get(part, 0) for part in Slice if not part.idle) / total
+    if works > said.most + CHANGED:
+        return _too_busy(account, works, said, job)
+    if said.least is not None and works < said.least - APART:
+        return _too_idle(account, works, said.least, said, lacks or list(_others(traces, works)))
+    return _beside_coarse(account, works, said, lacks)
+
+
+def _beside_coarse(
+    account: BudgetJson, works: float, said: Counted, lacks: Sequence[str]
+) -> Believed:
+    """Utilisation decides where the trace lacks work by its own account, and else warns."""
+    if said.coarse is None or works >= said.coarse - CHANGED:
+        return Believed(account)
+    if lacks:
+        return _too_idle(account, works, said.coarse, said, lacks)
+    return Believed(account, (_coarsely(works, said.coarse, said),))
+
+
+def _too_idle(
+    account: BudgetJson, works: float, ran_for: float, said: Counted, why: Sequence[str]
+) -> Believed:
+    because = "; ".join(why) or "the profiler slowed the job down, or this was an unusual moment"
+    text = (
+        f"The trace shows the GPU idle for {1 - works:.0%} of the time; by its counters it was at"
+        f" work for {ran_for:.0%}, over {said.seconds:.0f} s: {because}."
+        " What is said of idle time here goes by the counters."
+    )
+    return Believed(with_idle(account, 1 - ran_for, NOT_IN_TRACE), (text,))
+
+
+def _coarsely(works: float, coarse: float, said: Counted) -> str:
+    return (
+        f"The trace shows the GPU idle for {1 - works:.0%} of the time, though its utilisation was"
+        f" {coarse:.0%} over {said.seconds:.0f} s. That is a coarse figure, and this GPU has no"
+        " finer one: the idle time may be less than the trace shows."
+    )
+
+
+def _too_busy(account: BudgetJson, works: float, said: Counted, job: Recorded) -> Believed:
+    text = (
+        f"The trace shows the GPU at work for {works:.0%} of the time; by its counters it was for"
+        f" {said.most:.0%} at most, over {said.seconds:.0f} s: the trace is of a busier moment."
+    )
+    # Where no step is known the seconds may hold the start of the job, too.
+    if m.JOB_STEPS not in job.means:
+        return Believed(account, (text,))
+    return Believed(with_idle(account, 1 - said.most, OUTSIDE), (text,))
+
+
+def _lacks(traces: Sequence[Traced]) -> Iterator[str]:
+    """Yield why traces surely lack work."""
+    missing = [trace.answer.get("missing", NOTHING) for trace in traces]
+    launched, shown, dropped = (
+        sum(each[name] for each in missing)
+        for name in ("graph_launches", "graph_launches_shown", "dropped")
+    )
+    if launched - shown > FEW * launched:
+        yield (
+            f"of {launched - shown:,} of {launched:,} launches of CUDA graphs it has no kernel,"
+            " as profilers do not show these one by one"
+        )
+    if dropped > FEW * sum(trace.answer.get("events", 0) for trace in traces):
+        yield f"the profiler dropped {dropped:,} records"
+
+
+def _others(traces: Sequence[Traced], works: float) -> Iterator[str]:
+    """Yield what makes a job idle that is profiled, and only then."""
+    then = [ran(Reading(dict(gpu)))[0] for trace in traces for gpu in trace.then]
+    known = [share for share in then if share is not None]
+    if known and len(known) == len(then):
+        does = "they see that idle time, too" if min(known) < works + APART else "it lacks work"
+        yield f"in its own seconds they say {min(known):.0%}, {does}"
+    if any(trace.answer["format"] == "xplane" for trace in traces):
+        # XLA's option xla_enable_command_buffers_during_profiling is off.
+        yield "JAX launches one by one, while it is profiled, what it puts into CUDA graphs else"
