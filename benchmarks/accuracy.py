@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.left_out import left_out  # noqa: E402  found by the line above
-from benchmarks.record_pairs import kept  # noqa: E402
+from benchmarks.record_pairs import ABOUT, kept  # noqa: E402
 from whyidle.monitor.compare import compare  # noqa: E402
 from whyidle.monitor.compare.answer import as_json  # noqa: E402
 from whyidle.monitor.compare.opening import of_analysis  # noqa: E402
@@ -89,7 +89,7 @@ def traces(folder: Path) -> Iterator[dict[str, Any]]:
 def pairs() -> Iterator[dict[str, Any]]:
     """Judge both sides of every pair."""
     for before in sorted(WINDOWS.glob("*/before_*.json.gz")):
-        rule = before.parent.name
+        rule = ABOUT[before.parent.name]
         framework = before.name.removeprefix("before_").removesuffix(".json.gz")
         if not (before.parent / f"after_{framework}.json.gz").exists():
             print(f"{rule} {framework}: recorded by half, left out", file=sys.stderr)

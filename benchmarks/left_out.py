@@ -17,7 +17,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.record_pairs import kept  # noqa: E402  found by the line above
+from benchmarks.record_pairs import ABOUT, kept  # noqa: E402  found by the line above
 from whyidle.monitor import rules  # noqa: E402
 from whyidle.monitor.core.finding import Found  # noqa: E402
 from whyidle.monitor.demo.printed import faster, is_inside  # noqa: E402
@@ -39,7 +39,7 @@ def timed(windows: Path) -> list[Callable[[], bool]]:
             recorded = kept(before)
             measured = faster(recorded, kept(after))
             if measured is not None:
-                found.append(_asked(before.parent.name, recorded["window"], measured))
+                found.append(_asked(ABOUT[before.parent.name], recorded["window"], measured))
     return [ask for ask in found if ask() is not None]  # type: ignore[misc]
 
 

@@ -33,6 +33,8 @@ FOLDER = "/job/"
 SECONDS = 18.0
 # How often each side runs alone, and for how long.
 TURNS, TURN_S = 3, 5.0
+# A pair whose name is no rule's says which rule it is about.
+ABOUT = {pair.name: pair.faults[0] for pair in all_pairs(DEMOS)}
 Printed = dict[str, float | None]
 
 

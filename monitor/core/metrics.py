@@ -231,6 +231,9 @@ JOB_MINOR_FAULTS = _job("minor_faults", "per_second", "procfs", "Page faults wit
 JOB_MAJOR_FAULTS = _job("major_faults", "per_second", "procfs", "Page faults that read the disk.")
 JOB_DISK_READ = _job("disk_read", "bytes_per_second", "procfs", "Read from storage by the job.")
 JOB_DISK_WRITE = _job("disk_write", "bytes_per_second", "procfs", "Written to storage by it.")
+JOB_READ = _job(
+    "read", "bytes_per_second", "procfs", "Read by its calls: from caches, storage, and pipes."
+)
 JOB_NET_RX = _job("net_rx", "bytes_per_second", "procfs", "Received in its network namespace.")
 JOB_NET_TX = _job("net_tx", "bytes_per_second", "procfs", "Sent in its network namespace.")
 JOB_SWITCHES = _job(

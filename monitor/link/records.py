@@ -32,7 +32,8 @@ class StackCount(Struct, array_like=True, frozen=True):
     """How often a thread had this stack: the leaf, and the user's own frames, innermost first.
 
     ``called`` is what the innermost of these called; of ``known`` samples the thread waited for
-    Python's lock in ``locked``, and for anything else in ``waited``.
+    Python's lock in ``locked``, and for anything else in ``waited``; in ``blocked`` of these, for a
+    disk.
     """
 
     count: Natural
@@ -42,6 +43,7 @@ class StackCount(Struct, array_like=True, frozen=True):
     known: Natural = 0
     waited: Natural = 0
     locked: Natural = 0
+    blocked: Natural = 0
 
 
 class Hello(Struct, array_like=True, frozen=True, tag="hello"):
@@ -84,6 +86,8 @@ class Stacks(Struct, array_like=True, frozen=True, tag="stacks"):
     counts: Annotated[list[StackCount], Meta(max_length=wire.MOST_PLACES)]
     # Where other threads were that had Python's lock while this one waited for it.
     holders: Annotated[list[StackCount], Meta(max_length=wire.MOST_PLACES)] = []
+    # What those that waited read from, and how often: only seen from outside.
+    reads: Annotated[dict[Name, Natural], Meta(max_length=wire.MOST_PLACES)] = {}
 
 
 class Steps(Struct, array_like=True, frozen=True, tag="steps"):

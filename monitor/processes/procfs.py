@@ -100,10 +100,10 @@ class ProcFs:
             self.followed[pid] = stat.start_ticks
         return stat
 
-    def disk(self, pid: int) -> tuple[int, int] | None:
-        """Return the bytes that the process has read from and written to storage."""
+    def disk(self, pid: int) -> tuple[int, int, int] | None:
+        """Return the bytes read from storage and written to it, and those that calls have read."""
         words = (self.read(f"{pid}/io", short=True) or b"").split()
-        return (int(words[9]), int(words[11])) if len(words) > 11 else None
+        return (int(words[9]), int(words[11]), int(words[1])) if len(words) > 11 else None
 
     def schedule(self, pid: int) -> tuple[int, int] | None:
         """Return the ns that the main thread has run, and has waited for a core."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeAlias
@@ -14,13 +14,20 @@ from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.event_limits import EVENT_BYTES, MOST_COUNTED, Due, kept
 from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
-from whyidle.monitor.runs.summary import READS, STACKS
+from whyidle.monitor.runs.summary import READS, SHORT_LIVED, STACKS, THREADS
 
 # What a screen shows as "now".
 WHERE_NS = 10_000_000_000
 # Of an event: chains of lines need more room than other lists.
 STACKS_BYTES = 2 * EVENT_BYTES
 LINES_SHOWN = 5
+TEXTS = {
+    STACKS: "Where the main thread of process {} was.",
+    THREADS: "Where the other threads of process {} were.",
+    SHORT_LIVED: "Where processes were that process {} started and that hardly live.",
+}
+# Places of which a thread read; a job reads from few.
+MOST_READS = 5
 # Of one process between two events, and of lines that read.
 MOST_CHAINS = MOST_PLACES = 200
 MOST_RECENT = 30
@@ -29,9 +36,12 @@ MOST_RECENT = 30
 class Where:
     """Takes the stacks of one process; says in each event who took them, if not its agent."""
 
-    def __init__(self, key: ProcessKey, source: str | None = None) -> None:
+    def __init__(self, key: ProcessKey, source: str | None = None, kind: str = STACKS) -> None:
         self._key = key
         self._source = source
+        self._kind = kind
+        # What threads that waited read from, since the last event.
+        self._reads: Counter[str] = Counter()
         self._torn = 0
         self.lines: tuple[SourceLine, ...] = ()
         self.looks = 0
@@ -46,6 +56,7 @@ class Where:
         self._recent.append((at_ns, _slim(stacks)))
         _add(self._since, stacks.samples, stacks.counts)
         _add(self._holders, sum(look.count for look in stacks.holders), stacks.holders)
+        self._reads.update(stacks.reads)
         self._span_ns += min(stacks.span_ns, WHERE_NS)
 
     def look_back(self, now_ns: int) -> None:
@@ -61,13 +72,18 @@ class Where:
         """Return what is due to be kept."""
         if self._due.now(now_ns, self._since.samples, ending=ending) is None:
             return []
-        event = stacks_event(self._key, self._since, self._span_ns / 1e9)
+        event = stacks_event(self._key, self._since, self._span_ns / 1e9, self._kind)
         if self._source is not None:
-            holders = self._holders.packed(EVENT_BYTES)
-            more = {"source": self._source, "torn": self._torn, "holders": holders}
+            more = {
+                "source": self._source,
+                "torn": self._torn,
+                "holders": self._holders.packed(EVENT_BYTES),
+                "reads": dict(self._reads.most_common(MOST_READS)),
+            }
             event = replace(event, data={**(event.data or {}), **more})
         self._since, self._holders = StackSamples(), StackSamples()
         self._span_ns = self._torn = 0
+        self._reads.clear()
         return [event]
 
 
@@ -89,19 +105,22 @@ def _add(samples: StackSamples, number: int, counts: Iterable[StackCount]) -> No
             count = min(look.count, MOST_COUNTED)
             known = min(look.known, count)
             waited = min(look.waited, known)
-            samples.count(chain, count, known, waited, min(look.locked, known - waited))
+            locked, blocked = min(look.locked, known - waited), min(look.blocked, waited)
+            samples.count(chain, count, known, waited, locked, blocked)
 
 
 def _line(frame: Frame) -> CodeLine:
     return CodeLine(frame.file, frame.line, frame.function)
 
 
-def stacks_event(key: ProcessKey, samples: StackSamples, seconds: float | None) -> JobEvent:
-    """Return the event that says where a main thread was."""
+def stacks_event(
+    key: ProcessKey, samples: StackSamples, seconds: float | None, kind: str = STACKS
+) -> JobEvent:
+    """Return the event that says where a main thread was, or other threads."""
     data = samples.packed(STACKS_BYTES)
     data["seconds"] = None if seconds is None else round(seconds, 3)
-    text = f"Where the main thread of process {key.pid} was."
-    return JobEvent(STACKS, key, text, data=data, is_news=False)
+    text = TEXTS[kind].format(key.pid)
+    return JobEvent(kind, key, text, data=data, is_news=False)
 
 
 PLACES_KEPT = 20

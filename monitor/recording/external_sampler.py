@@ -10,17 +10,21 @@ import time
 from collections.abc import Iterable
 
 from whyidle.monitor.attach.answers import OUTSIDE
+from whyidle.monitor.link.records import Stacks
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.recording.code_lines import Where
 from whyidle.monitor.recording.stack_thread import StackThread
 from whyidle.monitor.recording.tracked_process import TrackedProcess
+from whyidle.monitor.runs.summary import SHORT_LIVED, THREADS
 
 REFUSED = "outside_refused"
 # A sentence may name a process: each new one has its own.
 MOST_REPORTED = 4
 # The process that stands for the job, and so many of the others.
 HZ, OTHERS_HZ, MOST_OTHERS = 20.0, 2.0, 10
+# To open a process costs more than a sample of it: of many young ones two stand for all.
+MOST_YOUNG, YOUNG_HZ = 2, 20.0
 # How often the thread is asked, however fast the ticks are; a little early is not too late.
 TAKEN_SECONDS = 0.9
 
@@ -38,13 +42,18 @@ class ExternalSampler:
 
     def tick(self, processes: Iterable[TrackedProcess]) -> list[JobEvent]:
         """Begin, go on or end; returns what happened."""
+        processes = list(processes)
         wanted = sorted(filter(_is_wanted, processes), key=self._place)[: MOST_OTHERS + 1]
+        if wanted:
+            # Workers that are started anew and anew never live long enough to be kept one by one.
+            wanted += [each for each in processes if each.is_young][:MOST_YOUNG]
         now = time.monotonic()
         events = self._take() if now - self._taken >= TAKEN_SECONDS else []
         for gone in self._watched.keys() - {tracked.key for tracked in wanted}:
             events += _end(self._watched.pop(gone))
         self._watched = {tracked.key: tracked for tracked in wanted}
-        self._thread.watch({k: OTHERS_HZ if n else HZ for n, k in enumerate(self._watched)})
+        places = enumerate(self._watched.items())
+        self._thread.watch({k: _hz(place, tracked) for place, (k, tracked) in places})
         return events + self._news()
 
     def close(self) -> list[JobEvent]:
@@ -53,8 +62,7 @@ class ExternalSampler:
         events = self._take()
         for tracked in self._watched.values():
             # What an agent says as it leaves is of the same time: it stays left out.
-            if tracked.outside is not None:
-                events += tracked.outside.events(time.monotonic_ns(), ending=True)
+            events += _due(tracked, time.monotonic_ns(), ending=True)
         self._watched = {}
         return events
 
@@ -71,19 +79,33 @@ class ExternalSampler:
         self._taken = now_ns / 1e9
         for key, (stacks, torn) in self._thread.take().items():
             if (tracked := self._watched.get(key)) is not None:
+                if tracked.is_young:
+                    self._take_young(stacks, now_ns)
+                    continue
                 tracked.outside = tracked.outside or Where(key, OUTSIDE)
                 tracked.outside.take(stacks, now_ns, torn)
+        for key, stacks in self._thread.take_threads().items():
+            if (tracked := self._watched.get(key)) is not None:
+                tracked.threads = tracked.threads or Where(key, OUTSIDE, THREADS)
+                tracked.threads.take(stacks, now_ns)
         for tracked in self._watched.values():
             if tracked.outside is not None:
                 tracked.outside.look_back(now_ns)
-                events += tracked.outside.events(now_ns, ending=False)
+            events += _due(tracked, now_ns, ending=False)
         return events
+
+    def _take_young(self, stacks: Stacks, now_ns: int) -> None:
+        """Keep where processes were that may end at once, with the one that stands for the job."""
+        first = next((each for each in self._watched.values() if not each.is_young), None)
+        if first is not None:
+            first.short_lived = first.short_lived or Where(first.key, OUTSIDE, SHORT_LIVED)
+            first.short_lived.take(stacks, now_ns)
 
     def _news(self) -> list[JobEvent]:
         events = []
         for key, refusal in self._thread.refusals().items():
             tracked = self._watched.get(key)
-            if tracked is None:
+            if tracked is None or tracked.is_young:
                 continue
             events += _end(tracked)
             news = refusal.what not in self._reported and len(self._reported) < MOST_REPORTED
@@ -99,7 +121,19 @@ def _is_wanted(tracked: TrackedProcess) -> bool:
     return not tracked.is_young and (tracked.has_framework or tracked.link is not None)
 
 
+def _hz(place: int, tracked: TrackedProcess) -> float:
+    if tracked.is_young:
+        return YOUNG_HZ
+    return OTHERS_HZ if place else HZ
+
+
 def _end(tracked: TrackedProcess) -> list[JobEvent]:
     """Keep what is left; from then on an agent's own samples count again."""
-    where, tracked.outside = tracked.outside, None
-    return [] if where is None else where.events(time.monotonic_ns(), ending=True)
+    events = _due(tracked, time.monotonic_ns(), ending=True)
+    tracked.outside = tracked.threads = tracked.short_lived = None
+    return events
+
+
+def _due(tracked: TrackedProcess, now_ns: int, *, ending: bool) -> list[JobEvent]:
+    kept = (tracked.outside, tracked.threads, tracked.short_lived)
+    return [e for each in kept if each is not None for e in each.events(now_ns, ending=ending)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from whyidle.agents.wire import MOST_PLACES
+from whyidle.agents.wire import LONGEST_FILE, MOST_PLACES
 from whyidle.monitor.attach.stack_reader.code_objects import Place
 from whyidle.monitor.attach.stack_reader.reader import Stack, StackReader
 from whyidle.monitor.link.records import Frame, StackCount, Stacks
@@ -29,6 +29,9 @@ class StackCounts:
     samples: int = 0
     torn_before: int = 0
     began_ns: int = 0
+    # What a thread that waited read from, in words.
+    words: Callable[[str], str] = str
+    reads: dict[str, int] = field(default_factory=dict)
 
     def plan(self, now: float, slower: float) -> None:
         """Say when the next sample is due: never in step with what the job repeats."""
@@ -40,7 +43,12 @@ class StackCounts:
         if stack.holder is not None:
             _count(self.holders, stack.holder, (1,))
         known, waited = stack.waits is not None, bool(stack.waits)
-        _count(self.counts, stack[:3], (1, known, waited, stack.wants_lock))
+        states = known, waited, stack.wants_lock, stack.blocked
+        _count(self.counts, stack[:3], (1, *states))
+        if stack.file is not None:
+            place = self.words(stack.file)[-LONGEST_FILE:]
+            if place in self.reads or len(self.reads) < MOST_PLACES:
+                self.reads[place] = self.reads.get(place, 0) + 1
 
     @property
     def makes_sense(self) -> bool:
@@ -56,9 +64,10 @@ class StackCounts:
             self.samples,
             [_record(chain, n) for chain, n in self.counts.items()],
             [_record(chain, n) for chain, n in self.holders.items()],
+            dict(self.reads),
         )
         torn = self.reader.torn - self.torn_before
-        self.counts, self.holders, self.samples = {}, {}, 0
+        self.counts, self.holders, self.samples, self.reads = {}, {}, 0, {}
         self.began_ns, self.torn_before = now_ns, self.reader.torn
         return found, torn
 

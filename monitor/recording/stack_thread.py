@@ -11,6 +11,7 @@ from whyidle.monitor.attach.stack_reader.owner import CodeOwner
 from whyidle.monitor.attach.stack_reader.reader import StackReader
 from whyidle.monitor.attach.stack_reader.unreadable import Ended, Unreadable
 from whyidle.monitor.link.records import Stacks
+from whyidle.monitor.processes.mounts import Mounts
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
@@ -20,6 +21,8 @@ from whyidle.monitor.recording.stack_counts import StackCounts
 BUDGET = 0.015
 # How fast what is known of their cost follows the latest.
 _FOLLOWS = 0.05
+# Of the first process its other threads are sampled, too: so many of them, and seldom.
+THREADS_HZ, MOST_THREADS = 2.0, 10
 # A process that could not be read may be another program by now.
 TRY_AGAIN_SECONDS = 5.0
 _IDLE_SECONDS = 1.0
@@ -31,22 +34,27 @@ class StackThread:
     def __init__(self, fs: ProcFs) -> None:
         self._fs = fs
         self._wanted: Mapping[ProcessKey, float] = {}
+        # Stands for the job.
+        self._first: ProcessKey | None = None
         self._sampled: dict[ProcessKey, StackCounts] = {}
         self._refused: dict[ProcessKey, Refusal] = {}
         self._again: dict[ProcessKey, float] = {}
         # Of those that have ended since they were last asked for.
         self._left: dict[ProcessKey, tuple[Stacks, int]] = {}
+        # The other threads of those that are sampled often.
+        self._threads: dict[ProcessKey, StackCounts] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._closing = False
-        self._seconds = 0.0
+        self._seconds, self._slower = 0.0, 1.0
 
     def watch(self, wanted: Mapping[ProcessKey, float]) -> None:
         """Sample these processes from now on, each so many times a second."""
         if wanted == self._wanted:
             return
         self._wanted = dict(wanted)
+        self._first = next(iter(self._wanted), None)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="sampling", daemon=True)
             self._thread.start()
@@ -58,6 +66,12 @@ class StackThread:
         with self._lock:
             found, self._left = self._left, {}
             return found | {k: s.record(now_ns) for k, s in self._sampled.items() if s.samples}
+
+    def take_threads(self) -> dict[ProcessKey, Stacks]:
+        """Return where the other threads of a process were since the last call."""
+        now_ns = time.monotonic_ns()
+        with self._lock:
+            return {k: s.record(now_ns)[0] for k, s in self._threads.items() if s.samples}
 
     def refusals(self) -> dict[ProcessKey, Refusal]:
         """Return why processes cannot be sampled, of those that were asked for."""
@@ -106,7 +120,8 @@ class StackThread:
         except Exception as error:  # noqa: BLE001  a defect of ours must end no recording
             self._refuse(key, _defect(key, error))
         else:
-            found = StackCounts(reader, hz, began_ns=time.monotonic_ns())
+            words = Mounts(self._fs, key.pid).of
+            found = StackCounts(reader, hz, began_ns=time.monotonic_ns(), words=words)
             found.plan(time.monotonic(), 1.0)
             with self._lock:
                 self._refused.pop(key, None)
@@ -116,6 +131,8 @@ class StackThread:
         began = time.thread_time()
         try:
             stack = sampled.reader.sample()
+            if key == self._first:
+                self._sample_threads(key, sampled)
         except Ended:
             self._drop(key)
             self._again[key] = time.monotonic() + TRY_AGAIN_SECONDS
@@ -129,10 +146,27 @@ class StackThread:
                 sampled.add(stack)
         self._seconds += _FOLLOWS * (time.thread_time() - began - self._seconds)
         wished = sum(each.hz for each in self._sampled.values())
-        sampled.plan(time.monotonic(), max(1.0, wished * self._seconds / BUDGET))
+        self._slower = max(1.0, wished * self._seconds / BUDGET)
+        sampled.plan(time.monotonic(), self._slower)
         if not sampled.makes_sense:
             self._drop(key)
             self._refuse(key, Refusal(f"The stack of process {key.pid} cannot be understood."))
+
+    def _sample_threads(self, key: ProcessKey, sampled: StackCounts) -> None:
+        others = self._threads.get(key)
+        if others is None:
+            others = StackCounts(
+                sampled.reader, THREADS_HZ, began_ns=time.monotonic_ns(), words=sampled.words
+            )
+            with self._lock:
+                self._threads[key] = others
+        if others.due > time.monotonic():
+            return
+        found = list(sampled.reader.sample_others(MOST_THREADS))
+        others.plan(time.monotonic(), self._slower)
+        with self._lock:
+            for each in found:
+                others.add(each)
 
     def _refuse(self, key: ProcessKey, why: Refusal) -> None:
         self._again[key] = time.monotonic() + TRY_AGAIN_SECONDS
@@ -142,6 +176,7 @@ class StackThread:
     def _drop(self, key: ProcessKey) -> None:
         with self._lock:
             sampled = self._sampled.pop(key)
+            self._threads.pop(key, None)
             if sampled.samples:
                 self._left[key] = sampled.record(time.monotonic_ns())
         sampled.reader.close()

@@ -54,6 +54,9 @@ class TrackedProcess:
     held_back: list[JobEvent] = field(default_factory=list)
     # Where it was as seen from outside; ``None``: it is not, and the agent's own samples count.
     outside: Where | None = None
+    # Where its other threads were, likewise; and processes that it started and that hardly live.
+    threads: Where | None = None
+    short_lived: Where | None = None
     # Since the recording began, over all of its agents.
     counted: ProcessTotals = field(default_factory=ProcessTotals)
     agent_stats: AgentStats = field(init=False)

@@ -9,6 +9,13 @@ functions (augment, collate, ...) or in NumPy, while no framework's call was und
 also loading that nobody waits for: processes that the job started run while all cores are taken,
 and their own stacks name the line.
 
+What the loading spends its time on is read from the same stacks, wherever it happens: in the main
+thread, in worker processes, in threads of the process itself. Where one kind takes at least a third
+of it, beyond what chance moves, the finding has its name: waiting for storage (and of which kind),
+for the network, or for something else that takes no core; decoding; tokenising; reading and
+unpacking files; transforming samples; putting them together; handing them over between processes;
+starting the workers anew at each epoch; or one worker that all wait for.
+
 ## Why it costs
 Reading, decoding and augmenting a sample takes the CPU longer than the device needs for the step.
 With no workers this happens between the steps, in the very thread that launches the work.
@@ -20,11 +27,16 @@ cores. What is still waited for after that is the storage or the decoding itself
 or store them smaller. Where the workers wait for storage and leave the cores idle, more of them
 than cores do help.
 
+Where the cause has a name, the finding shows its own cure: storage is cured by a copy on a local
+disk, decoding and tokenising by doing them once, workers that start anew by `persistent_workers`.
+
 ## When it is wrong
 A job may wait for a batch that it could not have had earlier, as with data that arrives. A wait
 that stays after the fix is no failure: what counts is the time of a step. The saving is seldom the
 whole wait: the workers take cores and memory from the thread that launches, and a loader's work is
-at best divided by their number.
+at best divided by their number. Stack samples name what a thread does by the library that it is in,
+and by the names on your line: a library that is not known stays without a name, and the finding
+says only that loading is waited for.
 
 ## Documents
 D2 §4 (batch iterators) and D5 (input pipeline). D2's loader moves nothing to the device by itself;
@@ -33,6 +45,7 @@ D5's `.map().batch().shuffle()` shuffles batches, not samples.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
@@ -55,6 +68,8 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, preparing, reading
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.gain import freed_cores, of_work
+from whyidle.monitor.signals.loading_cause import SAMPLES, Cause, cause_of
+from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import fetches, of_slice, own, seen
@@ -86,6 +101,9 @@ def prepared(index):
     return prepare(read(index))""",
     ),
 )
+COMPETES: Final = "Loading takes the cores that the step computes on"
+# That there are as many workers as cores is no reason for these to be slow.
+TAKES_NO_CORE: Final = frozenset({LoadKind.STORAGE, LoadKind.NETWORK})
 # Where a trace puts time in which the main thread did what no profiler records.
 UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)
 
@@ -93,6 +111,42 @@ UNRECORDED: Final = (Slice.IDLE_INPUT, Slice.IDLE_DISPATCH, Slice.IDLE_UNKNOWN)
 def detect(window: Window) -> Verdict:
     """Judge the waits for the data loader, or for data that the main thread reads itself."""
     waits = _waits(window)
+    verdict = _judge(window, waits)
+    cause = cause_of(window) if isinstance(verdict, Found) else None
+    return _explained(verdict, cause, waits) if isinstance(verdict, Found) and cause else verdict
+
+
+def _explained(found: Found, cause: Cause, waits: Measure | None) -> Found:
+    """Name the cause: what it is, its lines, and its cure; what the wait costs stays."""
+    gain, severity, fixes = found.gain, found.severity, cause.fixes or found.fixes
+    if cause.divides and found.fixes is None and gain is not None:
+        fixes = {
+            name: Fix(f"{fix.text} {cause.fixes[name].text}", fix.code)
+            for name, fix in rule.fixes.items()
+        }
+    if cause.most is not None and waits is not None:
+        # More workers would wait for the same one; how far its work can be spread is not known.
+        gain = Gain.between(0.0, min(waits.value, cause.most))
+        severity = min(Severity.MEDIUM, Severity.of_share(gain.high), key=lambda x: -x.rank)
+    elif cause.kind is LoadKind.START and waits is not None:
+        # What is left is to wait for the first batch of the first epoch.
+        gain, severity = Gain.between(BACK_LEAST * cause.least * waits.value, waits.value), None
+    elif gain is None and cause.kind in TAKES_NO_CORE:
+        severity = Severity.MEDIUM
+    return replace(
+        found,
+        gain=gain,
+        evidence=found.evidence + cause.evidence,
+        confidence=Confidence.INFERRED,
+        where=cause.where or found.where,
+        severity=severity,
+        # What takes the cores from the step costs in another way than what is waited for.
+        title=found.title if found.title == COMPETES else cause.title,
+        fixes=fixes,
+    )
+
+
+def _judge(window: Window, waits: Measure | None) -> Verdict:
     if (verdict := _of_competing(window, waits)) is not None:
         return verdict
     if waits is not None and waits.value >= LEAST:
@@ -109,7 +163,12 @@ def detect(window: Window) -> Verdict:
 
 def _waits(window: Window) -> Measure | None:
     """Return the waits for a loader: by trace and agent, or by samples that found it in one."""
-    known, host = window.share(Slice.IDLE_INPUT), window.host
+    known, host, loading = window.share(Slice.IDLE_INPUT), window.host, window.loading
+    # A queue of the user's own has none, and is known by what fills it.
+    fed = 0.0 if loading is None or loading.cause is None else loading.waits
+    fed = min(fed, _idle_at_most(window))
+    if fed >= LEAST_OF_LOOKS and fed > (0.0 if known is None else known.value):
+        return window.job.measure(fed, "ratio", SAMPLES)
     # Loaders of Keras, grain and others have no clock of the agent's.
     seen_there = 0.0 if host is None else host.share(HostClass.LOADER)
     if host is None or seen_there - host.error(seen_there) < LEAST_OF_LOOKS:
@@ -117,6 +176,16 @@ def _waits(window: Window) -> Measure | None:
     if known is not None and known.value >= seen_there:
         return known
     return window.job.measure(seen_there, "ratio")
+
+
+def _idle_at_most(window: Window) -> float:
+    """Return the part of the time in which a GPU can have waited: a host may run ahead of it."""
+    compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
+    if compute is not None:
+        return 1 - compute.value
+    mine = [gpu.means for gpu in window.job.gpus if gpu.owned]
+    busy = [means[m.GPU_UTILISATION] for means in mine if m.GPU_UTILISATION in means]
+    return 1 - min(busy, default=0.0)
 
 
 def _of_loader(window: Window, waits: Measure) -> Verdict:
@@ -211,7 +280,7 @@ def _of_competing(window: Window, waits: Measure | None) -> Found | None:
             Place(line.file, line.line, line.function, line.share / account.cores)
             for line in account.lines[:MOST_PLACES]
         ),
-        title="Loading takes the cores that the step computes on",
+        title=COMPETES,
         fixes=CHEAPER,
     )
 

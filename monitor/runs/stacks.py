@@ -41,13 +41,17 @@ class Counts:
     known: float = 0
     waited: float = 0
     locked: float = 0
+    # How many of those that waited did so for a disk, as the kernel says.
+    blocked: float = 0
 
-    def add(self, samples: float, known: float = 0, waited: float = 0, locked: float = 0) -> None:
+    def add(self, samples: float, *states: float) -> None:
         """Count more of them."""
         self.samples += samples
+        known, waited, locked, blocked = (*states, 0, 0, 0, 0)[:4]
         self.known += known
         self.waited += waited
         self.locked += locked
+        self.blocked += blocked
 
 
 class StackSamples:
@@ -65,6 +69,7 @@ class StackSamples:
             samples = data.get("samples", 0)
             found.samples += samples
             files = data.get("files", ())
+            # Older programs kept fewer states.
             for count, frames, leaf, called, *states in data.get("rows", ()):
                 chain = Chain(
                     tuple(_read(files, frame) for frame in frames),
@@ -139,6 +144,7 @@ class StackSamples:
                 counts.known,
                 counts.waited,
                 counts.locked,
+                counts.blocked,
             ]
             most_bytes -= len(json.dumps([row, *new]))
             if most_bytes < 0:

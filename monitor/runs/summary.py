@@ -24,12 +24,14 @@ from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
 SCOPES = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)
 # The kind of event that says, every few seconds, where a main thread was.
 STACKS = "stacks"
+# Where its other threads were; and processes that hardly live, under the one that starts them.
+THREADS, SHORT_LIVED = "thread_stacks", "short_lived_stacks"
 # And where values were read back, and what was compiled, as sums.
 READS, COMPILES = "reads", "compiles"
 # A single one is news.
 COMPILED = "compile"
 # What comes all the time is shown as sums.
-ROLLING = frozenset({STACKS, READS, COMPILES})
+ROLLING = frozenset({STACKS, THREADS, SHORT_LIVED, READS, COMPILES})
 # What a page and a person can hold; a long run has more.
 MOST_EVENTS = 200
 MOST_STACKS = 4000

@@ -24,9 +24,11 @@ from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 
 # Where a package is installed, and Python's own library.
 _INSTALLED: Final = re.compile(r".*/(?:site|dist)-packages/([^/.]+)")
-_LOADERS: Final = re.compile(
+LOADERS: Final = re.compile(
     r".*/(torch/utils/data|torchdata|keras/src/trainers/data_adapters|grain|datasets"
     r"|tensorflow/python/data|webdataset|ffcv|nvidia/dali)/.*"
+    # The agent's own function calls the loader of PyTorch.
+    r"|<_whyidle_agent\.torch\.loaders>"
 )
 _COMPILERS: Final = re.compile(
     r".*/(torch/(_dynamo|_inductor|_functorch|fx)|triton/(compiler|runtime)"
@@ -192,7 +194,7 @@ def _divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
     chain = _without_collector(chain)
     leaf = chain.leaf or (chain.frames[0] if chain.frames else None)
     files = [x.file for x in (leaf, chain.called) if x is not None]
-    if any(_LOADERS.fullmatch(file) for file in files):
+    if any(LOADERS.fullmatch(file) for file in files):
         yield HostClass.LOADER, samples
     elif any(_COMPILERS.fullmatch(file) for file in files):
         yield HostClass.COMPILE, samples
@@ -222,6 +224,12 @@ def _without_collector(chain: Chain) -> Chain:
 
 def _named(line: CodeLine) -> str:
     return f"{line.file} {line.function}"
+
+
+def package_of(file: str) -> str | None:
+    """Return the installed package that a file is of."""
+    found = _INSTALLED.match(file)
+    return None if found is None else found[1]
 
 
 def _waits(whose: HostClass, leaf: CodeLine) -> HostClass:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -18,7 +19,9 @@ from whyidle.monitor.runs.summary import (
     COMPILES,
     READS,
     ROLLING,
+    SHORT_LIVED,
     STACKS,
+    THREADS,
     Watched,
     event_data,
     in_order,
@@ -82,6 +85,8 @@ MOST_EVENTS: Final = 500
 # Of stack samples, ten seconds each, the newest; of facts, the last of each framework.
 MOST_STACKS: Final = 600
 MOST_FACTS: Final = 20
+# Of processes, to say what they read from.
+MOST_READERS: Final = 12
 FRAMEWORK: Final = "framework"
 TRENDS: Final = (m.JOB_RSS, m.PROCESS_RSS, m.PROCESS_LIVE_BYTES, m.PROCESS_POOL_USED)
 # What is asked for as it stands at the end; a probe that is due seldom spoke within this time.
@@ -128,6 +133,12 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
     kept = event_data(reader, run, (STACKS,), who, steady.start_ms + HALF_OF_LOOKS_MS, most=most)
     kept = kept or event_data(reader, run, (STACKS,), who, span.start_ms, most=most)
     stacks = StackSamples.of_events(kept)
+    others = {
+        kind: StackSamples.of_events(
+            event_data(reader, run, (kind,), who, steady.start_ms, most=most)
+        )
+        for kind in (THREADS, SHORT_LIVED)
+    }
     unknown = reader.unknown(run.id, (Scope.JOB, Scope.HOST, Scope.PROCESS))
     return Recorded(
         seconds=steady.seconds,
@@ -149,6 +160,9 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         holders=StackSamples.of_events(each.get("holders", {}) for each in kept),
         looks=int(stacks.samples) or None,
         helpers=tuple(_helpers(reader, run, who, steady, most)),
+        threads=others[THREADS],
+        short_lived=others[SHORT_LIVED],
+        read_from=_read_from(reader, run, who, steady, most),
         events=_events(reader, run, span),
         inside=who is not None and who.inside,
         stopped_s=None if who is None else sum(who.stops_ms) / 1000,
@@ -170,7 +184,20 @@ def _helpers(
         )
         kept = event_data(reader, run, (STACKS,), each, span.start_ms, most=most)
         if cores := found.get(m.PROCESS_CPU):
-            yield Helper(cores, StackSamples.of_events(kept).running())
+            stacks = StackSamples.of_events(kept)
+            yield Helper(cores, stacks.running(), stacks)
+
+
+def _read_from(
+    reader: Reader, run: Run, who: Watched | None, span: Span, most: int
+) -> dict[str, int]:
+    """Return what threads that waited read from, in any process of the job."""
+    found: Counter[str] = Counter()
+    for each in in_order(run)[:MOST_READERS]:
+        kinds = (STACKS, THREADS, SHORT_LIVED) if each == who else (STACKS,)
+        for data in event_data(reader, run, kinds, each, span.start_ms, most=most):
+            found.update(data.get("reads") or {})
+    return dict(found.most_common())
 
 
 def _newest(reader: Reader, run: Run) -> int:

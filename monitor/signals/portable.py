@@ -35,20 +35,28 @@ MOST_CHAINS: Final = 400
 # Fields of a recording that are rows of their own.
 _ROWS: Final = {
     "compiled": Compiled, "reads": ReadBack, "lines": SourceLine, "leaves": SourceLine,
-    "helpers": Helper,
 }  # fmt: skip
 
-_STACKS: Final = ("stacks", "holders")
+# And those that hold chains of lines.
+_STACKS: Final = ("stacks", "holders", "threads", "short_lived")
 _ABSENT: Final = object()
 _T = TypeVar("_T")
 
 
 def dump(window: Window) -> JsonObject:
     """Return everything that rules can ask of a window."""
-    names = [f.name for f in fields(Recorded) if f.name not in _STACKS]
+    names = [f.name for f in fields(Recorded) if f.name not in {*_STACKS, "helpers"}]
     data = {name: _plain(getattr(window.job, name)) for name in names}
     for name in _STACKS:
         data[name] = getattr(window.job, name).packed(MOST_BYTES, MOST_CHAINS)
+    data["helpers"] = [
+        {
+            "cores": each.cores,
+            "lines": _plain(each.lines),
+            "stacks": each.stacks.packed(MOST_BYTES, MOST_CHAINS),
+        }
+        for each in window.job.helpers
+    ]
     return {
         "target": window.target,
         "kind": window.kind,
@@ -70,6 +78,14 @@ def load(data: Mapping[str, Any]) -> Window:
         job[name] = tuple(msgspec.convert(each, row) for each in job.get(name, ()))
     for name in _STACKS:
         job[name] = StackSamples.of_events([job.get(name, {})])
+    job["helpers"] = tuple(
+        Helper(
+            each["cores"],
+            tuple(msgspec.convert(line, SourceLine) for line in each["lines"]),
+            StackSamples.of_events([each.get("stacks", {})]),
+        )
+        for each in job.get("helpers", ())
+    )
     job["means"] = _metrics(job["means"], float)
     job["unknown"] = _metrics(job["unknown"], str)
     job["trends"] = _metrics(job["trends"], Trend)

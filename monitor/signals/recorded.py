@@ -85,6 +85,8 @@ class Helper:
     cores: float
     # The user's lines at which it ran, with their shares of that.
     lines: tuple[SourceLine, ...] = ()
+    # Where its main thread was: whole chains.
+    stacks: StackSamples = field(default_factory=StackSamples)
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,12 @@ class Recorded:
     # How often it was looked at; ``None``: recordings of before do not say.
     looks: int | None = None
     helpers: tuple[Helper, ...] = ()
+    # Where the other threads of the same process were that run Python.
+    threads: StackSamples = field(default_factory=StackSamples)
+    # And processes that it starts and that hardly live.
+    short_lived: StackSamples = field(default_factory=StackSamples)
+    # What threads that waited read from, in words, and in how many samples.
+    read_from: Mapping[str, int] = field(default_factory=dict)
     events: Mapping[str, tuple[Facts, ...]] = field(default_factory=dict)
     # Whether an agent was inside, as far as the recording says.
     inside: bool = False

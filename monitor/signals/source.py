@@ -135,6 +135,16 @@ def calls(file: str, line: int) -> tuple[ast.Call, ...]:
     return tuple(sorted(around, key=lambda call: (call.end_lineno or 0) - call.lineno)[:1])
 
 
+def computes(file: str, line: int) -> bool:
+    """Tell whether a line computes by itself: it calls nothing, and has operators or loops."""
+    tree = tree_of(file)
+    here = [n for n in ast.walk(tree) if getattr(n, "lineno", 0) == line] if tree else []
+    kinds = (ast.BinOp, ast.AugAssign, ast.Compare, ast.ListComp, ast.GeneratorExp, ast.DictComp)
+    return not any(isinstance(n, ast.Call) for n in here) and any(
+        isinstance(n, kinds) for n in here
+    )
+
+
 def called(file: str, line: int) -> tuple[str, ...]:
     """Return the dotted names of these."""
     return tuple(name for call in calls(file, line) if (name := dotted(call.func)))

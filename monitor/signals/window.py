@@ -32,6 +32,7 @@ from whyidle.monitor.signals.blended import (
     together,
 )
 from whyidle.monitor.signals.cores import CoreAccount, Runner, cores_of
+from whyidle.monitor.signals.loading import Busy, Loading, busy_workers, loading_of
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.trust import Believed, believed
@@ -236,6 +237,16 @@ class Window:
     def core_account(self) -> CoreAccount | None:
         """Who runs on the cores that the job may use; ``None``: not measured."""
         return cores_of(self.job)
+
+    @cached_property
+    def loading(self) -> Loading | None:
+        """What loading spends its time on; ``None``: nobody was seen at it."""
+        return loading_of(self.job)
+
+    @cached_property
+    def loader_workers(self) -> tuple[Busy, ...]:
+        """How much of its time each process works that the job started, the busiest first."""
+        return busy_workers(self.job)
 
     # Who it is -----------------------------------------------------------------------------------
     @cached_property

@@ -31,7 +31,8 @@ _HANDED_ON: tuple[tuple[Metric, Callable[[Stat], float], Callable[[Stat], float]
     (m.JOB_MINOR_FAULTS, lambda s: s.minor_faults, lambda s: s.reaped_minor_faults),
     (m.JOB_MAJOR_FAULTS, lambda s: s.major_faults, lambda s: s.reaped_major_faults),
 )
-_WHOLE_TREE = (*(entry[0] for entry in _HANDED_ON), m.JOB_DISK_READ, m.JOB_DISK_WRITE)
+_OF_IO = (m.JOB_DISK_READ, m.JOB_DISK_WRITE, m.JOB_READ)
+_WHOLE_TREE = (*(entry[0] for entry in _HANDED_ON), *_OF_IO)
 _PARTIAL_DEVICES = ("loop", "ram", "zram", "dm-", "md")
 
 
@@ -114,7 +115,7 @@ class HostProbe:
         by_pid = {key.pid: key for key in family}
         totals = {key: self.fs.disk(key.pid) for key in family}
         known = {key: t for key, t in totals.items() if t is not None}
-        for metric, which in ((m.JOB_DISK_READ, 0), (m.JOB_DISK_WRITE, 1)):
+        for which, metric in enumerate(_OF_IO):
             used: dict[Hashable, Used] = {
                 key: Used(0.0, t[which], by_pid.get(family[key].parent)) for key, t in known.items()
             }

@@ -109,6 +109,9 @@ class Samples:
         Samples.seen.clear()
         return found
 
+    def take_threads(self) -> dict[ProcessKey, Stacks]:
+        return {}
+
     def refusals(self) -> dict[ProcessKey, Refusal]:
         return {} if Samples.refused is None else dict.fromkeys(Samples.watched, Samples.refused)
 

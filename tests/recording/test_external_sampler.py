@@ -121,14 +121,31 @@ def test_the_first_rank_is_sampled_often_and_some_others_now_and_then(
 ) -> None:
     launcher, workers = tracked(puppet, 1), [tracked(puppet, 100 + n) for n in range(20)]
     ranks = [tracked(puppet, 10 + rank, rank) for rank in (1, 0)]
-    young = replace(tracked(puppet, 2), is_young=True)
     sampler = external_sampler.ExternalSampler(FS, launcher.key)
-    sampler.tick([young, launcher, *workers, *ranks])
+    sampler.tick([launcher, *workers, *ranks])
     assert len(samples.watched) == 1 + external_sampler.MOST_OTHERS
     assert list(samples.watched)[:3] == [ranks[1].key, ranks[0].key, launcher.key]
     assert samples.watched[ranks[1].key] == external_sampler.HZ
     assert samples.watched[launcher.key] == external_sampler.OTHERS_HZ
-    assert young.key not in samples.watched
+
+
+def test_processes_that_may_end_at_once_are_kept_together(
+    puppet: Puppet, samples: type[Samples]
+) -> None:
+    job = tracked(puppet, 5)
+    young = [replace(tracked(puppet, 20 + n), is_young=True) for n in range(4)]
+    sampler = external_sampler.ExternalSampler(FS)
+    sampler.tick(young)
+    assert not samples.watched
+    sampler.tick([*young, job])
+    assert len(samples.watched) == 1 + external_sampler.MOST_YOUNG
+    assert samples.watched[young[0].key] == external_sampler.YOUNG_HZ
+    for each in young[:2]:
+        samples.seen[each.key] = SEEN, 0
+    sampler.tick([job])
+    (event,) = sampler.close()
+    assert event.data is not None
+    assert (event.kind, event.key, event.data["samples"]) == ("short_lived_stacks", job.key, 8)
 
 
 def test_what_was_seen_of_a_process_is_kept_when_it_ends(

@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from tests.attach.targets import Job, running
+from tests.attach.test_other_threads import FEEDS
 from tests.attach.test_stack_reader import KNOWN
 from tests.link.conftest import FS, key_of
 from whyidle.agents.wire import MOST_PLACES
@@ -150,3 +151,25 @@ def test_a_reader_that_understands_nothing_is_not_used() -> None:
     assert counts.makes_sense
     reader.taken, reader.torn = 100, 150
     assert not counts.makes_sense
+
+
+def test_of_the_first_process_the_other_threads_are_sampled_too(thread: StackThread) -> None:
+    with running(FEEDS) as job, running(FEEDS) as other:
+        first, second = key_of(job.pid), key_of(other.pid)
+        thread.watch({first: 50.0, second: 50.0})
+        seen: set[str] = set()
+        deadline = time.monotonic() + 20
+        while not {"compute", "read"} <= seen:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+            found = thread.take_threads()
+            assert found.keys() <= {first}
+            for stacks in found.values():
+                seen |= {count.leaf.function for count in stacks.counts if count.leaf}
+                assert set(stacks.reads) <= {"pipe"}
+        # They are no samples of the main thread.
+        mains = {c.leaf.function for c in thread.take()[first][0].counts if c.leaf}
+        assert not mains & {"compute", "read"}
+        thread.watch({})
+        until(lambda: not thread._sampled)
+        assert not thread._threads

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,11 @@ from tests.rules.windows import (
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found, Severity, SourceLine
 from whyidle.monitor.core.slices import Slice
-from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.loading_cause import SLOW_WORKER
+from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS
+from whyidle.monitor.signals.recorded import Helper, SeenGpu
+from whyidle.monitor.signals.window import Window
 
 NAME = "input_starved"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -223,3 +229,262 @@ def test_a_loader_of_keras_is_known_by_the_samples() -> None:
     assert finding.evidence[0].value == pytest.approx(0.8)
     fed = stacks((get, (fit,), 4), (trains, (fit,), 96), waited=1)
     assert not isinstance(judge(NAME, window(facts=facts, stacks=fed, inside=True)), Found)
+
+
+# Causes ------------------------------------------------------------------------------------------
+LIB = "/venv/lib/python3.11"
+PACKAGES = f"{LIB}/site-packages"
+LOOP = CodeLine("/job/train.py", 40, "main")
+ITEM = CodeLine("/job/data.py", 12, "__getitem__")
+NEXT = CodeLine(f"{PACKAGES}/torch/utils/data/dataloader.py", 700, "__next__")
+IDLE = CodeLine(f"{PACKAGES}/torch/utils/data/_utils/worker.py", 280, "_worker_loop")
+PIL = CodeLine(f"{PACKAGES}/PIL/ImageFile.py", 300, "load")
+CORES = {m.HOST_CORES: 8.0}
+
+
+def of_chains(*rows: tuple[Chain, float, float, float]) -> StackSamples:
+    """Return samples: each chain, how many, how many waited, and how many for a disk."""
+    found = StackSamples()
+    for chain, count, waited, blocked in rows:
+        found.samples += count
+        found.count(chain, count, count, waited, 0, blocked)
+    return found
+
+
+WAITS = of_chains((Chain((LOOP,), NEXT, NEXT), 90, 90, 0), (Chain((LOOP,), LOOP), 10, 0, 0))
+
+
+def works(chain: Chain, share: float = 0.9, *, blocked: float = 0.0) -> Helper:
+    """Return a worker that is at a chain for such a share of its time, part of it on a disk."""
+    at, idle = share * blocked * 200, (1 - share) * 200
+    rows = (chain, 200 * share, at, at), (Chain((LOOP,), IDLE), idle, idle, 0)
+    return Helper(share, (), of_chains(*rows))
+
+
+def fed_by(*workers: Helper, wait: float = 0.8, **more: Any) -> Window:
+    """Return the window of a job whose loader has such workers."""
+    facts = {"torch": {"backend": "cpu", "loaders": [{"workers": len(workers), **more}]}}
+    means = {m.JOB_LOADER_WAIT: wait, **CORES}
+    return window(means=means, inside=True, facts=facts, stacks=WAITS, helpers=workers)
+
+
+def test_a_folder_of_images_without_workers() -> None:
+    decodes = of_chains((Chain((LOOP,), PIL, NEXT), 80, 0, 0), (Chain((LOOP,), LOOP), 20, 0, 0))
+    means = {m.JOB_LOADER_WAIT: 0.8, **CORES}
+    finding = found(NAME, window(means=means, inside=True, facts=loader(0), stacks=decodes))
+    assert finding.title is not None
+    assert "decoding" in finding.title
+    # Workers divide it: they stay the first cure.
+    assert finding.fixes is not None
+    fix = finding.fixes["pytorch"]
+    assert "num_workers" in fix.code
+    assert "Decode once" in fix.text
+    assert finding.gain is not None
+    assert ("who loads", "the main thread") in {(e.name, e.value) for e in finding.evidence}
+
+
+def test_workers_that_wait_for_nfs() -> None:
+    waits = works(Chain((ITEM, LOOP), ITEM), blocked=0.9)
+    job = fed_by(*[waits] * 8)
+    reads = {"nfs4 at /data": 40, "ext4 at /": 2}
+    means = {**job.job.means, m.JOB_DISK_READ: 3e7}
+    nfs = replace(job, job=replace(job.job, read_from=reads, means=means))
+    finding = found(NAME, nfs)
+    assert finding.title == "The device waits for batches, and loading for the storage: NFS"
+    # All cores' worth of workers wait: nothing says that no more of them fit.
+    assert finding.severity is Severity.MEDIUM
+    assert finding.where[0].line == 12
+    assert "nfs4 at /data" in {e.value for e in finding.evidence}
+    # Few reads were seen: the kind of storage is not named.
+    some = replace(job, job=replace(job.job, read_from={"nfs4 at /data": 2}))
+    assert found(NAME, some).title == "The device waits for batches, and loading for the storage"
+
+
+def test_one_slow_worker_of_several() -> None:
+    at = Chain((ITEM, LOOP), ITEM)
+    slow, quick = works(at, 1.0), works(at, 0.1)
+    finding = found(NAME, fed_by(quick, slow, quick))
+    assert finding.title is not None
+    assert "One loader worker is slower" in finding.title
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(0.6)
+    assert finding.severity is Severity.MEDIUM
+    # Workers that are all busy, or all half so: none of them is late.
+    assert "slower" not in str(found(NAME, fed_by(works(at, 0.9), works(at, 1.0))).title)
+    assert "slower" not in str(found(NAME, fed_by(works(at, 0.4), works(at, 0.1))).title)
+
+
+def test_workers_that_start_anew_at_each_epoch() -> None:
+    starts = CodeLine(f"{LIB}/multiprocessing/popen_fork.py", 66, "_launch")
+    begins = CodeLine(NEXT.file, 500, "__iter__")
+    rows = (
+        (Chain((LOOP,), starts, begins), 60, 0, 0),
+        (Chain((LOOP,), NEXT, NEXT), 10, 10, 0),
+        (Chain((LOOP,), LOOP), 30, 0, 0),
+    )
+    facts = {"torch": {"backend": "cpu", "loaders": [{"workers": 2, "persistent_workers": False}]}}
+    means = {m.JOB_LOADER_WAIT: 0.1, m.HOST_CORES: 2.0}
+    job = window(means=means, inside=True, facts=facts, stacks=of_chains(*rows))
+    finding = found(NAME, job)
+    assert finding.title == "The device waits while loader workers are started anew"
+    assert finding.gain is not None
+    assert finding.gain.high == pytest.approx(0.7)
+    assert finding.fixes is not None
+    assert "persistent_workers=True" in finding.fixes["pytorch"].code
+    assert ("persistent_workers", "False") in {(e.name, e.value) for e in finding.evidence}
+    # Workers stay: what begins there is something else.
+    facts = {"torch": {"backend": "cpu", "loaders": [{"workers": 2, "persistent_workers": True}]}}
+    assert "started anew" not in str(found(NAME, replace(job, job=replace(job.job, facts=facts))))
+
+
+def test_what_no_sample_names_stays_without_a_name() -> None:
+    codec = Chain((ITEM, LOOP), CodeLine(f"{PACKAGES}/somebody/codec.py", 3, "run"))
+    for job in (fed_by(works(codec)), fed_by()):
+        finding = found(NAME, job)
+        assert finding.title is None or "cache or shrink" in finding.title
+
+
+def test_a_healthy_job_whose_workers_decode_all_the_time() -> None:
+    # They keep ahead: nobody waits, and the cores are there for it.
+    busy = works(Chain((ITEM, LOOP), PIL))
+    assert is_silent(NAME, replace(fed_by(busy, busy, wait=0.001), job=replace(
+        fed_by(busy, busy, wait=0.001).job, stacks=of_chains((Chain((LOOP,), LOOP), 100, 0, 0))
+    )))  # fmt: skip
+
+
+# What stands before the code of each kind, and after it.
+OF_KINDS = {
+    "start": (
+        "dataset, batch_size = TensorDataset(torch.zeros(8, 4)), 4",
+        "assert len(loader) == 2",
+    ),
+    "start jax": (
+        "epochs, orders, read, got = 2, [1, 2], abs, []\ntrain = got.append",
+        "assert got == [1, 2, 1, 2]",
+    ),
+    "storage": (
+        "root = tempfile.mkdtemp()\ntempfile.tempdir = tempfile.mkdtemp()",
+        "assert os.path.isdir(local)",
+    ),
+    "network": ("fetch, keys = abs, [-1, 2]", "assert samples == [1, 2]"),
+    "wait": ("fetch, keys = abs, [-1, 2]", "assert samples == [1, 2]"),
+    "tokenise": (
+        "kept, texts, tokenize = tempfile.mkdtemp() + '/t.npy', [b'a', b'bc'], list",
+        "assert tokens.tolist() == [97, 98, 99]",
+    ),
+    "unpack": (
+        "kept, paths = tempfile.mkdtemp() + '/s.npy', [1, 2]\nread = prepare = lambda x: x",
+        "assert samples.tolist() == [1, 2]",
+    ),
+    "decode": (
+        "path = tempfile.mkdtemp() + '/a.jpg'\nImage.new('RGB', (900, 900)).save(path)",
+        "assert pixels.shape == (224, 224, 3) and image.size[0] < 900",
+    ),
+    "hand_over": ("", "xs, ys = collate([([1.0], 2), ([3.0], 4)])\nassert ys.tolist() == [2, 4]"),
+    "collate": (
+        "",
+        "padded = collate([torch.ones(2), torch.ones(3)])\nassert padded.shape == (2, 3)",
+    ),
+    "collate jax": ("", "assert collate([np.ones(2), np.ones(2)]).shape == (2, 2)"),
+    "transform": (
+        "batch, device = torch.ones(4, 3, 8, 8), 'cpu'",
+        "assert batch.shape == (4, 3, 8, 8)",
+    ),
+    "transform jax": (
+        "",
+        "assert augment(jax.random.key(0), jnp.ones((4, 8, 8, 3))).shape == (4, 8, 8, 3)",
+    ),
+    "slow worker": ("dataset, batch_size, num_workers = TensorDataset(torch.zeros(8, 4)), 4, 1",
+        "assert not loader.in_order"),
+}  # fmt: skip
+IMPORTS = """
+import os, shutil, tempfile
+from concurrent.futures import ThreadPoolExecutor
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, TensorDataset
+"""
+CODES = {
+    f"{kind}{'' if framework == 'pytorch' else ' jax'}": code
+    for kind, look in LOAD_LOOKS.items()
+    for framework, code in look.code.items()
+} | {"slow worker": SLOW_WORKER["pytorch"].code}
+
+
+@pytest.mark.parametrize("kind", CODES)
+def test_the_code_of_each_cure_runs(kind: str) -> None:
+    # The same code for both frameworks has one case.
+    before, after = OF_KINDS[kind if kind in OF_KINDS else kind.removesuffix(" jax")]
+    exec(f"{IMPORTS}\n{before}\n{CODES[kind]}\n{after}", {})
+
+
+def test_two_loaders_of_which_one_rests_have_no_slow_worker() -> None:
+    at = Chain((ITEM, LOOP), ITEM)
+    busy, rests = works(at, 1.0), works(at, 0.0)
+    job = fed_by(busy, rests)
+    facts = {"torch": {"backend": "cpu", "loaders": [{"workers": 1}]}}
+    two = replace(job, job=replace(job.job, facts=facts))
+    assert "slower" not in str(found(NAME, two).title)
+    # A process that logs is no worker of a loader.
+    logs = Chain((CodeLine("/job/log.py", 3, "send"),), CodeLine(f"{LIB}/queue.py", 171, "get"))
+    logger = Helper(0.0, (), of_chains((logs, 200, 200, 0)))
+    assert "slower" not in str(found(NAME, fed_by(busy, logger)).title)
+
+
+def test_workers_that_are_all_busy_beside_free_cores() -> None:
+    codec = Chain((ITEM, LOOP), CodeLine(f"{PACKAGES}/somebody/codec.py", 3, "run"))
+    means = {m.JOB_CPU: 2.2, m.PROCESS_CPU: 0.3, m.JOB_MAIN_THREAD: 0.2}
+
+    def job(chain: Chain, share: float) -> Window:
+        one = fed_by(works(chain, share), works(chain, share))
+        return replace(one, job=replace(one.job, means={**one.job.means, **means}))
+
+    assert "too few workers" in str(found(NAME, job(codec, 0.97)).title)
+    assert "too few workers" not in str(found(NAME, job(codec, 0.5)).title)
+    # No core is left for more of them.
+    full = {m.HOST_CPU: 1.0, m.HOST_CORES: 8.0}
+    taken = job(codec, 0.97)
+    taken = replace(taken, job=replace(taken.job, means={**taken.job.means, **full}))
+    assert "too few workers" not in str(found(NAME, taken).title)
+    # What they do has a name: more of them come first all the same.
+    decodes = found(NAME, job(Chain((ITEM, LOOP), PIL), 0.97))
+    assert "decoding" in str(decodes.title)
+    assert decodes.fixes is not None
+    assert "num_workers" in decodes.fixes["pytorch"].code
+
+
+FEED = CodeLine("/job/train.py", 20, "feed_batches")
+TAKES = of_chains((Chain((LOOP,), CodeLine(f"{LIB}/queue.py", 171, "get")), 80, 80, 0),
+                  (Chain((LOOP,), LOOP), 20, 0, 0))  # fmt: skip
+
+
+def fed_by_threads(threads: StackSamples, **more: Any) -> Window:
+    """Return the window of a JAX job that takes its batches from a queue of its own."""
+    facts = {"jax": {"backend": "gpu"}}
+    job = {"facts": facts, "stacks": TAKES, "threads": threads, "inside": True, **more}
+    return window(means={m.HOST_CORES: 8.0}, **job)
+
+
+def test_a_queue_that_threads_of_the_process_fill() -> None:
+    decodes = of_chains((Chain((FEED,), PIL), 60, 0, 0))
+    finding = found(NAME, fed_by_threads(decodes))
+    assert "decoding" in str(finding.title)
+    assert [(p.line, p.function) for p in finding.where] == [(20, "feed_batches"), (40, "main")]
+    assert finding.gain is not None
+    # The GPU was busy meanwhile: the host runs ahead of it, and waits for nothing that costs.
+    busy = SeenGpu("0", "H100", owned=True, means={m.GPU_UTILISATION: 0.99})
+    assert not isinstance(judge(NAME, fed_by_threads(decodes, gpus=(busy,))), Found)
+
+
+def test_threads_that_wait_for_the_device_are_not_slow() -> None:
+    put = CodeLine(f"{PACKAGES}/jax/_src/api.py", 2700, "device_put")
+    ahead = of_chains((Chain((FEED,), put, put), 90, 85, 0), (Chain((FEED,), PIL), 6, 0, 0))
+    assert not isinstance(judge(NAME, fed_by_threads(ahead)), Found)
+    # Threads of another kind: the main thread waits for one that trains.
+    train = CodeLine("/job/train.py", 30, "train_batches")
+    backward = CodeLine(f"{PACKAGES}/torch/_tensor.py", 5, "backward")
+    trains = of_chains((Chain((train,), backward), 90, 0, 0), (Chain((train,), PIL), 9, 0, 0))
+    assert not isinstance(judge(NAME, fed_by_threads(trains)), Found)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.record_pairs import faster, kept
+from benchmarks.record_pairs import ABOUT, faster, kept
 from tests.rules.windows import WINDOWS, recorded
 from whyidle.monitor import rules
 from whyidle.monitor.diagnosis import diagnose
@@ -32,7 +32,7 @@ def findings(rule: str, side: str) -> list[dict[str, Any]]:
 
 
 def of(rule: str, side: str) -> dict[str, Any] | None:
-    return next((f for f in findings(rule, side) if f["rule"] == rule), None)
+    return next((f for f in findings(rule, side) if f["rule"] == ABOUT[rule]), None)
 
 
 def printed(rule: str, side: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def test_the_fault_stands_first(rule: str, framework: str) -> None:
         assert of(rule, f"before_{framework}") is not None
     else:
         timed = [f["rule"] for f in listed if f["rule"] not in TIMELESS]
-        assert timed[:1] == [rule]
+        assert timed[:1] == [ABOUT[rule]]
 
 
 @BOTH

@@ -162,11 +162,11 @@ def test_what_was_compiled_at_first_is_not_in_a_short_recording(
     assert window.job.means[m.JOB_COMPILE] == pytest.approx(0.0, abs=1e-9)
 
 
-def sampled(place: str, samples: int, waited: int) -> dict[str, Any]:
+def sampled(place: str, samples: int, waited: int, blocked: int = 0) -> dict[str, Any]:
     found = StackSamples()
     line = CodeLine("/u/train.py", 3, place)
     found.samples = samples
-    found.count(Chain((line,), line), samples, samples, waited)
+    found.count(Chain((line,), line), samples, samples, waited, 0, blocked)
     return {"pid": 0} | found.packed(10_000)
 
 
@@ -181,20 +181,36 @@ def test_processes_that_make_no_steps_are_helpers(tmp_path: Path) -> None:
         run = writer.begin_run(NewRun(started_ms=START_MS, info={"processes": entries}))
         own = {pid: writer.add_process(run, pid=pid, start_ticks=70) for pid in (7, 8, 9)}
         for pid, place in ((7, "step"), (8, "decode"), (9, "step")):
-            data = sampled(place, 100, 60 if pid == 8 else 0)
+            data = sampled(place, 100, 60 if pid == 8 else 0, 40 if pid == 8 else 0)
+            data["reads"] = {"nfs4 at /data": 30, "socket": 2} if pid == 8 else {}
             at = START_MS + 10_000
             writer.event(
                 run, "stacks", "-", ts_ms=at, scope=Scope.PROCESS, subject=own[pid], data=data
             )
+        for kind, place in (("thread_stacks", "feed"), ("short_lived_stacks", "begin")):
+            writer.event(
+                run, kind, "-", ts_ms=at, scope=Scope.PROCESS, subject=own[7],
+                data=sampled(place, 20, 0) | {"reads": {"nfs4 at /data": 1}},
+            )  # fmt: skip
         for second in range(30):
             cpu = {own[7]: 1.5, own[8]: 0.4, own[9]: 1.5}
             rows = {who: Reading({m.PROCESS_CPU: cores}) for who, cores in cpu.items()}
             writer.append(run, Tick(START_MS + 1000 * second, {Scope.PROCESS: rows}))
         writer.end_run(run, "job ended")
-    (helper,) = of_run(path, "last").job.helpers
+    job = of_run(path, "last").job
+    (helper,) = job.helpers
     assert helper.cores == pytest.approx(0.4)
     # All of its CPU time is where it ran, however long it waited.
     assert [(line.function, line.share) for line in helper.lines] == [("decode", 1.0)]
+    # Its chains say what it waited for, and what of it was a disk.
+    (counts,) = helper.stacks.chains.values()
+    assert (counts.waited, counts.blocked) == (60, 40)
+    # The other threads of the first process, what hardly lived, and what all of them read from.
+    assert [line.function for line in job.threads.lines()] == ["feed"]
+    assert [line.function for line in job.short_lived.lines()] == ["begin"]
+    assert job.read_from == {"nfs4 at /data": 32, "socket": 2}
+    # Other threads are no samples of the main one.
+    assert {line.function for line in job.lines} == {"step"}
 
 
 def test_who_uses_the_gpus_of_the_job(tmp_path: Path) -> None:

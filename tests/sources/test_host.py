@@ -370,8 +370,8 @@ def test_a_reaped_childs_disk_use_counts_once(tmp_path: Path) -> None:
     class Disk(ProcFs):
         used: dict[int, int]
 
-        def disk(self, pid: int) -> tuple[int, int] | None:
-            return (self.used[pid], 0) if pid in self.used else None
+        def disk(self, pid: int) -> tuple[int, int, int] | None:
+            return (self.used[pid], 0, 0) if pid in self.used else None
 
     parent, child = ProcessKey(10, 1), ProcessKey(11, 2)
     stats = {

@@ -136,7 +136,9 @@ def _main_number(target: Target, memory: Memory, layout: Layout, runtime: int) -
 
 
 def _thread(target: Target, memory: Memory, layout: Layout, interpreter: int, number: int) -> int:
+    """Return the main thread: the oldest of its number, which one that it starts has at first."""
     thread = memory.words(interpreter + layout.threads_head, 1)[0] if interpreter else 0
+    found = 0
     for _ in range(MOST_THREADS):
         if not thread:
             break
@@ -145,6 +147,8 @@ def _thread(target: Target, memory: Memory, layout: Layout, interpreter: int, nu
                 f"The Python of process {target.pid} is built in a way that we do not know."
             )
         if memory.words(thread + layout.thread_id, 1)[0] == number:
-            return thread
+            found = thread
         thread = memory.words(thread + layout.thread_next, 1)[0]
+    if found:
+        return found
     raise Unreadable(f"The main thread of process {target.pid} runs no Python (yet).")

@@ -1,4 +1,4 @@
-"""Samples of the stack of one job's main thread, read from outside.
+"""Samples of the stacks of one job's threads, read from outside.
 
 Nothing stops, and nothing in the job changes: its memory is only read. So the job goes on
 meanwhile, and now and then what was read does not fit together. It is read again, a few times;
@@ -8,7 +8,7 @@ then the sample is dropped, and counted.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
 from whyidle.agents.wire import STACK_DEPTH, WAITERS
@@ -17,6 +17,7 @@ from whyidle.monitor.attach.stack_reader import opening, thread_state
 from whyidle.monitor.attach.stack_reader.code_objects import Code, CodeObjects, Place
 from whyidle.monitor.attach.stack_reader.frames import Frame, Frames
 from whyidle.monitor.attach.stack_reader.layout import GIL_BYTES, GIL_HOLDER
+from whyidle.monitor.attach.stack_reader.other_threads import OtherThreads
 from whyidle.monitor.attach.stack_reader.snapshot import Snapshot
 from whyidle.monitor.attach.stack_reader.thread_state import ThreadState
 from whyidle.monitor.attach.stack_reader.unreadable import Ended, Torn, Unreadable
@@ -41,6 +42,9 @@ class Stack(NamedTuple):
     # Whether it waited for that, and where the thread was that had it; ``None``: not seen.
     wants_lock: bool = False
     holder: _Chain | None = None
+    # Whether it did so for a disk, and what it read from.
+    blocked: bool = False
+    file: str | None = None
 
 
 class StackReader:
@@ -68,11 +72,13 @@ class StackReader:
         self._pid = target.pid
         self._frames = Frames(target.pid, self._memory, found.layout, found.thread)
         self._holders: dict[int, Frames] = {}
+        self._others = OtherThreads(target, self._memory, found)
         self._codes = CodeObjects(found.layout, found.code_type, is_users)
 
     def close(self) -> None:
         """Let go of the process."""
         self._state.close()
+        self._others.close()
         self._memory.close()
 
     def sample(self) -> Stack | None:
@@ -81,22 +87,47 @@ class StackReader:
             letter = self._state.letter()
             if letter in thread_state.STOPPED and letter:
                 return None
-            sleeps = bool(letter) and letter != thread_state.RUNS
-            wants_lock = sleeps and self._state.wants_lock()
-            # At once: the next thread may have it in a moment.
-            holder = self._holder() if wants_lock else None
             try:
-                found = self._walk(self._frames, self._opened.is_main)
+                found = self._sampled(self._frames, self._opened.is_main, self._state, letter)
             except Torn:
                 self.tried_again += 1
                 continue
-            if found is None:
-                return None
-            self.taken += 1
-            waits = sleeps and not wants_lock
-            return Stack(*found, waits if letter else None, wants_lock, holder)
+            self.taken += found is not None
+            return found
         self.torn += 1
         return None
+
+    def sample_others(self, most: int) -> Iterator[Stack]:
+        """Take one sample of each other thread that runs Python; those that are torn are left."""
+        for thread in self._others.look(most):
+            for _ in range(MOST_TRIES):
+                letter = b"" if thread.state is None else thread.state.letter()
+                try:
+                    found = self._sampled(thread.frames, thread.number, thread.state, letter)
+                except Torn:
+                    continue
+                except Ended:
+                    break
+                if found is not None:
+                    yield found
+                break
+
+    def _sampled(
+        self, frames: Frames, known_by: bytes, state: ThreadState | None, letter: bytes
+    ) -> Stack | None:
+        sleeps = state is not None and letter not in {b"", thread_state.RUNS}
+        wants_lock = sleeps and state is not None and state.wants_lock()
+        # At once: the next thread may have it in a moment.
+        holder = self._holder() if wants_lock and state is self._state else None
+        found = self._walk(frames, known_by)
+        if found is None:
+            return None
+        if not letter or state is None:
+            return Stack(*found, None)
+        waits = sleeps and not wants_lock
+        file = state.reads() if waits else None
+        blocked = letter == thread_state.BLOCKED
+        return Stack(*found, waits, wants_lock, holder, blocked, file)
 
     def _holder(self) -> _Chain | None:
         """Return where the thread is that has Python's lock."""

@@ -1,0 +1,226 @@
+"""Why loading is slow, in the words of a finding: what it does, or which of its workers is late."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Evidence, Fix, Framework, Place
+from whyidle.monitor.signals.cores import Runner
+from whyidle.monitor.signals.loading import Loader, Loading
+from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
+from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.window import Window
+
+# A worker that all wait for works nearly all of the time, and the others at most half as much.
+LATE, LATE_BEFORE = 0.8, 0.5
+# Kinds that are named beside the largest.
+MOST_KINDS: Final = 3
+LEAST_NAMED: Final = 0.10
+# Lines of the loading that stand before the one that waits for it.
+MOST_LINES: Final = 2
+# Who reads from these waits for another process, not for storage.
+NO_STORAGE: Final = frozenset({"socket", "pipe", "anon_inode"})
+LEAST_READS: Final = 5
+# File systems that are slow for many small files, whatever is behind them.
+SLOW: Final = {
+    r"nfs\d*": "NFS",
+    r"fuse\..*|fuse": "a FUSE file system",
+    r"cifs|smb\d*": "SMB",
+    r"ceph|lustre|beegfs|gpfs|glusterfs|9p|virtiofs|afs": "a file system of the network",
+}
+# Samples of stacks are no measurement of the agent's.
+SAMPLES: Final = "samples"
+SLOW_WORKER: Final[dict[Framework, Fix]] = {
+    "pytorch": Fix(
+        "Give each worker a like share: shuffle samples, not files, and split the slow shard. A"
+        " loader that takes the batches as they come does not wait for the slowest.",
+        """\
+loader = DataLoader(
+    dataset,
+    batch_size=batch_size,
+    num_workers=num_workers,
+    in_order=False,  # PyTorch 2.6 and later
+)""",
+    ),
+    "jax": Fix(
+        "Give each worker a like share: shuffle samples, not files, and split the slow shard; take"
+        " batches as they come, not in turns.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What a finding says of the loading."""
+
+    title: str
+    evidence: tuple[Evidence, ...]
+    where: tuple[Place, ...]
+    fixes: Mapping[Framework, Fix]
+    # ``None``: one worker is late, whatever it does.
+    kind: LoadKind | None = None
+    # More workers or threads than there are would divide it.
+    divides: bool = False
+    # What comes back at most where the workers' work is spread evenly; ``None``: it is.
+    most: float | None = None
+    # The part of the loading that is surely this kind's.
+    least: float = 0.0
+
+
+def cause_of(window: Window) -> Cause | None:
+    """Return the cause; ``None``: the samples do not say."""
+    return _late_worker(window) or _largest(window) or _too_few(window)
+
+
+def _late_worker(window: Window) -> Cause | None:
+    workers, loaders = window.loader_workers, _with_workers(window)
+    # Of two loaders the one may have nothing to do.
+    if len(workers) < 2 or len(loaders) != 1 or len(workers) > loaders[0]:
+        return None
+    late, others = workers[0], workers[1:]
+    if late.share < LATE or any(x.share + x.error > LATE_BEFORE * late.share for x in others):
+        return None
+    mean = sum(each.share for each in workers) / len(workers)
+    loading = late.loading
+    evidence = [
+        _share(window, "the slowest worker works", late.share),
+        _share(window, "the next one works", others[0].share),
+        _count(window, "worker processes seen", len(workers)),
+        *(_kinds(window, loading) if loading else ()),
+    ]
+    places = () if loading is None else _all_places(loading)
+    return Cause(
+        "One loader worker is slower than the others, and all wait for it",
+        tuple(evidence), places, SLOW_WORKER, most=1 - mean / late.share,
+    )  # fmt: skip
+
+
+def _with_workers(window: Window) -> list[int]:
+    """Return how many workers each loader has, of those that have any."""
+    return [w for each in window.loaders if isinstance(w := each.get("workers"), int) and w]
+
+
+def _are_too_few(window: Window) -> bool:
+    """Tell whether all workers work all the time, beside cores that nobody uses."""
+    workers, cores, count = window.loader_workers, window.core_account, sum(_with_workers(window))
+    if cores is None or not 0 < len(workers) <= count:
+        return False
+    is_busy = all(each.share - each.error / 2 >= LATE for each in workers)
+    return is_busy and count < cores.cores - 1 and cores.runs[Runner.FREE] >= 1.0
+
+
+def _too_few(window: Window) -> Cause | None:
+    if not _are_too_few(window):
+        return None
+    least = min(each.share for each in window.loader_workers)
+    return Cause(
+        "The device waits for batches: its loader has too few workers, and all of them are busy",
+        (_share(window, "each worker works at least", least), *_free(window)),
+        (),
+        {},
+    )
+
+
+def _free(window: Window) -> Iterator[Evidence]:
+    if (cores := window.core_account) is not None:
+        free = window.job.measure(cores.runs[Runner.FREE], "cores", "procfs")
+        yield Evidence.of("cores that nobody uses", free)
+
+
+def _largest(window: Window) -> Cause | None:
+    loading = window.loading
+    kind = None if loading is None else loading.cause
+    if loading is None or kind is None or (kind is LoadKind.START and _stay(window)):
+        return None
+    look = LOAD_LOOKS[kind]
+    title, evidence = look.title, [Evidence("who loads", str(loading.who), "", SAMPLES)]
+    evidence += _kinds(window, loading)
+    if kind is LoadKind.STORAGE:
+        evidence += _storage(window)
+        title += _named(window)
+    elif kind is LoadKind.START:
+        evidence += _restarts(window)
+    return Cause(
+        title,
+        tuple(evidence),
+        own((*loading.places(kind)[:MOST_LINES], *(Place(*x) for x in loading.waits_at[:1]))),
+        look.fixes(),
+        kind,
+        divides=look.divides and (loading.who is Loader.MAIN or _are_too_few(window)),
+        least=max(0.0, loading.share(kind) - loading.error(loading.share(kind))),
+    )
+
+
+def _storage(window: Window) -> Iterator[Evidence]:
+    """Yield what is known of the storage: what is read from it, and how much of that is cached."""
+    if place := _place(window):
+        yield Evidence("where it waits, it mostly reads from", place, "", "procfs")
+    job = window.job
+    for name, metric in (
+        ("the job reads from storage", m.JOB_DISK_READ),
+        ("and by all its calls, caches and pipes too", m.JOB_READ),
+        ("page faults that read the disk", m.JOB_MAJOR_FAULTS),
+        ("time in which some task waited for I/O", m.HOST_IO_PRESSURE),
+        ("cores idle with disk I/O outstanding", m.HOST_IOWAIT),
+    ):
+        if (measure := job.mean(metric)) is not None and measure.value > 0:
+            yield Evidence.of(name, measure)
+
+
+def _place(window: Window) -> str | None:
+    """Return what most of the samples read from that waited in a read; ``None``: too few."""
+    found = {k: n for k, n in window.job.read_from.items() if k not in NO_STORAGE}
+    place, whole = max(found, key=lambda each: found[each], default=None), sum(found.values())
+    is_most = place is not None and whole >= LEAST_READS and 2 * found[place] > whole
+    return place if is_most else None
+
+
+def _named(window: Window) -> str:
+    """Return the kind of the storage as words of a title, where it is a slow one by itself."""
+    place = _place(window) or ""
+    kind = place.partition(" ")[0]
+    words = next((words for like, words in SLOW.items() if re.fullmatch(like, kind)), "")
+    if not words and "rotating" in place:
+        words = "a rotating disk"
+    return f": {words}" if words else ""
+
+
+def _stay(window: Window) -> bool:
+    """Tell whether no loader starts workers anew: other processes begin, and are none of its."""
+    known = window.loaders
+    return bool(known) and not any(
+        each.get("workers") and not each.get("persistent_workers") for each in known
+    )
+
+
+def _restarts(window: Window) -> Iterator[Evidence]:
+    for loader in window.loaders[:1]:
+        if (stays := loader.get("persistent_workers")) is not None and loader.get("workers"):
+            yield Evidence("persistent_workers", str(stays), "", "agent")
+
+
+def _kinds(window: Window, loading: Loading) -> Sequence[Evidence]:
+    shares = {kind: loading.share(kind) for kind in LoadKind}
+    most = sorted(shares, key=lambda kind: -shares[kind])[:MOST_KINDS]
+    return [
+        _share(window, f"loading spends on {LOAD_LOOKS[kind].words}", shares[kind])
+        for n, kind in enumerate(most)
+        if shares[kind] >= (LEAST_NAMED if n else 0.01)
+    ]
+
+
+def _all_places(loading: Loading) -> tuple[Place, ...]:
+    places = {p: None for kind in LoadKind for p in loading.places(kind)}
+    return own(sorted(places, key=lambda place: -(place.share or 0.0)))
+
+
+def _share(window: Window, name: str, share: float) -> Evidence:
+    return Evidence.of(name, window.job.measure(share, "ratio", SAMPLES))
+
+
+def _count(window: Window, name: str, count: float) -> Evidence:
+    return Evidence.of(name, window.job.measure(count, "count", SAMPLES))

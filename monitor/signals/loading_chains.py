@@ -1,0 +1,195 @@
+"""What a thread does in one stack: whether it loads, and how; or what it waits for instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts
+from whyidle.monitor.signals.account import LOADERS, package_of
+from whyidle.monitor.signals.callees import Calls, calls_of
+from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
+from whyidle.monitor.signals.source import called, computes
+from whyidle.monitor.traces.where.files import is_users
+
+# Where a thread that waits has nothing to load: for its next order, or for a place to put it.
+_IDLE: Final = re.compile(
+    r".*/(?:torch/utils/data/(?:dataloader|_utils/(?:worker|pin_memory|signal_handling))"
+    r"|threading|queue|selectors|socketserver|concurrent/futures/\w+|asyncio/\w+"
+    r"|multiprocessing/(?:pool|queues|connection|synchronize|managers|process|popen_\w+|util)"
+    r"|keras/src/trainers/data_adapters/\w+|keras/src/utils/\w+|grain/.*)\.py"
+)
+# Functions of the user's that load, by their names.
+_LOADS: Final = re.compile(
+    r"__(?:next|iter|getitem|getitems)__|.*(?:collate|load|fetch|decode|download|tokeni[sz]"
+    r"|augment|preprocess|prepare|transform).*"
+    r"|(?:.*_)?(?:read|batch|batches|sample|samples)(?:_.*)?",
+    re.IGNORECASE,
+)
+_TRAINS: Final = re.compile(r".*(?:train|step|update|eval|loss|fit|main).*", re.IGNORECASE)
+# Who waits at one of these waits for data: of a disk, or of another machine.
+_READS: Final = re.compile(
+    r"(?:\w+\.)*(?:open|read\w*|seek|stat|listdir|scandir|glob|fromfile|memmap|load|imread|copy\w*"
+    r"|getsize|exists|loadtxt|genfromtxt)"
+)
+_RAW_READS: Final = re.compile(
+    r"(?:\w+\.)*(?:read|readinto|pread\w*|read_bytes|readlines?|fromfile|open)"
+)
+# Of a line that reads, so much on a disk says that what it reads is in no cache.
+LEAST_BLOCKED: Final = 0.2
+_ON_A_DISK: Final = re.compile(
+    r".*/(?:PIL|h5py|zarr|lmdb|pyarrow|numpy|soundfile|imageio|tifffile|pandas|torch/serialization"
+    r"|torchvision/(?:io|datasets)|PIL)(?:/.*|\.py)"
+    r"|.*/python3\.\d+t?/(?:gzip|zipfile|tarfile|lzma|bz2|pathlib|os|shutil|genericpath)\W.*"
+)
+_NETWORK: Final = re.compile(
+    r".*/(?:urllib3|requests|aiohttp|httpx|httpcore|boto3|botocore|s3transfer|s3fs|gcsfs|fsspec"
+    r"|google/cloud|google/resumable_media|azure|paramiko|redis|pymongo|psycopg2?)/.*"
+    r"|.*/python3\.\d+t?/(?:socket|ssl|http/client|urllib/\w+|ftplib)\.py"
+)
+_NETWORK_CALLS: Final = re.compile(
+    r"(?:\w+\.)*(?:urlopen|recv\w*|get_object|download\w*)|requests\.\w+"
+)
+_SLEEPS: Final = re.compile(r"(?:\w+\.)*sleep")
+# Threads that serve the job in another way.
+SERVES: Final = re.compile(
+    r"<_whyidle_agent|<string>|.*/(?:tensorboard\w*|wandb|mlflow|tqdm|prometheus_client"
+    r"|sentry_sdk|debugpy|ray|logging)/.*",
+    re.DOTALL,
+)
+# Memory of another process is had for the asking.
+_SHARES: Final = re.compile(r".*/multiprocessing/(?:resource_sharer|reductions?)\.py")
+_SENT: Final = re.compile(r".*/multiprocessing/(?:reduction|context|process)\.py")
+_BEGUN: Final = re.compile(r".*/torch/utils/data/dataloader\.py __i\w+__")
+# Who sleeps in one of these does so for the device.
+_DEVICES: Final = frozenset({"jax", "jaxlib", "torch", "flax", "tensorflow", "keras"})
+_IMPORTS: Final = "<frozen importlib"
+_OF_LEAVES_ONLY: Final = frozenset({LoadKind.START, LoadKind.HAND_OVER})
+
+
+def divided(
+    chain: Chain, leaf: CodeLine, counts: Counts
+) -> Iterator[tuple[LoadKind | None, bool, float]]:
+    """Yield what a chain was doing, whether it had nothing to load, and in how many samples."""
+    waited = counts.samples * counts.waited / counts.known if counts.known else 0.0
+    blocked = min(waited, float(counts.blocked))
+    imports = any(x.file.startswith(_IMPORTS) for x in (leaf, chain.called) if x is not None)
+    if imports or _starts(leaf, chain.called):
+        yield LoadKind.START, False, counts.samples
+    elif blocked >= LEAST_BLOCKED * counts.samples and _reads_only(chain):
+        # It copies what it has just waited for.
+        yield LoadKind.STORAGE, False, counts.samples
+    else:
+        idles = _IDLE.fullmatch(leaf.file) is not None
+        if not counts.known and idles:
+            # Whether it ran is not known: mostly such a place is one to wait at.
+            yield None, True, counts.samples
+            return
+        # Who wants Python's lock does nothing, and waits for no data.
+        locked = counts.samples * counts.locked / counts.known if counts.known else 0.0
+        yield _works_at(chain, leaf), False, counts.samples - waited - locked
+        yield LoadKind.STORAGE, False, blocked
+        idles = idles or _waits_for_device(chain, leaf)
+        yield (None if idles else _waits_at(chain, leaf)), idles, waited - blocked
+
+
+def begins_workers(chain: Chain) -> bool:
+    """Tell whether a main thread is where a loader of PyTorch begins its workers."""
+    return chain.called is not None and _BEGUN.fullmatch(_named(chain.called)) is not None
+
+
+def _waits_for_device(chain: Chain, leaf: CodeLine) -> bool:
+    """Tell whether a thread that loads ahead of the device waits for that one."""
+    if any(package_of(x.file) in _DEVICES for x in (leaf, chain.called) if x is not None):
+        return True
+    at_users = bool(chain.frames) and leaf == chain.frames[0]
+    return at_users and calls_of(leaf.file, leaf.line) is Calls.FRAMEWORK
+
+
+def _reads_only(chain: Chain) -> bool:
+    names = called(chain.frames[0].file, chain.frames[0].line) if chain.frames else ()
+    return any(_RAW_READS.fullmatch(name) for name in names)
+
+
+def _starts(leaf: CodeLine, asked: CodeLine | None) -> bool:
+    files = LOAD_LOOKS[LoadKind.START].files
+    # A data set goes to each worker that is not a fork.
+    if asked is not None and _SENT.fullmatch(leaf.file) and _BEGUN.fullmatch(_named(asked)):
+        return True
+    return files is not None and files.fullmatch(_named(leaf)) is not None
+
+
+def _works_at(chain: Chain, leaf: CodeLine) -> LoadKind | None:
+    """Return what a thread that runs does."""
+    users = chain.frames[0] if chain.frames else None
+    at_users = users is not None and leaf == users
+    names = list(called(users.file, users.line)) if users is not None else []
+    functions = [frame.function for frame in chain.frames]
+    found = (
+        _by_library(leaf, chain.called if users is not None else None)
+        or _first(names, {kind: look.calls for kind, look in LOAD_LOOKS.items()})
+        or _by_function(functions)
+    )
+    if found is not None:
+        return found
+    is_hosts = calls_of(leaf.file, leaf.line) in {Calls.HOST, Calls.LIBRARY}
+    if at_users and (is_hosts or computes(leaf.file, leaf.line)):
+        return LoadKind.TRANSFORM
+    return None
+
+
+def _by_library(leaf: CodeLine, asked: CodeLine | None) -> LoadKind | None:
+    """Tell by the files; without a line of the user's, what was asked for is the thread's first."""
+    for kind, look in LOAD_LOOKS.items():
+        lines = [leaf] if kind in _OF_LEAVES_ONLY else [leaf, asked]
+        names = [_named(x) for x in lines if x is not None and not is_users(x.file)]
+        if _first(names, {kind: look.files}):
+            return kind
+    return None
+
+
+def _by_function(functions: Iterable[str]) -> LoadKind | None:
+    """Tell by the names of the user's functions, the innermost first."""
+    patterns = {kind: look.functions for kind, look in LOAD_LOOKS.items()}
+    return next((kind for name in functions if (kind := _first([name], patterns))), None)
+
+
+def _first(
+    names: Iterable[str], patterns: Mapping[LoadKind, re.Pattern[str] | None]
+) -> LoadKind | None:
+    names = list(names)
+    for kind, pattern in patterns.items():
+        if pattern is not None and any(pattern.fullmatch(name) for name in names):
+            return kind
+    return None
+
+
+def _waits_at(chain: Chain, leaf: CodeLine) -> LoadKind:
+    """Return what a thread waits for that has something to load."""
+    files = [x.file for x in (leaf, chain.called) if x is not None]
+    names = called(chain.frames[0].file, chain.frames[0].line) if chain.frames else ()
+    if _SHARES.fullmatch(leaf.file):
+        return LoadKind.HAND_OVER
+    if any(_SLEEPS.fullmatch(name) for name in names):
+        return LoadKind.WAIT
+    if any(_NETWORK.fullmatch(f) for f in files) or any(_NETWORK_CALLS.fullmatch(n) for n in names):
+        return LoadKind.NETWORK
+    if any(_ON_A_DISK.fullmatch(f) for f in files) or any(_READS.fullmatch(n) for n in names):
+        return LoadKind.STORAGE
+    return LoadKind.WAIT
+
+
+def is_loading(chain: Chain, kind: LoadKind | None) -> bool:
+    """Tell whether a thread that does other things, too, loads in this chain."""
+    files = [x.file for x in (chain.leaf, chain.called) if x is not None]
+    if any(LOADERS.fullmatch(file) for file in files):
+        return True
+    functions = [frame.function for frame in chain.frames]
+    if any(_LOADS.fullmatch(f) and not _TRAINS.fullmatch(f) for f in functions):
+        return True
+    return kind in {LoadKind.TOKENISE, LoadKind.UNPACK, LoadKind.DECODE, LoadKind.NETWORK}
+
+
+def _named(line: CodeLine) -> str:
+    return f"{line.file} {line.function}"

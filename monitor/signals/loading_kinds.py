@@ -1,0 +1,262 @@
+"""What loading may spend its time on, declared once: how it is known, what it is called, its cure.
+
+Patterns of files are matched with ``file function`` of where a thread was found and of what the
+user's line had called; those of calls with the names on the user's line, as far as its source can
+be read; those of functions with the names of the user's own functions around it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from whyidle.monitor.core.finding import Fix, Framework
+
+
+class LoadKind(StrEnum):
+    """What a thread that loads does. Where two fit, the first one counts."""
+
+    START = "start"
+    STORAGE = "storage"
+    NETWORK = "network"
+    WAIT = "wait"
+    TOKENISE = "tokenise"
+    UNPACK = "unpack"
+    DECODE = "decode"
+    HAND_OVER = "hand_over"
+    COLLATE = "collate"
+    TRANSFORM = "transform"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadLook:
+    """One kind: its words in evidence, the title of a finding, its cure, and its marks."""
+
+    words: str
+    title: str
+    cure: str
+    code: dict[Framework, str]
+    # Of threads that run; those that wait are told apart by ``loading.py``.
+    files: re.Pattern[str] | None = None
+    calls: re.Pattern[str] | None = None
+    functions: re.Pattern[str] | None = None
+    # Whether more workers or threads divide it.
+    divides: bool = True
+
+    def fixes(self) -> dict[Framework, Fix]:
+        """Return the cure for each framework."""
+        both: tuple[Framework, ...] = ("pytorch", "jax")
+        return {name: Fix(self.cure, self.code.get(name, "")) for name in both}
+
+
+def _both(code: str) -> dict[Framework, str]:
+    return {"pytorch": code, "jax": code}
+
+
+def _files(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf".*/(?:{pattern})", re.DOTALL)
+
+
+def _names(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+# The libraries that read files write them, too: checkpoints and logs.
+_NO_WRITER: Final = r"(?!\w*(?:writ|save|dump|encode|setitem|flush|create|compress\b))\S+"
+_ONCE: Final = """\
+if not os.path.exists(kept):  # once, before training
+    np.save(kept, np.stack([prepare(read(path)) for path in paths]))
+samples = np.load(kept, mmap_mode="r")"""
+
+LOAD_LOOKS: Final[dict[LoadKind, LoadLook]] = {
+    LoadKind.START: LoadLook(
+        "starting workers",
+        "The device waits while loader workers are started anew",
+        "Keep the workers from one epoch to the next: each start copies the process or imports"
+        " everything again, and fills the queues anew.",
+        {
+            "pytorch": """\
+loader = DataLoader(
+    dataset,
+    batch_size=batch_size,
+    num_workers=2,
+    persistent_workers=True,
+)""",
+            "jax": """\
+with ThreadPoolExecutor(2) as pool:  # once, around the loop over epochs
+    for epoch in range(epochs):
+        for batch in pool.map(read, orders):
+            train(batch)""",
+        },
+        files=_files(
+            r"multiprocessing/(?:popen_\w+|spawn|forkserver)\.py .*"
+            r"|torch/utils/data/dataloader\.py (?:_shutdown_workers|_get_iterator|__del__)"
+        ),
+        divides=False,
+    ),
+    LoadKind.STORAGE: LoadLook(
+        "waiting for storage",
+        "The device waits for batches, and loading for the storage",
+        "Copy the data to a local disk or into memory before training, or read it in few large"
+        " files in the order in which they lie; more workers than cores wait for several at once.",
+        _both("""\
+local = os.path.join(tempfile.gettempdir(), "data")
+shutil.copytree(root, local, dirs_exist_ok=True)  # once, before training"""),
+    ),
+    LoadKind.NETWORK: LoadLook(
+        "waiting for the network",
+        "The device waits for batches, and loading for the network",
+        "Fetch many samples at once and ahead of their use, and keep on a local disk what comes"
+        " again in the next epoch.",
+        _both("""\
+with ThreadPoolExecutor(16) as pool:
+    samples = list(pool.map(fetch, keys))  # a batch waits as long as its slowest sample"""),
+    ),
+    LoadKind.WAIT: LoadLook(
+        "waits that take no core",
+        "The device waits for batches, and loading waits itself: it takes no CPU time",
+        "Several waits at once take as long as one: more workers or threads than cores. Then look"
+        " at the line for what it waits for.",
+        _both("""\
+with ThreadPoolExecutor(16) as pool:
+    samples = list(pool.map(fetch, keys))  # a batch waits as long as its slowest sample"""),
+    ),
+    LoadKind.TOKENISE: LoadLook(
+        "tokenising",
+        "The device waits for batches: tokenising takes the time",
+        "Tokenise once, before training, and read numbers in the loop.",
+        _both("""\
+if not os.path.exists(kept):  # once, before training
+    np.save(kept, np.concatenate([tokenize(text) for text in texts]).astype(np.int32))
+tokens = np.load(kept, mmap_mode="r")"""),
+        files=_files(
+            r"(?:transformers/(?:\w+/)*tokenization_\w+|tokenizers/.*|tiktoken/\w+"
+            r"|sentencepiece/\w+|nltk/tokenize/\w+|spacy/.*|torchtext/.*)\.py .*"
+        ),
+        calls=_names(
+            r"(?:\w+\.)*\w*(?:tokeni[sz]er?|tokeni[sz]ation|sentencepiece|tiktoken)\w*(?:\.\w+)*"
+            r"|(?:\w+\.)+(?:tokeni[sz]e|encode_batch\w*|batch_encode\w*|encode_plus"
+            r"|encode_as_ids|encode_as_pieces|encode_ordinary\w*)"
+        ),
+        functions=_names(r".*tokeni[sz].*"),
+    ),
+    LoadKind.UNPACK: LoadLook(
+        "reading and unpacking files",
+        "The device waits for batches: reading and unpacking files takes the time",
+        "Keep the samples in a form that needs no unpacking: arrays that are mapped into memory"
+        " and not text, pickles or compressed archives.",
+        _both(_ONCE),
+        files=_files(
+            rf"(?:python3\.\d+t?/(?:gzip|zipfile(?:/\w+)?|tarfile|lzma|bz2|csv|pickle|json/\w+"
+            rf"|compression/.*|xml/.*)"
+            rf"|(?:h5py|zarr|numcodecs|lmdb|pyarrow|pandas/io|msgpack|yaml|orjson|bson)/.*"
+            rf"|numpy/(?:lib/)?_?(?:npyio|format)\w*|torch/serialization)\.py {_NO_WRITER}"
+        ),
+        calls=_names(
+            r"(?:\w+\.)*(?:json|pickle|cpickle|dill|msgpack|yaml|orjson|ujson|zlib|gzip|lzma|bz2"
+            r"|zstd\w*|lz4\w*|csv|struct)\."
+            r"(?:\w*loads?|open|reader|dictreader|\w*decode\w*|\w*unpack\w*|decompress\w*)"
+            r"|(?:np|numpy|torch|jnp)\.(?:load|loadtxt|genfromtxt|fromfile|memmap)"
+            r"|(?:\w+\.)*(?:read_(?:csv|parquet|json|table|feather|pickle|text|bytes)|decompress"
+            r"|literal_eval|fromstring|readlines?|readinto|read)"
+        ),
+        functions=_names(r".*(?:decompress|unpickle|deseriali[sz]e|unpack).*"),
+    ),
+    LoadKind.DECODE: LoadLook(
+        "decoding",
+        "The device waits for batches: decoding takes the time",
+        "Decode once and keep the samples at the size that the model takes, or take a faster"
+        " decoder: a JPEG at a smaller scale (Image.draft), or on the GPU"
+        " (torchvision.io.decode_jpeg).",
+        _both("""\
+image = Image.open(path)
+image.draft("RGB", (256, 256))  # JPEG: decoded at a half, a quarter or an eighth of its size
+pixels = np.asarray(image.convert("RGB").resize((224, 224)))"""),
+        files=_files(
+            r"PIL/(?!Image\.py (?:resize|rotate|transform|crop|filter|transpose|paste|thumbnail)"
+            r"|Image(?:Filter|Ops|Enhance|Draw|Chops)\.py).*"
+            r"|(?:torchvision/io|torchcodec|decord|av|imageio|tifffile|rawpy|pydicom|SimpleITK"
+            r"|nibabel|pyvips|turbojpeg|simplejpeg|soundfile|audioread|pydub|torchaudio"
+            r"|moviepy|openslide|rasterio)/.*|(?:soundfile|turbojpeg|simplejpeg)\.py .*"
+            r"|librosa/core/audio\.py .*"
+        ),
+        calls=_names(
+            r"(?:\w+\.)*(?:imread|imdecode|imreadmulti|decode_\w*(?:jpe?g|png|image|video|audio)"
+            r"|read_(?:image|video|file)|to_rgb|simplejpeg\.\w+|soundfile\.\w+|sf\.read"
+            r"|torchaudio\.load|librosa\.load|dcmread|Image\.open)"
+        ),
+        functions=_names(r".*decode.*"),
+    ),
+    LoadKind.HAND_OVER: LoadLook(
+        "handing batches over between processes",
+        "The device waits for batches: handing them over between processes takes the time",
+        "Put a batch together in the worker, into few large tensors: these are shared, while lists"
+        " and dictionaries of many objects are pickled one by one.",
+        {
+            "pytorch": """\
+def collate(samples):  # runs in the worker: one tensor for each part of a batch
+    xs, ys = zip(*samples)
+    return torch.stack([torch.as_tensor(x) for x in xs]), torch.tensor(ys)""",
+        },
+        files=_files(
+            r"multiprocessing/(?:reduction|connection|queues|shared_memory|heap|resource_sharer"
+            r"|managers|pool)\.py .*|torch/multiprocessing/.*"
+            r"|torch/storage\.py (?:_new_shared|_share_\w+|_new_using\w+|share_memory_?|__reduce__)"
+            r"|torch/utils/data/_utils/pin_memory\.py .*"
+            r"|torch/utils/data/dataloader\.py (?:_try_get_data|_get_data|_next_data)"
+            r"|torch/_utils\.py _rebuild\w*|torch/_tensor\.py __reduce\w*"
+        ),
+        divides=False,
+    ),
+    LoadKind.COLLATE: LoadLook(
+        "putting samples together",
+        "The device waits for batches: putting samples together takes the time",
+        "Give the collating function arrays of one size, and let one call put them together;"
+        " where sizes differ, sort by length, so that little is padded.",
+        {
+            "pytorch": """\
+def collate(samples):
+    return torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)""",
+            "jax": """\
+def collate(samples):
+    return np.stack(samples)""",
+        },
+        files=_files(
+            r"torch/utils/data/_utils/collate\.py .*|transformers/data/data_collator\.py .*"
+            r"|torch/nn/utils/rnn\.py .*|torch_geometric/(?:data|loader)/.*"
+        ),
+        calls=_names(r"(?:\w+\.)*(?:pad_sequence|default_collate|collate\w*|pack_sequence)"),
+        functions=_names(r".*(?:collat|pad_batch|batchify).*"),
+    ),
+    LoadKind.TRANSFORM: LoadLook(
+        "transforming samples",
+        "The device waits for batches: transforming samples takes the time",
+        "Do for a whole batch, and on the device, what is done to one sample after the other; keep"
+        " what does not change between epochs.",
+        {
+            "pytorch": """\
+batch = batch.to(device, non_blocking=True)
+flipped = torch.rand(len(batch), 1, 1, 1, device=device) < 0.5
+batch = torch.where(flipped, batch.flip(-1), batch)""",
+            "jax": """\
+@jax.jit
+def augment(key, batch):
+    flipped = jax.random.bernoulli(key, shape=(len(batch), 1, 1, 1))
+    return jnp.where(flipped, batch[:, :, ::-1], batch)""",
+        },
+        files=_files(
+            r"(?:PIL|torchvision/(?:transforms|tv_tensors)|albumentations|albucore|imgaug|kornia"
+            r"|monai|torchio|skimage|scipy|numpy|audiomentations|librosa|pandas|timm/data)/.*"
+        ),
+        calls=_names(
+            r"(?:cv2|np|numpy|scipy|ndimage|skimage|random|math|re)(?:\.\w+)+"
+            r"|(?:\w+\.)*(?:augment\w*|transforms?)"
+        ),
+        functions=_names(
+            r".*(?:augment|transform|crop|resize|normali[sz]e|preprocess|prepare|featuri[sz]e|mask"
+            r"|filter|noise|flip|rotate|warp|spectrogram).*"
+        ),
+    ),
+}

@@ -1,0 +1,208 @@
+"""What loading spends its time on, by stack samples of programs in many styles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.loading import Loader, busy_workers, loading_of
+from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
+from whyidle.monitor.signals.recorded import Helper, Recorded
+
+LIB = "/venv/lib/python3.11"
+PACKAGES = f"{LIB}/site-packages"
+LOOP = CodeLine("/job/train.py", 40, "main")
+NEXT = CodeLine(f"{PACKAGES}/torch/utils/data/dataloader.py", 700, "__next__")
+GET = CodeLine(f"{PACKAGES}/torch/utils/data/dataloader.py", 1200, "_try_get_data")
+IDLE = CodeLine(f"{PACKAGES}/torch/utils/data/_utils/worker.py", 280, "_worker_loop")
+ITEM = CodeLine("/job/data.py", 12, "__getitem__")
+
+
+def lib(path: str, function: str = "load") -> CodeLine:
+    return CodeLine(f"{PACKAGES}/{path}", 9, function)
+
+
+def samples(
+    *rows: tuple[Chain, float] | tuple[Chain, float, float] | tuple[Chain, float, float, float],
+) -> StackSamples:
+    """Return samples: of each chain how many, how many waited, and how many for a disk."""
+    found = StackSamples()
+    for chain, count, *more in rows:
+        waited, blocked = (*more, 0, 0)[:2]
+        found.samples += count
+        found.count(chain, count, count, waited, 0, blocked)
+    return found
+
+
+def worker(*rows: tuple[Chain, float] | tuple[Chain, float, float]) -> Helper:
+    return Helper(0.5, (), samples(*rows))
+
+
+WAITS = samples((Chain((LOOP,), GET, NEXT), 900, 900), (Chain((LOOP,), LOOP), 100))
+
+
+@pytest.mark.parametrize(
+    ("leaf", "asked", "kind"),
+    [
+        # A folder of images without a line of the user's: torchvision, timm, Keras.
+        (lib("PIL/ImageFile.py"), NEXT, LoadKind.DECODE),
+        (lib("PIL/Image.py", "resize"), NEXT, LoadKind.TRANSFORM),
+        (lib("torchvision/io/image.py", "decode_image"), NEXT, LoadKind.DECODE),
+        (lib("soundfile.py", "read"), lib("soundfile.py", "read"), LoadKind.DECODE),
+        (lib("transformers/tokenization_utils_fast.py", "_batch_encode_plus"),
+         lib("transformers/tokenization_utils_base.py", "__call__"), LoadKind.TOKENISE),
+        # What a tokeniser written in Python computes with is no augmenting.
+        (lib("numpy/_core/numeric.py", "full"),
+         lib("transformers/tokenization_utils_base.py", "pad"), LoadKind.TOKENISE),
+        (lib("torch/utils/data/_utils/collate.py", "collate_tensor_fn"), NEXT, LoadKind.COLLATE),
+        (CodeLine(f"{LIB}/json/decoder.py", 3, "raw_decode"),
+         CodeLine(f"{LIB}/json/__init__.py", 3, "loads"), LoadKind.UNPACK),
+        (lib("albumentations/core/composition.py", "__call__"), NEXT, LoadKind.TRANSFORM),
+        (GET, NEXT, LoadKind.HAND_OVER),
+        (CodeLine(f"{LIB}/multiprocessing/popen_fork.py", 66, "_launch"), NEXT, LoadKind.START),
+    ],
+)  # fmt: skip
+def test_libraries_are_known_by_their_files(
+    leaf: CodeLine, asked: CodeLine, kind: LoadKind
+) -> None:
+    loading = loading_of(Recorded(stacks=samples((Chain((LOOP,), leaf, asked), 200))))
+    assert loading is not None
+    assert (loading.who, loading.cause) == (Loader.MAIN, kind)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("x = cv2.imdecode(raw, 1)", LoadKind.DECODE),
+        ("ids = self.enc.encode_ordinary(text)", LoadKind.TOKENISE),
+        ("ids = sentencepiece_model.encode(text)", LoadKind.TOKENISE),
+        ("row = orjson.loads(text)", LoadKind.UNPACK),
+        ("x = np.ascontiguousarray(x[::-1])", LoadKind.TRANSFORM),
+        ("x = [v * 2 for v in row]", LoadKind.TRANSFORM),
+        # Whose call it is the line does not say.
+        ("x = self.store.fetch(i)", None),
+    ],
+)
+def test_calls_into_c_are_known_by_the_users_line(
+    tmp_path: Path, line: str, kind: LoadKind | None
+) -> None:
+    file = tmp_path / "data.py"
+    file.write_text(f"import cv2\nimport numpy as np\ndef get(self, i, row=()):\n    {line}\n")
+    at = CodeLine(str(file), 4, "__getitem__")
+    loading = loading_of(Recorded(stacks=samples((Chain((at, LOOP), at), 200))))
+    assert loading is not None
+    assert loading.cause is kind
+    if kind is not None:
+        assert [place.line for place in loading.places(kind)] == [4]
+
+
+def test_a_main_thread_that_waits_is_explained_by_its_workers() -> None:
+    decodes = Chain((ITEM, LOOP), lib("PIL/ImageFile.py"), lib("PIL/Image.py", "convert"))
+    job = Recorded(stacks=WAITS, helpers=(worker((decodes, 80), (Chain((LOOP,), IDLE), 20, 20)),))
+    loading = loading_of(job)
+    assert loading is not None
+    assert (loading.who, loading.cause) == (Loader.WORKERS, LoadKind.DECODE)
+    # Of the time in which it works, not of all.
+    assert loading.share(LoadKind.DECODE) == pytest.approx(1.0)
+    # Nobody looked at the workers: what the main thread does beside its wait explains nothing.
+    assert loading_of(Recorded(stacks=WAITS)) is None
+
+
+def test_a_main_thread_that_unpickles_all_the_time_is_no_fault_of_the_workers() -> None:
+    decodes = Chain((ITEM, LOOP), lib("PIL/ImageFile.py"), None)
+    rebuilds = Chain((LOOP,), lib("torch/multiprocessing/reductions.py", "rebuild_tensor"), NEXT)
+    main = samples((rebuilds, 700), (Chain((LOOP,), GET, NEXT), 100, 100))
+    loading = loading_of(Recorded(stacks=main, helpers=(worker((decodes, 10)),)))
+    assert loading is not None
+    assert (loading.who, loading.cause) == (Loader.MAIN, LoadKind.HAND_OVER)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "waited", "blocked", "kind"),
+    [
+        # A page of a mapped file is not there: no call says so, but the kernel.
+        (ITEM, 180, 180, LoadKind.STORAGE),
+        # A file system that lets its readers sleep, as FUSE does.
+        (lib("h5py/_hl/dataset.py", "__getitem__"), 180, 0, LoadKind.STORAGE),
+        (CodeLine(f"{LIB}/ssl.py", 1130, "read"), 180, 0, LoadKind.NETWORK),
+        (lib("PIL/ImageFile.py"), 10, 10, LoadKind.DECODE),
+        (CodeLine("/job/data.py", 13, "fetch"), 180, 0, LoadKind.WAIT),
+    ],
+)
+def test_what_a_thread_waits_for(
+    leaf: CodeLine, waited: float, blocked: float, kind: LoadKind
+) -> None:
+    stacks = samples((Chain((ITEM, LOOP), leaf), 200, waited, blocked))
+    loading = loading_of(Recorded(stacks=WAITS, helpers=(Helper(0.1, (), stacks),)))
+    assert loading is not None
+    assert loading.cause is kind
+
+
+def test_threads_of_the_process_itself_load() -> None:
+    feed = CodeLine("/job/train.py", 20, "feed_batches")
+    get = CodeLine(f"{LIB}/queue.py", 171, "get")
+    main = samples((Chain((LOOP,), get), 80, 80))
+    threads = samples(
+        (Chain((feed,), lib("PIL/ImageFile.py")), 60),
+        (Chain((), CodeLine(f"{PACKAGES}/tensorboard/summary/writer.py", 9, "run")), 300),
+    )
+    loading = loading_of(Recorded(stacks=main, threads=threads))
+    assert loading is not None
+    assert (loading.who, loading.cause) == (Loader.THREADS, LoadKind.DECODE)
+    assert loading.places(LoadKind.DECODE)[0].function == "feed_batches"
+
+
+def test_workers_that_only_start() -> None:
+    imports = Chain((), CodeLine("<frozen importlib._bootstrap_external>", 883, "exec_module"))
+    young = samples((imports, 60), (Chain((LOOP,), IDLE), 9, 9))
+    loading = loading_of(Recorded(stacks=WAITS, short_lived=young))
+    assert loading is not None
+    assert (loading.who, loading.cause) == (Loader.WORKERS, LoadKind.START)
+
+
+def test_too_little_is_known_to_name_a_cause() -> None:
+    decode, parse = lib("PIL/ImageFile.py"), CodeLine(f"{LIB}/json/decoder.py", 3, "raw_decode")
+    other = lib("somebody/codec.py")
+    few = loading_of(Recorded(stacks=samples((Chain((ITEM,), decode), 12))))
+    assert few is not None
+    assert few.cause is None
+    mixed = samples(*((Chain((ITEM,), leaf), 100) for leaf in (decode, parse, other, other)))
+    unknown = loading_of(Recorded(stacks=mixed))
+    assert unknown is not None
+    assert unknown.cause is None
+
+
+def test_a_job_that_trains_does_not_load() -> None:
+    backward = lib("torch/_tensor.py", "backward")
+    train = CodeLine("/job/train.py", 41, "train_batch")
+    assert loading_of(Recorded(stacks=samples((Chain((train, LOOP), backward), 500)))) is None
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        CodeLine(f"{LIB}/json/encoder.py", 3, "iterencode"),
+        CodeLine(f"{LIB}/csv.py", 3, "writerow"),
+        lib("torch/serialization.py", "_save"),
+        lib("h5py/_hl/dataset.py", "__setitem__"),
+    ],
+)
+def test_files_that_are_written_are_no_loading(leaf: CodeLine) -> None:
+    log = CodeLine("/job/train.py", 50, "log_metrics")
+    assert loading_of(Recorded(stacks=samples((Chain((log, LOOP), leaf), 200)))) is None
+
+
+def test_how_much_each_worker_works() -> None:
+    idle, busy = Chain((LOOP,), IDLE), Chain((ITEM, LOOP), ITEM)
+    job = Recorded(helpers=(
+        worker((idle, 90, 90), (busy, 10)), worker((busy, 100)), worker((busy, 5)),
+    ))  # fmt: skip
+    assert [round(each.share, 2) for each in busy_workers(job)] == [1.0, 0.1]
+
+
+def test_each_kind_has_its_words() -> None:
+    assert set(LOAD_LOOKS) == set(LoadKind)
+    words = [look.words for look in LOAD_LOOKS.values()]
+    assert len(set(words)) == len(words)
