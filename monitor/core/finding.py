@@ -188,6 +188,8 @@ class Found:
     frameworks: tuple[Framework, ...] = ()
     # Other fixes than the rule's, where those would not fit what was found.
     fixes: Mapping[Framework, Fix] | None = None
+    # Without a gain: of how much of the time it is the reason, so that no symptom stands beside it.
+    explains: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

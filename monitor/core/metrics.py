@@ -154,6 +154,9 @@ GPU_UTILISATION = _gpu(
 )
 GPU_MEMORY_USED = _gpu("memory_used", "bytes", "nvml", "Device memory in use by everybody.")
 GPU_MEMORY_TOTAL = _gpu("memory_total", "bytes", "nvml", "Device memory present.")
+GPU_MEMORY_UNCLAIMED = _gpu(
+    "memory_unclaimed", "bytes", "nvml", "Of the memory in use, what no live process holds."
+)
 GPU_MEMORY_BANDWIDTH = _gpu(
     "memory_bandwidth", "ratio", "nvml", "Share of the window in which device memory was accessed."
 )

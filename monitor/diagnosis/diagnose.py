@@ -182,7 +182,7 @@ def _counts(found: Found) -> bool:
 
 def _without_symptoms(found: list[Finding]) -> list[Finding]:
     """Leave out symptoms whose cause is found too; the cause names them."""
-    known = [each for each in found if each.lost >= EXPLAINS]
+    known = [each for each in found if (each.found.explains or each.lost) >= EXPLAINS]
     # What may cost nothing at all is no cause of what does.
     causes = {each.rule.id: each for each in known if each.severity is not Severity.INFO}
     seen: dict[str, list[str]] = {}
@@ -192,6 +192,8 @@ def _without_symptoms(found: list[Finding]) -> list[Finding]:
         mine = [cause for cause in named if cause.lost >= MOST_OF * each.lost]
         if each.rule.is_last_resort:
             mine = [cause for cause in known if _explains(cause, each)]
+        elif each.rule.kind is Kind.TIME:
+            mine += [cause for cause in known if _stands_for(cause, each)]
         if mine:
             cause = max(mine, key=lambda one: one.lost)
             seen.setdefault(cause.rule.id, []).append(each.rule.id)
@@ -200,17 +202,27 @@ def _without_symptoms(found: list[Finding]) -> list[Finding]:
     return [_with(each, seen.get(each.rule.id, ())) for each in left]
 
 
+def _stands_for(cause: Finding, other: Finding) -> bool:
+    """Tell whether nothing was there to be slow: a job that stood still, most of the time."""
+    if cause.found.explains is None or cause.rule.id == other.rule.id:
+        return False
+    if other.found.gain is None:
+        return cause.found.explains >= MOST_OF
+    return _explains(cause, other)
+
+
 def _explains(cause: Finding, other: Finding) -> bool:
     """Tell whether a finding that knows a cure is about the lines of one that knows none.
 
     About all of what these take: a cure that gives back less leaves the rest to be explained.
     """
     gain, others = cause.found.gain, other.found.gain
-    if cause.rule.is_last_resort or gain is None:
+    most = cause.found.explains if gain is None else gain.high
+    if cause.rule.is_last_resort or most is None:
         return False
-    if others and gain.high < MOST_OF * others.low:
+    if others and most < MOST_OF * others.low:
         return False
-    if others and cause.found.hides_host and gain.high >= others.high - ROUNDING:
+    if others and cause.found.hides_host and most >= others.high - ROUNDING:
         return True
     places = {(place.file, place.line) for place in other.found.where}
     return any((place.file, place.line) in places for place in cause.found.where)

@@ -17,10 +17,10 @@ from whyidle.monitor.processes.tree import Tree
 from whyidle.monitor.recording.clock import Sampler
 from whyidle.monitor.recording.pipeline import Guard, Moment
 from whyidle.monitor.sources.cgroup import Cgroup
-from whyidle.monitor.sources.gpu import GpuFacts
+from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.host import HostProbe
-from whyidle.monitor.sources.ownership import Owned, owned_gpus
+from whyidle.monitor.sources.ownership import Owned, owned_gpus, unclaimed
 
 # A tick may wait for NVML this share of its period, then it goes on without.
 NVML_SHARE = 0.7
@@ -100,6 +100,15 @@ class Outside:
             visible = {leader.visible_gpus}
         found = owned_gpus(self.gpus, moment.gpus, moment.pids, visible, self._target.fs)
         moment.owned = self.owned = found
+        for gpu in self.gpus:
+            if gpu.index in moment.gpus:
+                self._look_who_lives(gpu, moment.gpus[gpu.index])
+
+    def _look_who_lives(self, gpu: GpuFacts, read: GpuReading) -> None:
+        """Say how much memory of a GPU is held by nobody."""
+        held, why = unclaimed(gpu, read, self.gpus, self._target.fs)
+        read.reading.unknown.pop(m.GPU_MEMORY_UNCLAIMED, None)
+        read.reading.put(m.GPU_MEMORY_UNCLAIMED, held, why)
 
     # What is known -------------------------------------------------------------------------------
     @property

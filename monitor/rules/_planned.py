@@ -11,21 +11,6 @@ from whyidle.monitor.core.finding import Fix
 from whyidle.monitor.rules._rule import Kind, Rule
 
 PLANNED: Final[dict[str, Rule]] = {
-    "activations_fill_memory": Rule(
-        "Activations kept for the backward pass fill the memory, so that the batch stays small",
-        ("D4 §4",),
-        {
-            "jax": Fix(
-                "Compute them again in the backward pass: wrap each layer in jax.checkpoint.",
-                "layer = jax.checkpoint(layer)",
-            ),
-            "pytorch": Fix(
-                "Compute them again in the backward pass.",
-                "x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
-            ),
-        },
-        kind=Kind.MEMORY,
-    ),
     "eager_tensorflow": Rule(
         "TensorFlow runs the step operation by operation, not as a graph",
         ("D5",),
@@ -37,55 +22,6 @@ PLANNED: Final[dict[str, Rule]] = {
 def step(x, y): ...""",
             ),
         },
-    ),
-    "fragmented_memory": Rule(
-        "Device memory is free, but in pieces too small to be of use",
-        ("D3 trap 2",),
-        {
-            "pytorch": Fix(
-                "Let segments grow: set PYTORCH_ALLOC_CONF=expandable_segments:True (older name: "
-                "PYTORCH_CUDA_ALLOC_CONF) before the job starts.",
-            ),
-            "jax": Fix(
-                "Leave preallocation on and give it more with XLA_CLIENT_MEM_FRACTION=0.9; keep "
-                "fewer temporaries, and shard what is large.",
-            ),
-        },
-        kind=Kind.MEMORY,
-    ),
-    "memory_not_released": Rule(
-        "A process that does no work holds device memory",
-        ("D2 §2",),
-        {
-            "pytorch": Fix(
-                "Delete the tensors and call torch.cuda.empty_cache() once after training, never "
-                "inside the loop.",
-            ),
-            "jax": Fix("Delete the arrays, then call jax.clear_caches()."),
-            "flux": Fix("Call GC.gc() first, then CUDA.reclaim()."),
-        },
-        kind=Kind.MEMORY,
-    ),
-    "replicated_parameters": Rule(
-        "Every device holds all parameters, and the memory is nearly full",
-        ("D4 §6",),
-        {
-            "jax": Fix(
-                "Shard them over an axis of the mesh.",
-                """\
-mesh = jax.make_mesh((8,), ("model",), axis_types=(jax.sharding.AxisType.Auto,))
-by_row = jax.NamedSharding(mesh, jax.P("model"))
-params = jax.device_put(params, by_row)""",
-            ),
-            "pytorch": Fix(
-                "Shard them with fully_shard (FSDP2), layer by layer, then the whole model.",
-                """\
-for layer in model.layers:
-    torch.distributed.fsdp.fully_shard(layer)
-torch.distributed.fsdp.fully_shard(model)""",
-            ),
-        },
-        kind=Kind.MEMORY,
     ),
     "straggler_rank": Rule(
         "One rank comes last to every collective, and all others wait for it",
@@ -107,14 +43,5 @@ for gpu in tf.config.list_physical_devices("GPU"):
             ),
         },
         kind=Kind.MEMORY,
-    ),
-    "transfer_stalled_by_full_memory": Rule(
-        "Copies to the device take longer and longer, because its memory is nearly full",
-        ("D2 causes",),
-        {
-            "pytorch": Fix("Drop what is no longer needed before the copy, and prefetch less."),
-            "jax": Fix("Donate the arguments that are replaced, and prefetch fewer batches."),
-            "flux": Fix("Call GC.gc(false) every few steps, and iterate over CuIterator(loader)."),
-        },
     ),
 }

@@ -30,6 +30,7 @@ from whyidle.monitor.runs.summary import (
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.signals.drift import drift_of
 from whyidle.monitor.signals.recorded import Facts, GpuUser, Helper, Recorded, SeenGpu, Trend
+from whyidle.monitor.signals.standstill import standstill_of
 from whyidle.monitor.store import Event, GpuProcess, Point, Reader, Run
 
 # Of each series; what a roll-up holds is read whatever the length of the run.
@@ -56,6 +57,7 @@ OF_GPUS: Final = (
     m.GPU_FP32_ACTIVITY,
     m.GPU_MEMORY_USED,
     m.GPU_MEMORY_TOTAL,
+    m.GPU_MEMORY_UNCLAIMED,
     m.GPU_POWER,
     m.GPU_POWER_LIMIT,
     m.GPU_TEMPERATURE,
@@ -89,6 +91,7 @@ MOST_FACTS: Final = 20
 MOST_READERS: Final = 12
 FRAMEWORK: Final = "framework"
 TRENDS: Final = (m.JOB_RSS, m.PROCESS_RSS, m.PROCESS_LIVE_BYTES, m.PROCESS_POOL_USED)
+RANGES: Final = (m.PROCESS_POOL_USED, m.PROCESS_POOL_SPLIT, m.PROCESS_ALLOC_OOMS)
 # What is asked for as it stands at the end; a probe that is due seldom spoke within this time.
 LASTS: Final = (m.JOB_RSS, m.HOST_MEMORY_AVAILABLE)
 LAST_MS: Final = 60_000
@@ -139,6 +142,8 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         )
         for kind in (THREADS, SHORT_LIVED)
     }
+    owned = frozenset((run.info or {}).get("gpus", ()))
+    mine = [gpu for gpu in reader.gpus(run.id) if gpu.idx in owned]
     unknown = reader.unknown(run.id, (Scope.JOB, Scope.HOST, Scope.PROCESS))
     return Recorded(
         seconds=steady.seconds,
@@ -147,7 +152,9 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         means=found.means | ourselves,
         trends=found.trends,
         lasts=found.lasts,
+        ranges=found.ranges,
         drift=drift_of(_series(reader, m.JOB_STEP_P50, (run.id,), steady), kept),
+        standstill=standstill_of(reader, run, mine, span.end_ms),
         unknown={key.metric: why.reason for key, why in unknown.items()},
         gpus=_gpus(reader, run, steady),
         facts=_facts(reader, run, who),
@@ -249,6 +256,7 @@ class _Reading:
         self.means: dict[Metric, float] = {}
         self.trends: dict[Metric, Trend] = {}
         self.lasts: dict[Metric, float] = {}
+        self.ranges: dict[Metric, tuple[float, float]] = {}
 
     def read(self, scope: Scope, whose: Sequence[int]) -> None:
         """Read every metric of a scope."""
@@ -261,6 +269,8 @@ class _Reading:
             trend = _trend(_series(self._reader, metric, whose, self._span))
             if trend is not None:
                 self.trends[metric] = trend
+        for metric in (each for each in RANGES if each.scope is scope and each in self.means):
+            self.ranges |= _range(metric, _series(self._reader, metric, whose, self._span))
         for metric in (each for each in LASTS if each.scope is scope and each in self.means):
             last = list(_lasts(self._reader, metric, whose, self._span).values())
             self.lasts |= {metric: last[-1]} if last else {}
@@ -308,6 +318,12 @@ def _trend(points: Sequence[Point]) -> Trend | None:
     early, late = (_grown(part) for part in (values[: middle + 1], values[middle:]))
     holding = late / early if early > 0 else 0.0
     return Trend(values[0], values[-1], slope, holding)
+
+
+def _range(metric: Metric, points: Sequence[Point]) -> dict[Metric, tuple[float, float]]:
+    lows = [point.least for point in points if point.least is not None]
+    highs = [point.most for point in points if point.most is not None]
+    return {metric: (min(lows), max(highs))} if lows and highs else {}
 
 
 def _grown(values: Sequence[float]) -> float:

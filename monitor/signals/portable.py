@@ -16,6 +16,7 @@ from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.opening import estimated
 from whyidle.monitor.signals.recorded import GpuUser, Helper, Recorded, SeenGpu, Trend
+from whyidle.monitor.signals.standstill import Stand, Standstill
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 
@@ -90,6 +91,8 @@ def load(data: Mapping[str, Any]) -> Window:
     job["unknown"] = _metrics(job["unknown"], str)
     job["trends"] = _metrics(job["trends"], Trend)
     job["drift"] = msgspec.convert(job.get("drift"), Drift | None)
+    job["standstill"] = _standstill(job.get("standstill"))
+    job["ranges"] = _metrics(job.get("ranges", {}), tuple[float, float])
     job["gpus"] = tuple(_gpu(gpu) for gpu in job["gpus"])
     job["events"] = {kind: tuple(some) for kind, some in job["events"].items()}
     recorded = Recorded(**job)
@@ -108,6 +111,16 @@ def _gpu(data: Mapping[str, Any]) -> SeenGpu:
     measured = {name: _metrics(data.get(name, {}), float) for name in ("means", "lasts", "highest")}
     users = tuple(msgspec.convert(user, GpuUser) for user in data.get("users", ()))
     return SeenGpu(**{**data, **measured, "users": users})
+
+
+def _standstill(data: Mapping[str, Any] | None) -> Standstill | None:
+    if data is None:
+        return None
+    stands = {
+        name: msgspec.convert(data[name], tuple[Stand, ...]) for name in ("stands", "helpers")
+    }
+    gpus = tuple(_metrics(gpu, float) for gpu in data["gpus"])
+    return Standstill(**{**data, **stands, "means": _metrics(data["means"], float), "gpus": gpus})
 
 
 def _metrics(data: Mapping[str, Any], kind: type[_T]) -> dict[Metric, _T]:

@@ -12,6 +12,7 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.drift import Drift
+from whyidle.monitor.signals.standstill import Standstill
 
 Facts = Mapping[str, Any]
 
@@ -103,8 +104,12 @@ class Recorded:
     trends: Mapping[Metric, Trend] = field(default_factory=dict)
     # The newest, of what is asked for as it stands at the end.
     lasts: Mapping[Metric, float] = field(default_factory=dict)
+    # The lowest and the highest, of what the framework's allocator says.
+    ranges: Mapping[Metric, tuple[float, float]] = field(default_factory=dict)
     # How the time of a step went.
     drift: Drift | None = None
+    # All of its main threads at one line at the end; ``None``: it moves, or nobody looked.
+    standstill: Standstill | None = None
     unknown: Mapping[Metric, str] = field(default_factory=dict)
     gpus: tuple[SeenGpu, ...] = ()
     # The last that each framework said, by the name of the probe ("jax", "torch").

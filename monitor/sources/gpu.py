@@ -9,7 +9,7 @@ from typing import Any
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.core.reading import BLANK, IDLE, LOST, UNSUPPORTED, Reading
+from whyidle.monitor.core.reading import BLANK, IDLE, LOST, NOT_JOINED, UNSUPPORTED, Reading
 from whyidle.monitor.sources.fields import Fields
 from whyidle.monitor.sources.gpm import Gpm
 from whyidle.monitor.sources.nvml import PERMANENT, SENTINELS, Nvml, Unknown
@@ -91,6 +91,7 @@ class Gpu:
             self._slow(reading, now)
         self._gpm.read(now, reading)
         self._processes(result)
+        reading.unknown[m.GPU_MEMORY_UNCLAIMED] = NOT_JOINED
         return result
 
     def _ask(self, function: str, *arguments: Any) -> Any:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.reading import LATE, UNSUPPORTED
 from whyidle.monitor.processes.namespace import FIRST_NAMESPACE, pids_match
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading, innermost
+
+UNMATCHED: Final = "the driver's pids cannot be matched from here"
+DIVIDED: Final = "its MIG instances say it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +71,32 @@ def visible_gpus(visible: str, facts: Sequence[GpuFacts]) -> frozenset[str]:
             break
         found.append(index)
     return frozenset(found)
+
+
+def unclaimed(
+    gpu: GpuFacts, reading: GpuReading, facts: Sequence[GpuFacts], fs: ProcFs
+) -> tuple[float | None, str]:
+    """Return the memory in use that no live process holds; ``None`` with the reason: not known.
+
+    Only the first pid namespace shows whether a process that the driver names is alive.
+    """
+    if fs.namespace != FIRST_NAMESPACE:
+        return None, UNMATCHED
+    if any(other.mig_of == gpu.index for other in facts):
+        return None, DIVIDED
+    if reading.processes_unknown is not None:
+        return None, reading.processes_unknown
+    used = reading.reading.get(m.GPU_MEMORY_USED)
+    held = [
+        process.get(m.PROCESS_GPU_MEMORY)
+        for pid, process in reading.processes.items()
+        if _lives(pid, fs)
+    ]
+    if used is None or None in held:
+        return None, LATE if used is None else UNSUPPORTED
+    return max(0.0, used - sum(each for each in held if each is not None)), ""
+
+
+def _lives(pid: int, fs: ProcFs) -> bool:
+    stat = fs.stat(pid)
+    return stat is not None and not stat.has_ended

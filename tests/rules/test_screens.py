@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from tests.rules import (
+    device_memory,
     test_clock_throttled,
     test_cold_compile_cache,
     test_costly_setting,
@@ -26,19 +27,24 @@ from tests.rules import (
     test_exposed_communication,
     test_full_precision_matmul,
     test_gpu_error,
+    test_job_stands_still,
+    test_memory_not_released,
     test_misaligned_shards,
     test_optimizer_on_cpu,
     test_pageable_copies,
+    test_replicated_parameters,
     test_shared_gpu_contention,
     test_slow_pcie_link,
     test_slowing_down,
+    test_transfer_stalled_by_full_memory,
     test_wasted_energy,
 )
 from tests.rules.windows import ROOT, answer, pairs, recorded, stacks, window
 from whyidle.monitor import rules
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.diagnosis.diagnose import Finding, diagnose
 from whyidle.monitor.render.findings import screen
-from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.window import Window
 
 SCREENS: Final = ROOT / "tests" / "data" / "findings"
@@ -56,6 +62,21 @@ def _host_code() -> Window:
 
 
 BY_HAND: Final[dict[str, Callable[[], Window]]] = {
+    "activations_fill_memory": device_memory.torch,
+    "fragmented_memory": lambda: device_memory.torch(
+        {m.PROCESS_POOL_SPLIT: 14.0 * device_memory.GB, m.PROCESS_ALLOC_RETRIES: 0.3}
+    ),
+    "memory_not_released": lambda: device_memory.torch(
+        gpus=(device_memory.gpu(test_memory_not_released.JOB, test_memory_not_released.NOTEBOOK),)
+    ),
+    "replicated_parameters": lambda: device_memory.torch(
+        facts=test_replicated_parameters.COPIED, failed=2
+    ),
+    "transfer_stalled_by_full_memory": lambda: test_transfer_stalled_by_full_memory.traced(
+        test_transfer_stalled_by_full_memory.trace(50_000_000, 0.05),
+        test_transfer_stalled_by_full_memory.trace(200_000_000, 0.25),
+        means={m.PROCESS_ALLOC_RETRIES: 0.3},
+    ),
     "clock_throttled": lambda: window(
         gpus=(test_clock_throttled._gpu(GPU_THROTTLED_BRAKE=0.8, GPU_UTILISATION=1.0),)
     ),
@@ -80,6 +101,10 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
     "full_precision_matmul": lambda: test_full_precision_matmul.on_gpu("f32"),
     "gpu_error": lambda: test_gpu_error._window(
         xid=[test_gpu_error._xid(79)], gpu_lost=[test_gpu_error.GONE]
+    ),
+    "job_stands_still": lambda: test_job_stands_still.of(
+        test_job_stands_still.BARRIER,
+        Chain((CodeLine("/job/data.py", 7, "wait_for_shard"),), test_job_stands_still.LOCK.leaf),
     ),
     "misaligned_shards": lambda: window(test_misaligned_shards._trace(80, 40, 40, 40), kind="file"),
     "slowing_down": lambda: test_slowing_down.of([0.1 + 0.004 * n for n in range(40)]),

@@ -17,6 +17,7 @@ from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.from_store import counted_then
 from whyidle.monitor.signals.opening import of_run
 from whyidle.monitor.signals.portable import dump, load
+from whyidle.monitor.signals.recorded import GpuUser
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.store import NewRun, Reader, Writer
 
@@ -282,3 +283,40 @@ def test_what_the_counters_said_while_a_trace_was_taken(
         assert counted_then(reader, reader.find("last"), None) == ()
     means = [gpu[m.GPU_ENGINE_ACTIVITY] for gpu in found]
     assert means == ([] if counted is None else [pytest.approx(counted / 100)])
+
+
+def test_who_is_on_a_gpu_and_whose_process_that_is(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE
+    with Writer.open(path) as writer:
+        run = writer.begin_run(NewRun(started_ms=START_MS, info={"gpus": ["0"]}))
+        gpu = writer.add_gpu(run, idx="0", uuid="GPU-a", name="H100", info={})
+        job = writer.add_process(run, pid=7, start_ticks=70, name="train.py")
+        other = writer.add_process(run, pid=9, start_ticks=90, name="notebook.py")
+        pairs = [writer.add_gpu_process(gpu, process) for process in (job, other)]
+        for second in range(60):
+            works = {m.PROCESS_GPU_MEMORY: 3e9, m.PROCESS_SM_SHARE: 0.5}
+            held = {m.GPU_UTILISATION: 0.5, m.GPU_MEMORY_UNCLAIMED: 1e9}
+            rows = {
+                Scope.GPU: {gpu: Reading(held)},
+                Scope.PROCESS: {job: Reading({m.PROCESS_RSS: 1e9})},
+                Scope.GPU_PROCESS: {
+                    pairs[0]: Reading(works),
+                    pairs[1]: Reading({m.PROCESS_GPU_MEMORY: 20e9}),
+                },
+            }
+            writer.append(run, Tick(START_MS + 1000 * second, rows))
+        writer.end_run(run, "job ended")
+    window = of_run(path, "last")
+    (seen,) = window.job.gpus
+    assert seen.users == (
+        GpuUser(7, "train.py", is_ours=True, memory=3e9, sm_share=0.5),
+        GpuUser(9, "notebook.py", is_ours=False, memory=20e9, sm_share=0.0),
+    )
+    assert seen.means[m.GPU_MEMORY_UNCLAIMED] == 1e9
+    assert load(dump(window)).job.gpus == window.job.gpus
+
+
+def test_how_far_the_allocators_figures_went(tmp_path: Path) -> None:
+    window = record(tmp_path, 60, ten_steps, lambda s: {m.PROCESS_ALLOC_OOMS: 2.0 + (s > 40)})
+    assert window.job.ranges[m.PROCESS_ALLOC_OOMS] == (2.0, 3.0)
+    assert load(dump(window)).job.ranges == window.job.ranges

@@ -1,10 +1,11 @@
 from pathlib import Path
 
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.namespace import FIRST_NAMESPACE
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
-from whyidle.monitor.sources.ownership import owned_gpus, visible_gpus
+from whyidle.monitor.sources.ownership import owned_gpus, unclaimed, visible_gpus
 
 FACTS = [GpuFacts("0", "A", uuid="GPU-aaa"), GpuFacts("1", "A", uuid="GPU-bbb")]
 CUDA = "7f00-7f01 r-xp 0 0 1 /usr/lib/libcuda.so.570\n"
@@ -75,3 +76,33 @@ def test_each_rank_names_its_own(tmp_path: Path) -> None:
     hidden = owned_gpus(FACTS, on(), {7}, {""}, fs)
     assert hidden.indices == frozenset()
     assert hidden.how == "CUDA_VISIBLE_DEVICES="
+
+
+def holding(folder: Path, *, state: str = "S", namespace: str = FIRST_NAMESPACE) -> float | None:
+    """Return what nobody holds of 10 GB, of which the driver gives 6 to a process."""
+    fs = proc(folder, namespace=namespace)
+    fields = " ".join(["0"] * 49)
+    (folder / "7" / "stat").write_text(f"7 (python) {state} {fields}")
+    (folder / "7" / "task" / "7").mkdir(parents=True)
+    process = Reading({m.PROCESS_GPU_MEMORY: 6e9})
+    reading = GpuReading(Reading({m.GPU_MEMORY_USED: 10e9}), {7: process})
+    return unclaimed(FACTS[0], reading, FACTS, fs)[0]
+
+
+def test_memory_that_no_live_process_holds(tmp_path: Path) -> None:
+    for name in ("live", "dead", "inside"):
+        (tmp_path / name).mkdir()
+    assert holding(tmp_path / "live") == 4e9
+    assert holding(tmp_path / "dead", state="Z") == 10e9
+    # Who is alive there nobody sees from a container.
+    assert holding(tmp_path / "inside", namespace="pid:[4026532999]") is None
+
+
+def test_memory_of_processes_that_the_driver_does_not_tell_is_not_held_by_nobody(
+    tmp_path: Path,
+) -> None:
+    fs = proc(tmp_path, namespace=FIRST_NAMESPACE)
+    used = Reading({m.GPU_MEMORY_USED: 10e9})
+    assert unclaimed(FACTS[0], GpuReading(used, processes_unknown="no"), FACTS, fs)[0] is None
+    divided = [*FACTS, GpuFacts("0:1", "A MIG", mig_of="0")]
+    assert unclaimed(FACTS[0], GpuReading(used), divided, fs)[0] is None

@@ -1,0 +1,136 @@
+"""Activations kept for the backward pass fill the memory, so that the batch stays small.
+
+## What it sees
+The most memory that the framework's allocator has given out, beside what it may take, and beside
+what training needs all the time: in PyTorch no more than the least that was in use at any look,
+nor than 16 bytes a parameter; in JAX the arguments of the largest compiled step beside its
+temporary memory. With more than 64 samples in a batch, or where layers are recomputed already, it
+is silent.
+
+## Why it costs
+Each layer keeps its results until the backward pass has come back to it: that grows with the
+batch, the length of the sequence and the number of layers, the state of the training does not.
+Where the memory ends at a few samples, kernels are small and the GPU waits for its host between
+them.
+
+## How to fix
+Compute them again in the backward pass: checkpoint each layer, and take a larger batch with what
+that frees. It costs about a third more work, and gives 1.3 to 2 times the batch (D4); where larger
+kernels do not make up for it, leave it. bfloat16 activations take half.
+
+## When it is wrong
+A GPU that works all of the time with its small batch has nothing to gain. A single peak before the
+first step, such as a search for the largest batch, counts as the most. What it would give back is
+not measured: no gain is said.
+
+## Documents
+D4 §4 (remat, for a larger batch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.signals.device_memory import DeviceMemory, device_memory
+from whyidle.monitor.signals.source import called
+from whyidle.monitor.signals.window import Window
+
+# Of what there is; the rest is room for other temporaries.
+MOSTLY: Final = 0.5
+# A batch of more is none that memory keeps small.
+SMALL_BATCH: Final = 64
+# Parameters and gradients in two bytes each, a copy of the parameters and two moments in four.
+STATE_BYTES: Final = 16
+# A step gives back the state that it was given, or gradients as large; a forward pass little.
+TRAINS: Final = 0.5
+_RECOMPUTES: Final = frozenset({"checkpoint", "checkpoint_sequential", "remat"})
+Program = Mapping[str, Any]
+
+
+def detect(window: Window) -> Verdict:
+    """Judge what fills the memory."""
+    memory = device_memory(window)
+    if memory is None:
+        return window.lacks(Need.GPU if window.device == "cpu" else Need.INSIDE)
+    if not memory.is_near or _recomputes(window):
+        return None
+    batch = window.fact("batch_size")
+    if isinstance(batch, int) and batch > SMALL_BATCH:
+        return None
+    return _jax(window, memory) if window.uses("jax") else _torch(window, memory)
+
+
+def _torch(window: Window, memory: DeviceMemory) -> Verdict:
+    number, size = window.fact("parameters"), window.fact("parameter_bytes")
+    used = window.job.ranges.get(m.PROCESS_POOL_USED)
+    if not isinstance(number, int) or used is None:
+        return window.lacks(Need.INSIDE, "the size of the model, of an optimizer that steps")
+    state = min(used[0], max(STATE_BYTES * number, STATE_BYTES / 4 * (size or 0)))
+    return _found(window, memory, memory.peak - state, state)
+
+
+def _jax(window: Window, memory: DeviceMemory) -> Verdict:
+    programs = [p for p in window.fact("largest_executables") or () if p.get("temporary_bytes")]
+    if not programs:
+        return window.lacks(Need.INSIDE)
+    step = max(programs, key=lambda program: program["temporary_bytes"])
+    arguments, results = step.get("argument_bytes") or 0, step.get("output_bytes") or 0
+    if results < TRAINS * arguments:
+        return None
+    # A program's figures are of one device.
+    return _found(
+        window, memory, memory.devices * step["temporary_bytes"], memory.devices * arguments
+    )
+
+
+def _found(window: Window, memory: DeviceMemory, kept: float, state: float) -> Found | None:
+    if kept < MOSTLY * memory.limit or kept <= state:
+        return None
+    measure = window.job.measure
+    batch = window.fact("batch_size")
+    sizes = [Evidence.of("batch", measure(batch, "samples"))] if isinstance(batch, int) else []
+    return Found(
+        gain=None,
+        evidence=(
+            Evidence.of("in use during a step only, at least", measure(kept, "bytes")),
+            Evidence.of("in use all the time, at most", measure(state, "bytes")),
+            *memory.evidence(window),
+            *sizes,
+        ),
+        severity=Severity.MEDIUM if memory.is_tight else Severity.LOW,
+        confidence=Confidence.INFERRED,
+    )
+
+
+def _recomputes(window: Window) -> bool:
+    """Tell whether the main thread was found where layers are wrapped for that."""
+    for chain in window.job.stacks.chains:
+        lines = [line for line in (chain.leaf, chain.called) if line is not None]
+        if any(line.file.endswith("/torch/utils/checkpoint.py") for line in lines):
+            return True
+        names = (name for line in chain.frames for name in called(line.file, line.line))
+        if any(name.rpartition(".")[2] in _RECOMPUTES for name in names):
+            return True
+    return False
+
+
+rule = Rule(
+    title="Activations kept for the backward pass fill the memory, so that the batch stays small",
+    documents=("D4 §4",),
+    fixes={
+        "jax": Fix(
+            "Compute them again in the backward pass: wrap each layer in jax.checkpoint.",
+            "layer = jax.checkpoint(layer)",
+        ),
+        "pytorch": Fix(
+            "Compute them again in the backward pass, and take a larger batch.",
+            "x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
+        ),
+    },
+    detect=detect,
+    kind=Kind.MEMORY,
+)

@@ -1,0 +1,82 @@
+"""Device memory is free, but in pieces too small to be of use.
+
+## What it sees
+What the framework's allocator holds and does not use, in pieces between what is used, together
+with allocations that failed or had to give everything back to the driver and try again. In JAX
+what is free outside of the largest free block.
+
+## Why it costs
+A large tensor needs one piece. Where there is none PyTorch waits for the device, gives all that it
+has kept back to the driver, and asks again: each time the whole device stands still. At last the
+allocation fails, with gigabytes free.
+
+## How to fix
+Let segments grow (`expandable_segments:True`): free memory then lies in one piece. Sizes that
+change with each batch are what breaks it up: pad to a few lengths. In JAX leave preallocation on.
+
+## When it is wrong
+Right in the middle of a step much of what is free is free for a moment only: what counts are the
+allocations that fail or try again. Those before the recording are not counted, and where the
+memory is full to the last piece it is not the pieces: then this is silent.
+
+## Documents
+D3 trap 2 (fragmentation and OOM).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.signals.device_memory import device_memory
+from whyidle.monitor.signals.window import Window
+
+# Of what the allocator holds, in pieces: with allocations that fail, and without any.
+WITH_FAILURES: Final = 0.1
+WITHOUT: Final = 0.3
+# Less is no room for anything.
+LEAST_BYTES: Final = 256 << 20
+
+
+def detect(window: Window) -> Verdict:
+    """Judge what is free in pieces."""
+    memory, job = device_memory(window), window.job
+    split, held = job.mean(m.PROCESS_POOL_SPLIT), job.mean(m.PROCESS_POOL_RESERVED)
+    if memory is None or split is None or held is None:
+        return window.lacks(Need.GPU if window.device == "cpu" else Need.INSIDE)
+    if split.value < max(LEAST_BYTES, WITH_FAILURES * held.value):
+        return None
+    # Without failures it is only a risk, and only where the rest is used.
+    is_risk = memory.is_near and split.value >= WITHOUT * held.value
+    if not memory.is_tight and not is_risk:
+        return None
+    return Found(
+        gain=None,
+        evidence=(
+            Evidence.of("free in pieces", split),
+            Evidence.of("memory that the framework holds", held),
+            *memory.evidence(window),
+        ),
+        severity=Severity.MEDIUM if memory.is_tight else Severity.LOW,
+        confidence=Confidence.MEASURED if memory.is_tight else Confidence.INFERRED,
+    )
+
+
+rule = Rule(
+    title="Device memory is free, but in pieces too small to be of use",
+    documents=("D3 trap 2",),
+    fixes={
+        "pytorch": Fix(
+            "Let segments grow: set PYTORCH_ALLOC_CONF=expandable_segments:True (older name: "
+            "PYTORCH_CUDA_ALLOC_CONF) before the job starts, and pad batches to a few lengths.",
+        ),
+        "jax": Fix(
+            "Leave preallocation on and give it more with XLA_CLIENT_MEM_FRACTION=0.9; keep "
+            "fewer temporaries, and shard what is large.",
+        ),
+    },
+    detect=detect,
+    kind=Kind.MEMORY,
+)

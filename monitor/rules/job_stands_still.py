@@ -1,0 +1,230 @@
+"""The job stands still: its main thread waits at one line, and nothing works for it.
+
+## What it sees
+Samples of the stack that find the main thread of each process that trains at the same line for a
+minute or more, while the kernel counts next to no CPU time, reads and writes of the whole job, no
+step ends, and its GPUs do nothing. A GPU that claims to be busy without touching its memory, at
+the power of an idle one, only waits for other GPUs: that counts as nothing, too.
+
+## Why it costs
+All of it. A lock that nobody releases, Python's own while a thread waits in C, a queue that nobody
+fills, a rank that left the loop before the others: none of these ends by itself, or only with a
+timeout, 10 minutes with NCCL, 30 with gloo.
+
+## How to fix
+Look at the line, and at who should have let it go on: the thread that holds the lock, the process
+that fills the queue, the rank that is not there. `faulthandler` prints where each thread is, from
+inside and without a debugger. Of several ranks the one at another line than the rest is the cause.
+
+## When it is wrong
+A program that waits on purpose (a server without requests, a notebook, an evaluation that waits
+for the next checkpoint) stands still as well. Where no step was seen before and the line is in no
+loop that trains, and where it sleeps, saves or asks a person, it is a low finding. What runs on
+other machines is not seen: a rank may wait for one that saves there.
+
+## Documents
+Beyond the documents: in them every job goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Framework,
+    Need,
+    Place,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.signals.awaited import Awaited, awaited, in_training
+from whyidle.monitor.signals.quiet import are_known, may_be_coming, works
+from whyidle.monitor.signals.standstill import Stand, Standstill
+from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.window import Window
+
+# Whoever waits for less may wait for a slow disk.
+LEAST_S: Final = 60.0
+# Steps were counted and none ends any more: this long, and so many times the longest of them.
+SURE_S: Final = 120.0
+SURE_STEPS: Final = 10.0
+# PyTorch gives up a collective of NCCL after this time: nothing healthy takes longer.
+LONG_S: Final = 600.0
+# Of its samples; no thread that works keeps the lock for longer than 5 ms while another wants it.
+MOSTLY: Final = 0.9
+SAMPLES: Final = "stack samples"
+# What a healthy program may wait for as long as it likes.
+ON_PURPOSE: Final = frozenset({Awaited.SLEEP, Awaited.SAVING, Awaited.PERSON})
+# Without steps before, only what nobody waits for on purpose says that something is wrong.
+NEVER_LONG: Final = frozenset({Awaited.RANKS, Awaited.LOADER, Awaited.DEVICE, Awaited.GIL})
+
+
+def detect(window: Window) -> Verdict:
+    """Judge a job that is at one line."""
+    still = window.job.standstill
+    if still is None:
+        return None if window.job.looks else window.lacks(Need.RECORDING)
+    if still.seconds < LEAST_S or works(still):
+        return None
+    if not still.stepped and window.device == "gpu" and not are_known(still.gpus):
+        return window.lacks(Need.GPU, "whether it computes meanwhile")
+    processes = _processes(window)
+    what = {each: _awaited(each, processes) for each in (*still.stands, *still.helpers)}
+    first = sorted(still.stands, key=lambda each: what[each] is Awaited.RANKS)
+    cause = what[first[0]]
+    # Whom it waits for, where that stands, too.
+    by_workers = cause is Awaited.LOADER and bool(still.helpers)
+    order = (*still.helpers, *first) if by_workers else (*first, *still.helpers)
+    who = "a worker of its loader" if by_workers else _who(still, order[0])
+    return Found(
+        gain=None,
+        evidence=tuple(_evidence(window, still, what)),
+        where=own((*_holders(window, cause), *_places(order))),
+        severity=_severity(still, list(what.values()), cause, _is_all(still, processes)),
+        confidence=Confidence.MEASURED if still.stepped else Confidence.INFERRED,
+        title=f"The job stands still: {who} {what[order[0]]}",
+        fixes=dict.fromkeys(_FRAMEWORKS, Fix(f"{_WAY_OUT[cause]} {_LOOK}", _CODE)),
+        explains=min(1.0, still.seconds / window.job.seconds) if window.job.seconds else None,
+    )
+
+
+def _awaited(stand: Stand, processes: int) -> Awaited:
+    return Awaited.GIL if stand.for_lock >= MOSTLY else awaited(stand.chain, processes)
+
+
+def _is_all(still: Standstill, processes: int) -> bool:
+    return len(still.stands) >= processes
+
+
+def _severity(
+    still: Standstill, what: Sequence[Awaited], cause: Awaited, everyone: bool
+) -> Severity:
+    is_long = still.seconds >= LONG_S
+    is_sure = still.stepped and still.seconds >= max(SURE_S, SURE_STEPS * (still.step_s or 0.0))
+    trains = still.stepped or any(in_training(each.chain) for each in still.stands)
+    if _may_be_right(still, what, cause, everyone):
+        is_lost = trains and is_long and cause is not Awaited.PERSON
+        return Severity.MEDIUM if is_lost else Severity.LOW
+    if is_sure or (trains and is_long):
+        return Severity.HIGH
+    late = still.seconds >= SURE_S if trains and not still.stepped else is_long
+    return Severity.MEDIUM if late and (trains or cause in NEVER_LONG) else Severity.LOW
+
+
+def _may_be_right(
+    still: Standstill, what: Sequence[Awaited], cause: Awaited, everyone: bool
+) -> bool:
+    """Tell whether a healthy job may wait so: on purpose, or for somebody that nobody watches."""
+    if cause is Awaited.RANKS:
+        return not everyone
+    if cause is Awaited.SLEEP and Awaited.RANKS in what:
+        return False
+    return cause in ON_PURPOSE or may_be_coming(still, cause)
+
+
+def _processes(window: Window) -> int:
+    known = (window.fact("world_size"), window.fact("processes"))
+    return max((n for n in known if isinstance(n, int)), default=1)
+
+
+def _holders(window: Window, cause: Awaited) -> Iterator[Place]:
+    """Yield where another thread has Python's lock, while all wait for it."""
+    for line in window.job.holders.lines() if cause is Awaited.GIL else ():
+        yield Place(line.file, line.line, line.function)
+
+
+def _places(stands: tuple[Stand, ...]) -> Iterator[Place]:
+    """Yield each line once, the most likely cause first."""
+    for line in dict.fromkeys(each.line for each in stands):
+        yield Place(line.file, line.line, line.function, None)
+
+
+def _evidence(
+    window: Window, still: Standstill, what: Mapping[Stand, Awaited]
+) -> Iterator[Evidence]:
+    job, processes = window.job, _processes(window)
+    yield Evidence.of("at the same line for", job.measure(still.seconds, "s", SAMPLES))
+    yield from _said(window, still, what, processes)
+    if still.step_s is not None:
+        yield Evidence.of("a step before took at most", job.measure(still.step_s, "s"))
+    if m.JOB_CPU in still.means:
+        used = job.measure(still.means[m.JOB_CPU], "cores", "procfs")
+        yield Evidence.of("cores that the job uses", used)
+    for metric in (m.GPU_UTILISATION, m.GPU_POWER):
+        values = [gpu[metric] for gpu in still.gpus if metric in gpu]
+        if values:
+            unit = m.SHOWN_UNIT.get(metric.unit, metric.unit)
+            yield Evidence.of(f"GPU {metric.words}", job.measure(max(values), unit, "nvml"))
+
+
+def _said(
+    window: Window, still: Standstill, what: Mapping[Stand, Awaited], processes: int
+) -> Iterator[Evidence]:
+    """Yield what is known in words: since when, of how many, and who is where."""
+    words: list[tuple[str, str]] = []
+    if still.since_ms is not None:
+        moment = time.localtime(still.since_ms / 1000)
+        words.append(("since", time.strftime("%H:%M:%S", moment)))
+    if processes > 1:
+        words.append(("ranks that were looked at", f"{len(still.stands)} of {processes}"))
+    if len(what) > 1:
+        words += [(_name(each), f"{what[each]} at {_short(each)}") for each in what]
+    for name, value in words:
+        yield Evidence(name, value, "", SAMPLES, window.job.age_s, still.seconds)
+
+
+def _who(still: Standstill, stand: Stand) -> str:
+    return _name(stand) if len(still.stands) > 1 else "it"
+
+
+def _name(stand: Stand) -> str:
+    return f"process {stand.pid}" if stand.rank is None else f"rank {stand.rank}"
+
+
+def _short(stand: Stand) -> str:
+    return f"{Path(stand.line.file).name}:{stand.line.line} in {stand.line.function}"
+
+
+_FRAMEWORKS: Final[tuple[Framework, ...]] = ("pytorch", "jax")
+_WAY_OUT: Final[dict[Awaited, str]] = {
+    Awaited.RANKS: "Look for the rank that is not at this line: it left the loop, took another "
+    "branch, has fewer batches, or has ended. All ranks must make the same calls in one order.",
+    Awaited.LOADER: "Look at what the loader's workers are at: a file system or service that does "
+    "not answer, a lock that was held as they were forked, or too little shared memory; give the "
+    "loader a timeout.",
+    Awaited.SAVING: "Look at the file system or service that is written to, and save in a thread "
+    "of its own.",
+    Awaited.INPUT: "Look at whoever should send: whether it lives, and what it waits for; give the "
+    "read a timeout.",
+    Awaited.LOCK: "Look for the thread that holds the lock or should fill the queue: it may have "
+    "ended with an exception. Take locks in a with block, in one order, and give waits a timeout.",
+    Awaited.PERSON: "Answer it, or take the question out of a job that runs unattended.",
+    Awaited.GIL: "Look for code in C that waits without letting go of Python's lock: an extension, "
+    "a library called through ctypes.PyDLL. Py_BEGIN_ALLOW_THREADS, py::gil_scoped_release let go.",
+    Awaited.SLEEP: "Look at what it waits for between the sleeps: whoever should bring it may be "
+    "gone; give the loop an end.",
+    Awaited.DEVICE: "Look for errors of the GPU in dmesg, and for a kernel that does not end.",
+    Awaited.UNKNOWN: "Look at what this line waits for, and give it a timeout.",
+}
+_LOOK: Final = "To see each thread of the next run when it stands, print them every ten minutes."
+_CODE: Final = """\
+import faulthandler
+faulthandler.dump_traceback_later(600, repeat=True)"""
+_FIX: Final = Fix(f"Look at who should have let this line go on. {_LOOK}", _CODE)
+
+rule = Rule(
+    title="The job stands still",
+    documents=("beyond the documents",),
+    fixes={"pytorch": _FIX, "jax": _FIX},
+    detect=detect,
+    kind=Kind.ERROR,
+)

@@ -1,0 +1,203 @@
+"""Memory of a GPU is held, and whoever holds it does no work.
+
+## What it sees
+The processes that the driver lists on the job's GPUs, the memory of each and its share of the
+GPU's time: one that holds much and takes none. Memory in use that no live process holds. And a job
+that has stood still for ten minutes, beside what its allocator keeps and does not use.
+
+## Why it costs
+What a forgotten notebook, a run that did not end or a loader's worker with a context of its own
+holds is missing in the batch of this job, and lets its allocations fail.
+
+## How to fix
+End what is left over (`ps -fp PID` says who it is). In a program that goes on after training
+delete the tensors, then `torch.cuda.empty_cache()` once; `jax.clear_caches()` after the arrays are
+gone; in Julia `GC.gc()` and then `CUDA.reclaim()`. Memory without a process comes back when the
+last thread in the driver ends, or with a reset of the GPU.
+
+## When it is wrong
+A server that waits for requests holds its model on purpose; so does a job that is between two
+phases. Managed memory and that of graphics programs belong to no process in the driver's list of
+those that compute. In a container other processes may not be listed: then nothing is said of them.
+
+## Documents
+D2 §2 (giving memory back). Its code for Flux.jl was not run here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Framework,
+    Need,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.signals.device_memory import device_memory
+from whyidle.monitor.signals.recorded import GpuUser, SeenGpu
+from whyidle.monitor.signals.window import Window
+
+# A context alone takes half a gigabyte; of a large GPU a gigabyte is little.
+LEAST_BYTES: Final = 1 << 30
+LEAST_SHARE: Final = 0.05
+# The driver counts whole percents.
+IDLE: Final = 0.01
+SHORTEST_S: Final = 60.0
+# So long nobody pauses between two phases.
+LONG_S: Final = 600.0
+# From here on it is missing.
+FULL: Final = 0.9
+MOST_NAMED: Final = 3
+
+
+def detect(window: Window) -> Verdict:
+    """Judge who holds memory."""
+    gpus = [gpu for gpu in window.job.gpus if gpu.owned]
+    if not gpus:
+        return window.lacks(Need.GPU)
+    if window.job.seconds < SHORTEST_S:
+        return window.lacks(Need.LONGER)
+    looks = (find(window, gpu) for find in (_by_others, _by_nobody, _by_itself) for gpu in gpus)
+    some = [found for found in looks if found is not None]
+    if some:
+        # The most of it; what is shown first is what is held.
+        return max(some, key=lambda found: float(found.evidence[0].value))
+    is_known = any(gpu.users or m.GPU_MEMORY_UNCLAIMED in gpu.means for gpu in gpus)
+    return None if is_known else window.lacks(Need.GPU, "the processes on it")
+
+
+def _by_others(window: Window, gpu: SeenGpu) -> Found | None:
+    """Look for processes that rest, beside one that works."""
+    resting = sorted(_resting(gpu), key=lambda user: -(user.memory or 0.0))
+    held = sum(user.memory or 0.0 for user in resting)
+    if not _is_much(gpu, held):
+        return None
+    measure = window.job.measure
+    named = [Evidence.of("memory that they hold", measure(held, "bytes", "nvml"))]
+    named += [
+        Evidence.of(_name(user), measure(user.memory or 0.0, "bytes", "nvml"))
+        for user in resting[:MOST_NAMED]
+    ]
+    is_ours, many = resting[0].is_ours, len(resting) > 1
+    one, some = _WHO[is_ours]
+    who = f"{len(resting)} {some} hold" if many else f"{one} holds"
+    does = "do" if many else "does"
+    title = f"{who} {held / 2**30:.1f} GiB of GPU {gpu.index} and {does} no work"
+    return _found(window, gpu, title, named, _OWN if is_ours else _OTHERS)
+
+
+def _resting(gpu: SeenGpu) -> Iterator[GpuUser]:
+    """Yield who takes no time of the GPU; its main user is whoever takes most, or holds most."""
+    is_idle = gpu.means.get(m.GPU_UTILISATION, 1.0) < IDLE
+    shares = any(user.sm_share is not None for user in gpu.users)
+    ours = [user for user in gpu.users if user.is_ours]
+    main = max(ours, key=lambda user: (user.sm_share or 0.0, user.memory or 0.0), default=None)
+    # Of a GPU that the job does not use nobody takes anything from it.
+    for user in gpu.users if ours else ():
+        # Of a process that rests the driver has no share, where it has that of others.
+        known = is_idle or shares
+        if user != main and known and (user.sm_share or 0.0) < IDLE:
+            yield user
+
+
+def _by_nobody(window: Window, gpu: SeenGpu) -> Found | None:
+    """Look for memory that is in use by no process."""
+    held = gpu.means.get(m.GPU_MEMORY_UNCLAIMED, 0.0)
+    if not _is_much(gpu, held):
+        return None
+    measure = window.job.measure(held, "bytes", "nvml")
+    title = f"{held / 2**30:.1f} GiB of GPU {gpu.index} are in use, and no live process holds them"
+    evidence = [Evidence.of("memory that no live process holds", measure)]
+    return _found(window, gpu, title, evidence, _NOBODY)
+
+
+def _by_itself(window: Window, gpu: SeenGpu) -> Found | None:
+    """Look at a job that does nothing any more."""
+    still = window.job.standstill
+    held = sum(user.memory or 0.0 for user in gpu.users if user.is_ours)
+    if still is None or still.seconds < LONG_S or not _is_much(gpu, held):
+        return None
+    if gpu.means.get(m.GPU_UTILISATION, 1.0) >= IDLE:
+        return None
+    measure = window.job.measure
+    evidence = [
+        Evidence.of("memory that it holds", measure(held, "bytes", "nvml")),
+        Evidence.of("it has stood still for", measure(still.seconds, "s", "stack samples")),
+    ]
+    used, kept = (window.job.mean(x) for x in (m.PROCESS_POOL_USED, m.PROCESS_POOL_RESERVED))
+    if used is not None and kept is not None and window.uses("pytorch"):
+        evidence.append(Evidence.of("of it only kept", measure(kept.value - used.value, "bytes")))
+    title = f"The job does no work and holds {held / 2**30:.1f} GiB of GPU {gpu.index}"
+    return _found(window, gpu, title, evidence, None)
+
+
+def _is_much(gpu: SeenGpu, held: float) -> bool:
+    return held >= max(LEAST_BYTES, LEAST_SHARE * gpu.means.get(m.GPU_MEMORY_TOTAL, 0.0))
+
+
+def _found(
+    window: Window, gpu: SeenGpu, title: str, evidence: list[Evidence], fix: Fix | None
+) -> Found:
+    measure, memory = window.job.measure, device_memory(window)
+    total, used = gpu.means.get(m.GPU_MEMORY_TOTAL), gpu.last(m.GPU_MEMORY_USED)
+    if total and used is not None:
+        evidence.append(
+            Evidence.of("memory of the GPU in use", measure(used / total, "ratio", "nvml"))
+        )
+    # What is missing to a job that works; one that stands still is a finding of its own.
+    is_full = bool(total) and used is not None and used >= FULL * (total or 0.0)
+    is_missing = is_full and memory is not None and memory.is_tight
+    return Found(
+        gain=None,
+        evidence=tuple(evidence),
+        severity=Severity.MEDIUM if is_missing and fix is not None else Severity.LOW,
+        confidence=Confidence.MEASURED if fix is not _NOBODY else Confidence.INFERRED,
+        title=title,
+        fixes=None if fix is None else dict.fromkeys(_FRAMEWORKS, fix),
+    )
+
+
+_WHO: Final = {
+    True: ("Another process of the job", "other processes of the job"),
+    False: ("Another program", "other programs"),
+}
+
+
+def _name(user: GpuUser) -> str:
+    return f"process {user.pid}{f' ({user.name})' if user.name else ''}"
+
+
+_FRAMEWORKS: Final[tuple[Framework, ...]] = ("pytorch", "jax")
+_OTHERS: Final = Fix("Look at whose it is (ps -fp PID): end it where it is left over, or move.")
+_OWN: Final = Fix(
+    "Let each rank use its own GPU alone: torch.cuda.set_device(local_rank) before anything else; "
+    "and let processes that only load data touch none: no tensor of the device in a dataset or a "
+    "collate function. End those that are done.",
+)
+_NOBODY: Final = Fix(
+    "Look for processes in state D or Z (ps -eo pid,stat,cmd) and in other containers; if there "
+    "are none, and nothing else uses the GPU: nvidia-smi --gpu-reset -i N.",
+)
+
+rule = Rule(
+    title="A process that does no work holds device memory",
+    documents=("D2 §2",),
+    fixes={
+        "pytorch": Fix(
+            "Delete the tensors and call torch.cuda.empty_cache() once after training, never "
+            "inside the loop.",
+        ),
+        "jax": Fix("Delete the arrays, then call jax.clear_caches()."),
+        "flux": Fix("Call GC.gc() first, then CUDA.reclaim()."),
+    },
+    detect=detect,
+    kind=Kind.MEMORY,
+)

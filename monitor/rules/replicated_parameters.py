@@ -1,0 +1,110 @@
+"""Every device holds all parameters, and the memory is nearly full.
+
+## What it sees
+In JAX the bytes of arrays that are whole on each device; in PyTorch the bytes of the parameters,
+twice for their gradients, in a job of several ranks whose model is not sharded. Both beside what
+the allocator may take, of which it has taken four fifths or more.
+
+## Why it costs
+What each device holds a copy of leaves no room for activations: the batch stays small, and a
+larger model does not fit at all. With the moments of an optimizer it is four times the parameters.
+
+## How to fix
+Shard them: `fully_shard` (FSDP2) layer by layer, or a NamedSharding with a PartitionSpec over an
+axis of the mesh. Each layer is then gathered just before its use. Optimizer state alone
+(ZeroRedundancyOptimizer) is a first step that changes less.
+
+## When it is wrong
+Data parallel training holds whole copies by design, and where the batch is large enough nothing is
+wrong with a full memory: then this is low. Sharding costs communication; between machines with a
+slow network it may cost more than it gives.
+
+## Documents
+D4 §6 (named sharding over a mesh).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
+from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.signals.device_memory import DeviceMemory, device_memory
+from whyidle.monitor.signals.window import Window
+
+# Of a device: less is not what fills it.
+MUCH: Final = 0.25
+# Parameters, and gradients of the same size: what is surely there.
+WITH_GRADIENTS: Final = 2
+
+
+def detect(window: Window) -> Verdict:
+    """Judge what each device holds a copy of."""
+    memory = device_memory(window)
+    if memory is None:
+        return window.lacks(Need.GPU if window.device == "cpu" else Need.INSIDE)
+    if not memory.is_near:
+        return None
+    return _jax(window, memory) if window.uses("jax") else _torch(window, memory)
+
+
+def _jax(window: Window, memory: DeviceMemory) -> Verdict:
+    copies, devices = window.fact("replicated_bytes"), window.fact("devices_used")
+    if not isinstance(copies, int) or not isinstance(devices, int):
+        return window.lacks(Need.INSIDE)
+    if devices < 2:
+        return None
+    return _found(window, memory, "whole on each device", copies / devices, devices)
+
+
+def _torch(window: Window, memory: DeviceMemory) -> Verdict:
+    ranks, size = window.fact("world_size"), window.fact("parameter_bytes")
+    if not isinstance(ranks, int) or not isinstance(size, int):
+        return window.lacks(Need.INSIDE, "the size of the model, of an optimizer that steps")
+    is_copied = str(window.fact("parallel")) == "DistributedDataParallel"
+    if ranks < 2 or not is_copied or window.fact("sharded"):
+        return None
+    name = "parameters and gradients on each GPU"
+    return _found(window, memory, name, WITH_GRADIENTS * size, ranks)
+
+
+def _found(
+    window: Window, memory: DeviceMemory, name: str, held: float, devices: int
+) -> Found | None:
+    if held < MUCH * memory.of_a_device:
+        return None
+    measure = window.job.measure
+    return Found(
+        gain=None,
+        evidence=(
+            Evidence.of(name, measure(held, "bytes")),
+            Evidence.of("devices", measure(devices, "count")),
+            *memory.evidence(window),
+        ),
+        severity=Severity.MEDIUM if memory.is_tight else Severity.LOW,
+        confidence=Confidence.INFERRED,
+    )
+
+
+rule = Rule(
+    title="Every device holds all parameters, and the memory is nearly full",
+    documents=("D4 §6",),
+    fixes={
+        "jax": Fix(
+            "Shard them over an axis of the mesh.",
+            """\
+mesh = jax.make_mesh((8,), ("model",), axis_types=(jax.sharding.AxisType.Auto,))
+by_row = jax.NamedSharding(mesh, jax.P("model"))
+params = jax.device_put(params, by_row)""",
+        ),
+        "pytorch": Fix(
+            "Shard them with fully_shard (FSDP2), layer by layer, then the whole model.",
+            """\
+for layer in model.layers:
+    torch.distributed.fsdp.fully_shard(layer)
+torch.distributed.fsdp.fully_shard(model)""",
+        ),
+    },
+    detect=detect,
+    kind=Kind.MEMORY,
+)

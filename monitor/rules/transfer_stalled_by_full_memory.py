@@ -1,0 +1,167 @@
+"""Copies to the device take longer and longer, because its memory is nearly full.
+
+## What it sees
+Memory that is used to 95% or more, together with copies to the device that have slowed down: in
+traces of this recording the time for a byte, and how much of a step waits for copies or for the
+allocator; without two such traces steps that take longer and longer, and the growth at a line that
+copies. One of both alone is not enough.
+
+## Why it costs
+A copy needs room on the device. Where there is none the allocator first waits for the work that is
+going on, gives back what it has kept, and asks the driver again; in Flux.jl Julia's collector has
+to find dead arrays first, since it does not know how large they are on the device. D2 measured 0.1
+s for a transfer of 1 ms.
+
+## How to fix
+Make room before the copy: drop the last batch and its outputs (`del`), prefetch fewer batches,
+donate arguments that are replaced, and find what grows (`memory_growth`). Less memory in use is
+the cure; emptying the cache in each step is not.
+
+## When it is wrong
+Larger batches later in the training take longer to copy, too: the time is compared by the byte
+where bytes are known. Two traces are two moments; what else uses the PCIe link slows copies as
+well.
+
+## Documents
+D2, causes. Its code for Flux.jl was not run here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.device_memory import DeviceMemory, device_memory
+from whyidle.monitor.signals.source import called
+from whyidle.monitor.signals.traced import Traced
+from whyidle.monitor.signals.user_lines import of_slice, own
+from whyidle.monitor.signals.window import Window
+
+# D2's own mark is "nearly full"; an allocator keeps no more than a few per cent back.
+FULL: Final = 0.95
+# Copies of one loop differ by a third between two traces where nothing is wrong.
+SLOWER: Final = 1.5
+# Of the healthy jobs that were watched none had steps that rose by more than 7%.
+LEAST_RISE: Final = 1.15
+LEAST_ORDER: Final = 0.5
+TO_DEVICE: Final = "host to device"
+_COPIES: Final = re.compile(r"(.*\.)?(to|cuda|device_put|copy_|CuArray)")
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the copies of a job whose memory is full."""
+    memory = device_memory(window)
+    if memory is None:
+        return window.lacks(Need.GPU if window.device == "cpu" else Need.INSIDE)
+    used = _used(window, memory)
+    if used < FULL:
+        return None
+    traced = _between(window)
+    if traced is not None:
+        return _by_traces(window, memory, used, *traced)
+    drift = window.job.drift
+    if drift is None:
+        return window.lacks(Need.GPU_TRACE, "twice, some minutes apart")
+    rises = drift.late_s >= LEAST_RISE * drift.early_s and drift.order >= LEAST_ORDER
+    at = [x for x in drift.lines[:1] if any(map(_COPIES.fullmatch, called(x.file, x.line)))]
+    if not rises or not at:
+        return None
+    measure = window.job.measure
+    more = (drift.late_s - drift.early_s) / drift.late_s * at[0].share
+    return Found(
+        gain=Gain.between(0.0, more),
+        evidence=(
+            Evidence.of("memory in use", measure(used, "ratio")),
+            Evidence.of("a step in the beginning", measure(drift.early_s, "s")),
+            Evidence.of("a step in the end", measure(drift.late_s, "s")),
+            *memory.evidence(window),
+        ),
+        where=own(Place.at(line) for line in at),
+        severity=Severity.of_share(more) if memory.is_tight else Severity.LOW,
+        confidence=Confidence.INFERRED,
+    )
+
+
+def _used(window: Window, memory: DeviceMemory) -> float:
+    """Return how full it is: of what the allocator may take, or of the fullest GPU."""
+    used = window.job.mean(m.PROCESS_POOL_USED)
+    shares = [used.value / memory.limit] if used else []
+    if window.uses("jax"):
+        # What the driver calls used is what JAX took at its start.
+        return max(shares, default=0.0)
+    for gpu in window.job.gpus:
+        total, taken = gpu.means.get(m.GPU_MEMORY_TOTAL), gpu.last(m.GPU_MEMORY_USED)
+        if gpu.owned and total and taken is not None:
+            shares.append(taken / total)
+    return max(shares, default=0.0)
+
+
+def _between(window: Window) -> tuple[Traced, Traced] | None:
+    """Return the oldest and the newest trace with copies to a GPU."""
+    some = [t for t in window.traces if t.shows_work and "gpu" in t.kinds and _pace(t)]
+    return (some[-1], some[0]) if len(some) > 1 else None
+
+
+def _pace(trace: Traced) -> float | None:
+    """Return how long a byte takes, in ns; by the copy where its bytes are not known."""
+    some = list(trace.copies(TO_DEVICE))
+    each = [(copy["total_ns"], copy["bytes"] or copy["count"]) for copy in some]
+    much = sum(size for _, size in each)
+    return sum(ns for ns, _ in each) / much if much else None
+
+
+def _by_traces(
+    window: Window, memory: DeviceMemory, used: float, old: Traced, new: Traced
+) -> Found | None:
+    before, after = _pace(old), _pace(new)
+    grown = _waits(new) - _waits(old)
+    if not before or not after:
+        return None
+    slower = after / before
+    if slower < SLOWER or grown <= 0:
+        return None
+    return Found(
+        gain=Gain.between(grown / 2, grown),
+        evidence=(
+            Evidence.of("memory in use", window.job.measure(used, "ratio")),
+            Evidence.of("time of a copy, beside an earlier trace", new.measure(slower, "times")),
+            Evidence.of(
+                "copies and allocations that are waited for", new.measure(_waits(new), "ratio")
+            ),
+            Evidence.of("of these then", old.measure(_waits(old), "ratio")),
+            *memory.evidence(window),
+        ),
+        where=of_slice(window, Slice.EXPOSED_COPY),
+        slice=Slice.EXPOSED_COPY,
+    )
+
+
+def _waits(trace: Traced) -> float:
+    parts = (trace.share(part) for part in (Slice.EXPOSED_COPY, Slice.IDLE_ALLOC))
+    return sum(part.value for part in parts if part is not None)
+
+
+rule = Rule(
+    title="Copies to the device take longer and longer, because its memory is nearly full",
+    documents=("D2 causes",),
+    fixes={
+        "pytorch": Fix("Drop what is no longer needed before the copy, and prefetch less."),
+        "jax": Fix("Donate the arguments that are replaced, and prefetch fewer batches."),
+        "flux": Fix("Call GC.gc(false) every few steps, and iterate over CuIterator(loader)."),
+    },
+    detect=detect,
+)

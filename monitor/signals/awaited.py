@@ -1,0 +1,156 @@
+"""What a thread that stands waits for: by the files that it is in, and by what its line calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.account import account_of
+from whyidle.monitor.signals.callees import reads_at
+from whyidle.monitor.signals.phases import Phase
+from whyidle.monitor.signals.source import called, dotted, functions, line_of, tree_of
+
+
+class Awaited(StrEnum):
+    """What a thread that stands does, in words."""
+
+    RANKS = "waits for other processes of the job"
+    LOADER = "waits for the next batch of a data loader"
+    SAVING = "writes or reads a checkpoint"
+    PERSON = "waits for somebody to type"
+    INPUT = "waits for data from outside"
+    LOCK = "waits for a lock, a queue or another thread"
+    GIL = "waits for Python's lock, which another thread never lets go of"
+    SLEEP = "sleeps"
+    DEVICE = "waits for the device"
+    UNKNOWN = "waits"
+
+
+_OF_RANKS: Final = re.compile(
+    r".*/(torch/(distributed|nn/parallel)|horovod|mpi4py|deepspeed/comm"
+    r"|jax/experimental/multihost_utils|jax/_src/(distributed|multihost_utils))[/.].*"
+)
+_OF_PERSONS: Final = re.compile(r".*/(ipykernel(_launcher)?|IPython|pdb|bdb|cmd|code)[/.].*")
+_OF_INPUT: Final = re.compile(
+    r".*/(socket|ssl|selectors|subprocess|socketserver|http/\w+|urllib/\w+|asyncio/\w+"
+    r"|urllib3/.*|requests/.*|httpx/.*|aiohttp/.*|botocore/.*|fsspec/.*|grpc/.*|zmq/.*)\.py"
+)
+_ASKS: Final = re.compile(r"input|breakpoint|set_trace|getpass")
+_OF_LOCKS: Final = re.compile(
+    r".*/(threading|queue|concurrent/futures/\w+|multiprocessing/\w+|filelock/.*)\.py"
+)
+# By the last part of what the line calls.
+_COLLECTIVES: Final = re.compile(
+    r"(monitored_)?barrier|(all_|reduce_)?(reduce|gather|scatter)(_\w+)?|all_to_all\w*|broadcast\w*"
+    r"|init_process_group|rendezvous|sync_global_devices|process_allgather|wait_for_everyone"
+)
+_READS: Final = re.compile(r"read\w*|recv\w*|accept|connect|urlopen|select|poll|communicate")
+_LOCKS: Final = re.compile(r"acquire|get|put|join|wait|result|as_completed")
+_A_LOCK: Final = re.compile(r"with\b.*(lock|mutex|sema|cond)", re.IGNORECASE)
+_OF_DEVICE: Final = frozenset({HostClass.READ, HostClass.FRAMEWORK, HostClass.PUT, HostClass.EAGER})
+
+# What only a loop that trains calls, and the loops of libraries.
+_TRAINS: Final = re.compile(
+    r"backward|zero_grad|value_and_grad|grad|apply_(gradients|updates)|(train|training)_?step|step_fn"
+    r"|update_step|fit"
+)
+_TRAINERS: Final = re.compile(
+    r".*/(transformers/trainer|keras/src/(trainers|backend)|(pytorch_)?lightning/\w*/?loops"
+    r"|accelerate|trl/trainer)[/.].*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """Where a thread stands: in whose files, what its line calls, and what that is a part of."""
+
+    files: tuple[str, ...]
+    names: tuple[str, ...]
+    text: str
+    reads: bool
+    doing: HostClass | None
+    phase: Phase | None
+
+    def is_in(self, files: re.Pattern[str]) -> bool:
+        return any(map(files.fullmatch, self.files))
+
+    def calls(self, names: re.Pattern[str]) -> bool:
+        return any(map(names.fullmatch, self.names))
+
+
+# The first that holds: what is known by the file that it is in stands before what has many names.
+_SIGNS: Final[tuple[tuple[Awaited, Callable[[_At], bool]], ...]] = (
+    (Awaited.LOADER, lambda at: at.doing is HostClass.LOADER),
+    (Awaited.PERSON, lambda at: at.is_in(_OF_PERSONS) or at.calls(_ASKS)),
+    (Awaited.RANKS, lambda at: at.is_in(_OF_RANKS) or at.calls(_COLLECTIVES)),
+    (Awaited.SAVING, lambda at: at.phase is Phase.CHECKPOINT),
+    (Awaited.INPUT, lambda at: at.is_in(_OF_INPUT)),
+    (Awaited.LOCK, lambda at: at.is_in(_OF_LOCKS)),
+    (Awaited.DEVICE, lambda at: "backward" in at.names),
+    (Awaited.SLEEP, lambda at: "sleep" in at.names),
+    (Awaited.INPUT, lambda at: at.calls(_READS)),
+    (Awaited.LOCK, lambda at: at.calls(_LOCKS) or bool(_A_LOCK.match(at.text))),
+    (Awaited.DEVICE, lambda at: at.reads or at.doing in _OF_DEVICE),
+)
+
+
+def awaited(chain: Chain, processes: int = 1) -> Awaited:
+    """Return what a thread waits for; ``processes`` are those that train together."""
+    at = _at(chain)
+    what = next((what for what, holds in _SIGNS if holds(at)), Awaited.UNKNOWN)
+    # The device waits for the gradients of the others.
+    return Awaited.RANKS if what is Awaited.DEVICE and processes > 1 else what
+
+
+def _at(chain: Chain) -> _At:
+    samples = StackSamples()
+    # As if it ran: what a line is known to do does not depend on it.
+    samples.count(chain, 1, 1, 0)
+    account = account_of(samples, by_time=True)
+    row = None if account is None else account.rows[0]
+    inner = chain.frames[0] if chain.frames else None
+    names = () if inner is None else called(inner.file, inner.line)
+    return _At(
+        files=tuple(line.file for line in (chain.leaf, chain.called) if line is not None),
+        names=tuple(name.rpartition(".")[2] for name in names),
+        text=(line_of(inner.file, inner.line) or "") if inner else "",
+        reads=inner is not None and reads_at(inner.file, inner.line),
+        doing=None if row is None else row.doing,
+        phase=None if row is None else row.phase,
+    )
+
+
+def in_training(chain: Chain) -> bool:
+    """Tell whether a thread stands within a loop that trains, as far as the text says."""
+    files = [line.file for line in (chain.leaf, chain.called) if line is not None]
+    if any(map(_TRAINERS.fullmatch, files)):
+        return True
+    return any(
+        _TRAINS.fullmatch(name) for line in chain.frames for loop in _around(line)
+        for name in _calls(line.file, loop)
+    )  # fmt: skip
+
+
+def _around(line: CodeLine) -> Iterator[ast.For | ast.AsyncFor | ast.While]:
+    """Yield the loops around a line."""
+    tree = tree_of(line.file)
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While) and (
+            node.lineno <= line.line <= (node.end_lineno or node.lineno)
+        ):
+            yield node
+
+
+def _calls(file: str, part: ast.AST, *, deep: bool = True) -> Iterator[str]:
+    """Yield the last parts of the names that code calls, and that the functions of it call."""
+    for node in ast.walk(part):
+        if isinstance(node, ast.Call):
+            yield node.func.attr if isinstance(node.func, ast.Attribute) else dotted(node.func)
+            for function in functions(file, dotted(node.func)) if deep else ():
+                yield from _calls(file, function, deep=False)

@@ -1,0 +1,207 @@
+"""A job that stands still: where each of its main threads waits, since when, what works meanwhile.
+
+A healthy job may be at one line all the time, too (a trainer's ``fit``): so beside the line stands
+what the kernel and the driver counted in that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
+from whyidle.monitor.runs.summary import STACKS, Watched, in_order, subjects
+from whyidle.monitor.store import Event, Gpu, Point, Reader, Run
+
+# Of the samples of some seconds so many are at one line; a loop that polls is at two now and then.
+SAME: Final = 0.95
+# Read first; all only where these are at one line: ten seconds each at first, later a minute.
+FEW: Final = 3
+MOST: Final = 600
+# Older than this nothing is said of now: a late event, and the tick that brings it.
+LATEST_MS: Final = 75_000
+REACH_MS: Final = round(1000 * m.REACH_S)
+# The last samples of a job that is stopped by hand show how it stops.
+ENDING_S: Final = 5.0
+# Of a series over a run, and over the time in which it stands.
+POINTS: Final = 200
+OF_GPUS: Final = (
+    m.GPU_UTILISATION,
+    m.GPU_SM_ACTIVITY,
+    m.GPU_TENSOR_ACTIVITY,
+    m.GPU_MEMORY_BANDWIDTH,
+    m.GPU_MEMORY_USED,
+    m.GPU_POWER,
+    m.GPU_POWER_LIMIT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """A main thread that was at one line of the user's all the time."""
+
+    pid: int
+    rank: int | None
+    # Where it was found most.
+    chain: Chain
+    seconds: float
+    # The share of the samples in which it did not run, and that for Python's lock alone.
+    waits: float | None = None
+    for_lock: float = 0.0
+
+    @property
+    def line(self) -> CodeLine:
+        """The user's line; anybody's, where none of the user's is on the stack."""
+        return _line(self.chain) or CodeLine("?", 0, "?")
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """All main threads of a job that make steps stand, for so long together."""
+
+    stands: tuple[Stand, ...]
+    seconds: float
+    # Others that it started, such as a loader's workers, as far as they stand, too.
+    helpers: tuple[Stand, ...] = ()
+    since_ms: int | None = None
+    # In that time, of the job, and of each GPU of its own.
+    means: Mapping[Metric, float] = field(default_factory=dict)
+    gpus: tuple[Mapping[Metric, float], ...] = ()
+    # Whether it made steps before; the longest of them.
+    stepped: bool = False
+    step_s: float | None = None
+
+
+def standstill_of(reader: Reader, run: Run, gpus: Sequence[Gpu], end_ms: int) -> Standstill | None:
+    """Return how a job stands at the end of a span; ``None``: it moves, or nobody looked."""
+    workers, helpers = _who(run)
+    steps = _series(reader, run, m.JOB_STEPS, run.started_ms, end_ms)
+    # A rate stays above nothing for as long as it reaches back.
+    moved_ms = _last_step(reader, run, steps, end_ms) - REACH_MS
+    if moved_ms > end_ms - 2 * REACH_MS:
+        return None
+    found: list[tuple[Stand, int]] = []
+    for each in workers:
+        stand = _stand(reader, run, each, (moved_ms, end_ms))
+        if stand is not None:
+            found.append(stand)
+        elif _events(reader, run, each, 1):
+            return None
+    if not found:
+        return None
+    since_ms = max(moved_ms, *(since for _, since in found))
+    longest = _series(reader, run, m.JOB_STEP_P95, run.started_ms, end_ms)
+    beside = (_stand(reader, run, each, (moved_ms, end_ms)) for each in helpers)
+    job = metrics_of(Scope.JOB)
+    return Standstill(
+        stands=tuple(stand for stand, _ in found),
+        seconds=(end_ms - since_ms) / 1000,
+        helpers=tuple(each[0] for each in beside if each is not None and each[0].chain.frames),
+        since_ms=since_ms,
+        means=reader.means(job, [run.id], since_ms, end_ms, POINTS),
+        gpus=tuple(reader.means(OF_GPUS, [gpu.id], since_ms, end_ms, POINTS) for gpu in gpus),
+        stepped=any(point.mean for point in steps),
+        step_s=max((p.most for p in longest if p.most is not None), default=None),
+    )
+
+
+def _who(run: Run) -> tuple[list[Watched], list[Watched]]:
+    """Return the processes that make the steps, and others; a launcher's only waits for them."""
+    every = in_order(run)
+    ranks = [each for each in every if each.rank is not None]
+    workers = ranks or every[:1]
+    rest = [each for each in every if each not in workers]
+    return workers, [each for each in rest if not (ranks and each.pid == run.target_pid)]
+
+
+def _events(reader: Reader, run: Run, who: Watched, most: int) -> list[Event]:
+    """Return the newest stack samples, the newest first."""
+    some = (
+        event
+        for subject in subjects(reader, run, who)
+        for event in reader.events_of(run.id, STACKS, Scope.PROCESS, subject, most)
+    )
+    return sorted(some, key=lambda event: (-event.ts_ms, -event.id))
+
+
+def _last_step(reader: Reader, run: Run, steps: Sequence[Point], end_ms: int) -> int:
+    """Return when steps were last counted; before the run, where none were."""
+    last = max((point.ts_ms for point in steps if point.mean), default=0)
+    # Of a long run a point stands for minutes: more exactly, from there on.
+    fine = _series(reader, run, m.JOB_STEPS, last, end_ms) if last else []
+    return max((point.ts_ms for point in fine if point.mean), default=last)
+
+
+def _stand(
+    reader: Reader, run: Run, who: Watched, span: tuple[int, int]
+) -> tuple[Stand, int] | None:
+    """Return where a main thread stands, and since when, after a moment in which it moved."""
+    is_over, end_ms = run.ended_ms is not None, span[1]
+    some = _same(_events(reader, run, who, FEW), span, is_over=is_over)
+    if len(some) >= FEW - 1:
+        some = _same(_events(reader, run, who, MOST), span, is_over=is_over)
+    if not some:
+        return None
+    samples = StackSamples.of_events(event.data or {} for event in some)
+    line = _top(samples)
+    mine = {chain: n for chain, n in samples.chains.items() if _line(chain) == line}
+    known = sum(n.known for n in mine.values())
+    waited = sum(n.waited for n in mine.values())
+    oldest = some[-1]
+    since_ms = int(oldest.ts_ms - 1000 * _seconds(oldest))
+    most = max(mine, key=lambda chain: mine[chain].samples)
+    locked = sum(n.locked for n in mine.values())
+    waits = (waited + locked) / known if known else None
+    for_lock = locked / known if known else 0.0
+    return Stand(who.pid, who.rank, most, (end_ms - since_ms) / 1000, waits, for_lock), since_ms
+
+
+def _same(events: Sequence[Event], span: tuple[int, int], *, is_over: bool) -> list[Event]:
+    """Return the newest events that are all at one line, and all of a span."""
+    moved_ms, end_ms = span
+    if is_over and events and _seconds(events[0]) < ENDING_S:
+        events = events[1:]
+    events = [event for event in events if event.ts_ms - 1000 * _seconds(event) >= moved_ms]
+    if not events or end_ms - events[0].ts_ms > LATEST_MS:
+        return []
+    tops = ((event, _top(StackSamples.of_events([event.data or {}]))) for event in events)
+    line: CodeLine | None = None
+    found: list[Event] = []
+    for event, top in takewhile(lambda each: each[1] is not None, tops):
+        if line is not None and top != line:
+            break
+        line = top
+        found.append(event)
+    return found
+
+
+def _seconds(event: Event) -> float:
+    return (event.data or {}).get("seconds") or 0.0
+
+
+def _top(samples: StackSamples) -> CodeLine | None:
+    """Return the line that nearly all samples are at."""
+    shares: dict[CodeLine, float] = {}
+    for line, counts in _lines(samples):
+        shares[line] = shares.get(line, 0.0) + counts.samples
+    most = max(shares, key=lambda each: shares[each], default=None)
+    return most if most is not None and shares[most] >= SAME * samples.samples else None
+
+
+def _lines(samples: StackSamples) -> Iterator[tuple[CodeLine, Counts]]:
+    for chain, counts in samples.chains.items():
+        line = _line(chain)
+        if line is not None:
+            yield line, counts
+
+
+def _line(chain: Chain) -> CodeLine | None:
+    return chain.frames[0] if chain.frames else chain.leaf
+
+
+def _series(reader: Reader, run: Run, metric: Metric, start_ms: int, end_ms: int) -> list[Point]:
+    return reader.series(metric, [run.id], start_ms, end_ms, POINTS)[run.id]
