@@ -255,6 +255,53 @@ JOB_CPU_LIMIT = _job("cgroup_cpu_limit", "cores", "cgroup", "CPU limit of the jo
 JOB_MEMORY_LIMIT = _job(
     "cgroup_memory_limit", "bytes", "cgroup", "Memory limit of the job's cgroup."
 )
+JOB_CORES_ALLOWED = _job(
+    "cores_allowed", "cores", "procfs", "Cores that the threads of the job that run may use."
+)
+JOB_CORES_BUSY = _job(
+    "cores_allowed_busy", "ratio", "procfs", "Share of these cores that worked, for anybody."
+)
+JOB_WAITING_THREADS = _job(
+    "waiting_threads", "count", "procfs", "Threads that could run and had no core, on average."
+)
+JOB_BUSY_PROCESSES = _job(
+    "busy_processes", "count", "procfs", "Processes whose threads want half a core or more."
+)
+JOB_FAR_FROM_GPU = _job(
+    "far_from_gpu",
+    "ratio",
+    "procfs",
+    "Share of the last looks that found the main thread on another NUMA node than its GPU, worst"
+    " process.",
+)
+JOB_SWAP = _job("swap", "bytes", "procfs", "Memory of the job that lies in swap.")
+JOB_MEMORY_USED = _job(
+    "cgroup_memory_used",
+    "bytes",
+    "cgroup",
+    "Memory under the tightest limit, without the pages of files, which can be dropped.",
+)
+JOB_MEMORY_HIGH = _job(
+    "cgroup_memory_high", "bytes", "cgroup", "Use of memory from which the kernel slows the job."
+)
+JOB_MEMORY_STALL = _job(
+    "cgroup_memory_stall",
+    "ratio",
+    "cgroup",
+    "Share of time in which a task of the job's cgroup waited for memory.",
+)
+JOB_MEMORY_STALL_ALL = _job(
+    "cgroup_memory_stall_all",
+    "ratio",
+    "cgroup",
+    "Share of time in which all tasks of the job's cgroup that were not idle waited for memory.",
+)
+JOB_OOM_KILLS = _job(
+    "cgroup_oom_kills",
+    "count",
+    "cgroup",
+    "Processes of the job's cgroup that were killed out of memory since the run began.",
+)
 JOB_GC_PAUSE = _together(
     "max", "gc_pause", "ratio", "Share of time in Python's garbage collector, worst process."
 )
@@ -363,6 +410,7 @@ HOST_IO_PRESSURE = _host("io_pressure", "ratio", "Share of time some task waited
 HOST_MEMORY_PRESSURE = _host(
     "memory_pressure", "ratio", "Share of time some task waited for memory."
 )
+HOST_SWAPPED_IN = _host("swapped_in", "bytes_per_second", "Read back from swap.")
 HOST_DISK_READ = _host("disk_read", "bytes_per_second", "Read from all disks.")
 HOST_DISK_WRITE = _host("disk_write", "bytes_per_second", "Written to all disks.")
 HOST_NET_RX = _host("net_rx", "bytes_per_second", "Received by the machine, loopback excluded.")

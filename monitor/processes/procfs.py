@@ -37,6 +37,8 @@ class Stat:
     # The leaders of the process group and session: a child keeps both, even without its parent.
     group: int = 0
     session: int = 0
+    # The core on which the main thread ran last.
+    core: int | None = None
 
     @property
     def has_ended(self) -> bool:
@@ -105,15 +107,23 @@ class ProcFs:
         words = (self.read(f"{pid}/io", short=True) or b"").split()
         return (int(words[9]), int(words[11]), int(words[1])) if len(words) > 11 else None
 
-    def schedule(self, pid: int) -> tuple[int, int] | None:
-        """Return the ns that the main thread has run, and has waited for a core."""
-        words = (self.read(f"{pid}/schedstat", short=True) or b"").split()
+    def schedule(self, pid: int, thread: str | None = None) -> tuple[int, int] | None:
+        """Return the ns that a thread, else the main one, has run, and has waited for a core."""
+        folder = f"{pid}" if thread is None else f"{pid}/task/{thread}"
+        words = (self.read(f"{folder}/schedstat", short=True) or b"").split()
         return (int(words[0]), int(words[1])) if len(words) > 1 else None
 
     @cached_property
     def namespace(self) -> str | None:
         """Our own pid namespace."""
         return self.link("self/ns/pid")
+
+    def threads(self, pid: int) -> list[str]:
+        """Return the threads of a process."""
+        try:
+            return [name for name in os.listdir(f"{self.root}/{pid}/task") if name.isdigit()]
+        except OSError:
+            return []
 
     def pids(self) -> list[int]:
         """Return every process that we may see."""
@@ -185,4 +195,5 @@ def parse_stat(raw: bytes) -> Stat:
         reaped_major_faults=int(rest[10]),
         group=int(rest[2]),
         session=int(rest[3]),
+        core=int(rest[36]) if len(rest) > 36 else None,
     )

@@ -20,7 +20,8 @@ from whyidle.monitor.sources.cgroup import Cgroup
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.host import HostProbe
-from whyidle.monitor.sources.ownership import Owned, owned_gpus, unclaimed
+from whyidle.monitor.sources.numa import Numa
+from whyidle.monitor.sources.ownership import Owned, nodes_of, owned_gpus, unclaimed, users_of
 
 # A tick may wait for NVML this share of its period, then it goes on without.
 NVML_SHARE = 0.7
@@ -40,6 +41,7 @@ class Outside:
         self._probe = probe
         cgroup = Cgroup(target.pid, target.fs)
         self._host = HostProbe(target.fs, cgroup)
+        self._numa = Numa()
         self._job_end = JobEnd(target, cgroup.oom_kills)
         self._tree = Tree(target.key, target.fs)
         self._naming = Naming(target.key, target.fs)
@@ -103,6 +105,13 @@ class Outside:
         for gpu in self.gpus:
             if gpu.index in moment.gpus:
                 self._look_who_lives(gpu, moment.gpus[gpu.index])
+        pid = leader.key.pid if leader is not None and leader.frameworks else None
+        users = users_of(moment.gpus, moment.pids, self._target.fs) if found.sure else {}
+        near = nodes_of(found, self.gpus, users, pid)
+        far = self._numa.far(moment.stats, near)
+        if far is not None and moment.is_fresh:
+            moment.job.unknown.pop(m.JOB_FAR_FROM_GPU, None)
+            moment.job.values[m.JOB_FAR_FROM_GPU] = far
 
     def _look_who_lives(self, gpu: GpuFacts, read: GpuReading) -> None:
         """Say how much memory of a GPU is held by nobody."""

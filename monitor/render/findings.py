@@ -130,7 +130,9 @@ def _host(host: HostJson, width: int) -> Iterator[Text]:
     if cores is not None and cores["runs"][Runner.FREE] <= (1 - FULL) * cores["total"]:
         runs = [(RUNNERS[Runner(who)], n) for who, n in cores["runs"].items() if n >= LEAST_CORES]
         parts = ", ".join(f"{who} {n:.1f}" for who, n in runs)
-        yield _line(f"All {cores['total']:g} cores are taken: {parts}.", width)
+        total = cores["total"]
+        which = "Its one core is" if total == 1 else f"All {total:g} cores are"
+        yield _line(f"{which} taken: {parts}.", width)
 
 
 def _finding(finding: FindingJson, width: int) -> Iterator[Text]:

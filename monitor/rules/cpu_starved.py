@@ -3,7 +3,8 @@
 ## What it sees
 The share of the time in which the main thread could run and got no core, as the kernel counts it;
 the share of scheduling periods in which the limit of the container stopped the job; the cores that
-there are, beside the workers of the loader and what the job itself takes.
+it may use, beside the threads that want one, those that wait included, and the processes that they
+are of.
 
 ## Why it costs
 The main thread launches all work of the device: while it waits for a core the device soon has
@@ -12,14 +13,15 @@ that has used up its limit stands still for the rest of each tenth of a second, 
 
 ## How to fix
 Raise the CPU limit of the container. Start no more loader workers than there are cores left beside
-the main thread, and give each library one thread: `torch.set_num_threads`, OMP_NUM_THREADS.
-Libraries count the cores of the machine and not those of the container. Where other programs take
-the cores, let one of the jobs move.
+the main thread, and give each process its part of the cores: `torch.set_num_threads`,
+OMP_NUM_THREADS, MKL_NUM_THREADS. Libraries count the cores of the machine and not those of the
+container, in each process anew. Where other programs take the cores, let one of the jobs move.
 
 ## When it is wrong
 A main thread that runs ahead of a busy device loses nothing by waiting. Of JAX's threads on a CPU
 another one than the main thread computes: there only counts what the main thread waits longer than
-it sleeps. What other programs take is reported without a gain: they may be gone tomorrow.
+it sleeps. What other programs take is reported without a gain: they may be gone tomorrow. Where a
+mask keeps the job from cores that are free, that is the cause: `few_cpus_allowed`.
 
 ## Documents
 None of the five mentions it: beyond the documents.
@@ -27,6 +29,7 @@ None of the five mentions it: beyond the documents.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
@@ -43,7 +46,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.cores import Runner
+from whyidle.monitor.signals.cores import Runner, allowed
 from whyidle.monitor.signals.window import Window
 
 # Below this a wait costs nothing: "medium" in the contract.
@@ -62,6 +65,9 @@ FULL: Final = 0.90
 LONG_WAIT: Final = 0.20
 # What else ran meanwhile was the job's own work: half of it comes later instead.
 BACK_LEAST: Final = 0.5
+# Of several processes with a pool each the others work on meanwhile: of 0.48 that two with four
+# threads each waited on two cores 0.11 came back with one thread each.
+BACK_LEAST_OF_SEVERAL: Final = 0.2
 # Where the job's threads take the cores from each other, they also keep waiting for those of them
 # that have none: that is no wait for a core, and comes back with it.
 BACK_MOST_OF_OWN: Final = 1.25
@@ -70,16 +76,6 @@ OWN_CORES: Final = Fix(
     "Give the job cores of its own: taskset -c 0-7 for a start, cpuset.cpus of its cgroup, "
     "--cpus-per-task under SLURM; or let one of the jobs move. Fewer threads would not help.",
 )
-# Where no loader with workers is known, it is no cure to have fewer of them.
-WITHOUT_WORKERS: Final[dict[Framework, Fix]] = {
-    "pytorch": Fix(
-        "Raise the CPU limit, or start no more threads than it allows.",
-        """\
-cores = len(os.sched_getaffinity(0))
-torch.set_num_threads(max(1, cores // 2))""",
-    ),
-    "jax": Fix("Raise the CPU limit, or run fewer threads and processes beside the main thread."),
-}
 
 
 def detect(window: Window) -> Verdict:
@@ -95,7 +91,9 @@ def detect(window: Window) -> Verdict:
     if stopped:
         title = "The CPU limit of the container stops the job"
     elif _takes_its_cores(window, wait):
-        title = "The job runs more threads than it has cores"
+        several = _processes(window)
+        who = f"{several} processes of the job run" if several > 1 else "The job runs"
+        title = f"{who} more threads than it has cores"
     elif _is_crowded(window, wait):
         title = "Other programs take the cores that the job waits for"
         return Found(
@@ -107,13 +105,10 @@ def detect(window: Window) -> Verdict:
         )
     else:
         return None
-    # A limit stops all threads at once: none of them has time to spare, or waits for another.
-    if stopped:
-        gain = _gain(window, wait, 0.0, 1.0)
-    else:
-        gain = _gain(window, wait, _spare(window, wait), BACK_MOST_OF_OWN)
-    # The rule's own fix speaks of workers.
-    cures = None if _workers(window) else WITHOUT_WORKERS
+    # A limit stops all threads at once: none of them has time to spare.
+    lost = _lost(window, wait, 0.0 if stopped else _spare(window, wait))
+    gain = _gain(window, lost, is_limited=stopped)
+    cures = _cures(window, is_limited=stopped)
     if gain.high < LEAST_WAIT:
         # The loader's workers may wait where the main thread does not.
         return Found(None, evidence, severity=Severity.LOW, title=title, fixes=cures)
@@ -138,14 +133,8 @@ def _of_other_threads(window: Window, wait: Measure) -> Found | None:
     )
 
 
-def _cores(window: Window) -> Measure | None:
-    """Return the cores that the job may use."""
-    known = [window.job.mean(m.JOB_CPU_LIMIT), window.job.mean(m.HOST_CORES)]
-    return min((cores for cores in known if cores), key=lambda cores: cores.value, default=None)
-
-
 def _takes_its_cores(window: Window, wait: Measure) -> bool:
-    cores, used = _cores(window), window.job.mean(m.JOB_CPU)
+    cores, used = window.cores, window.job.mean(m.JOB_CPU)
     if cores is None or used is None:
         return False
     ran = _all_that_ran(window, wait)
@@ -153,25 +142,81 @@ def _takes_its_cores(window: Window, wait: Measure) -> bool:
 
 
 def _is_crowded(window: Window, wait: Measure) -> bool:
-    busy = window.job.mean(m.HOST_CPU)
-    full = busy is not None and busy.value >= FULL
-    return full or _all_that_ran(window, wait) is not None
+    cores = allowed(window.job)
+    return (cores is not None and cores.is_full) or _all_that_ran(window, wait) is not None
 
 
 def _all_that_ran(window: Window, wait: Measure) -> float | None:
     """Return the cores in use, where a thread waited for long with hardly one to spare."""
-    busy, there = window.job.mean(m.HOST_CPU), window.job.mean(m.HOST_CORES)
-    if busy is None or there is None or wait.value < LONG_WAIT:
+    cores = allowed(window.job)
+    if cores is None or wait.value < LONG_WAIT:
         return None
-    return busy.value * there.value if (1 - busy.value) * there.value < 1 else None
+    return cores.busy if cores.there - cores.busy < 1 else None
 
 
-def _gain(window: Window, wait: Measure, spare: float, at_most: float) -> Gain:
-    """Return the wait, as far as no device computed meanwhile."""
+def _wanted(window: Window) -> Measure | None:
+    """Return how many threads run or wait for a core, on average."""
+    used, waiting = window.job.mean(m.JOB_CPU), window.job.mean(m.JOB_WAITING_THREADS)
+    if used is None or waiting is None:
+        return None
+    return window.job.measure(used.value + waiting.value, "count", "procfs")
+
+
+def _processes(window: Window) -> int:
+    """Return of how many processes the threads compute."""
+    return round(window.job.means.get(m.JOB_BUSY_PROCESSES, 0.0))
+
+
+def _cures(window: Window, *, is_limited: bool) -> dict[Framework, Fix]:
+    """Return what to type, with the job's own numbers in it."""
+    there = 1 if window.cores is None else max(1, int(window.cores.value))
+    processes, workers = _processes(window), _workers(window)
+    each = max(1, there // max(1, processes))
+    raised = f". {_raised(window)}" if is_limited else ""
+    fewer = f"Give it no more threads than cores: OMP_NUM_THREADS={each} MKL_NUM_THREADS={each}"
+    if processes > 1:
+        fewer += f" for each of the {processes} processes that compute"
+    code = f"torch.set_num_threads({each})"
+    if not workers:
+        return {
+            "pytorch": Fix(f"{fewer}{raised}.", code),
+            "jax": Fix(f"Run fewer threads and processes beside the main thread{raised}."),
+        }
+    beside = max(1, there - 1)
+    if workers > beside:
+        fewer += f", and num_workers={beside}"
+        code += f"\nloader = DataLoader(dataset, batch_size=batch_size, num_workers={beside})"
+    return {"pytorch": Fix(f"{fewer}{raised}.", code), "jax": rule.fixes["jax"]}
+
+
+def _raised(window: Window) -> str:
+    wanted, there = _wanted(window), window.job.means.get(m.HOST_CORES, math.inf)
+    if wanted is None:
+        return "Or raise the CPU limit"
+    needs = math.ceil(min(wanted.value, there))
+    return (
+        f"Or raise the CPU limit to {needs} cores: resources.limits.cpu: {needs} in Kubernetes,"
+        f" --cpus={needs} for Docker, CPUQuota={100 * needs}% in systemd"
+    )
+
+
+def _most(window: Window) -> float:
+    """Return the share of the time in which no device computes: more cannot come back."""
     compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
-    most = 1.0 if compute is None else 1 - compute.value
-    lost = max(0.0, min(wait.value, most) - spare)
-    return Gain.between(BACK_LEAST * lost, min(most, at_most * lost))
+    return 1.0 if compute is None else 1 - compute.value
+
+
+def _lost(window: Window, wait: Measure, spare: float) -> float:
+    """Return the wait, as far as no device computed meanwhile."""
+    return max(0.0, min(wait.value, _most(window)) - spare)
+
+
+def _gain(window: Window, lost: float, *, is_limited: bool) -> Gain:
+    wanted, cores = _wanted(window), window.cores
+    fits = wanted is None or cores is None or wanted.value <= cores.value
+    least = BACK_LEAST if _processes(window) < 2 else BACK_LEAST_OF_SEVERAL
+    at_most = 1.0 if is_limited and fits else BACK_MOST_OF_OWN
+    return Gain.between(least * lost, min(_most(window), at_most * lost))
 
 
 def _spare(window: Window, wait: Measure) -> float:
@@ -195,8 +240,12 @@ def _evidence(window: Window, wait: Measure, throttled: Measure | None) -> list[
     measures = {
         "main thread waits for a core": wait,
         "periods cut by the CPU limit": throttled,
-        "cores": _cores(window),
+        "cores": window.cores,
         "cores used by the job": window.job.mean(m.JOB_CPU),
+        "threads that want a core": _wanted(window),
+        "processes that compute": None
+        if _processes(window) < 2
+        else window.job.measure(_processes(window), "count", "procfs"),
         "loader workers": window.job.measure(workers, "count") if workers else None,
     }
     return [Evidence.of(name, measure) for name, measure in measures.items() if measure is not None]
@@ -221,4 +270,5 @@ pool = concurrent.futures.ThreadPoolExecutor(max_workers=max(1, cores - 1))""",
         ),
     },
     detect=detect,
+    symptom_of=("few_cpus_allowed",),
 )

@@ -133,7 +133,7 @@ def _divides(window: Window) -> float | None:
 
 def _enough(window: Window, there: int, used: int) -> float:
     """Return how many devices can work at a time: those that a CPU plays share its cores."""
-    cores, busy = window.job.mean(m.HOST_CORES), window.job.mean(m.JOB_CPU)
+    cores, busy = window.cores, window.job.mean(m.JOB_CPU)
     if window.device != "cpu" or cores is None:
         return there
     each = max(1.0, (busy.value if busy else 1.0) / used)

@@ -390,5 +390,6 @@ def ahead(read, orders, workers=2, size=4):
             yield waiting.popleft().result()""",
         ),
     },
+    symptom_of=("few_cpus_allowed",),
     detect=detect,
 )

@@ -94,7 +94,9 @@ def left_s(window: Window, metric: Metric, trend: Trend) -> float | None:
 def _on_host(window: Window, trend: Trend) -> list[float]:
     """Return what is free now: the mean of a time in which it grew would promise too much."""
     limit = window.job.means.get(m.JOB_MEMORY_LIMIT)
-    left = limit and max(0.0, limit - window.job.lasts.get(m.JOB_RSS, trend.last))
+    # What processes share counts once there; their own sum has it once for each.
+    used = window.job.last(m.JOB_MEMORY_USED) or window.job.lasts.get(m.JOB_RSS, trend.last)
+    left = limit and max(0.0, limit - used)
     return [room for room in (window.job.last(m.HOST_MEMORY_AVAILABLE), left) if room is not None]
 
 

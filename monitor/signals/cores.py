@@ -13,6 +13,7 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.signals.recorded import Recorded
 
 # Less than this is left on cores that are full, as sampled once a second.
@@ -58,23 +59,52 @@ class CoreAccount:
         return self.is_full and self.runs[Runner.OTHERS] > (1 - FULL) * self.cores
 
 
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The cores that the job's threads may run on, by their masks: all, where none is narrower."""
+
+    there: float
+    # How many of them worked on average, for anybody.
+    busy: float
+
+    @property
+    def is_full(self) -> bool:
+        """Whether hardly anything is left."""
+        return self.busy >= FULL * self.there
+
+
+def allowed(job: Recorded) -> Cores | None:
+    """Return the cores on which it may run; ``None``: not measured."""
+    there, busy = job.means.get(m.JOB_CORES_ALLOWED), job.means.get(m.JOB_CORES_BUSY)
+    if there is None or busy is None:
+        there, busy = job.means.get(m.HOST_CORES), job.means.get(m.HOST_CPU)
+    return None if there is None or busy is None else Cores(there, busy * there)
+
+
+def may_use(job: Recorded) -> Measure | None:
+    """Return the cores that the job may use: by masks, by the limit of its cgroup, or all."""
+    metrics = (m.HOST_CORES, m.JOB_CORES_ALLOWED, m.JOB_CPU_LIMIT)
+    known = [found for metric in metrics if (found := job.mean(metric)) is not None]
+    return min(known, key=lambda found: found.value, default=None)
+
+
 def cores_of(job: Recorded) -> CoreAccount | None:
     """Return the account; ``None``: the cores, or who uses them, were not measured."""
-    known = [cores for x in (m.HOST_CORES, m.JOB_CPU_LIMIT) if (cores := job.means.get(x))]
+    known, there = may_use(job), allowed(job)
     used, process = job.means.get(m.JOB_CPU), job.means.get(m.PROCESS_CPU)
     main = job.means.get(m.JOB_MAIN_THREAD)
-    if not known or used is None or process is None or main is None:
+    if known is None or used is None or process is None or main is None:
         return None
     main = min(main, process)
-    machine = job.means.get(m.HOST_CPU, 0.0) * job.means.get(m.HOST_CORES, 0.0)
-    left = cores = min(known)
+    busy = 0.0 if there is None else there.busy
+    left = cores = known.value
     runs = {}
     # Each is measured on its own: what does not fit any more is somebody's error.
     for runner, share in (
         (Runner.MAIN_THREAD, main),
         (Runner.THREADS, process - main),
         (Runner.HELPERS, max(0.0, used - process)),
-        (Runner.OTHERS, max(0.0, machine - used)),
+        (Runner.OTHERS, max(0.0, busy - used)),
         (Runner.FREE, left),
     ):
         runs[runner] = min(left, share)

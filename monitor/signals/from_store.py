@@ -93,7 +93,7 @@ FRAMEWORK: Final = "framework"
 TRENDS: Final = (m.JOB_RSS, m.PROCESS_RSS, m.PROCESS_LIVE_BYTES, m.PROCESS_POOL_USED)
 RANGES: Final = (m.PROCESS_POOL_USED, m.PROCESS_POOL_SPLIT, m.PROCESS_ALLOC_OOMS)
 # What is asked for as it stands at the end; a probe that is due seldom spoke within this time.
-LASTS: Final = (m.JOB_RSS, m.HOST_MEMORY_AVAILABLE)
+LASTS: Final = (m.JOB_RSS, m.HOST_MEMORY_AVAILABLE, m.JOB_MEMORY_USED, m.JOB_OOM_KILLS)
 LAST_MS: Final = 60_000
 LAST_POINTS: Final = 120
 # A trend needs this many points to say whether it levels out.
@@ -175,6 +175,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         stopped_s=None if who is None else sum(who.stops_ms) / 1000,
         command=run.command,
         settings=None if who is None else who.settings,
+        pid=run.target_pid if who is None else who.pid,
     )
 
 

@@ -140,6 +140,8 @@ class Recorded:
     command: str | None = None
     # Variables of its environment that may cost time; ``None``: not readable, or not kept.
     settings: Mapping[str, str] | None = None
+    # Of the process that stands for the job.
+    pid: int | None = None
 
     def mean(self, metric: Metric) -> Measure | None:
         """Return the mean of a metric over the window."""

@@ -31,7 +31,7 @@ from whyidle.monitor.signals.blended import (
     explained,
     together,
 )
-from whyidle.monitor.signals.cores import CoreAccount, Runner, cores_of
+from whyidle.monitor.signals.cores import CoreAccount, Runner, cores_of, may_use
 from whyidle.monitor.signals.loading import Busy, Loading, busy_workers, loading_of
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
@@ -332,10 +332,8 @@ class Window:
 
     @property
     def cores(self) -> Measure | None:
-        """The cores that the job may use: those of the machine, or fewer by its cgroup."""
-        known = [self.job.mean(metric) for metric in (m.HOST_CORES, m.JOB_CPU_LIMIT)]
-        found = [each for each in known if each is not None]
-        return min(found, key=lambda each: each.value, default=None)
+        """The cores that the job may use: those of the machine, or fewer by mask or limit."""
+        return may_use(self.job)
 
     # Where ---------------------------------------------------------------------------------------
     def where_read(self, most: int = 3) -> tuple[Place, ...]:

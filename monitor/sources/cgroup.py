@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,21 +27,37 @@ class Limits:
     periods: dict[Path, Periods]
     cpu_cores: float | None
     memory_bytes: float | None
+    # From there on the kernel takes memory back and lets the job wait for it.
+    memory_high: float | None
+    # Of the group with the tightest of these, without the pages of files.
+    memory_used: float | None
 
 
 class Cgroup:
     """The control groups of one process, found once."""
 
     def __init__(self, pid: int, fs: ProcFs, root: Path = Path("/sys/fs/cgroup")) -> None:
-        cpu, memory = _folders(fs.text(f"{pid}/cgroup") or "", root)
-        self._cpu, self._memory = _upwards(cpu, root), _upwards(memory, root)
+        text = fs.text(f"{pid}/cgroup") or ""
+        ours, its = fs.link("self/ns/cgroup"), fs.link(f"{pid}/ns/cgroup")
+        # In a container of its own it sees its group as the top of what is mounted there.
+        is_apart = None not in {ours, its} and ours != its
+        own = Path(fs.root, f"{pid}/root", *root.parts[1:]) if is_apart else None
+        self._cpu = _groups(text, "cpu", root, own)
+        self._memory = _groups(text, "memory", root, own)
 
     def read(self) -> Limits:
         """Return the current state; the tightest limit from the group up to the root counts."""
+        limits = {f: _memory_limit(f) for f in self._memory}
+        highs = {f: _number(f / "memory.high") for f in self._memory}
+        limited = [
+            (size, f) for of in (limits, highs) for f, size in of.items() if size is not None
+        ]
         return Limits(
             periods={f: p for f in self._cpu if (p := _periods(f)) is not None},
             cpu_cores=_tightest(_cpu_limit(f) for f in self._cpu),
-            memory_bytes=_tightest(_memory_limit(f) for f in self._memory),
+            memory_bytes=_tightest(limits.values()),
+            memory_high=_tightest(highs.values()),
+            memory_used=_used(min(limited)[1]) if limited else None,
         )
 
     def oom_kills(self) -> int | None:
@@ -53,32 +69,43 @@ class Cgroup:
                     return int(count)
         return None
 
+    def memory_pressure(self) -> str | None:
+        """Return how long tasks of the group waited for memory, as the kernel writes it."""
+        for folder in self._memory[:1]:
+            # The topmost group, which has no such file, is the whole machine.
+            if (folder / "cgroup.events").exists():
+                try:
+                    return (folder / "memory.pressure").read_text()
+                except (OSError, UnicodeDecodeError):
+                    return None
+        return None
 
-def _folders(text: str, root: Path) -> tuple[Path | None, Path | None]:
-    """Return the folders of the cpu and the memory controller."""
-    found: dict[str, Path] = {}
+
+def _groups(text: str, controller: str, root: Path, own: Path | None) -> list[Path]:
+    """Return the group of a controller and its ancestors that have files of limits.
+
+    By our own view of all groups, and by the process's own where that does not show it.
+    """
+    named: dict[str, tuple[str, str]] = {}
     for line in text.splitlines():
         _, controllers, path = line.split(":", 2)
-        for controller in controllers.split(","):
-            found[controller] = _folder(root, controller, controllers, path.lstrip("/"))
-    unified = found.get("")
-    return found.get("cpu", unified), found.get("memory", unified)
-
-
-def _upwards(folder: Path | None, root: Path) -> list[Path]:
-    """Return the group and its ancestors that have files of limits."""
-    if folder is None:
+        for each in controllers.split(","):
+            named[each] = controllers, path.lstrip("/")
+    found = controller if controller in named else ""
+    if found not in named:
         return []
+    mounted_as, path = named[found]
+    folder = None if ".." in Path(path).parts else _below(root, (found, mounted_as), path)
+    if folder is None:
+        # Inside a container the path may be the host's, while the mount shows only our part.
+        root = own or root
+        folder = root / found
     above = (f for f in (folder, *folder.parents) if f.is_relative_to(root))
     return [f for f in above if any((f / name).exists() for name in _FILES)]
 
 
-def _folder(root: Path, controller: str, mounted_as: str, path: str) -> Path:
-    for mount in (root / controller, root / mounted_as):
-        if (mount / path).is_dir():
-            return mount / path
-    # Inside a container the path may be the host's, while the mount shows only our part.
-    return root / controller
+def _below(root: Path, mounts: Sequence[str], path: str) -> Path | None:
+    return next((root / m / path for m in mounts if (root / m / path).is_dir()), None)
 
 
 def _words(path: Path) -> dict[str, str]:
@@ -120,6 +147,16 @@ def _memory_limit(folder: Path) -> float | None:
         return new
     old = _number(folder / "memory.limit_in_bytes")
     return old if old is not None and old < _UNLIMITED_V1 else None
+
+
+def _used(folder: Path) -> float | None:
+    used = _number(folder / "memory.current")
+    if used is None:
+        used = _number(folder / "memory.usage_in_bytes")
+    stat = _words(folder / "memory.stat")
+    # The old one's own numbers leave out the groups below it.
+    pages = (stat.get(f"total_{n}", stat.get(n, "0")) for n in ("inactive_file", "active_file"))
+    return None if used is None else max(0.0, used - sum(map(int, pages)))
 
 
 def _tightest(limits: Iterable[float | None]) -> float | None:

@@ -34,6 +34,8 @@ class GpuFacts:
     pcie_generation_max: int | None = None
     pcie_width_max: int | None = None
     mig_of: str | None = None
+    # Of several in the machine; ``None``: not known, or there is only one.
+    numa_node: int | None = None
 
 
 def innermost(held: Collection[str], facts: Sequence[GpuFacts]) -> frozenset[str]:

@@ -20,6 +20,7 @@ from whyidle.monitor.core.metrics import (
 from whyidle.monitor.core.reading import HUNG, LATE, LOST, NO_XID, Reading
 from whyidle.monitor.sources.gpu import Gpu, GpuFacts, GpuReading, mig_enabled
 from whyidle.monitor.sources.news import GpuEvent, News
+from whyidle.monitor.sources.numa import Numa
 from whyidle.monitor.sources.nvml import Nvml, Unknown, text
 from whyidle.monitor.sources.worker import Worker
 from whyidle.monitor.sources.xid import watch_xids
@@ -224,11 +225,13 @@ def _facts(nvml: Nvml, handle: Any, index: str, driver: str | None) -> GpuFacts:
     memory = nvml.get("nvmlDeviceGetMemoryInfo", handle)
     capability = nvml.get("nvmlDeviceGetCudaComputeCapability", handle)
     pci = nvml.get("nvmlDeviceGetPciInfo", handle)
+    bus = text(pci.busId) if pci is not None else None
     return GpuFacts(
         index=index,
         name=text(nvml.get("nvmlDeviceGetName", handle)) or "unknown GPU",
         uuid=text(nvml.get("nvmlDeviceGetUUID", handle)),
-        pci_bus_id=text(pci.busId) if pci is not None else None,
+        pci_bus_id=bus,
+        numa_node=Numa().node_of_gpu(bus),
         memory_total=memory.total if memory is not None else None,
         driver=driver,
         compute_capability=".".join(map(str, capability)) if capability else None,

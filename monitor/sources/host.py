@@ -9,18 +9,24 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.rates import Rates, TreeRate, Used
 from whyidle.monitor.core.reading import FIRST, NO_LIMIT, NO_PERMISSION, UNSUPPORTED, Reading
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, ProcFs, Stat
+from whyidle.monitor.processes.procfs import PAGE, TICKS_PER_SECOND, ProcFs, Stat
 from whyidle.monitor.sources.cgroup import Cgroup
 from whyidle.monitor.sources.family import Family
+from whyidle.monitor.sources.threads import Threads
 
 SECTOR = 512
+# Why a number may be missing.
+MANY_THREADS = "the job has more threads than are followed"
+NO_SUCH_CORE = "nothing of the job ran, or its cores are not among those that are seen here"
+ONE_NODE = "all cores and GPUs are at one NUMA node, as far as is known"
 _PRESSURES = (
     (m.HOST_CPU_PRESSURE, "cpu"),
     (m.HOST_IO_PRESSURE, "io"),
     (m.HOST_MEMORY_PRESSURE, "memory"),
 )
-# The kernel needs long to write /proc/PID/status, and a job may have a hundred processes.
-SWITCHES_EVERY_SECONDS = 5.0
+# The kernel needs long to write /proc/PID/status, and a job may have a hundred processes, and
+# thousands of threads.
+SELDOM_SECONDS = 5.0
 # What the kernel adds to the parent when it reaps a process: its use, and its reaped children's.
 _HANDED_ON: tuple[tuple[Metric, Callable[[Stat], float], Callable[[Stat], float]], ...] = (
     (
@@ -33,6 +39,9 @@ _HANDED_ON: tuple[tuple[Metric, Callable[[Stat], float], Callable[[Stat], float]
 )
 _OF_IO = (m.JOB_DISK_READ, m.JOB_DISK_WRITE, m.JOB_READ)
 _WHOLE_TREE = (*(entry[0] for entry in _HANDED_ON), *_OF_IO)
+_OF_MEMORY = (m.JOB_MEMORY_STALL, m.JOB_MEMORY_STALL_ALL)
+# Places in a line of /proc/stat.
+_IDLE, _IOWAIT = 3, 4
 _PARTIAL_DEVICES = ("loop", "ram", "zram", "dm-", "md")
 
 
@@ -45,10 +54,15 @@ class HostProbe:
         self._rates = Rates()
         self._family = Family()
         self._trees = {metric: TreeRate() for metric in _WHOLE_TREE}
-        self._cores_here: int | None = None
+        # By its number, how busy each core was.
+        self._busy: dict[int, float | None] = {}
+        self._threads = Threads()
+        # The cores that those may use which ran.
+        self._allowed: frozenset[int] | None = None
+        self._oom_before = None if cgroup is None else cgroup.oom_kills()
         self._network_of: Hashable = None
         self._known: set[ProcessKey] = set()
-        self._switches_at = float("-inf")
+        self._seldom_at = float("-inf")
 
     def forget_others(self, live: Collection[ProcessKey]) -> None:
         """Forget the processes that have ended."""
@@ -70,17 +84,21 @@ class HostProbe:
         stats: Mapping[ProcessKey, Stat],
     ) -> Reading:
         """Return the whole tree's reading; sums cover the readable processes."""
-        reading = Reading({m.JOB_PROCESSES: len(stats)})
+        reading = Reading({m.JOB_PROCESSES: len(stats)}, {m.JOB_FAR_FROM_GPU: ONE_NODE})
         if not stats:
             return reading
         reading.values[m.JOB_THREADS] = sum(s.threads for s in stats.values())
         reading.values[m.JOB_RSS] = sum(s.rss for s in stats.values())
         self._handed_on(reading, now, stats)
         self._disk(reading, now)
-        self._switches(reading, now, stats)
+        if now - self._seldom_at >= SELDOM_SECONDS:
+            self._seldom_at = now
+            self._statuses(reading, now, stats)
+            self._wanted(reading, now, stats)
+        self._where_it_may_run(reading)
         self._main_thread(reading, now, stats)
         self._network(reading, now, min(stats, key=lambda key: (key.start_ticks, key.pid)))
-        self._limits(reading)
+        self._limits(reading, now)
         return reading
 
     def _handed_on(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
@@ -93,7 +111,7 @@ class HostProbe:
                 key: Used(own(stat), reaped(stat), by_pid.get(stat.parent))
                 for key, stat in family.stats.items()
             }
-            most = self._cores_here if metric is m.JOB_CPU else None
+            most = len(self._busy) or None if metric is m.JOB_CPU else None
             rate = self._trees[metric].per_second(now, used, family.new, most)
             reading.put(metric, rate, FIRST)
 
@@ -122,10 +140,7 @@ class HostProbe:
             rate = self._trees[metric].per_second(now, used, self._family.new) if used else None
             reading.put(metric, rate, FIRST if used else NO_PERMISSION)
 
-    def _switches(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
-        if now - self._switches_at < SWITCHES_EVERY_SECONDS:
-            return
-        self._switches_at = now
+    def _statuses(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
         status = {key: self.fs.fields(f"{key.pid}/status") for key in stats}
         for metric, series, name in (
             (m.JOB_SWITCHES, "vol", "voluntary_ctxt_switches"),
@@ -133,6 +148,28 @@ class HostProbe:
         ):
             totals = {key: float(fields[name]) for key, fields in status.items() if name in fields}
             self._sum(reading, metric, now, series, totals)
+        swapped = [f["VmSwap"].split()[0] for f in status.values() if f.get("VmSwap")]
+        kilobytes = sum(map(int, swapped)) if swapped else None
+        reading.put(m.JOB_SWAP, None if kilobytes is None else kilobytes * 1024, UNSUPPORTED)
+
+    def _wanted(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
+        """Add how many threads want a core; where they may run is known until the next look."""
+        found = self._threads.look(self.fs, now, stats, frozenset(self._busy))
+        self._allowed = None if found is None else found.cores
+        is_known = found is not None and not self._threads.too_many
+        reason = MANY_THREADS if self._threads.too_many else FIRST
+        waiting, processes = (
+            (found.waiting, found.processes) if found and is_known else (None, None)
+        )
+        reading.put(m.JOB_WAITING_THREADS, waiting, reason)
+        reading.put(m.JOB_BUSY_PROCESSES, processes, reason)
+
+    def _where_it_may_run(self, reading: Reading) -> None:
+        allowed = self._allowed or ()
+        reason = FIRST if self._allowed is None else NO_SUCH_CORE
+        reading.put(m.JOB_CORES_ALLOWED, len(allowed) or None, reason)
+        known = [busy for core in allowed if (busy := self._busy.get(core)) is not None]
+        reading.put(m.JOB_CORES_BUSY, sum(known) / len(known) if known else None, reason)
 
     def _main_thread(self, reading: Reading, now: float, stats: Mapping[ProcessKey, Stat]) -> None:
         """Add the busiest main thread, where a Python job that starves its GPU shows first."""
@@ -162,9 +199,15 @@ class HostProbe:
         self._rate(reading, m.JOB_NET_RX, now, received)
         self._rate(reading, m.JOB_NET_TX, now, sent)
 
-    def _limits(self, reading: Reading) -> None:
+    def _limits(self, reading: Reading, now: float) -> None:
         if self._cgroup is None:
             return
+        pressure = self._cgroup.memory_pressure()
+        for metric, kind in zip(_OF_MEMORY, ("some", "full"), strict=True):
+            self._rate(reading, metric, now, pressure_total(pressure, kind))
+        kills = self._cgroup.oom_kills()
+        since = None if kills is None or self._oom_before is None else kills - self._oom_before
+        reading.put(m.JOB_OOM_KILLS, since, UNSUPPORTED)
         limits = self._cgroup.read()
         shares = [
             self._rates.share(folder, periods.throttled, periods.all)
@@ -176,6 +219,8 @@ class HostProbe:
         reading.put(m.JOB_THROTTLED, max(known, default=None), reason)
         reading.put(m.JOB_CPU_LIMIT, limits.cpu_cores, NO_LIMIT)
         reading.put(m.JOB_MEMORY_LIMIT, limits.memory_bytes, NO_LIMIT)
+        reading.put(m.JOB_MEMORY_HIGH, limits.memory_high, NO_LIMIT)
+        reading.put(m.JOB_MEMORY_USED, limits.memory_used, NO_LIMIT)
 
     def _rate(self, reading: Reading, metric: Metric, now: float, total: float | None) -> None:
         if total is None:
@@ -196,6 +241,8 @@ class HostProbe:
             reading.put(metric, int(words[0]) * 1024 if words else None, UNSUPPORTED)
         for metric, name in _PRESSURES:
             self._rate(reading, metric, now, pressure_total(self.fs.text(f"pressure/{name}")))
+        pages = self.fs.fields("vmstat").get("pswpin")
+        self._rate(reading, m.HOST_SWAPPED_IN, now, None if pages is None else int(pages) * PAGE)
         read, written = disk_totals(self.fs.text("diskstats"))
         self._rate(reading, m.HOST_DISK_READ, now, read)
         self._rate(reading, m.HOST_DISK_WRITE, now, written)
@@ -205,22 +252,31 @@ class HostProbe:
         return reading
 
     def _cores(self, reading: Reading, now: float) -> None:
-        lines = (self.fs.text("stat") or "").splitlines()
-        cores = sum(1 for line in lines if line.startswith("cpu") and line[3:4].isdigit())
+        text = self.fs.text("stat") or ""
+        # user nice system idle iowait irq softirq steal; guest time is already in user.
+        rows = (line.split() for line in text.splitlines() if line.startswith("cpu"))
+        ticks = {row[0][3:]: [int(word) for word in row[1:9]] for row in rows}
+        self._busy = {
+            int(core): self._works(f"busy {core}", now, used)
+            for core, used in ticks.items()
+            if core.isdigit()
+        }
+        cores = len(self._busy)
         if not cores:
             for metric in (m.HOST_CORES, m.HOST_CPU, m.HOST_IOWAIT):
                 reading.unknown[metric] = UNSUPPORTED
             return
-        # user nice system idle iowait irq softirq steal; guest time is already in user.
-        ticks = [int(word) for word in lines[0].split()[1:9]]
-        idle, waiting = ticks[3], ticks[4]
-        self._cores_here = cores
         reading.values[m.HOST_CORES] = cores
-        busy = self._rates.per_second("busy", now, sum(ticks) - idle - waiting)
-        wait = self._rates.per_second("iowait", now, waiting)
+        reading.put(m.HOST_CPU, self._works("busy", now, ticks[""], cores), FIRST)
+        wait = self._rates.per_second("iowait", now, ticks[""][_IOWAIT])
         whole = cores * TICKS_PER_SECOND
-        reading.put(m.HOST_CPU, None if busy is None else min(1.0, busy / whole), FIRST)
         reading.put(m.HOST_IOWAIT, None if wait is None else min(1.0, wait / whole), FIRST)
+
+    def _works(self, series: str, now: float, ticks: list[int], cores: int = 1) -> float | None:
+        """Return the share of the time in which a core, or all, were neither idle nor waiting."""
+        used = sum(ticks) - ticks[_IDLE] - ticks[_IOWAIT]
+        busy = self._rates.per_second(series, now, used)
+        return None if busy is None else min(1.0, busy / cores / TICKS_PER_SECOND)
 
 
 def network_totals(text: str | None) -> tuple[float | None, float | None]:
@@ -253,8 +309,9 @@ def _is_partition(name: str, names: set[str]) -> bool:
     return disk != name and (disk in names or (disk.endswith("p") and disk[:-1] in names))
 
 
-def pressure_total(text: str | None) -> float | None:
-    """Return the seconds in which some task was stalled, from a /proc/pressure file."""
-    if not text or not text.startswith("some"):
-        return None
-    return int(text.split("\n", 1)[0].rpartition("total=")[2]) / 1e6
+def pressure_total(text: str | None, kind: str = "some") -> float | None:
+    """Return the seconds in which some or all ("full") tasks were stalled, from a PSI file."""
+    for line in (text or "").splitlines():
+        if line.startswith(f"{kind} "):
+            return int(line.rpartition("total=")[2]) / 1e6
+    return None

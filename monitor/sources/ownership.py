@@ -34,9 +34,7 @@ def owned_gpus(
 ) -> Owned:
     """Return the GPUs to show for this job; ``visible`` is CUDA_VISIBLE_DEVICES of its workers."""
     everything = frozenset(f.index for f in facts)
-    listed = {pid for reading in readings.values() for pid in reading.processes}
-    trusted = {pid for pid in listed.intersection(pids) if pids_match(fs, pid)}
-    held = frozenset(i for i, r in readings.items() if trusted & r.processes.keys())
+    held = frozenset(users_of(readings, pids, fs))
     if held:
         return Owned(innermost(held, facts), "the driver lists the job on them", sure=True)
     if not facts:
@@ -48,6 +46,35 @@ def owned_gpus(
     if fs.namespace != FIRST_NAMESPACE:
         return Owned(everything, "all: the driver's pids cannot be matched from here", sure=False)
     return Owned(everything, "all: the job holds none of them yet", sure=False)
+
+
+def users_of(
+    readings: Mapping[str, GpuReading], pids: Collection[int], fs: ProcFs
+) -> dict[str, set[int]]:
+    """Return the processes of the job that the driver lists, by the index of the GPU."""
+    listed = {pid for reading in readings.values() for pid in reading.processes}
+    trusted = {pid for pid in listed.intersection(pids) if pids_match(fs, pid)}
+    found = {index: trusted & reading.processes.keys() for index, reading in readings.items()}
+    return {index: users for index, users in found.items() if users}
+
+
+def nodes_of(
+    owned: Owned,
+    facts: Sequence[GpuFacts],
+    users: Mapping[str, Collection[int]],
+    leader: int | None,
+) -> dict[int, set[int]]:
+    """Return the NUMA nodes of the GPUs of each process, as far as both are known.
+
+    Where the driver names no process, all GPUs of the job are its leader's.
+    """
+    found: dict[int, set[int]] = {}
+    alone = () if leader is None else (leader,)
+    for gpu in facts:
+        if gpu.index in owned.indices and gpu.numa_node is not None:
+            for pid in users.get(gpu.index, ()) if owned.sure else alone:
+                found.setdefault(pid, set()).add(gpu.numa_node)
+    return found
 
 
 def visible_gpus(visible: str, facts: Sequence[GpuFacts]) -> frozenset[str]:

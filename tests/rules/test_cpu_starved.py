@@ -145,7 +145,46 @@ def test_workers_are_spoken_of_only_where_there_are_some() -> None:
     assert without.fixes is not None
     assert not any("num_workers" in fix.code for fix in without.fixes.values())
     facts = {"torch": {"loaders": [{"workers": 4}]}}
-    assert found(NAME, window(means={**CALM, **LIMITED}, facts=facts)).fixes is None
+    fixes = found(NAME, window(means={**CALM, **LIMITED}, facts=facts)).fixes
+    assert fixes is not None
+    assert "num_workers=1" in fixes["pytorch"].code
+
+
+def test_the_line_to_type_has_the_jobs_own_numbers() -> None:
+    limited = {**CALM, **LIMITED, m.JOB_WAITING_THREADS: 6.5}
+    finding = found(NAME, window(means=limited))
+    assert finding.gain is not None
+    # Threads that have no room below the limit also wait for each other.
+    assert (finding.gain.low, finding.gain.high) == pytest.approx((0.15, 0.375))
+    assert finding.fixes is not None
+    # It runs 2 and waits for 6.5 more; the machine has no more than 8.
+    assert "--cpus=8" in finding.fixes["pytorch"].text
+    assert "OMP_NUM_THREADS=2" in finding.fixes["pytorch"].text
+    said = {each.name: each.value for each in finding.evidence}
+    assert said["threads that want a core"] == 8.5
+
+
+def test_pools_of_several_processes() -> None:
+    pools = {**CALM, **CROWD, m.JOB_WAITING_THREADS: 20.0, m.JOB_BUSY_PROCESSES: 4.0}
+    finding = found(NAME, window(means=pools))
+    assert finding.title == "4 processes of the job run more threads than it has cores"
+    assert finding.gain is not None
+    assert finding.gain.low == pytest.approx(0.2 * 0.4)
+    assert finding.fixes is not None
+    assert "OMP_NUM_THREADS=2" in finding.fixes["pytorch"].text
+    assert finding.fixes["pytorch"].code == "torch.set_num_threads(2)"
+
+
+def test_a_mask_whose_cores_others_take_counts_as_they_do() -> None:
+    # Half of the machine is idle, and the one core of this job is not.
+    pinned = {
+        m.JOB_MAIN_THREAD_WAIT: 0.5, m.JOB_CPU: 0.5, m.HOST_CORES: 2.0, m.HOST_CPU: 0.5,
+        m.JOB_CORES_ALLOWED: 1.0, m.JOB_CORES_BUSY: 1.0,
+    }  # fmt: skip
+    finding = found(NAME, window(means=pinned))
+    assert finding.title == "Other programs take the cores that the job waits for"
+    alone = pinned | {m.JOB_CORES_BUSY: 0.5, m.JOB_MAIN_THREAD_WAIT: 0.1}
+    assert judge(NAME, window(means=alone)) is None
 
 
 def test_a_wait_has_no_line() -> None:

@@ -25,11 +25,15 @@ from tests.rules import (
     test_data_parallel_one_process,
     test_double_precision,
     test_exposed_communication,
+    test_few_cpus_allowed,
     test_full_precision_matmul,
     test_gpu_error,
     test_job_stands_still,
+    test_memory_limit_near,
     test_memory_not_released,
+    test_memory_stalls,
     test_misaligned_shards,
+    test_numa_far_from_gpu,
     test_optimizer_on_cpu,
     test_pageable_copies,
     test_replicated_parameters,
@@ -90,7 +94,11 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
         facts=test_cpu_fallback._jax(), gpus=(test_cpu_fallback.GPU,), inside=True
     ),
     "cpu_starved": lambda: window(
-        means={**test_cpu_starved.CALM, **test_cpu_starved.LIMITED},
+        means={
+            **test_cpu_starved.CALM,
+            **test_cpu_starved.LIMITED,
+            m.JOB_WAITING_THREADS: 6.5,
+        },
         facts={"torch": {"loaders": [{"workers": 8}]}},
     ),
     "double_precision": lambda: test_double_precision.of("torch", {"float64": 25_000_000}),
@@ -98,6 +106,7 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
     "exposed_communication": lambda: window(
         answer(test_exposed_communication._slices(0.3), kind="gpu"), kind="file"
     ),
+    "few_cpus_allowed": lambda: window(means=test_few_cpus_allowed.SLURM, pid=4711),
     "full_precision_matmul": lambda: test_full_precision_matmul.on_gpu("f32"),
     "gpu_error": lambda: test_gpu_error._window(
         xid=[test_gpu_error._xid(79)], gpu_lost=[test_gpu_error.GONE]
@@ -106,6 +115,8 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
         test_job_stands_still.BARRIER,
         Chain((CodeLine("/job/data.py", 7, "wait_for_shard"),), test_job_stands_still.LOCK.leaf),
     ),
+    "memory_limit_near": lambda: window(means=test_memory_limit_near.NEAR),
+    "memory_stalls": lambda: window(means=test_memory_stalls.SLOWED),
     "misaligned_shards": lambda: window(test_misaligned_shards._trace(80, 40, 40, 40), kind="file"),
     "slowing_down": lambda: test_slowing_down.of([0.1 + 0.004 * n for n in range(40)]),
     "data_parallel_one_process": lambda: test_data_parallel_one_process.traced(
@@ -122,6 +133,9 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
         test_slow_pcie_link.copies(13.0), gpus=(test_slow_pcie_link.gpu(4, 8),)
     ),
     "wasted_energy": lambda: test_wasted_energy.starved(412.0),
+    "numa_far_from_gpu": lambda: window(
+        means=test_numa_far_from_gpu.FAR, gpus=(test_numa_far_from_gpu.GPU,)
+    ),
     "pageable_copies": lambda: window(test_pageable_copies.PAGEABLE, kind="file"),
 }
 

@@ -48,6 +48,23 @@ def test_they_are_never_more_than_the_job_may_use(limit: float | None) -> None:
     assert min(account.runs.values()) >= 0
 
 
+def test_a_mask_counts_like_a_limit_and_only_who_runs_on_its_cores() -> None:
+    # The machine is full, but for the two cores of the job.
+    means = {m.JOB_CORES_ALLOWED: 2.0, m.JOB_CORES_BUSY: 0.6, m.JOB_CPU: 1.0, m.PROCESS_CPU: 1.0}
+    pinned = job((), means)
+    assert pinned.cores is not None
+    assert pinned.cores.value == 2.0
+    account = pinned.core_account
+    assert account is not None
+    assert account.runs == pytest.approx({
+        Runner.MAIN_THREAD: 0.9, Runner.THREADS: 0.1, Runner.HELPERS: 0, Runner.OTHERS: 0.2,
+        Runner.FREE: 0.8,
+    })  # fmt: skip
+    wide = job(means={m.JOB_CORES_ALLOWED: 4.0, m.JOB_CORES_BUSY: 0.95, m.JOB_CPU_LIMIT: 1.5})
+    assert wide.cores is not None
+    assert wide.cores.value == 1.5
+
+
 @pytest.mark.parametrize("missing", [m.HOST_CORES, m.JOB_CPU, m.PROCESS_CPU, m.JOB_MAIN_THREAD])
 def test_what_was_not_measured_is_unknown(missing: Metric) -> None:
     means = {metric: value for metric, value in MEANS.items() if metric is not missing}

@@ -39,7 +39,7 @@ class Recorded:
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
-    monkeypatch.setattr(host, "SWITCHES_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(host, "SELDOM_SECONDS", 0.0)
     return Recorded(
         HostProbe(ProcFs(str(PROC / "first")), Cgroup(10294, ProcFs(str(PROC / "first"))))
     )
@@ -95,7 +95,7 @@ def test_every_host_metric_has_a_value_or_a_reason(recorded: Recorded) -> None:
 
 
 def test_switches_are_read_seldom(monkeypatch: pytest.MonkeyPatch, recorded: Recorded) -> None:
-    monkeypatch.setattr(host, "SWITCHES_EVERY_SECONDS", 5.0)
+    monkeypatch.setattr(host, "SELDOM_SECONDS", 5.0)
     recorded.at("first", 100.0)
     between, _, _ = recorded.at("second", 101.0)
     assert m.JOB_SWITCHES not in between.values
@@ -168,6 +168,112 @@ def test_limits_of_a_control_group(tmp_path: Path, version: int) -> None:
     assert limits.cpu_cores == 1.5
     assert list(limits.periods.values()) == [Periods(20, 3)]
     assert limits.memory_bytes == 1 << 30
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_memory_of_a_control_group(tmp_path: Path, version: int) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    (proc / "7").mkdir(parents=True)
+    if version == 2:
+        (proc / "7" / "cgroup").write_text("0::/job/task\n")
+        inner, outer = groups / "job" / "task", groups / "job"
+        inner.mkdir(parents=True)
+        (outer / "memory.max").write_text("2000\n")
+        (outer / "memory.high").write_text("1500\n")
+        (outer / "memory.current").write_text("1400\n")
+        (outer / "memory.stat").write_text("anon 900\ninactive_file 300\nactive_file 150\n")
+        (inner / "memory.max").write_text("max\n")
+        (inner / "memory.current").write_text("10\n")
+        (inner / "cgroup.events").write_text("populated 1\n")
+        (inner / "memory.pressure").write_text(
+            "some avg10=0.00 avg60=0.00 avg300=0.00 total=3000000\n"
+            "full avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n"
+        )
+    else:
+        (proc / "7" / "cgroup").write_text("4:memory:/job\n")
+        outer = groups / "memory" / "job"
+        outer.mkdir(parents=True)
+        (outer / "memory.limit_in_bytes").write_text("2000\n")
+        (outer / "memory.usage_in_bytes").write_text("1400\n")
+        (outer / "memory.stat").write_text(
+            "inactive_file 1\nactive_file 1\ntotal_inactive_file 300\ntotal_active_file 150\n"
+        )
+    group = Cgroup(7, ProcFs(str(proc)), groups)
+    limits = group.read()
+    assert (limits.memory_bytes, limits.memory_used) == (2000, 950)
+    assert limits.memory_high == (1500 if version == 2 else None)
+    pressure = group.memory_pressure()
+    assert pressure_total(pressure) == (3.0 if version == 2 else None)
+    assert pressure_total(pressure, "full") == (1.0 if version == 2 else None)
+
+
+def test_the_topmost_group_is_the_whole_machine(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text("0::/\n")
+    (tmp_path / "cpu.stat").write_text("usage_usec 5\n")
+    (tmp_path / "memory.pressure").write_text("some avg10=0.00 total=3\n")
+    assert Cgroup(7, ProcFs(str(tmp_path)), tmp_path).memory_pressure() is None
+
+
+@pytest.mark.parametrize("path", ["/../job", "/kubepods/job"])
+def test_a_job_in_another_container_has_limits_of_its_own(tmp_path: Path, path: str) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "cgroup"
+    for who, namespace in (("self", "1"), ("7", "2")):
+        (proc / who / "ns").mkdir(parents=True)
+        (proc / who / "ns" / "cgroup").symlink_to(f"cgroup:[{namespace}]")
+    groups.mkdir()
+    (proc / "7" / "cgroup").write_text(f"0::{path}\n")
+    (groups / "cpu.max").write_text("100000 100000\n")  # the monitor's own
+    fs = ProcFs(str(proc))
+    # Its own mount cannot be looked at from here: then its limits are not known.
+    assert Cgroup(7, fs, groups).read().cpu_cores is None
+    seen = proc / "7" / "root" / groups.relative_to("/")
+    seen.mkdir(parents=True)
+    (seen / "cpu.max").write_text("400000 100000\n")
+    assert Cgroup(7, fs, groups).read().cpu_cores == 4.0
+
+
+def test_processes_that_were_killed_before_the_run_do_not_count(tmp_path: Path) -> None:
+    Written(tmp_path).process(7)
+    (tmp_path / "7" / "cgroup").write_text("0::/job\n")
+    folder = tmp_path / "groups" / "job"
+    folder.mkdir(parents=True)
+    (folder / "memory.max").write_text("max\n")
+    (folder / "memory.events").write_text("oom 4\noom_kill 3\n")
+    fs = ProcFs(str(tmp_path))
+    probe = HostProbe(fs, Cgroup(7, fs, tmp_path / "groups"))
+    assert probe.job(1.0, live(fs, 7)).get(m.JOB_OOM_KILLS) == 0
+    (folder / "memory.events").write_text("oom 5\noom_kill 4\n")
+    assert probe.job(2.0, live(fs, 7)).get(m.JOB_OOM_KILLS) == 1
+
+
+def test_a_job_on_one_of_two_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "SELDOM_SECONDS", 0.0)
+    Written(tmp_path).process(7)
+    task = tmp_path / "7" / "task" / "7"
+    task.mkdir(parents=True)
+    (task / "status").write_text("Cpus_allowed_list:\t1\n")
+    (tmp_path / "7" / "status").write_text("VmSwap:\t  12 kB\n")
+    probe, fs = HostProbe(ProcFs(str(tmp_path))), ProcFs(str(tmp_path))
+
+    def at(now: float, ran: int, waited: int) -> Reading:
+        (task / "schedstat").write_text(f"{ran * 10**9} {waited * 10**9} 1\n")
+        busy = (0, ran * 100)
+        rows = [f"cpu{n} {b} 0 0 {int(now * 100) - b} 0 0 0 0 0 0" for n, b in enumerate(busy)]
+        whole = f"cpu {sum(busy)} 0 0 {int(now * 200) - sum(busy)} 0 0 0 0 0 0"
+        (tmp_path / "stat").write_text("\n".join([whole, *rows]))
+        probe.host(now)
+        return probe.job(now, live(fs, 7))
+
+    first = at(100.0, 50, 10)
+    assert first.unknown[m.JOB_CORES_ALLOWED] == FIRST
+    assert first.get(m.JOB_SWAP) == 12 * 1024
+    later = at(110.0, 60, 15)
+    assert later.get(m.JOB_CORES_ALLOWED) == 1
+    assert later.get(m.JOB_CORES_BUSY) == pytest.approx(1.0)
+    assert later.get(m.JOB_WAITING_THREADS) == pytest.approx(0.5)
+    assert later.get(m.JOB_BUSY_PROCESSES) == 1
+    assert probe.host(120.0).get(m.HOST_CPU) == 0.0
 
 
 def test_no_limit_is_none(tmp_path: Path) -> None:

@@ -1,0 +1,145 @@
+"""The job may use only some of the cores, and these are full.
+
+## What it sees
+The cores that the job's threads may run on, by their own masks and not by those of the monitor; how
+busy these are, and how busy the rest of the machine is; how many threads could run and had no core.
+
+## Why it costs
+A mask (`taskset`, `numactl`, a cpuset of the container, Slurm, OpenMP's binding, a line of the
+program) also holds for every thread and every loader worker that starts later. Eight workers on one
+core load like one, and the main thread, which launches the device's work, waits among them.
+
+## How to fix
+Ask for more cores where the mask comes from. Slurm gives a task one core unless `--cpus-per-task`
+says more, and `srun` has to be told again. Of a job that runs, `taskset -apc` widens the masks of
+all threads at once, within its cpuset. Where the mask is meant, start no more threads and workers
+than it has cores: `len(os.sched_getaffinity(0))` counts them, `os.cpu_count()` does not.
+
+## When it is wrong
+The other cores may be idle and yet promised to somebody else. More cores help only as far as the
+work of a step divides: the gain's upper end takes it to divide among all threads that wait. Where
+the job fills its cores and nobody waits, it is only said, without a gain: it may need no more, or
+its libraries have counted these cores and started no more threads.
+
+## Documents
+None of the five mentions it: beyond the documents.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Framework,
+    Gain,
+    Need,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.cores import FULL, Cores, Runner, allowed
+from whyidle.monitor.signals.window import Window
+
+# Threads that wait for each core: one that has it to itself was found waiting 1% of the time, also
+# beside our own threads; two that share it wait half of it each.
+LEAST_WAITING: Final = 0.25
+# Elsewhere there has to be something to have.
+LEAST_FREE: Final = 0.5
+# Of the time that it waits for a core or its loader: four workers beside the main thread on one of
+# two cores gave back 0.21 of 0.48, one worker 0.24 of 0.32; the rest comes later instead.
+BACK_LEAST: Final = 0.4
+# A pool of threads that the whole machine has no room for is as slow there: 8 threads took as long
+# on two cores as on one. That is another fault, and no mask's.
+MOST_OF_A_POOL: Final = 1.25
+BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
+CODE: Final = "os.sched_setaffinity(0, range(os.cpu_count()))  # before pools and workers start"
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the masks of the threads."""
+    job = window.job
+    there, used = job.mean(m.HOST_CORES), job.mean(m.JOB_CPU)
+    mask, waiting = job.mean(m.JOB_CORES_ALLOWED), job.mean(m.JOB_WAITING_THREADS)
+    cores = allowed(job)
+    if there is None or used is None or mask is None or waiting is None or cores is None:
+        return window.lacks(Need.RECORDING)
+    limit = job.means.get(m.JOB_CPU_LIMIT, there.value)
+    if mask.value >= there.value or limit < mask.value:
+        # A limit that is tighter is another fault.
+        return None
+    free = _free_elsewhere(window, cores, there.value)
+    if not cores.is_full or free < LEAST_FREE:
+        return None
+    wanted, gain = used.value + waiting.value, None
+    there_is = mask.value + free
+    if _is_pool(window) and wanted > MOST_OF_A_POOL * there_is:
+        return None
+    if waiting.value >= LEAST_WAITING * mask.value:
+        gain = _gain(window, used.value, min(wanted, there_is))
+    elif used.value < FULL * mask.value:
+        return None
+    return Found(
+        gain,
+        (
+            Evidence.of("cores that it may use", mask),
+            Evidence.of("cores of the machine", there),
+            Evidence.of("threads that want a core", job.measure(wanted, "count", "procfs")),
+            Evidence.of("cores free elsewhere", job.measure(free, "cores", "procfs")),
+        ),
+        slice=Slice.IDLE_DISPATCH if window.device == "gpu" and gain else None,
+        # Libraries that count these cores start no more threads: who would use more is not seen.
+        severity=None if gain else Severity.INFO,
+        confidence=Confidence.MEASURED if gain else Confidence.HINTED,
+        title=f"The job may use {mask.value:.0f} of {there.value:.0f} cores, and they are full",
+        fixes=dict.fromkeys(BOTH, _fix(window, mask.value, there.value, wanted)),
+    )
+
+
+def _is_pool(window: Window) -> bool:
+    """Tell whether it is rather threads of the main process that run than others of the job."""
+    account = window.core_account
+    return account is not None and account.runs[Runner.THREADS] > account.runs[Runner.HELPERS]
+
+
+def _free_elsewhere(window: Window, cores: Cores, there: float) -> float:
+    busy = window.job.means.get(m.HOST_CPU)
+    return 0.0 if busy is None else there - cores.there - max(0.0, busy * there - cores.busy)
+
+
+def _gain(window: Window, used: float, then: float) -> Gain:
+    """Return what comes back where the same work has more cores, as far as it divides."""
+    job, compute = window.job, window.share(Slice.COMPUTE)
+    serial = min(1.0, job.means.get(m.JOB_MAIN_THREAD, 0.0))
+    stays = max(used / then, serial if then > 1 else 0.0)
+    if window.device == "gpu" and compute is not None:
+        stays = max(stays, compute.value)
+    most = max(0.0, 1 - stays)
+    waits = max(job.means.get(m.JOB_MAIN_THREAD_WAIT, 0), job.means.get(m.JOB_LOADER_WAIT, 0))
+    return Gain.between(BACK_LEAST * min(most, waits), most)
+
+
+def _fix(window: Window, mask: float, there: float, wanted: float) -> Fix:
+    # Who waits now and then for a hundredth of a core needs no other.
+    needs = min(max(int(mask) + 1, round(wanted)), int(there))
+    pid = "PID" if window.job.pid is None else window.job.pid
+    return Fix(
+        f"Give it {needs} cores: --cpus-per-task={needs} for sbatch and srun (--cpu-bind=none where"
+        f" srun alone narrows it), --cpuset-cpus=0-{needs - 1} for Docker; at once:"
+        f" taskset -apc 0-{int(there) - 1} {pid}. Or ask for no more than it has:"
+        f" OMP_NUM_THREADS={mask:.0f} num_workers={mask:.0f}.",
+        CODE,
+    )
+
+
+rule = Rule(
+    title="The job may use only some of the cores, and these are full",
+    documents=("beyond the documents",),
+    fixes=dict.fromkeys(BOTH, Fix("Widen the mask, or run no more threads than it has.", CODE)),
+    detect=detect,
+)

@@ -1,0 +1,98 @@
+"""The memory limit of the container is close, or has killed already.
+
+## What it sees
+The memory that the job's cgroup holds beside the tightest limit on it, without the pages of files,
+which the kernel can drop; and how many processes of the cgroup it has killed for memory.
+
+## Why it costs
+Nothing, until something more is allocated: a larger batch, one more worker, a checkpoint that is
+put together in memory. Then the kernel kills a process. A loader worker that is gone ends a PyTorch
+job with an error that does not say why.
+
+## How to fix
+Raise the limit (`--mem` of Slurm, `resources.limits.memory` of Kubernetes, `--memory` of Docker),
+or hold less: fewer loader workers, a smaller `prefetch_factor`, arrays instead of lists of objects.
+Batches on their way from loader workers lie in /dev/shm, which counts against the same limit.
+
+## When it is wrong
+A job that holds the same all the time may run at 99% for days. Memory that grows is
+`memory_growth`, which says how long it will last, and a job that waits for memory `memory_stalls`:
+neither is reported here.
+
+## Documents
+None of the five mentions it: beyond the documents.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    LEAST_LOST,
+    Evidence,
+    Fix,
+    Found,
+    Framework,
+    Need,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.rules.memory_growth import grows
+from whyidle.monitor.signals.window import Window
+
+# What is left is less than one more worker of a usual job: of 64 GB some 3.
+LEAST_USED: Final = 0.95
+GIB: Final = 1 << 30
+BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
+
+
+def detect(window: Window) -> Verdict:
+    """Judge what is left below the limit."""
+    job = window.job
+    limit, used = job.mean(m.JOB_MEMORY_LIMIT), job.last(m.JOB_MEMORY_USED)
+    kills = job.last(m.JOB_OOM_KILLS)
+    if limit is None and kills is None:
+        return window.lacks(Need.RECORDING, job.unknown.get(m.JOB_MEMORY_LIMIT, ""))
+    is_near = limit is not None and used is not None and used >= LEAST_USED * limit.value
+    if not kills and (not is_near or _is_told_by_another(window)):
+        return None
+    evidence = []
+    if kills:
+        evidence.append(Evidence.of("processes killed", job.measure(kills, "count", "cgroup")))
+    if limit is not None and used is not None:
+        evidence.append(Evidence.of("memory in use", job.measure(used, "bytes", "cgroup")))
+        evidence.append(Evidence.of("memory limit", limit))
+    return Found(
+        None,
+        tuple(evidence),
+        # Without a limit it was the machine's memory, and somebody else's process perhaps.
+        severity=Severity.HIGH if kills and limit is not None else Severity.LOW,
+        title="The kernel has killed processes of the job's cgroup for memory" if kills else None,
+        fixes=dict.fromkeys(BOTH, _fix(None if limit is None else limit.value)),
+    )
+
+
+def _is_told_by_another(window: Window) -> bool:
+    """Tell whether it grows, or waits for memory already: two rules know more of that."""
+    trend = window.job.trends.get(m.JOB_RSS)
+    waits = window.job.means.get(m.JOB_MEMORY_STALL, 0.0) >= LEAST_LOST[Severity.MEDIUM]
+    return waits or (trend is not None and grows(trend))
+
+
+def _fix(limit: float | None) -> Fix:
+    size = "64G" if limit is None else f"{max(1, round(1.25 * limit / GIB))}G"
+    return Fix(
+        f"Raise the limit: --mem={size} for sbatch, --memory={size.lower()} for Docker,"
+        f" resources.limits.memory: {size}i in Kubernetes. Or start fewer loader workers.",
+    )
+
+
+rule = Rule(
+    title="The job's memory is nearly at the limit of its container",
+    documents=("beyond the documents",),
+    fixes=dict.fromkeys(BOTH, _fix(None)),
+    kind=Kind.MEMORY,
+    detect=detect,
+)

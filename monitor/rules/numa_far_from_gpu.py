@@ -1,0 +1,92 @@
+"""The process runs at another NUMA node than its GPU is at.
+
+## What it sees
+The core on which each main thread ran last, once a tick, and the node of that core; the node of the
+GPUs of that process, as the kernel says it of their slots. No memory of the job is looked into.
+
+## Why it costs
+Memory is given out where a thread first touches it: at its own node. Batches then reach the GPU by
+way of the link between the sockets, which others use, too. In one report, of DeepSpeed (its issue
+1576), copies to the GPU went at 4 to 12 GB/s from the far node, and at 24 GB/s from the near one.
+
+## How to fix
+Bind each process, and its memory, to the node of its GPU before it starts: `numactl`, or
+`torchrun --numa-binding=node` for all ranks at once. `nvidia-smi topo -m` shows which cores are
+near which GPU. Memory that is there already stays where it is.
+
+## When it is wrong
+Where the main thread runs says little of where old memory lies. A job that copies little, or ahead
+of its use, loses nothing; without a trace it is not known how much it copies, and no gain is said.
+Many machines lose less than the report: the lower end of the gain is nothing.
+
+## Documents
+None of the five mentions it: beyond the documents.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Framework,
+    Gain,
+    Need,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.window import Window
+
+# A process that may run anywhere is near as often as far.
+LEAST: Final = 0.9
+# 4 instead of 24 GB/s, the worst of the report above.
+BACK_MOST: Final = 1 - 4 / 24
+
+
+def detect(window: Window) -> Verdict:
+    """Judge where the processes with a GPU run."""
+    far = window.job.mean(m.JOB_FAR_FROM_GPU)
+    if far is None:
+        return window.lacks(Need.GPU, window.job.unknown.get(m.JOB_FAR_FROM_GPU, ""))
+    if far.value < LEAST or window.device == "cpu":
+        return None
+    gpus = [g for g in window.job.gpus if g.owned and g.info.get("numa_node") is not None]
+    evidence = [Evidence.of("looks that found it at another node", far)]
+    for gpu in gpus:
+        node = window.job.measure(gpu.info["numa_node"], "count", "procfs")
+        evidence.append(Evidence.of(f"node of GPU {gpu.index}", node))
+    copies = window.share(Slice.EXPOSED_COPY)
+    if copies is not None:
+        evidence.append(Evidence.of("only copies run", copies))
+    return Found(
+        None if copies is None else Gain.between(0.0, BACK_MOST * copies.value),
+        tuple(evidence),
+        slice=None if copies is None else Slice.EXPOSED_COPY,
+        severity=Severity.LOW,
+        confidence=Confidence.HINTED,
+        fixes=_fixes(sorted({gpu.info["numa_node"] for gpu in gpus})),
+    )
+
+
+def _fixes(nodes: list[int]) -> dict[Framework, Fix]:
+    text = (
+        "Start each process at the node of its GPU, by numactl: nvidia-smi topo -m has the nodes."
+    )
+    if len(nodes) == 1:
+        bound = f"numactl --cpunodebind={nodes[0]} --membind={nodes[0]} python train.py"
+        text = f"Start it at the node of its GPU: {bound}."
+    return {"pytorch": Fix(f"{text} All ranks: torchrun --numa-binding=node."), "jax": Fix(text)}
+
+
+rule = Rule(
+    title="The process runs at another NUMA node than its GPU is at",
+    documents=("beyond the documents",),
+    fixes=_fixes([]),
+    detect=detect,
+)
