@@ -13,7 +13,7 @@ from whyidle.monitor.link.records import Frame, Read, Reads, StackCount, Stacks
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.event_limits import EVENT_BYTES, MOST_COUNTED, Due, kept
 from whyidle.monitor.runs.aggregates import ReadBack
-from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.runs.stacks import MOST_LOOKS, Chain, CodeLine, StackSamples
 from whyidle.monitor.runs.summary import READS, SHORT_LIVED, STACKS, THREADS
 
 # What a screen shows as "now".
@@ -95,6 +95,9 @@ def _slim(stacks: Stacks) -> Stacks:
 
 def _add(samples: StackSamples, number: int, counts: Iterable[StackCount]) -> None:
     samples.samples += min(number, MOST_COUNTED)
+    # What goes on in the last of them counts as one look.
+    samples.looks = min(MOST_LOOKS, samples.looks + 1)
+    when = 1 << (samples.looks - 1)
     for look in counts:
         chain = Chain(
             tuple(_line(frame) for frame in look.frames),
@@ -106,7 +109,7 @@ def _add(samples: StackSamples, number: int, counts: Iterable[StackCount]) -> No
             known = min(look.known, count)
             waited = min(look.waited, known)
             locked, blocked = min(look.locked, known - waited), min(look.blocked, waited)
-            samples.count(chain, count, known, waited, locked, blocked)
+            samples.count(chain, count, known, waited, locked, blocked, when=when)
 
 
 def _line(frame: Frame) -> CodeLine:

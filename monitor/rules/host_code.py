@@ -46,9 +46,9 @@ from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
-from whyidle.monitor.signals.callees import reads_at
+from whyidle.monitor.signals.acts import WORDS, Phase
+from whyidle.monitor.signals.asides import is_aside
 from whyidle.monitor.signals.gain import of_work
-from whyidle.monitor.signals.phases import WORDS, Phase
 from whyidle.monitor.signals.window import Window
 
 # Every program has some code around its steps: less is not worth a person's time.
@@ -80,22 +80,13 @@ def detect(window: Window) -> Verdict:
     )
 
 
-def _is_aside(account: HostAccount, row: HostRow) -> bool:
-    """Tell whether a row is of a phase beside the steps, whose work is there to be saved."""
-    # What waits there may wait for the steps before it.
-    waits = row.doing in {HostClass.READ, HostClass.FRAMEWORK_WAIT}
-    if waits or row.phase is Phase.STEP or row.phase not in account.phases:
-        return False
-    return not (row.frames and reads_at(row.frames[0].file, row.frames[0].line))
-
-
 def _is_own(account: HostAccount, row: HostRow) -> bool:
-    return row.doing in HOST_WORK or _is_aside(account, row)
+    return row.doing in HOST_WORK or is_aside(account, row)
 
 
 def _place(account: HostAccount, row: HostRow) -> CodeLine | None:
     """Return the line that answers for a row."""
-    if row.begins is not None and _is_aside(account, row):
+    if row.begins is not None and is_aside(account, row):
         return row.begins
     return row.frames[0] if row.frames else None
 
@@ -109,7 +100,7 @@ def _of_one_place(account: HostAccount) -> list[HostRow]:
         own = _is_own(account, row)
         if place is None or not (own or row.doing is HostClass.UNCLEAR):
             continue
-        phase = row.phase if _is_aside(account, row) else Phase.STEP
+        phase = row.phase if is_aside(account, row) else Phase.STEP
         key = place.file, place.function, phase
         rows.setdefault(key, []).append(row)
         sums[key] = sums.get(key, 0.0) + (row.share if own else 0.0)
@@ -119,7 +110,7 @@ def _of_one_place(account: HostAccount) -> list[HostRow]:
 def _title(account: HostAccount, rows: Sequence[HostRow], share: float) -> str:
     worst = next(row for row in rows if _is_own(account, row))
     takes = f"takes {share:.0%} of the main thread's time"
-    if _is_aside(account, worst):
+    if is_aside(account, worst):
         return f"{WORDS[worst.phase].capitalize()} {takes}"
     return f"{worst.frames[0].function}() {takes}: {HOST_LOOKS[worst.doing].words}"
 

@@ -13,6 +13,11 @@ from whyidle.monitor.core.finding import SourceLine
 MOST_LINES: Final = 20
 # Chains in an event: there are 200 samples in most, and 1,200 in those of a long run.
 MOST_ROWS: Final = 100
+# Looks of an event that are told apart, as bits of a number that JSON can hold.
+MOST_LOOKS: Final = 60
+# Of more events than these one look each is told apart.
+MOST_FINE: Final = 20
+MOST_TOLD: Final = MOST_FINE * MOST_LOOKS
 
 
 class CodeLine(NamedTuple):
@@ -43,8 +48,10 @@ class Counts:
     locked: float = 0
     # How many of those that waited did so for a disk, as the kernel says.
     blocked: float = 0
+    # In which looks, a bit each; 0: not known.
+    when: int = 0
 
-    def add(self, samples: float, *states: float) -> None:
+    def add(self, samples: float, *states: float, when: int = 0) -> None:
         """Count more of them."""
         self.samples += samples
         known, waited, locked, blocked = (*states, 0, 0, 0, 0)[:4]
@@ -52,6 +59,7 @@ class Counts:
         self.waited += waited
         self.locked += locked
         self.blocked += blocked
+        self.when |= when
 
 
 class StackSamples:
@@ -60,32 +68,42 @@ class StackSamples:
     def __init__(self) -> None:
         self.samples: float = 0
         self.chains: dict[Chain, Counts] = {}
+        # Looks of about a second each, that samples are told apart by; 0: not known.
+        self.looks = 0
 
     @classmethod
     def of_events(cls, events: Iterable[Mapping[str, Any]]) -> StackSamples:
         """Add up what a run kept; what older programs kept has lines and leaves apart."""
         found = cls()
-        for data in events:
+        some = list(events)
+        is_fine = len(some) <= MOST_FINE
+        # One event that does not know its looks leaves them all unknown.
+        knows = all(data.get("looks") for data in some)
+        for data in some:
             samples = data.get("samples", 0)
             found.samples += samples
             files = data.get("files", ())
             # Older programs kept fewer states.
-            for count, frames, leaf, called, *states in data.get("rows", ()):
+            rows = data.get("rows", ())
+            for row, seen in zip(rows, data.get("when") or [0] * len(rows), strict=True):
+                count, frames, leaf, called, *states = row
                 chain = Chain(
                     tuple(_read(files, frame) for frame in frames),
                     _read(files, leaf) if leaf else None,
                     _read(files, called) if called else None,
                 )
-                found.count(chain, count, *states)
+                when = int(seen) if is_fine else int(bool(seen))
+                found.count(chain, count, *states, when=when << found.looks if knows else 0)
             for line in data.get("lines", ()):
                 found.count(Chain((_line(line),)), line["share"] * samples)
             for line in data.get("leaves", ()):
                 found.count(Chain((), _line(line)), line["share"] * samples)
+            found.looks += (min(MOST_TOLD, data["looks"]) if is_fine else 1) if knows else 0
         return found
 
-    def count(self, chain: Chain, samples: float, *states: float) -> None:
+    def count(self, chain: Chain, samples: float, *states: float, when: int = 0) -> None:
         """Count some samples of one chain; ``states``: the other numbers of ``Counts``."""
-        self.chains.setdefault(chain, Counts()).add(samples, *states)
+        self.chains.setdefault(chain, Counts()).add(samples, *states, when=when)
 
     def lines(self, most: int = MOST_LINES) -> tuple[SourceLine, ...]:
         """Return the user's innermost lines, most first."""
@@ -151,7 +169,9 @@ class StackSamples:
                 break
             files = names
             rows.append(row)
-        return {"samples": self.samples, "files": list(files), "rows": rows}
+        found = {"samples": self.samples, "files": list(files), "rows": rows}
+        when = [counts.when for _, counts in most[: len(rows)]]
+        return found | ({"looks": self.looks, "when": when} if self.looks else {})
 
 
 def _packed(files: Mapping[str, int], line: CodeLine) -> list[Any]:

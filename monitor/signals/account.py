@@ -10,13 +10,14 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
+from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.callees import ARRAY_PACKAGES, Calls, calls_of, reads_at
-from whyidle.monitor.signals.phases import Phase, phase_of
+from whyidle.monitor.signals.phases import Aside, phase_of
 from whyidle.monitor.signals.sampling import SURE, start_up
 from whyidle.monitor.signals.source import called
 from whyidle.monitor.traces.where.files import is_users
@@ -83,8 +84,11 @@ class HostRow:
     doing: HostClass
     share: float
     phase: Phase = Phase.STEP
-    # The line of the user's that begins the phase.
+    # The line of the user's that begins the phase; and whether what is called there says so.
     begins: CodeLine | None = None
+    surely: bool = False
+    # In which looks of about a second, a bit each; 0: not known.
+    when: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,8 @@ class HostAccount:
     samples: float
     # Whether samples say if the thread waited; else nothing is a wait.
     knows_waits: bool
+    # How many looks there were; 0: not known.
+    looks: int = 0
 
     def share(self, *classes: HostClass) -> float:
         """Return the share of some classes together."""
@@ -137,10 +143,14 @@ class HostAccount:
         return SURE * math.sqrt(share * (1 - share) / self.samples) if self.samples else 1.0
 
 
+_Key: TypeAlias = tuple[tuple[CodeLine, ...], HostClass, Aside]
+
+
 def account_of(stacks: StackSamples, *, by_time: bool = False) -> HostAccount | None:
     """Return the account; ``None`` without samples; ``by_time``: start-up is cut off already."""
     out = {(x.file, x.line) for x in start_up(stacks.lines(), by_time=by_time)}
-    shares: dict[tuple[tuple[CodeLine, ...], HostClass, Phase, CodeLine | None], float] = {}
+    shares: dict[_Key, float] = {}
+    when: dict[_Key, int] = {}
     total = known = 0.0
     for chain, counts in stacks.chains.items():
         if chain.frames and (chain.frames[0].file, chain.frames[0].line) in out:
@@ -149,16 +159,18 @@ def account_of(stacks: StackSamples, *, by_time: bool = False) -> HostAccount | 
         known += counts.known
         phase = phase_of(chain)
         for doing, samples in _divided(chain, counts):
-            key = chain.frames, doing, *phase
+            key = chain.frames, doing, phase
             shares[key] = shares.get(key, 0.0) + samples
+            when[key] = when.get(key, 0) | counts.when
     if not total:
         return None
     rows = [
-        HostRow(frames, doing, n / total, phase, begins)
-        for (frames, doing, phase, begins), n in shares.items()
+        HostRow(frames, doing, n / total, *aside, when[frames, doing, aside])
+        for (frames, doing, aside), n in shares.items()
         if n
     ]
-    return HostAccount(tuple(sorted(_settled(rows), key=lambda x: -x.share)), total, known > 0)
+    settled = tuple(sorted(_settled(rows), key=lambda x: -x.share))
+    return HostAccount(settled, total, known > 0, stacks.looks)
 
 
 def _settled(rows: Sequence[HostRow]) -> Iterator[HostRow]:

@@ -26,6 +26,8 @@ _READERS: Final = re.compile(
     r"|webdataset|soundfile|librosa|imageio|tifffile|lmdb|torchvision/io)/.*\.py"
     r"|.*/python3\.\d+t?/(socket|ssl|gzip|zipfile|tarfile|lzma|bz2|csv|http/client|json/\w+)\.py"
 )
+# What these do in the other direction: a log is no data.
+_WRITERS: Final = re.compile(r".*/json/encoder\.py .*|.* \w*(write|dump|send|save)\w*")
 # Who sleeps in such a function waits for data; who does elsewhere has reasons of his own.
 _SLEEP: Final = re.compile(r"(.*\.)?sleep")
 _FETCHES: Final = re.compile(
@@ -185,7 +187,8 @@ def _head(module: str) -> str:
 
 
 def _is_of_reader(line: SourceLine) -> bool:
-    return _READERS.fullmatch(line.file) is not None
+    writes = _WRITERS.fullmatch(f"{line.file} {line.function}") is not None
+    return not writes and _READERS.fullmatch(line.file) is not None
 
 
 def _draws(line: SourceLine, *, torch: bool) -> bool:

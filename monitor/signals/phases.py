@@ -1,68 +1,89 @@
-"""What a loop does besides its steps: validation, checkpoints, and what is due every few steps.
+"""Which part of a loop a stack is in: its steps, or what it does besides them.
 
-A chain of lines belongs to a phase by what is called there, by where its lines stand, or by the
-names of the user's functions; all the rest are steps.
+A chain of lines belongs to a phase by the act (``acts.py``): the library that it is in, or what the
+user's line or block calls. The names of the user's functions count where nothing else says so, and
+all the rest are steps.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
-from enum import StrEnum
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from whyidle.monitor.runs.stacks import Chain, CodeLine
-from whyidle.monitor.signals.source import dotted, tree_of
+from whyidle.monitor.signals.acts import Phase, of_calls, of_library, scores, syncs
+from whyidle.monitor.signals.environments import step_line
+from whyidle.monitor.signals.source import calls, dotted, tree_of
 from whyidle.monitor.traces.where.files import is_users
+from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 
-
-class Phase(StrEnum):
-    """A part of the loop, by its name in the JSON contract."""
-
-    STEP = "step"
-    VALIDATION = "validation"
-    CHECKPOINT = "checkpoint"
-    PERIODIC = "periodic"
-
-
-WORDS: Final = {
-    Phase.STEP: "the steps",
-    Phase.VALIDATION: "validation",
-    Phase.CHECKPOINT: "saving checkpoints",
-    Phase.PERIODIC: "what is due every few steps",
-}
-_SAVES: Final = re.compile(
-    r".*/(torch/(serialization|distributed/checkpoint/.*)|safetensors/.*|orbax/.*|flax/serialization"
-    r"|flax/training/checkpoints|keras/src/saving/.*)\.py .*|.*/numpy/lib/_?npyio\w*\.py save\w*"
-)
-_EVALUATES: Final = re.compile(
-    r".*/(lightning|pytorch_lightning)/.*/evaluation_loop\.py .*"
-    r"|.*/(transformers/trainer|keras/src/\w+/trainer)\.py (evaluate|evaluation_loop)"
-)
 # Functions of the user's, in words: ``run_validation``, ``evalEpoch``, ``val_loop``.
 _VALIDATES: Final = re.compile(r"(.*_)?([Ee]valuat\w*|[Vv]alidat\w*|[Ee]val|[Vv]al)(_.*|[A-Z].*)?")
 _SAVING: Final = re.compile(r"(.*_)?([Ss]ave|[Cc]heckpoint|[Cc]kpt)(_.*|[A-Z].*)?")
+# What a validation may hold is a part of it.
+_PARTS: Final = frozenset({Phase.METRICS, Phase.GENERATION})
 _NO_GRADIENTS: Final = frozenset({"no_grad", "inference_mode"})
+# Who does this trains, or plays in an environment.
+_TRAINS: Final = frozenset({"backward", "zero_grad", "step"})
+_LOOPS: Final = (ast.For, ast.AsyncFor, ast.While, ast.GeneratorExp, ast.ListComp)
+_DEVICE: Final = re.compile(rf".*/({'|'.join(sorted(DEVICE_PACKAGES))})/.*")
 
 
-def phase_of(chain: Chain) -> tuple[Phase, CodeLine | None]:
-    """Return the phase of a chain, and the line of the user's that begins it."""
-    for line in reversed(chain.frames):
-        phase = _of_function(line.function) or _of_block(line)
-        if phase is not None:
-            return phase, line
+class Aside(NamedTuple):
+    """The phase of a chain, and the line of the user's that begins it."""
+
+    phase: Phase
+    begins: CodeLine | None = None
+    # By what is called there, and not by the user's names alone.
+    surely: bool = False
+
+
+def phase_of(chain: Chain) -> Aside:
+    """Return the phase of a chain."""
+    named = _of_frames(chain.frames)
+    phase = _act(chain)
+    stepping = step_line(chain.frames)
+    if stepping is not None and phase in {None, Phase.ENVIRONMENT}:
+        return Aside(Phase.ENVIRONMENT, stepping, surely=True)
+    # What is saved or written while validating is so all the same.
+    if phase is None or (phase in _PARTS and named is not None):
+        return named or Aside(Phase.STEP)
+    if named is not None and named.phase in {phase, Phase.PERIODIC}:
+        return Aside(phase, named.begins, surely=True)
+    return Aside(phase, chain.frames[0] if chain.frames else None, surely=True)
+
+
+def _act(chain: Chain) -> Phase | None:
+    """Return what is done by the library that a chain is in, or by the user's line."""
     inner = chain.frames[0] if chain.frames else None
-    for outside in (chain.called, chain.leaf):
-        if outside is None or is_users(outside.file):
-            continue
-        name = f"{outside.file} {outside.function}"
-        if _SAVES.fullmatch(name):
-            return Phase.CHECKPOINT, inner
-        if _EVALUATES.fullmatch(name):
-            return Phase.VALIDATION, inner
-    return Phase.STEP, None
+    outside = [x for x in (chain.called, chain.leaf) if x is not None and not is_users(x.file)]
+    if outside and (found := of_library(outside[-1], outside[0])) is not None:
+        return found
+    # What a framework does for a line that prints is no printing.
+    if inner is None or any(_DEVICE.fullmatch(x.file) for x in outside):
+        return None
+    names = [_name(call) for call in calls(inner.file, inner.line)]
+    if outside and scores(_imports(inner.file).get(name.partition(".")[0], "") for name in names):
+        return Phase.METRICS
+    if syncs(names):
+        return _around(inner.file, inner.line)
+    return of_calls(names)
+
+
+def _of_frames(frames: tuple[CodeLine, ...]) -> Aside | None:
+    """Return what the user's lines are a part of, the outermost first."""
+    for line in reversed(frames):
+        block = _blocks(line.file).get(line.line)
+        named = _of_function(line.function)
+        # A name says more than that something is due.
+        if block is not None and (named is None or block.phase is not Phase.PERIODIC):
+            return block._replace(begins=line)
+        if named is not None:
+            return Aside(named, line)
+    return None
 
 
 def _of_function(name: str) -> Phase | None:
@@ -71,38 +92,84 @@ def _of_function(name: str) -> Phase | None:
     return Phase.CHECKPOINT if _SAVING.fullmatch(name) else None
 
 
-def _of_block(line: CodeLine) -> Phase | None:
-    """Return what a line is due for that runs every few steps: ``if step % 100 == 0``."""
-    return _blocks(line.file).get(line.line)
-
-
 @lru_cache(maxsize=64)
-def _blocks(file: str) -> dict[int, Phase]:
+def _blocks(file: str) -> dict[int, Aside]:
+    """Return by line what a block of code is for: ``if step % 100 == 0``, or no gradients."""
     tree = tree_of(file)
-    found: dict[int, Phase] = {}
+    found: dict[int, Aside] = {}
     for node in () if tree is None else ast.walk(tree):
+        block = None
         if isinstance(node, ast.If) and any(isinstance(x, ast.Mod) for x in ast.walk(node.test)):
-            phase = _content(node)
-            lines = (n for each in node.body for n in range(each.lineno, _end(each) + 1))
+            block = _content(node.body)
+        elif isinstance(node, ast.FunctionDef) and _only_evaluates(node):
+            block = Aside(Phase.VALIDATION, surely=True)
+        if block is not None and isinstance(node, ast.If | ast.FunctionDef):
+            lines = (n for x in node.body for n in range(x.lineno, (x.end_lineno or x.lineno) + 1))
             # Of blocks within blocks the outer one counts: ``ast.walk`` comes to it first.
             for number in lines:
-                found.setdefault(number, phase)
+                found.setdefault(number, block)
     return found
 
 
-def _end(node: ast.stmt) -> int:
-    return node.end_lineno or node.lineno
+def _content(body: list[ast.stmt]) -> Aside:
+    names = list(_called(body))
+    last = {name.rpartition(".")[2] for name in names}
+    if last & _NO_GRADIENTS or any(map(_VALIDATES.fullmatch, last)):
+        return Aside(Phase.VALIDATION, surely=bool(last & _NO_GRADIENTS))
+    saves = of_calls(names) is Phase.CHECKPOINT
+    if saves or any(map(_SAVING.fullmatch, last)):
+        return Aside(Phase.CHECKPOINT, surely=saves)
+    return Aside(Phase.PERIODIC)
 
 
-def _content(block: ast.If) -> Phase:
-    names = set(_called(block))
-    if names & _NO_GRADIENTS or any(map(_VALIDATES.fullmatch, names)):
-        return Phase.VALIDATION
-    return Phase.CHECKPOINT if any(map(_SAVING.fullmatch, names)) else Phase.PERIODIC
+def _only_evaluates(function: ast.FunctionDef) -> bool:
+    """Tell whether a function sets a model to evaluate it on more than one batch."""
+    whole = [*function.decorator_list, *function.body]
+    last = {name.rpartition(".")[2] for name in _called(whole)} | {
+        dotted(each).rpartition(".")[2] for each in function.decorator_list
+    }
+    loops = any(isinstance(node, _LOOPS) for each in function.body for node in ast.walk(each))
+    return loops and "eval" in last and bool(last & _NO_GRADIENTS) and not last & _TRAINS
 
 
-def _called(block: ast.If) -> Iterator[str]:
-    for statement in block.body:
-        for node in ast.walk(statement):
+@lru_cache(maxsize=256)
+def _around(file: str, line: int) -> Phase:
+    """Return what is written to the disk by a line that only waits for that."""
+    tree = tree_of(file)
+    bodies = [
+        node
+        for node in (() if tree is None else ast.walk(tree))
+        if isinstance(node, ast.If | ast.With | ast.FunctionDef)
+        and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    for node in sorted(bodies, key=lambda node: -node.lineno):
+        found = of_calls(_called(node.body))
+        if found is not None:
+            return found
+    return Phase.LOGGING
+
+
+@lru_cache(maxsize=64)
+def _imports(file: str) -> dict[str, str]:
+    """Return the names that a file imports, and from which module."""
+    found: dict[str, str] = {}
+    tree = tree_of(file)
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            inside = node.module or ""
+            found |= {x.asname or x.name: f"{inside}.{x.name}" for x in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {x.asname: x.name for x in node.names if x.asname}
+    return found
+
+
+def _name(call: ast.Call) -> str:
+    """Return what is called; of what has no dotted name, as in ``open(path).write``, the last."""
+    return dotted(call.func) or getattr(call.func, "attr", "")
+
+
+def _called(some: Sequence[ast.AST]) -> Iterator[str]:
+    for each in some:
+        for node in ast.walk(each):
             if isinstance(node, ast.Call):
-                yield dotted(node.func).rpartition(".")[2]
+                yield _name(node)

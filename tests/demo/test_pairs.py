@@ -26,6 +26,7 @@ SET_BY_FIX = {
     ("buffers_not_donated", "jax"): {"step"},
     ("cpu_starved", "torch"): {"THREADS"},
     ("few_cpus_allowed", "torch"): {"CORES"},
+    ("environment_stepping", "torch"): {"ENVIRONMENTS"},
     ("input_starved", "jax"): {"AHEAD", "WORKERS"},
     ("tiny_work", "torch"): {"BATCH"},
     ("too_little_after_warmup", "jax"): {"MOST", "WARM_UP"},

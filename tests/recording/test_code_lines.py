@@ -62,8 +62,8 @@ def test_whole_chains_are_kept_with_how_often_they_waited(agent_stats: AgentStat
     seen = StackSamples.of_events([json.loads(json.dumps(event.data))] * 2)
     first, second = seen.chains.items()
     lines = [CodeLine(f.file, f.line, f.function) for f in (LOAD, STEP, LEAF, called)]
-    assert first == (Chain(tuple(lines[:2]), *lines[2:]), Counts(10, 8, 6))
-    assert second == (Chain((lines[0],), lines[0]), Counts(2))
+    assert first == (Chain(tuple(lines[:2]), *lines[2:]), Counts(10, 8, 6, when=0b1111))
+    assert second == (Chain((lines[0],), lines[0]), Counts(2, when=0b1010))
 
 
 def test_recordings_of_older_programs_have_lines_and_leaves() -> None:
@@ -149,3 +149,28 @@ def test_the_line_that_waits_longest_now_is_of_the_last_records() -> None:
     assert found is not None
     assert found.line == LOAD.line
     assert agent_stats.read_line(21 * SECOND + code_lines.WINDOW_NS) is None
+
+
+def test_looks_stay_apart_over_events_and_when_packed_again() -> None:
+    chain, other = (
+        Chain((CodeLine("/job/a.py", 3, "save"),)),
+        Chain((CodeLine("/job/a.py", 9, "f"),)),
+    )
+    events = []
+    for second in range(12):
+        samples = StackSamples()
+        samples.looks = 30
+        samples.count(other, 20, when=(1 << 30) - 1)
+        if second == 5:
+            samples.count(chain, 2, when=0b110)
+        events.append(json.loads(json.dumps(samples.packed(10_000))))
+    seen = StackSamples.of_events(events)
+    assert seen.looks == 12 * 30
+    assert seen.chains[chain].when == 0b110 << 150
+    again = StackSamples.of_events([json.loads(json.dumps(seen.packed(100_000)))])
+    assert (again.looks, again.chains[chain]) == (seen.looks, seen.chains[chain])
+    # In a long run an event is one look; and one that does not know its looks leaves all unknown.
+    assert StackSamples.of_events(events * 2).chains[chain].when == (1 << 5) | (1 << 17)
+    del events[3]["looks"]
+    assert StackSamples.of_events(events).looks == 0
+    assert StackSamples.of_events(events).chains[chain].when == 0

@@ -43,6 +43,7 @@ from tests.rules import (
     test_transfer_stalled_by_full_memory,
     test_wasted_energy,
 )
+from tests.rules.phases import LIB
 from tests.rules.windows import ROOT, answer, pairs, recorded, stacks, window
 from whyidle.monitor import rules
 from whyidle.monitor.core import metrics as m
@@ -62,6 +63,15 @@ def _host_code() -> Window:
     step = CodeLine("/venv/lib/python3.11/site-packages/torch/_tensor.py", 5, "backward")
     codec = CodeLine("/venv/lib/python3.11/site-packages/PIL/Image.py", 5, "save")
     samples = stacks((codec, (line,), 260), (step, (line,), 740))
+    return window(stacks=samples, facts={"torch": {"backend": "cpu"}}, inside=True)
+
+
+def _aside(line: CodeLine, share: int, library: str, function: str) -> Window:
+    step = CodeLine(f"{LIB}/torch/_tensor.py", 5, "backward")
+    inside = CodeLine(f"{LIB}/{library}", 5, function)
+    samples = stacks(
+        (inside, (line,), share), (step, (CodeLine(line.file, 40, "train"),), 1000 - share)
+    )
     return window(stacks=samples, facts={"torch": {"backend": "cpu"}}, inside=True)
 
 
@@ -117,6 +127,21 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
     ),
     "memory_limit_near": lambda: window(means=test_memory_limit_near.NEAR),
     "memory_stalls": lambda: window(means=test_memory_stalls.SLOWED),
+    "environment_stepping": lambda: _aside(
+        CodeLine("/job/play.py", 27, "rollout"), 420, "highway_env/envs/common/abstract.py", "step"
+    ),
+    "growing_sequence": lambda: _aside(
+        CodeLine("/job/chat.py", 18, "reply"), 720, "transformers/generation/utils.py", "generate"
+    ),
+    "metrics_on_host": lambda: _aside(
+        CodeLine("/job/train.py", 52, "train"), 240, "sklearn/metrics/_ranking.py", "roc_auc_score"
+    ),
+    "slow_tokenizer": lambda: _aside(
+        CodeLine("/job/serve.py", 33, "reply"), 280, "transformers/tokenization_python.py", "f"
+    ),
+    "validation_too_long": lambda: _aside(
+        CodeLine("/job/train.py", 61, "run_validation"), 310, "torch/nn/modules/module.py", "f"
+    ),
     "misaligned_shards": lambda: window(test_misaligned_shards._trace(80, 40, 40, 40), kind="file"),
     "slowing_down": lambda: test_slowing_down.of([0.1 + 0.004 * n for n in range(40)]),
     "data_parallel_one_process": lambda: test_data_parallel_one_process.traced(

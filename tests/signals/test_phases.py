@@ -10,7 +10,8 @@ from tests.rules.windows import found, is_silent, window
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.account import HostAccount, account_of
-from whyidle.monitor.signals.phases import Phase, phase_of
+from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.phases import phase_of
 
 SCRIPT = """
 import torch
@@ -72,7 +73,7 @@ def test_blocks_that_are_due_every_few_steps(script: Path) -> None:
 def test_chains(functions: tuple[str, ...], called: tuple[str, str] | None, phase: Phase) -> None:
     frames = tuple(line("/job/x.py", 5 + n, name) for n, name in enumerate(functions))
     inner = None if called is None else line(f"{LIB}/{called[0]}", 9, called[1])
-    found, begins = phase_of(Chain(frames, inner, inner))
+    found, begins, _ = phase_of(Chain(frames, inner, inner))
     assert found is phase
     assert (begins is None) == (phase is Phase.STEP)
 

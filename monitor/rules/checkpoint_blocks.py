@@ -1,0 +1,82 @@
+"""Saving checkpoints stops the job.
+
+## What it sees
+Stack samples of the main thread in what saves: `torch.save`, safetensors, orbax, Flax, Keras,
+`np.savez`, `pickle.dump`, the checkpoints of Lightning, transformers, DeepSpeed and
+torch.distributed, and whatever else stands in a block of yours that calls one of them. It counts
+the times that this happened while it watched. A job that saves every hour and did not meanwhile
+is not judged.
+
+## Why it costs
+The copy to the host, the packing and the writing come one after the other in the thread that
+launches the steps, and the device has nothing to do until the file is written. With several ranks
+all of them wait for the slowest disk.
+
+## How to fix
+Save a tenth as often: a crash costs half of the time between two saves, and crashes are rare. Copy
+the state to the host and go on, while a thread writes it: `torch.distributed.checkpoint.async_save`
+and orbax (`ocp.CheckpointManager`, `AsyncCheckpointer`) do just that. Where writing is quick, the
+copy is most of a save, and only less often helps.
+
+## When it is wrong
+What is seen once in a window may be due once a day: then the range begins at nothing, and the
+severity is low. With a save that is in the background already, what is left is the copy, or the
+wait for the save before: then less often is all that helps.
+
+## Documents
+Beyond the documents: they save nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core.finding import Fix, Need, Verdict
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.asides import found, of_phase
+from whyidle.monitor.signals.window import Window
+
+# A tenth as often. In a thread, a copy to memory that is new takes three quarters as long as
+# torch.save to a page cache (64 MB, PyTorch 2.13), and next to nothing beside a network drive.
+LEFT: Final = 0.1
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time in what saves."""
+    if window.host is None:
+        return window.lacks(Need.INSIDE)
+    saving = of_phase(window.host, Phase.CHECKPOINT)
+    return None if saving is None else found(window, saving, LEFT)
+
+
+rule = Rule(
+    title="Saving checkpoints stops the job",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "Save a tenth as often, and let a thread write a copy:"
+            " torch.distributed.checkpoint.async_save does both.",
+            """\
+# once: saver, saved = concurrent.futures.ThreadPoolExecutor(1), None
+if step % 1000 == 0:  # was: step % 100
+    state = model.state_dict()
+    state = {name: each.to("cpu", copy=True) for name, each in state.items()}
+    if saved is not None:
+        saved.result()  # raises if that save failed
+    saved = saver.submit(torch.save, state, "latest.pt")""",
+        ),
+        "jax": Fix(
+            "Save a tenth as often, and let a thread write a copy: orbax's CheckpointManager does"
+            " both, unless enable_async_checkpointing is off.",
+            """\
+# once: saver, saved = concurrent.futures.ThreadPoolExecutor(1), None
+if step % 1000 == 0:  # was: step % 100
+    leaves = [np.array(each) for each in jax.tree.leaves(params)]  # copies
+    if saved is not None:
+        saved.result()  # raises if that save failed
+    saved = saver.submit(np.savez, "latest.npz", *leaves)""",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,166 @@
+"""The environments of reinforcement learning are stepped in Python, one after the other.
+
+## What it sees
+Stack samples of the main thread in an environment: in Gymnasium's packages and others like them, at
+a line of yours that hands an action to `step` of something that is also `reset`, and in such
+methods of a class of yours. What makes the action from an observation counts as far as it may come
+back, too.
+
+## Why it costs
+A step of an environment is some tens of microseconds to milliseconds of Python, and the policy is
+asked for one observation at a time: the device gets the work of one row, and waits for the next.
+
+## How to fix
+Step many environments in one call, and ask the policy once for all of them. In processes:
+`gymnasium.vector.AsyncVectorEnv`, `SubprocVecEnv` of stable-baselines3; as arrays, where each has
+little to do: the same formulas over a row for each. In JAX, under `jax.vmap` and `jax.lax.scan`,
+nothing leaves the device. Collect longer rollouts for each update of the policy, and take
+pictures (`render`) only for a person.
+
+## When it is wrong
+Processes help as far as there are cores, and cost a message each way: an environment of some ten
+microseconds is faster as arrays. More environments for one update change what is learned: the
+rollout of each has to be shorter. What the environments of an evaluation take is counted here.
+
+## Documents
+Beyond the documents: they learn from data that is there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.account import HOST_WORK, HostRow
+from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.asides import taken
+from whyidle.monitor.signals.environments import played
+from whyidle.monitor.signals.window import Window
+
+# A learner steps something: less is not worth other code.
+LEAST: Final = 0.10
+# Two of them side by side take half as long: so much has every machine.
+LEFT: Final = 0.5
+MOSTLY: Final = 0.5
+# What else is done for one observation at a time.
+_ACTS: Final = frozenset(
+    {
+        HostClass.EAGER,
+        HostClass.FRAMEWORK,
+        HostClass.FRAMEWORK_WAIT,
+        HostClass.READ,
+        HostClass.PUT,
+        HostClass.UNCLEAR,
+        *HOST_WORK,
+    }
+)
+_MANY: Final = Fix(
+    "Many are stepped in one call already: let them run in another process while the device"
+    " learns, put their formulas into numba or jax.jit, or give them more cores.",
+)
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time in environments."""
+    account = window.host
+    if account is None:
+        return window.lacks(Need.INSIDE)
+    rows = [row for row in account.rows if row.phase is Phase.ENVIRONMENT]
+    own = [row for row in rows if _is_own(row)]
+    stepping = taken(account, own, is_sure=True)
+    if stepping.least < LEAST:
+        return None
+    acting = [row for row in account.rows if _acts(row)]
+    unclear = [row for row in rows if row.doing is HostClass.UNCLEAR and not _is_own(row)]
+    is_many = sum(row.share for row in own if _is_many(row)) >= MOSTLY * stepping.least
+    low = stepping.gain(window, 1.0 if is_many else LEFT).low
+    at_most = taken(account, (*own, *unclear, *acting), is_sure=True)
+    return Found(
+        gain=Gain.between(low, at_most.gain(window, 0.0).high),
+        evidence=(*stepping.evidence(window), *_acting(window, acting)),
+        where=(*stepping.where(lambda row: row.begins)[:1], *stepping.where(_inner)),
+        slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
+        confidence=Confidence.INFERRED,
+        severity=Severity.LOW if is_many else Severity.of_share(low),
+        title=f"Stepping environments takes {stepping.most:.0%} of the main thread's time",
+        fixes=dict.fromkeys(("pytorch", "jax"), _MANY) if is_many else None,
+    )
+
+
+def _is_own(row: HostRow) -> bool:
+    """Tell whether a row is work of the host's; an environment may compute on the device."""
+    if row.doing is HostClass.UNCLEAR and row.frames:
+        return row.frames[0].line in played(row.frames[0].file).on_host
+    return row.doing in HOST_WORK
+
+
+def _acts(row: HostRow) -> bool:
+    """Tell whether a row makes an action that a step is waiting for."""
+    if row.phase is not Phase.STEP or row.doing not in _ACTS:
+        return False
+    return any(line.line in played(line.file).acting for line in row.frames)
+
+
+def _is_many(row: HostRow) -> bool:
+    """Tell whether many are advanced at once: by other processes, or by the user's own arrays."""
+    if row.doing is HostClass.WAIT:
+        return True
+    if row.begins is None or row.begins.line not in played(row.begins.file).many:
+        return False
+    return row.frames[0].line in played(row.frames[0].file).inside
+
+
+def _inner(row: HostRow) -> CodeLine | None:
+    """Return the innermost line, where that is not the call itself."""
+    return row.frames[0] if row.frames and row.frames[0] != row.begins else None
+
+
+def _acting(window: Window, rows: list[HostRow]) -> tuple[Evidence, ...]:
+    share = sum(row.share for row in rows)
+    measure = window.job.measure(share, "ratio")
+    return (Evidence.of("main thread: makes actions", measure),) if share else ()
+
+
+rule = Rule(
+    title="Environments are stepped in Python, one after the other",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "Step many in one call, and ask the policy once for all: AsyncVectorEnv, SubprocVecEnv,"
+            " or arrays with a row for each; longer rollouts for each update.",
+            """\
+envs = gymnasium.vector.AsyncVectorEnv([make_env] * 16)  # a process each
+observations, _ = envs.reset()
+for _ in range(rollout):
+    with torch.no_grad():
+        actions = policy(torch.as_tensor(observations)).argmax(1)  # one call for all of them
+    observations, rewards, ended, cut, _ = envs.step(actions.cpu().numpy())""",
+        ),
+        "jax": Fix(
+            "Write the environment in jax.numpy, and let vmap and scan play many on the device;"
+            " where that cannot be, AsyncVectorEnv or SubprocVecEnv.",
+            """\
+def play(states, key):
+    actions = policy(params, states)
+    states, rewards = jax.vmap(step_of_one)(states, actions)
+    return states, rewards
+
+states, rewards = jax.lax.scan(play, states, jax.random.split(key, 128))  # under jax.jit""",
+        ),
+    },
+    detect=detect,
+    paced_by="samples",
+)

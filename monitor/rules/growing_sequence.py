@@ -1,0 +1,129 @@
+"""Tokens are generated one at a time over a sequence that grows.
+
+## What it sees
+Stack samples of the main thread in a loop of yours that puts a token to the end of a sequence and
+gives the sequence to the model in the next pass; or in `generate` of transformers, whose cache
+grows unless it is asked for one of a fixed length. How much of a GPU's time that leaves idle is
+not said: a trace shows it.
+
+## Why it costs
+Without a cache of keys and values the model computes the whole text again for each token of it.
+With a cache that grows each token has other shapes: nothing can be compiled or captured in a graph
+once for all, JAX compiles anew, and for one prompt at a time Python takes longer than the device.
+
+## How to fix
+Keep keys and values of all earlier tokens in buffers that are as long as the longest text, write
+the new ones at their place, and give the model one token. Then the step has one shape: compile it
+(`torch.compile(mode="reduce-overhead")`, `jax.jit`, `jax.lax.scan` over the tokens). Generate for
+many prompts at once. In transformers: `cache_implementation="static"`. For more than a look use a
+server that batches by itself (vLLM, SGLang).
+
+## When it is wrong
+A few tokens to look at while training cost little, and are not reported. A text that is short, in
+large batches on a busy device, gains nothing by a cache. Of a loop that is on the CPU, where each
+token computed costs, a cache saves more than is known here.
+
+## Documents
+Beyond the documents: they generate nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Need,
+    Place,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.account import HostRow
+from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.growing import grown_at
+from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.window import Window
+
+# Less is a look at what the model says.
+LEAST: Final = 0.10
+# A program that does little else, in a device that mostly waits, is one that generates.
+MUCH: Final = 0.50
+# A device that works for so much of the time has enough to do.
+BUSY: Final = 0.70
+
+
+def detect(window: Window) -> Verdict:
+    """Judge loops that generate."""
+    account = window.host
+    if account is None:
+        return window.lacks(Need.INSIDE)
+    shares: dict[CodeLine, float] = {}
+    has_cache = False
+    for row in account.rows:
+        line = _line(row)
+        has_cache = has_cache or row.phase is Phase.GENERATION
+        if line is not None:
+            shares[line] = shares.get(line, 0.0) + row.share
+    share = sum(shares.values())
+    compute = window.share(Slice.COMPUTE) if window.device == "gpu" else None
+    if share < LEAST or (compute is not None and compute.value >= BUSY):
+        return None
+    # Where a GPU is seen to wait it costs; on a CPU all that is computed again does.
+    costs = compute is not None or (window.device == "cpu" and not has_cache)
+    where = (Place(*line, part) for line, part in sorted(shares.items(), key=lambda x: -x[1]))
+    return Found(
+        gain=None,
+        evidence=(
+            Evidence.of("main thread: generates", window.job.measure(share, "ratio")),
+            *(() if compute is None else (Evidence.of("the GPU computes", compute),)),
+        ),
+        where=own(where),
+        severity=Severity.MEDIUM if costs and share >= MUCH else Severity.LOW,
+        confidence=Confidence.INFERRED,
+    )
+
+
+def _line(row: HostRow) -> CodeLine | None:
+    if row.phase is Phase.GENERATION:
+        return row.begins
+    return grown_at(row.frames) if row.phase in {Phase.STEP, Phase.PERIODIC} else None
+
+
+rule = Rule(
+    title="Tokens are generated one at a time over a sequence that grows",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "Keep keys and values in buffers of a fixed length, give the model one token, and"
+            ' compile that step. In transformers: generate(cache_implementation="static"), for'
+            " many prompts at once.",
+            """\
+keys = torch.zeros(batch, heads, longest, width)  # once, for each layer; the same for values
+keys[:, :, at : at + 1] = new_keys  # not: torch.cat([keys, new_keys], 2)
+scores = query @ keys.transpose(2, 3)
+scores = scores.masked_fill(torch.arange(longest) > at, -torch.inf)""",
+        ),
+        "jax": Fix(
+            "Keep keys and values in arrays of a fixed length, and scan over the tokens under jit:"
+            " one shape, one program.",
+            """\
+def next_token(carry, at):
+    keys, token = carry
+    keys = jax.lax.dynamic_update_slice(keys, key_of(token), (at, 0))  # not: jnp.concatenate
+    token = pick(keys, token, at)
+    return (keys, token), token
+
+_, tokens = jax.lax.scan(next_token, (keys, token), jnp.arange(longest))  # under jax.jit""",
+        ),
+    },
+    detect=detect,
+    paced_by="samples",
+    # What is compiled for each length is known by its name.
+    symptom_of=("retracing",),
+)

@@ -1,0 +1,82 @@
+"""Writing logs takes the time of the steps.
+
+## What it sees
+Stack samples of the main thread in what logs: W&B, TensorBoard, MLflow and others, Python's
+`logging` and `csv`, bars of progress, plots, and lines of yours that print, write to a file, or
+flush one. What such a line waits for, to read a loss from the device, is `per_step_sync`.
+
+## Why it costs
+Each call formats, locks and writes in the thread that launches the steps. `flush` and `fsync` wait
+for a disk each time; a plot takes a tenth of a second; `wandb.watch` makes a histogram of every
+gradient.
+
+## How to fix
+Log every hundredth step, and keep what is between on the device: a running sum says more than one
+step. Let the file buffer, and flush it at the end of an epoch. Draw elsewhere, from the log.
+
+## When it is wrong
+A job whose steps are very short may log every hundredth and still be found here: then log by time.
+What a library writes in a thread of its own is not the main thread's, and not seen.
+
+## Documents
+Beyond the documents: what they print is a step's loss.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from whyidle.monitor.core.finding import Evidence, Fix, Need, Verdict
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.asides import found, of_phase
+from whyidle.monitor.signals.user_lines import asking
+from whyidle.monitor.signals.window import Window
+
+# Of a hundred times one is left.
+LEFT: Final = 0.01
+_WATCHES: Final = re.compile(r"wandb\.watch\(")
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time in what logs."""
+    if window.host is None:
+        return window.lacks(Need.INSIDE)
+    logging = of_phase(window.host, Phase.LOGGING)
+    finding = None if logging is None else found(window, logging, LEFT)
+    watched = asking(window.job, _WATCHES)
+    if finding is None or not watched:
+        return finding
+    at = f"{watched[0].file}:{watched[0].line}"
+    # Its hooks run within the backward pass: no line of the user's is on the stack then.
+    return replace(
+        finding,
+        evidence=(*finding.evidence, Evidence("gradients are watched", at, "", "source")),
+        where=(*finding.where, *watched[:1]),
+    )
+
+
+_CODE: Final = """\
+total += {loss}  # stays on the device
+if step % 100 == 0:
+    entry = {{"step": step, "loss": float(total) / 100}}
+    log.write(json.dumps(entry) + "\\n")
+    total = 0.0"""
+_TEXT: Final = (
+    "Log every hundredth step, what is between as a mean, and let the file buffer: no flush, no"
+    " fsync."
+)
+
+rule = Rule(
+    title="Writing logs takes the time of the steps",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            f"{_TEXT} wandb.watch: log=None, or log_freq=1000.", _CODE.format(loss="loss.detach()")
+        ),
+        "jax": Fix(_TEXT, _CODE.format(loss="loss")),
+    },
+    detect=detect,
+)

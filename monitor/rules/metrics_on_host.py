@@ -1,0 +1,68 @@
+"""Scores are computed on the host while the steps wait.
+
+## What it sees
+Stack samples of the main thread in what scores: scikit-learn's metrics, torchmetrics, torcheval,
+ignite, evaluate and others, in the steps and not while validating. The reads from the device that
+bring them their data are `per_step_sync` and `large_readback`.
+
+## Why it costs
+Such a library checks, copies and sorts its arguments, which takes a millisecond for a few labels.
+It does so in the thread that launches the steps, and needs values of the device first: the device
+has nothing left to do by then. `compute()` of torchmetrics goes through all that was seen so far.
+
+## How to fix
+Count on the device what a score is made of (hits, a confusion matrix), and compute the score at the
+end of an epoch: torchmetrics with its metric moved to the device, `update` each step and `compute`
+once. In the steps the loss alone is enough.
+
+## When it is wrong
+In reinforcement or metric learning a score may be a part of what is learned.
+
+## Documents
+Beyond the documents: they compute no scores.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core.finding import Fix, Need, Verdict
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.asides import found, of_phase
+from whyidle.monitor.signals.window import Window
+
+# A sum of hits stays, which is a launch or two: less than a tenth of a score that takes 1 ms.
+LEFT: Final = 0.1
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time in what scores."""
+    if window.host is None:
+        return window.lacks(Need.INSIDE)
+    scoring = of_phase(window.host, Phase.METRICS)
+    return None if scoring is None else found(window, scoring, LEFT)
+
+
+rule = Rule(
+    title="Scores are computed on the host while the steps wait",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "Add up on the device, and compute the score at the end of an epoch. torchmetrics:"
+            " metric.to(device), update() each step, compute() once.",
+            """\
+hits += (logits.argmax(1) == labels).sum()  # stays on the device
+if is_last_batch:
+    print("accuracy", hits.item() / samples)""",
+        ),
+        "jax": Fix(
+            "Return the sums from the compiled step, and compute the score at the end of an epoch.",
+            """\
+hits = hits + (logits.argmax(1) == labels).sum()  # in the jitted step, and not read
+if is_last_batch:
+    print("accuracy", float(hits) / samples)""",
+        ),
+    },
+    detect=detect,
+)

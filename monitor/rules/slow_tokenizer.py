@@ -1,0 +1,60 @@
+"""Text is cut into tokens by Python, in the thread that launches the steps.
+
+## What it sees
+Stack samples of the main thread in the tokenizers of transformers that are written in Python
+(`use_fast=False`, or a model that has no other). Those of the library `tokenizers` are written in
+Rust, and not meant.
+
+## Why it costs
+Such a tokenizer goes through each word in Python, which takes tens of microseconds for each token;
+the one in Rust takes about one, and has a thread for each text of a list. In a server every
+request waits for it before anything is computed.
+
+## How to fix
+Take the fast tokenizer (`AutoTokenizer` does, unless it is asked not to), and give it a list of
+texts in one call. Tokenise a data set once, before training (`datasets.map(batched=True)`). Where
+there is only the slow one, let a pool of processes do it.
+
+## When it is wrong
+A few special tokens are handled otherwise by the two: compare both on a sample of your texts.
+
+## Documents
+Beyond the documents: their samples are numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core.finding import Fix, Need, Verdict
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.asides import found, of_phase
+from whyidle.monitor.signals.window import Window
+
+# The one in Rust takes a tenth at most: the makers of transformers say a twentieth.
+LEFT: Final = 0.1
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time in tokenizers of Python."""
+    if window.host is None:
+        return window.lacks(Need.INSIDE)
+    cutting = of_phase(window.host, Phase.TOKENISATION)
+    return None if cutting is None else found(window, cutting, LEFT)
+
+
+_FIX: Final = Fix(
+    "Take the fast tokenizer, for a list of texts in one call; tokenise a data set once, before"
+    " training.",
+    """\
+tokenizer = AutoTokenizer.from_pretrained(name)  # not: use_fast=False
+tokens = tokenizer(texts, padding=True, return_tensors="np")  # not: one text at a time""",
+)
+
+rule = Rule(
+    title="Text is cut into tokens by Python",
+    documents=("beyond the documents",),
+    fixes={"pytorch": _FIX, "jax": _FIX},
+    detect=detect,
+)

@@ -1,0 +1,100 @@
+"""Validation takes much of the training's time.
+
+## What it sees
+Stack samples of the main thread in an evaluation: the loops of Lightning, transformers and Keras
+for it, a function of yours that sets the model to `eval()` and goes through batches without
+gradients, and what stands without gradients behind `if step % 500 == 0`. A function that is only
+named after it counts if the framework does most of its work. It counts the times that this happened
+while it watched; a validation that did not fall into that is not judged.
+
+## Why it costs
+No step is done meanwhile, and a loader that begins anew gives its first batch late: with workers
+that start for each pass it is seconds.
+
+## How to fix
+Validate a tenth as often, or on a tenth of the samples: enough to see which way the loss goes. Give
+the loader `persistent_workers=True`, use larger batches than in training (nothing is kept for a
+backward pass), compile the forward pass too, and keep scores on the device until the end. What
+has to be exact another job can do, from the checkpoints.
+
+## When it is wrong
+Early stopping, and the choice of a checkpoint, may need every validation that there is. What is
+seen once in a window may be due once an hour: then the range begins at nothing.
+
+## Documents
+Beyond the documents: they validate nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from whyidle.monitor.core.finding import Confidence, Fix, Need, Verdict
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.account import HostAccount
+from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.asides import Taken, found, of_phase, taken
+from whyidle.monitor.signals.window import Window
+
+# A tenth of it is left.
+LEFT: Final = 0.1
+# Of a function that is only called so, this much at least runs a model.
+OF_MODEL: Final = 0.5
+_RUNS_MODEL: Final = frozenset(
+    {
+        HostClass.EAGER,
+        HostClass.FRAMEWORK,
+        HostClass.FRAMEWORK_WAIT,
+        HostClass.READ,
+        HostClass.UNCLEAR,
+    }
+)
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time in evaluations."""
+    account = window.host
+    if account is None:
+        return window.lacks(Need.INSIDE)
+    validating = of_phase(account, Phase.VALIDATION)
+    if validating is not None:
+        return found(window, validating, LEFT)
+    named = _named(account)
+    finding = None if named is None else found(window, named, LEFT)
+    return None if finding is None else replace(finding, confidence=Confidence.HINTED)
+
+
+def _named(account: HostAccount) -> Taken | None:
+    """Return what functions take that are only named so; ``None``: they run no model."""
+    rows = [row for row in account.rows if row.phase is Phase.VALIDATION]
+    runs = sum(row.share for row in rows if row.doing in _RUNS_MODEL)
+    is_model = runs >= OF_MODEL * sum(row.share for row in rows) > 0
+    return taken(account, rows) if is_model and Phase.VALIDATION in account.phases else None
+
+
+_TEXT: Final = "Validate a tenth as often, or on a tenth of the samples"
+
+rule = Rule(
+    title="Validation takes much of the training's time",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            f"{_TEXT}; larger batches, and persistent_workers=True for its loader.",
+            """\
+if step % 5000 == 0:  # was: step % 500
+    with torch.inference_mode():
+        losses = [loss_of(model(x), y) for x, y in itertools.islice(held_out, 20)]
+    print(step, torch.stack(losses).mean().item())  # one read, at the end""",
+        ),
+        "jax": Fix(
+            f"{_TEXT}; the forward pass under jax.jit, and one read at the end.",
+            """\
+if step % 5000 == 0:  # was: step % 500
+    losses = [loss_of(params, x, y) for x, y in itertools.islice(held_out, 20)]
+    print(step, float(jnp.stack(losses).mean()))  # one read, at the end""",
+        ),
+    },
+    detect=detect,
+)

@@ -1,0 +1,160 @@
+"""What the phases beside the steps take: how much, how often, and at which lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from whyidle.monitor.core.finding import Confidence, Evidence, Found, Gain, Place, Severity
+from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.account import HostAccount, HostRow
+from whyidle.monitor.signals.acts import BESIDE, STOPPING, WORDS, Phase
+from whyidle.monitor.signals.callees import reads_at
+from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.window import Window
+
+# Every program does a little besides its steps: less is not worth a person's time.
+LEAST: Final = 0.05
+MOST_PLACES: Final = 3
+LEAST_OF_A_PLACE: Final = 0.01
+# Who is seen in more of the looks than this comes again and again, however long each time lasts.
+ALWAYS: Final = 0.9
+# Of the samples of the looks that it is seen in, one long time has most, many short ones few.
+DENSE: Final = 0.5
+# What came so often that one time more or less moves no range.
+MANY: Final = 20
+_WAITS: Final = frozenset({HostClass.READ, HostClass.FRAMEWORK_WAIT})
+
+
+def is_aside(account: HostAccount, row: HostRow) -> bool:
+    """Tell whether a row is of a phase beside the steps, whose work is there to be saved."""
+    # What waits there may wait for the steps before it.
+    return row.phase in BESIDE and row.phase in account.phases and _is_work(row)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What some rows take of the main thread's time."""
+
+    account: HostAccount
+    rows: tuple[HostRow, ...]
+    # Without what may be a wait for the steps before.
+    least: float
+    most: float
+
+    @property
+    def times(self) -> int | None:
+        """How often that came in the window; ``None``: not known."""
+        account = self.account
+        seen = 0
+        for row in self.rows:
+            seen |= row.when
+        looks = seen.bit_count()
+        if not account.looks or not looks:
+            return None
+        is_dense = self.most * account.looks >= DENSE * looks
+        if is_dense and looks < ALWAYS * account.looks:
+            return (seen & ~(seen << 1)).bit_count()
+        return looks
+
+    def gain(self, window: Window, left: float) -> Gain:
+        """Return what comes back by a fix that leaves at most such a part of it.
+
+        One time more or less may fall into another window of this length.
+        """
+        account, times = self.account, self.times
+        fewer, more = (1.0, 1.0) if not times else ((times - 1) / times, (times + 1) / times)
+        low = (self.least - account.error(self.least)) * fewer * (1.0 - left)
+        high = (self.most + account.error(self.most)) * more
+        if all(row.phase in STOPPING for row in self.rows):
+            return Gain.between(low, high)
+        return of_work(window, low, high)
+
+    def evidence(self, window: Window) -> tuple[Evidence, ...]:
+        """Return by class what the thread did there, and how often if that was seldom."""
+        sums: dict[HostClass, float] = {}
+        for row in self.rows:
+            sums[row.doing] = sums.get(row.doing, 0.0) + row.share
+        times = self.times
+        is_seldom = times is not None and times <= min(MANY, self.account.looks // 2)
+        seldom = (("times in this window", times),) if times and is_seldom else ()
+        return (
+            *(
+                Evidence.of(
+                    f"main thread: {HOST_LOOKS[doing].words}", window.job.measure(share, "ratio")
+                )
+                for doing, share in sums.items()
+            ),
+            *(Evidence.of(name, window.job.measure(n, "count")) for name, n in seldom),
+        )
+
+    def where(self, line_of: Callable[[HostRow], CodeLine | None]) -> tuple[Place, ...]:
+        """Return the lines that answer for the rows, with their shares, the largest first."""
+        shares: dict[CodeLine, float] = {}
+        for row in self.rows:
+            line = line_of(row)
+            if line is not None:
+                shares[line] = shares.get(line, 0.0) + row.share
+        most = sorted(shares.items(), key=lambda item: -item[1])[:MOST_PLACES]
+        return tuple(Place(*line, share) for line, share in most if share >= LEAST_OF_A_PLACE)
+
+
+def taken(account: HostAccount, rows: Iterable[HostRow], *, is_sure: bool = False) -> Taken:
+    """Add up some rows; what waits for a device may wait for others, if it is not sure."""
+    mine = tuple(rows)
+    sure = (row for row in mine if is_sure or _is_work(row))
+    return Taken(account, mine, sum(x.share for x in sure), sum(x.share for x in mine))
+
+
+def _is_work(row: HostRow) -> bool:
+    if row.phase is Phase.METRICS and row.doing is HostClass.LIBRARY:
+        # It has what its line reads.
+        return True
+    reads = row.frames and reads_at(row.frames[0].file, row.frames[0].line)
+    return row.doing not in _WAITS and not reads
+
+
+def of_phase(account: HostAccount, phase: Phase) -> Taken | None:
+    """Return what a phase takes, as far as an act shows it; ``None``: nothing, or all there is."""
+    rows = [row for row in account.rows if row.phase is phase]
+    shown = {_begins(row) for row in rows if row.surely}
+    mine = [row for row in rows if row.surely or _begins(row) in shown]
+    # A program that does little besides does so in its steps; what is in them may take most.
+    is_apart = phase not in BESIDE or phase in account.phases
+    return taken(account, mine) if mine and is_apart else None
+
+
+def _begins(row: HostRow) -> tuple[str, str] | None:
+    return None if row.begins is None else (row.begins.file, row.begins.function)
+
+
+def found(window: Window, some: Taken, left: float) -> Found | None:
+    """Return the finding about a phase; ``None``: it takes too little."""
+    gain = some.gain(window, left)
+    if some.least < LEAST or gain.high < LEAST:
+        return None
+    phase = some.rows[0].phase
+    times = some.times
+    share = f"{WORDS[phase].capitalize()} takes {some.most:.0%} of the main thread's time"
+    return Found(
+        gain=gain,
+        evidence=some.evidence(window),
+        where=some.where(lambda row: row.begins),
+        slice=_slice(window, phase),
+        confidence=Confidence.INFERRED,
+        # What was seen once may not come again for hours.
+        severity=Severity.LOW if times == 1 else Severity.of_share(gain.low),
+        title=f"{share}, once in this window" if times == 1 else share,
+    )
+
+
+def _slice(window: Window, phase: Phase) -> Slice | None:
+    """Return the part of the account that the time of a phase is in."""
+    if window.device != "gpu":
+        return None
+    writes = phase in {Phase.CHECKPOINT, Phase.LOGGING}
+    waits = window.share(Slice.IDLE_IO) if writes else None
+    return Slice.IDLE_IO if waits is not None and waits.value else Slice.IDLE_UNKNOWN

@@ -1,0 +1,182 @@
+"""Environments that are stepped in Python: where an object is advanced by an action, and by whom.
+
+The protocol says it, not a file's name: what has ``reset`` and ``step`` is an environment where the
+one gives an observation and the other takes an action and gives three things or more.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.source import dotted, tree_of
+from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
+
+# Observation, reward, and whether it has ended.
+_LEAST_RESULTS: Final = 3
+_STEPS: Final = re.compile(r"(.*_)?step(s|_async|_wait|_all)?")
+_NAMED: Final = re.compile(r"(.*\.)?(.*_)?(env|envs|environments?|venv|vec_env)")
+# What is done to results that are arrays, with a row for each of many environments.
+_OF_ARRAYS: Final = re.compile(
+    r"\w+\.(any|all|sum|mean|nonzero|astype|tolist)|(np|numpy|torch|jnp)\.(any|all|where|nonzero"
+    r"|logical_or)|enumerate|zip"
+)
+_BASES: Final = re.compile(r"(.*\.)?\w*(Env|Environment|VecEnv)")
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Loop = ast.For | ast.While
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Where a file plays: by line."""
+
+    # Calls that advance an environment, and those of them that give arrays for many.
+    steps: frozenset[int] = frozenset()
+    many: frozenset[int] = frozenset()
+    # The methods of environments of the user's own, and of those that name no framework.
+    inside: frozenset[int] = frozenset()
+    on_host: frozenset[int] = frozenset()
+    # In the same loop what the action is made from.
+    acting: frozenset[int] = field(default_factory=frozenset)
+
+
+@lru_cache(maxsize=64)
+def played(file: str) -> Played:
+    """Return where a file plays; nowhere where it cannot be read."""
+    tree = tree_of(file)
+    if tree is None:
+        return Played()
+    nodes = list(ast.walk(tree))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    # What gives an observation as it begins anew, and is advanced, is one whatever it is called.
+    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    begun = {_owner(x) for x in calls if _last(dotted(x.func)) == "reset" and id(x) not in alone}
+    given = {id(n.value): n.targets[0] for n in nodes if isinstance(n, ast.Assign)}
+    loops = [node for node in nodes if isinstance(node, ast.For | ast.While)]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    device = {name for node in nodes for name in _of_device(node)}
+    found = [x for x in calls if _advances(x, given.get(id(x)), begun, loops)]
+    host = [node for node in classes if not _names(node) & device]
+    many = [x for x in found if _gives_arrays(given.get(id(x)), _around(x, loops))]
+    return Played(
+        steps=frozenset(line for call in found for line in _lines(call)),
+        many=frozenset(line for call in many for line in _lines(call)),
+        inside=frozenset(line for each in classes for line in _methods(each)),
+        on_host=frozenset(line for each in host for line in _methods(each)),
+        acting=frozenset(n for call in found for n in _makes_action(call, _around(call, loops))),
+    )
+
+
+def step_line(frames: tuple[CodeLine, ...]) -> CodeLine | None:
+    """Return the line of a stack that advances an environment; ``None``: none does."""
+    inside = None
+    for line in frames:
+        there = played(line.file)
+        if line.line in there.steps:
+            return line
+        if line.line in there.inside:
+            # A library may stand between the loop and the user's environment.
+            inside = line
+    return inside
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _owner(call: ast.Call) -> str:
+    return dotted(call.func).rpartition(".")[0]
+
+
+def _advances(call: ast.Call, into: ast.expr | None, begun: set[str], loops: list[_Loop]) -> bool:
+    """Tell whether an action goes in, by what else is done to the object and what comes out."""
+    name, owner = _last(dotted(call.func)), _owner(call)
+    steps = _STEPS.fullmatch(name) is not None
+    if not owner or name == "reset" or not (steps or owner in begun):
+        return False
+    if not (call.args or call.keywords):
+        return False
+    if steps and (owner in begun or _NAMED.fullmatch(owner)):
+        return True
+    results = into.elts if isinstance(into, ast.Tuple | ast.List) else []
+    loop = _around(call, loops) if len(results) >= _LEAST_RESULTS else None
+    if loop is None:
+        return False
+    # What comes out makes the next action: no batch does, and no state that only goes through.
+    before = {name for node in _made(call, loop) for name in _names(node.value)}
+    return bool(_names(*results) & before)
+
+
+def _gives_arrays(into: ast.expr | None, loop: _Loop | None) -> bool:
+    """Tell whether rewards, or what has ended, are used as arrays in the loop."""
+    names = _names(*into.elts[1:]) if isinstance(into, ast.Tuple | ast.List) else set()
+    for node in () if loop is None else (n for each in loop.body for n in ast.walk(each)):
+        if isinstance(node, ast.Subscript) and _names(node.slice) & names:
+            return True
+        if not isinstance(node, ast.Call) or not _OF_ARRAYS.fullmatch(dotted(node.func)):
+            continue
+        if _names(node.func, *node.args) & names:
+            return True
+    return False
+
+
+def _lines(node: ast.expr) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def _methods(node: ast.ClassDef) -> Iterator[int]:
+    """Yield the lines of an environment's own methods; none for any other class."""
+    methods = {each.name: each for each in node.body if isinstance(each, _Function)}
+    step = next((each for name, each in methods.items() if _STEPS.fullmatch(name)), None)
+    if step is None or "reset" not in methods or len(step.args.args) < 2:
+        return
+    is_named = any(_BASES.fullmatch(dotted(base)) for base in node.bases)
+    gives = (each.value for each in ast.walk(step) if isinstance(each, ast.Return))
+    if is_named or any(isinstance(x, ast.Tuple) and len(x.elts) >= _LEAST_RESULTS for x in gives):
+        for each in methods.values():
+            if each.name != "__init__":
+                yield from range(each.lineno, (each.end_lineno or each.lineno) + 1)
+
+
+def _around(call: ast.Call, loops: list[_Loop]) -> _Loop | None:
+    """Return the innermost loop around a call."""
+    around = [x for x in loops if x.lineno <= call.lineno <= (x.end_lineno or 0)]
+    return max(around, key=lambda x: x.lineno, default=None)
+
+
+def _makes_action(call: ast.Call, loop: _Loop | None) -> Iterator[int]:
+    """Yield the lines of the loop around a step, before it, that its action is made at."""
+    for node in () if loop is None else _made(call, loop):
+        if node.lineno <= call.lineno:
+            yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def _made(call: ast.Call, loop: _Loop) -> list[ast.Assign]:
+    """Return what a loop assigns on the way to the arguments of a call in it."""
+    left = [n for each in loop.body for n in ast.walk(each) if isinstance(n, ast.Assign)]
+    left = [node for node in left if node.value is not call]
+    wanted = _names(*call.args, *(each.value for each in call.keywords))
+    made: list[ast.Assign] = []
+    while more := [node for node in left if _names(*node.targets) & wanted]:
+        made += more
+        left = [node for node in left if node not in more]
+        wanted |= {name for node in more for name in _names(node.value)}
+    return made
+
+
+def _of_device(node: ast.AST) -> Iterator[str]:
+    """Yield the names that an import gives to what is a framework's."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        inside = getattr(node, "module", None)
+        for each in node.names:
+            if (inside or each.name).partition(".")[0] in DEVICE_PACKAGES:
+                yield each.asname or each.name.partition(".")[0]
+
+
+def _names(*some: ast.AST) -> set[str]:
+    return {n.id for each in some for n in ast.walk(each) if isinstance(n, ast.Name)}

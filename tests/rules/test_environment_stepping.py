@@ -1,0 +1,261 @@
+"""The rule environment_stepping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.rules.phases import LIB, TORCH, Row, of_rows, written
+from tests.rules.windows import cannot_judge, found, is_silent, window
+from whyidle.monitor.core.finding import Severity
+from whyidle.monitor.diagnosis.diagnose import diagnose
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.window import Window
+
+NAME = "environment_stepping"
+FIXES = {
+    "pytorch": (
+        """
+import types
+import numpy as np, torch
+policy, rollout, make_env, seen = torch.nn.Linear(4, 2), 3, None, []
+class Many:
+    def __init__(self, makes): self.n = len(makes)
+    def reset(self): return np.zeros((self.n, 4), np.float32), {}
+    def step(self, actions):
+        seen.append(actions.shape)
+        return np.zeros((self.n, 4), np.float32), np.ones(self.n), None, None, {}
+gymnasium = types.SimpleNamespace(vector=types.SimpleNamespace(AsyncVectorEnv=Many))
+""",
+        "assert seen == [(16,)] * 3",
+    ),
+    "jax": (
+        """
+import jax
+import jax.numpy as jnp
+states, params, key = jnp.ones((8, 4)), jnp.ones(4), jax.random.key(0)
+policy = lambda params, states: states @ params
+step_of_one = lambda state, action: (state * 0.9, action + state.sum())
+""",
+        "assert rewards.shape == (128, 8)",
+    ),
+}
+# Line 5 makes the action, line 6 steps, line 9 learns.
+GYM = """\
+import gymnasium as gym
+def play(env, pi):
+    seen, _ = env.reset()
+    while True:
+        move = pi(seen)
+        seen, reward, ended, cut, info = env.step(move)
+        keep(reward)
+        if ended:
+            learn(pi)
+"""
+SB3 = """\
+from stable_baselines3 import PPO
+import gymnasium
+world = gymnasium.make("highway-v0")
+agent = PPO("MlpPolicy", world)
+
+agent.learn(10_000)
+"""
+OWN = """\
+class Grid:
+    def reset(self):
+        return self.cells
+    def go(self): ...
+    def step(self, move):
+        self.cells = [self.cells[n] + move for n in range(99)]
+        return self.cells, 1.0, False
+
+def learn(pi): ...
+"""
+OTHER_NAMES = """\
+def collect(world, brain, state):
+
+    state = world.reset()
+    for n in range(512):
+        choice = brain(state)
+        state, gain, over = world.advance(choice)
+        remember(gain)
+        if n % 128 == 127:
+            learn(brain)
+"""
+DM = """\
+def episode(environment, agent):
+
+    timestep = environment.reset()
+    while not timestep.last():
+        action = agent.select_action(timestep.observation)
+        timestep = environment.step(action)
+        agent.observe(timestep)
+
+        agent.update()
+"""
+HIGHWAY = (f"{LIB}/highway_env/envs/common/abstract.py", "step")
+STYLES: dict[str, tuple[str, Row]] = {
+    "gymnasium": (GYM, (6, (f"{LIB}/gymnasium/wrappers/common.py", "step"), 400)),
+    "stable-baselines3": (SB3, (6, HIGHWAY, 400)),
+    "a class of one's own": (OWN, (6, None, 400)),
+    "other words": (OTHER_NAMES, (6, (f"{LIB}/numpy/random/a.py", "f"), 400)),
+    "dm_env": (DM, (6, (f"{LIB}/dm_control/rl/control.py", "step"), 400)),
+}
+
+
+def job(tmp_path: Path, style: str, share: float) -> Window:
+    source, (line, library, _) = STYLES[style]
+    rows = [(line, library, 1000 * share), (9, TORCH, 1000 * (1 - share))]
+    return of_rows(written(tmp_path, source), rows)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_an_environment_is_known_in_any_style(style: str, tmp_path: Path) -> None:
+    watched = job(tmp_path, style, 0.4)
+    finding = found(NAME, watched)
+    assert finding.title == "Stepping environments takes 40% of the main thread's time"
+    assert finding.where[0].line == 6
+    assert finding.gain is not None
+    # Half of it at least, by two side by side.
+    assert 0.15 < finding.gain.low < 0.2
+    assert 0.4 < finding.gain.high < 0.45
+    assert finding.severity is Severity.MEDIUM
+    # Nothing else is said of the line.
+    assert [each.rule.id for each in diagnose(watched).findings] == [NAME]
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_little_stepping_is_healthy(style: str, tmp_path: Path) -> None:
+    assert is_silent(NAME, job(tmp_path, style, 0.08))
+
+
+def test_what_makes_the_actions_may_come_back_too(tmp_path: Path) -> None:
+    rows: list[Row] = [(6, HIGHWAY, 300), (5, TORCH, 400), (9, TORCH, 300)]
+    gain = found(NAME, of_rows(written(tmp_path, GYM), rows)).gain
+    assert gain is not None
+    assert gain.low < 0.15
+    assert 0.7 < gain.high < 0.75
+
+
+# Line 4 or 5 of each takes 40%, and steps no environment.
+NO_ENVIRONMENTS = {
+    "an optimizer": "import torch\nfor x in batches:\n    f(x)\n    optim.step()\n    n = 9 * 9\n",
+    "a meter that begins anew": """\
+def fit(meter, batches):
+    meter.reset()
+    for x, y in batches:
+        meter.step(x.size)
+        n = 9 * 9
+""",
+    "a trainer": """\
+def fit(trainer, batches):
+    for x, y in batches:
+        x = crop(x)
+        loss, hits, norm = trainer.step(x, y)
+        seen = norm
+""",
+    "a state that goes through": """\
+def fit(learner, batches, params, opt):
+    for x in batches:
+        x = crop(x)
+        params, opt, loss = learner.step(params, opt, x)
+        seen = loss
+""",
+    "a scheduler that begins anew": """\
+class Warm:
+    def reset(self):
+        self.n = 0
+    def step(self, epoch):
+        self.n = sum(n for n in range(99))
+        return self.n
+""",
+    "a cell of a network": """\
+class Neuron:
+    def reset(self):
+        self.mem = 0
+    def step(self, x):
+        return x, self.mem
+""",
+}
+
+
+@pytest.mark.parametrize("style", NO_ENVIRONMENTS)
+def test_what_only_looks_like_an_environment(style: str, tmp_path: Path) -> None:
+    file = written(tmp_path, NO_ENVIRONMENTS[style])
+    pillow = (f"{LIB}/PIL/Image.py", "f")
+    assert is_silent(NAME, of_rows(file, [(4, pillow, 200), (5, pillow, 200), (3, TORCH, 600)]))
+
+
+def test_an_environment_on_the_device_is_not_meant(tmp_path: Path) -> None:
+    rows: list[Row] = [(6, TORCH, 600), (9, TORCH, 400)]
+    assert is_silent(NAME, of_rows(written(tmp_path, OTHER_NAMES), rows))
+
+
+def test_what_an_environment_of_ones_own_computes_with_torch_is_not_meant(tmp_path: Path) -> None:
+    source = OWN.replace("class", "import torch\nclass").replace("1.0", "torch.ones(1)")
+    assert is_silent(NAME, of_rows(written(tmp_path, source), [(7, None, 500), (9, TORCH, 500)]))
+
+
+ARRAYS = f"""\
+{OWN}
+def play(grids, pi):
+    state = grids.reset()
+    while True:
+        move = pi(state)
+        state, reward, over = grids.step(move)
+        if over.any():
+            state = grids.reset()
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "is_many"), [(ARRAYS, True), (ARRAYS.replace(".any()", ""), False)]
+)
+def test_many_in_one_call_promise_nothing(source: str, *, is_many: bool, tmp_path: Path) -> None:
+    file = written(tmp_path, source)
+    inner, outer = CodeLine(str(file), 6, "step"), CodeLine(str(file), 15, "play")
+    samples = StackSamples()
+    samples.samples = 1000
+    samples.count(Chain((inner, outer), inner), 500, 500, 0)
+    torch = CodeLine(TORCH[0], 5, TORCH[1])
+    samples.count(Chain((CodeLine(str(file), 90, "learn"),), torch, torch), 500, 500, 0)
+    finding = found(NAME, window(stacks=samples, facts={"torch": {"backend": "cpu"}}, inside=True))
+    assert finding.gain is not None
+    assert (finding.gain.low == 0) == is_many
+    assert (finding.severity is Severity.LOW) == is_many
+    assert (finding.fixes is not None) == is_many
+
+
+def test_processes_that_are_waited_for_are_many(tmp_path: Path) -> None:
+    file = written(tmp_path, GYM)
+    vector = CodeLine(f"{LIB}/gymnasium/vector/async_vector_env.py", 9, "step_wait")
+    pipe = CodeLine("/usr/lib/python3.11/multiprocessing/connection.py", 9, "_recv")
+    samples = StackSamples()
+    samples.samples = 1000
+    samples.count(Chain((CodeLine(str(file), 6, "play"),), pipe, vector), 500, 500, 500)
+    torch = CodeLine(TORCH[0], 5, TORCH[1])
+    samples.count(Chain((CodeLine(str(file), 9, "play"),), torch, torch), 500, 500, 0)
+    finding = found(NAME, window(stacks=samples, facts={"torch": {"backend": "cpu"}}, inside=True))
+    assert finding.severity is Severity.LOW
+
+
+def test_a_class_of_ones_own_is_named_by_who_calls_it(tmp_path: Path) -> None:
+    file = written(tmp_path, f"{OWN}\ngrid = Grid()\nstate = grid.reset()\nfor _ in range(99):\n"
+                   "    move = pi(state)\n    state, reward, over = grid.step(move)\n")  # fmt: skip
+    inner, outer = CodeLine(str(file), 6, "step"), CodeLine(str(file), 15, "<module>")
+    samples = StackSamples()
+    samples.samples = 1000
+    samples.count(Chain((inner, outer), inner), 500, 500, 0)
+    torch = CodeLine(*TORCH[:1], 5, TORCH[1])
+    samples.count(Chain((CodeLine(str(file), 14, "<module>"),), torch, torch), 500, 500, 0)
+    watched = window(
+        stacks=samples, lines=samples.lines(), facts={"torch": {"backend": "cpu"}}, inside=True
+    )
+    finding = found(NAME, watched)
+    assert [place.line for place in finding.where] == [15, 6]
+    assert diagnose(watched).findings[0].rule.id == NAME
+
+
+def test_without_samples_it_cannot_judge() -> None:
+    assert cannot_judge(NAME, window())
