@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 SEED = 1
-ROWS, COLUMNS, HIDDEN = 8_192, 64, 64
+ROWS, COLUMNS, HIDDEN = 8_192, 64, 2_048
 BATCH = 256
 WARM_UP = 5
 RATE = 0.02

@@ -180,6 +180,10 @@ SETTINGS: Final[tuple[Setting, ...]] = (
         "PYTHONTRACEMALLOC", "notes the stack of each allocation of Python's",
         _unset("PYTHONTRACEMALLOC"), _BOTH, variable="PYTHONTRACEMALLOC", severity=Severity.MEDIUM,
     ),
+    Setting(
+        "PYTHONMALLOC", "checks each allocation of Python's", _unset("PYTHONMALLOC"), _BOTH,
+        variable="PYTHONMALLOC", costs=lambda value: str(value).endswith("debug"),
+    ),
     *(
         Setting(name, does, _unset(name), _BOTH, variable=name)
         for name, does in (

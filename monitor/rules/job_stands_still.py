@@ -61,6 +61,7 @@ SURE_STEPS: Final = 10.0
 LONG_S: Final = 600.0
 # Of its samples; no thread that works keeps the lock for longer than 5 ms while another wants it.
 MOSTLY: Final = 0.9
+MOST_THREADS: Final = 2
 SAMPLES: Final = "stack samples"
 # What a healthy program may wait for as long as it likes.
 ON_PURPOSE: Final = frozenset({Awaited.SLEEP, Awaited.SAVING, Awaited.PERSON})
@@ -176,6 +177,13 @@ def _said(
         words.append(("since", time.strftime("%H:%M:%S", moment)))
     if processes > 1:
         words.append(("ranks that were looked at", f"{len(still.stands)} of {processes}"))
+    if Awaited.LOCK in what.values():
+        # Whoever holds it, or should fill the queue, may be one of them.
+        others = window.job.threads.lines(MOST_THREADS)
+        words += [
+            ("another thread was at", f"{Path(x.file).name}:{x.line} in {x.function}")
+            for x in others
+        ]
     if len(what) > 1:
         words += [(_name(each), f"{what[each]} at {_short(each)}") for each in what]
     for name, value in words:

@@ -12,8 +12,8 @@ from typing import Final
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.account import account_of
-from whyidle.monitor.signals.callees import reads_at
 from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.callees import reads_at
 from whyidle.monitor.signals.source import called, dotted, functions, line_of, tree_of
 
 

@@ -120,7 +120,9 @@ def _gives_arrays(into: ast.expr | None, loop: _Loop | None) -> bool:
             return True
         if not isinstance(node, ast.Call) or not _OF_ARRAYS.fullmatch(dotted(node.func)):
             continue
-        if _names(node.func, *node.args) & names:
+        # A tuple that is gone through holds them, and is none of them.
+        taken = [each for each in node.args if not isinstance(each, ast.Tuple | ast.List)]
+        if _names(node.func, *taken) & names:
             return True
     return False
 

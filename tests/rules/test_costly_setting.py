@@ -101,6 +101,10 @@ def test_jobs_without_such_a_setting(job: Window) -> None:
             "TORCH_DISTRIBUTED_DEBUG=DETAIL",
         ),
         (of(gpu=False, variables={"PYTHONTRACEMALLOC": "25"}), "PYTHONTRACEMALLOC=25"),
+        (
+            of(gpu=False, variables={"PYTHONMALLOC": "pymalloc_debug"}),
+            "PYTHONMALLOC=pymalloc_debug",
+        ),
         (of("jax", variables={"XLA_FLAGS": "--xla_dump_to=/tmp/x"}), "--xla_dump_to=/tmp/x"),
         (of(own_profiler=True), "a profiler of the job's own"),
         (of("jax", own_profiler=True), "a trace of the job's own"),
@@ -118,6 +122,7 @@ def test_modes_for_finding_errors(job: Window, what: str) -> None:
     [
         of(anomaly_detection=False, gpu=False, variables={"CUDA_LAUNCH_BLOCKING": "1"}),
         of(anomaly_detection=False, variables={"CUDA_LAUNCH_BLOCKING": "0"}),
+        of(anomaly_detection=False, variables={"PYTHONMALLOC": "malloc"}),
         of(anomaly_detection=False, variables={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}),
         of(anomaly_detection=False, ranks=8, variables={"TORCH_DISTRIBUTED_DEBUG": "INFO"}),
         # The job has switched it off since: what the framework says counts.

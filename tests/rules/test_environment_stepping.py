@@ -210,7 +210,13 @@ def play(grids, pi):
 
 
 @pytest.mark.parametrize(
-    ("source", "is_many"), [(ARRAYS, True), (ARRAYS.replace(".any()", ""), False)]
+    ("source", "is_many"),
+    [
+        (ARRAYS, True),
+        (ARRAYS.replace(".any()", ""), False),
+        (ARRAYS.replace("over.any()", "keep(zip(kept, (reward, over)))"), False),
+        (ARRAYS.replace("over.any()", "keep(zip(kept, reward, over))"), True),
+    ],
 )
 def test_many_in_one_call_promise_nothing(source: str, *, is_many: bool, tmp_path: Path) -> None:
     file = written(tmp_path, source)

@@ -84,6 +84,14 @@ def test_a_lock_that_nobody_releases() -> None:
     assert [(p.file, p.line) for p in finding.where] == [("/job/train.py", 30)]
 
 
+def test_who_may_hold_the_lock_is_named() -> None:
+    still = of(LOCK)
+    threads = stacks((CodeLine("/job/train.py", 12, "rotate"), (), 90))
+    finding = found(NAME, replace(still, job=replace(still.job, threads=threads)))
+    said = {each.name: each.value for each in finding.evidence}
+    assert said["another thread was at"] == "train.py:12 in rotate"
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
