@@ -125,14 +125,8 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
         test_job_stands_still.BARRIER,
         Chain((CodeLine("/job/data.py", 7, "wait_for_shard"),), test_job_stands_still.LOCK.leaf),
     ),
-<<<<<<< ours
     "memory_limit_near": lambda: window(means=test_memory_limit_near.NEAR),
     "memory_stalls": lambda: window(means=test_memory_stalls.SLOWED),
-    "environment_stepping": lambda: _aside(
-        CodeLine("/job/play.py", 27, "rollout"), 420, "highway_env/envs/common/abstract.py", "step"
-    ),
-=======
->>>>>>> theirs
     "growing_sequence": lambda: _aside(
         CodeLine("/job/chat.py", 18, "reply"), 720, "transformers/generation/utils.py", "generate"
     ),
