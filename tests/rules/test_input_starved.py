@@ -300,6 +300,26 @@ def test_workers_that_wait_for_nfs() -> None:
     assert found(NAME, some).title == "The device waits for batches, and loading for the storage"
 
 
+def test_shards_on_a_slow_disk() -> None:
+    job = fed_by(*[works(Chain((ITEM, LOOP), ITEM), blocked=0.8)] * 2)
+    reads = {"rotational disk sda (ext4 at /data)": 60}
+    finding = found(NAME, replace(job, job=replace(job.job, read_from=reads)))
+    assert finding.title is not None
+    assert "for the storage" in finding.title
+    assert finding.where[0].line == 12
+
+
+def test_texts_that_workers_tokenise_as_they_come() -> None:
+    line = CodeLine("/u/data.py", 40, "collate")
+    tokens = CodeLine(f"{PACKAGES}/transformers/tokenization_utils_fast.py", 500, "_batch_encode")
+    asked = CodeLine(f"{PACKAGES}/transformers/tokenization_utils_base.py", 2800, "__call__")
+    at = Chain((line, LOOP), tokens, asked)
+    finding = found(NAME, fed_by(works(at), works(at), wait=0.3))
+    assert finding.title is not None
+    assert "tokenising" in finding.title
+    assert (finding.where[0].line, finding.where[0].function) == (40, "collate")
+
+
 def test_one_slow_worker_of_several() -> None:
     at = Chain((ITEM, LOOP), ITEM)
     slow, quick = works(at, 1.0), works(at, 0.1)
