@@ -50,6 +50,7 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
+    MOST_LOST,
     Confidence,
     Evidence,
     Fix,
@@ -133,6 +134,9 @@ def _explained(found: Found, cause: Cause, waits: Measure | None) -> Found:
         gain, severity = Gain.between(BACK_LEAST * cause.least * waits.value, waits.value), None
     elif gain is None and cause.kind in TAKES_NO_CORE:
         severity = Severity.MEDIUM
+    elif gain is not None and waits is not None:
+        # What is done once, or not at all, needs no core: then the whole wait comes back.
+        gain = Gain(gain.low, max(gain.high, min(MOST_LOST, waits.value)))
     return replace(
         found,
         gain=gain,
