@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.record_pairs import kept
+from benchmarks.record_pairs import ABOUT, kept
 from tests.rules.windows import WINDOWS
 from tests.traces.real import path_of
 from whyidle.monitor.compare import Comparison, Side, Verdict, compare, of_analysis, of_window
@@ -71,7 +71,7 @@ def test_recorded_pairs_lose_their_finding_and_nothing_is_made_up(
     before, after = of_pair(rule, framework)
     found = compare(before, after)
     listed = [*found.faults.gone, *found.faults.kept, *found.faults.unknown]
-    fault = next(each for each in listed if each.rule == rule)
+    fault = next(each for each in listed if each.rule == ABOUT[rule])
     assert fault.b in {None, "low", "info"}
     # A window has no distribution of steps: no bounds.
     assert found.verdict in {Verdict.UNCERTAIN, Verdict.UNKNOWN}
