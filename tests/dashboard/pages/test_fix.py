@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,12 +83,14 @@ def test_a_link_opens_that_finding_alone_and_the_others_stay_to_be_seen(tmp_path
     store = tmp_path / "whyidle.db"
     stores.make(store, seconds=120, gpus=1).end()
     app = drawn("fix", store, finding="gc_pauses")
-    assert opened(app) == [False, True]
+    # The last says what the idle time costs.
+    assert opened(app) == [False, True, False]
     said = text(app)
     assert said.index("The device waits") < said.index("garbage collector")
+    assert said.index("garbage collector") < said.index("Energy goes into time")
     # Two ranges are worth a picture.
     assert "How much faster each fix makes it" in said
-    assert "W go into it" in said
+    assert re.search(r"up to \d+ W, \d+ J a step", said)
 
 
 def test_names_from_a_job_are_no_markup(tmp_path: Path) -> None:
