@@ -26,11 +26,11 @@ from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import agent_events
 from whyidle.monitor.recording.agent_events import EventBuffer
 from whyidle.monitor.recording.attach_queue import Arrival, AttachQueue, outside
-from whyidle.monitor.recording.external_sampler import ExternalSampler
-from whyidle.monitor.recording.figures import put_job
 from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.snapshot import Member
-from whyidle.monitor.recording.totals import has_any
+from whyidle.monitor.recording.stacks.external_sampler import ExternalSampler
+from whyidle.monitor.recording.stats.figures import put_job
+from whyidle.monitor.recording.stats.totals import has_any
 from whyidle.monitor.recording.tracked_process import (
     BEGUN_SECONDS,
     TrackedProcess,

@@ -10,9 +10,9 @@ from whyidle.monitor.core.defects import Defects
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
 from whyidle.monitor.recording.clock import WallClock
-from whyidle.monitor.recording.event_limits import Quota
 from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.rows import Subjects
+from whyidle.monitor.recording.stats.event_limits import Quota
 from whyidle.monitor.sources.gpu import GpuFacts
 from whyidle.monitor.sources.news import GpuEvent
 from whyidle.monitor.store import Writer

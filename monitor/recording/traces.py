@@ -12,9 +12,9 @@ from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
-from whyidle.monitor.recording.agent_stats import STOPPED
 from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.snapshot import Member
+from whyidle.monitor.recording.stats.agent_stats import STOPPED
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 from whyidle.monitor.sources.gpu import GpuReading
 from whyidle.monitor.sources.ownership import Owned

@@ -12,10 +12,10 @@ from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link
 from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, Stat
-from whyidle.monitor.recording.agent_stats import MEASURED, AgentStats
-from whyidle.monitor.recording.code_lines import Where
 from whyidle.monitor.recording.snapshot import Member
-from whyidle.monitor.recording.totals import ProcessTotals
+from whyidle.monitor.recording.stats.agent_stats import MEASURED, AgentStats
+from whyidle.monitor.recording.stats.code_lines import Where
+from whyidle.monitor.recording.stats.totals import ProcessTotals
 
 # A process that has just begun may end at once, or become another program: it waits.
 BEGUN_SECONDS = 1.0

@@ -13,8 +13,8 @@ from whyidle.monitor.core.contracts.summary import AgentJson, RunJson, SummaryJs
 from whyidle.monitor.core.contracts.trace import JsonObject, Unknown
 from whyidle.monitor.core.metrics import PROCESS_STEPS, Metric, Scope, metrics_of
 from whyidle.monitor.core.reading import Reading
-from whyidle.monitor.recording.agent_stats import MEASURED
 from whyidle.monitor.recording.snapshot import Member, Snapshot
+from whyidle.monitor.recording.stats.agent_stats import MEASURED
 from whyidle.monitor.recording.tracked_process import NOT_YET
 from whyidle.monitor.runs.energy import energy_of
 from whyidle.monitor.runs.summary import RunSummary, Watched

@@ -11,7 +11,7 @@ from tests.link.conftest import puppet
 from tests.recording.benches import Bench, Job
 from tests.recording.seated import Samples
 from whyidle.monitor.core.paths import DATABASE
-from whyidle.monitor.recording import external_sampler
+from whyidle.monitor.recording.stacks import external_sampler
 
 __all__ = ["puppet"]
 

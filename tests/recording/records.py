@@ -13,7 +13,7 @@ from whyidle.monitor.link.records import (
     Steps,
 )
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.agent_stats import AgentStats
+from whyidle.monitor.recording.stats.agent_stats import AgentStats
 
 SECOND = 1_000_000_000
 MS = 1_000_000

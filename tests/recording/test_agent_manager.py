@@ -13,8 +13,9 @@ from tests.recording.seated import Job, a_job, goes_in, is_inside
 from whyidle.agents import wire
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.reading import Reading
-from whyidle.monitor.recording import agent_events, figures, stalls
+from whyidle.monitor.recording import agent_events
 from whyidle.monitor.recording import agent_manager as module
+from whyidle.monitor.recording.stats import figures, stalls
 
 pytestmark = pytest.mark.usefixtures("samples")
 job = pytest.fixture(a_job)

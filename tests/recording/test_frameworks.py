@@ -10,9 +10,9 @@ import pytest
 from tests.recording.records import KEY, SECOND, state, take
 from whyidle.agents import wire
 from whyidle.monitor.link.records import decode
-from whyidle.monitor.recording import agent_stats as module
-from whyidle.monitor.recording import event_limits
-from whyidle.monitor.recording.agent_stats import AgentStats
+from whyidle.monitor.recording.stats import agent_stats as module
+from whyidle.monitor.recording.stats import event_limits
+from whyidle.monitor.recording.stats.agent_stats import AgentStats
 
 FACTS = {"version": "2.13.0", "model": "Net", "parameters": 1_200_000, "batch_size": 32}
 

@@ -25,11 +25,11 @@ from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import traces as module
-from whyidle.monitor.recording.agent_stats import STOPPED
 from whyidle.monitor.recording.clock import Sampler, Waker
 from whyidle.monitor.recording.recorder import Recorder
 from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.snapshot import Member, Snapshot
+from whyidle.monitor.recording.stats.agent_stats import STOPPED
 from whyidle.monitor.recording.traces import Traces, in_order
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 from whyidle.monitor.runs.summary import summarise

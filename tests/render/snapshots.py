@@ -9,8 +9,8 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording.agent_stats import MEASURED
 from whyidle.monitor.recording.snapshot import Member, Snapshot
+from whyidle.monitor.recording.stats.agent_stats import MEASURED
 from whyidle.monitor.sources.ownership import Owned
 
 LOAD = SourceLine("/home/someone/project/data/loading.py", 1108, "Tokens.__getitem__", 0.61)

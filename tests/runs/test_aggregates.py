@@ -8,7 +8,7 @@ from tests.recording.records import KEY, LOAD, SECOND, STEP, compiled, take
 from whyidle.monitor.core.metrics import Scope
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.link.records import Read, Reads
-from whyidle.monitor.recording.agent_stats import AgentStats
+from whyidle.monitor.recording.stats.agent_stats import AgentStats
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.summary import RunSummary, summarise
 from whyidle.monitor.store import NewRun, Writer

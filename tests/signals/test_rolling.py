@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.recording.figures import Growth
+from whyidle.monitor.recording.stats.figures import Growth
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.store import Point
 

@@ -13,8 +13,8 @@ from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.link.records import Stacks
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
-from whyidle.monitor.recording.code_lines import Where
-from whyidle.monitor.recording.stack_thread import StackThread
+from whyidle.monitor.recording.stacks.thread import StackThread
+from whyidle.monitor.recording.stats.code_lines import Where
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 from whyidle.monitor.runs.summary import SHORT_LIVED, THREADS
 

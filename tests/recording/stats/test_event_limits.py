@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
-from whyidle.monitor.recording import event_limits as module
-from whyidle.monitor.recording.event_limits import LEFT_OUT, MOST_OF_A_KIND, MOST_STACKS, Quota
+from whyidle.monitor.recording.stats import event_limits as module
+from whyidle.monitor.recording.stats.event_limits import (
+    LEFT_OUT,
+    MOST_OF_A_KIND,
+    MOST_STACKS,
+    Quota,
+)
 from whyidle.monitor.runs.summary import ROLLING
 
 ROOT = ProcessKey(1, 1)

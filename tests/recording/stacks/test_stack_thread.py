@@ -18,9 +18,9 @@ from whyidle.agents.wire import MOST_PLACES
 from whyidle.monitor.attach.stack_reader.code_objects import Place
 from whyidle.monitor.attach.stack_reader.reader import Stack, StackReader
 from whyidle.monitor.processes.process import ProcessKey
-from whyidle.monitor.recording import stack_thread
-from whyidle.monitor.recording.stack_counts import StackCounts
-from whyidle.monitor.recording.stack_thread import StackThread
+from whyidle.monitor.recording.stacks import thread as stack_thread
+from whyidle.monitor.recording.stacks.counts import StackCounts
+from whyidle.monitor.recording.stacks.thread import StackThread
 
 T = TypeVar("T")
 

@@ -20,12 +20,18 @@ from whyidle.monitor.link.records import (
     Steps,
 )
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
-from whyidle.monitor.recording.code_lines import Readbacks, Where
-from whyidle.monitor.recording.event_limits import Due
-from whyidle.monitor.recording.figures import FRAMEWORKS, MEASURED, Asked, Figures, why_no_step
-from whyidle.monitor.recording.stalls import Compiles, Pauses
-from whyidle.monitor.recording.step_times import StepTimes
-from whyidle.monitor.recording.totals import ProcessTotals
+from whyidle.monitor.recording.stats.code_lines import Readbacks, Where
+from whyidle.monitor.recording.stats.event_limits import Due
+from whyidle.monitor.recording.stats.figures import (
+    FRAMEWORKS,
+    MEASURED,
+    Asked,
+    Figures,
+    why_no_step,
+)
+from whyidle.monitor.recording.stats.stalls import Compiles, Pauses
+from whyidle.monitor.recording.stats.step_times import StepTimes
+from whyidle.monitor.recording.stats.totals import ProcessTotals
 from whyidle.monitor.runs.aggregates import ReadBack
 
 FRAMEWORK = "framework"

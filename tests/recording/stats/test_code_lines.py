@@ -9,8 +9,8 @@ import pytest
 from tests.recording.records import KEY, LEAF, LOAD, MOST, SECOND, STEP, stacks, take
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.link.records import Frame, Read, Reads, StackCount, Stacks
-from whyidle.monitor.recording import code_lines, event_limits
-from whyidle.monitor.recording.agent_stats import AgentStats
+from whyidle.monitor.recording.stats import code_lines, event_limits
+from whyidle.monitor.recording.stats.agent_stats import AgentStats
 from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.runs.stacks import MOST_ROWS, Chain, CodeLine, Counts, StackSamples
 

@@ -9,10 +9,10 @@ import pytest
 from tests.recording.records import KEY, MOST, SECOND, STEP, compiled, take
 from whyidle.monitor.link.records import Compile, Frame, LongGc
 from whyidle.monitor.processes.process import JobEvent
-from whyidle.monitor.recording import event_limits
-from whyidle.monitor.recording import stalls as module
-from whyidle.monitor.recording.agent_stats import AgentStats
-from whyidle.monitor.recording.stalls import STORM, Compiles
+from whyidle.monitor.recording.stats import event_limits
+from whyidle.monitor.recording.stats import stalls as module
+from whyidle.monitor.recording.stats.agent_stats import AgentStats
+from whyidle.monitor.recording.stats.stalls import STORM, Compiles
 from whyidle.monitor.runs.summary import COMPILED, COMPILES
 
 

@@ -8,8 +8,8 @@ from tests.recording.records import MOST, SECOND, steps
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.records import Steps
-from whyidle.monitor.recording import step_times as module
-from whyidle.monitor.recording.step_times import StepTimes
+from whyidle.monitor.recording.stats import step_times as module
+from whyidle.monitor.recording.stats.step_times import StepTimes
 
 
 def read(times: StepTimes, second: float) -> Reading:

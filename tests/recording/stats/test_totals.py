@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.recording.records import KEY, SECOND, gauges, steps, take
 from whyidle.agents import wire
-from whyidle.monitor.recording.agent_stats import AgentStats
-from whyidle.monitor.recording.totals import (
+from whyidle.monitor.recording.stats.agent_stats import AgentStats
+from whyidle.monitor.recording.stats.totals import (
     BINS,
     LONGEST_NS,
     MOST_STRETCHES,

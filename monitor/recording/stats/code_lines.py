@@ -11,7 +11,7 @@ from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.link.records import Frame, Read, Reads, StackCount, Stacks
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
-from whyidle.monitor.recording.event_limits import EVENT_BYTES, MOST_COUNTED, Due, kept
+from whyidle.monitor.recording.stats.event_limits import EVENT_BYTES, MOST_COUNTED, Due, kept
 from whyidle.monitor.runs.aggregates import ReadBack
 from whyidle.monitor.runs.stacks import MOST_LOOKS, Chain, CodeLine, StackSamples
 from whyidle.monitor.runs.summary import READS, SHORT_LIVED, STACKS, THREADS

@@ -15,7 +15,7 @@ from whyidle.monitor.processes.mounts import Mounts
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
-from whyidle.monitor.recording.stack_counts import StackCounts
+from whyidle.monitor.recording.stacks.counts import StackCounts
 
 # Of a core; where samples cost more, there are fewer.
 BUDGET = 0.015

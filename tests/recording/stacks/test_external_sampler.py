@@ -15,7 +15,7 @@ from whyidle.monitor.link.records import Frame, StackCount
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.ranks import Rank
 from whyidle.monitor.processes.target import Target
-from whyidle.monitor.recording import external_sampler
+from whyidle.monitor.recording.stacks import external_sampler
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 
 pytestmark = pytest.mark.usefixtures("samples")

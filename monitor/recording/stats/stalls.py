@@ -13,7 +13,7 @@ from typing import TypeAlias
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.link.records import Compile, Frame, LongGc
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
-from whyidle.monitor.recording.event_limits import EVENT_NS, Due, kept
+from whyidle.monitor.recording.stats.event_limits import EVENT_NS, Due, kept
 from whyidle.monitor.runs.summary import COMPILED, COMPILES
 
 STORM = "retrace_storm"

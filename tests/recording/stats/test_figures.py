@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.reading import FIRST, Reading
-from whyidle.monitor.recording.figures import NONE_INSIDE, SOME_SILENT, put_job
+from whyidle.monitor.recording.stats.figures import NONE_INSIDE, SOME_SILENT, put_job
 
 LAUNCHER = Reading(unknown={m.PROCESS_STEPS: "no framework", m.PROCESS_STEP_P50: "no framework"})
 

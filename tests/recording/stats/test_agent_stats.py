@@ -9,9 +9,9 @@ from whyidle.agents import wire
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.reading import FIRST, NO_JAX, NO_TORCH
 from whyidle.monitor.link.records import Bye
-from whyidle.monitor.recording import agent_stats as module
-from whyidle.monitor.recording import figures, step_times
-from whyidle.monitor.recording.agent_stats import MEASURED, AgentStats
+from whyidle.monitor.recording.stats import agent_stats as module
+from whyidle.monitor.recording.stats import figures, step_times
+from whyidle.monitor.recording.stats.agent_stats import MEASURED, AgentStats
 
 
 @pytest.fixture

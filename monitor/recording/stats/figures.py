@@ -26,7 +26,7 @@ from whyidle.monitor.core.metrics import (
 from whyidle.monitor.core.rates import Rates
 from whyidle.monitor.core.reading import FIRST, NO_JAX, NO_TORCH, Reading
 from whyidle.monitor.link.records import Gauges
-from whyidle.monitor.recording import step_times
+from whyidle.monitor.recording.stats import step_times
 
 # Of one total; there is a record each second.
 MOST_KEPT = 150

@@ -1,0 +1,1 @@
+"""Stacks of the job, sampled from outside on a thread of ours."""
