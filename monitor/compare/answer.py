@@ -18,6 +18,7 @@ from whyidle.monitor.core.contracts.comparison import (
     TimesJson,
 )
 from whyidle.monitor.core.contracts.trace import Unknown
+from whyidle.monitor.diagnosis.costs import overhead
 
 SCHEMA: Final = 1
 _DIGITS: Final = 4
@@ -84,6 +85,7 @@ def _side(side: Side) -> SideJson:
         "steps_source": None if pace is None else pace.source,
         "batch": side.batch,
         "budget_source": side.window.budget_source,
+        "overhead": overhead(side.window),
         "unknown": _reasons(steps=side.why_no_pace if pace is None else None),
     }
 

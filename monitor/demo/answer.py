@@ -50,6 +50,7 @@ def _side(outcome: Outcome, half: Half, which: Which) -> DemoSideJson:
         "findings": [brief(each) for each in half.findings],
         "budget": half.diagnosis["budget"],
         "budget_source": half.diagnosis["budget_source"],
+        "overhead": half.diagnosis["overhead"],
         "not_measured": half.diagnosis["not_measured"],
     }
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
-from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.acts import STOPPING, Phase
 from whyidle.monitor.signals.callees import ARRAY_PACKAGES, Calls, calls_of, reads_at
 from whyidle.monitor.signals.phases import Aside, phase_of
 from whyidle.monitor.signals.sampling import SURE, start_up
@@ -87,6 +87,8 @@ class HostRow:
     # The line of the user's that begins the phase; and whether what is called there says so.
     begins: CodeLine | None = None
     surely: bool = False
+    # Whether the source says that it is done every few steps.
+    due: bool = False
     # In which looks of about a second, a bit each; 0: not known.
     when: int = 0
 
@@ -110,12 +112,15 @@ class HostAccount:
     def phases(self) -> Mapping[Phase, float]:
         """The share of each phase, the largest first; what takes most of the time are the steps.
 
-        A program that only evaluates does so in steps.
+        A program that only evaluates does so in steps, and one that does so now and then does not.
         """
         found: dict[Phase, float] = {}
+        always: dict[Phase, float] = {}
         for row in self.rows:
             found[row.phase] = found.get(row.phase, 0.0) + row.share
-        most = max(found, key=lambda phase: found[phase])
+            if not (row.due and row.phase in STOPPING):
+                always[row.phase] = always.get(row.phase, 0.0) + row.share
+        most = max(always or found, key=lambda phase: (always or found)[phase])
         if most is not Phase.STEP:
             found[Phase.STEP] = found.get(Phase.STEP, 0.0) + found.pop(most)
         return dict(sorted(found.items(), key=lambda item: -item[1]))

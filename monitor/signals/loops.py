@@ -11,14 +11,16 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import calls, dotted, functions, tree_of, written
+from whyidle.monitor.signals.source import calls, dotted, functions, nodes_at, tree_of, written
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp
+Spot = tuple[str, int, int]
 Loop = ast.For | ast.While | Comprehension
 
 # What only gathers results.
@@ -66,10 +68,8 @@ def over_samples(
     if not any(tree_of(frames[0].file) for frames, _ in stacks):
         return None
     found = [(frames, share, _sample_loop(frames)) for frames, share in stacks]
-    training = {
-        id(loop) for frames, _, _ in found for loop in _trained(frames)
-    }  # fmt: skip
-    inside = [(f, share, at) for f, share, at in found if at and id(at[1]) not in training]
+    training = {spot for frames, _, _ in found for spot in _trained(frames)}
+    inside = [(f, share, at) for f, share, at in found if at and _spot(*at) not in training]
     if not inside:
         return Looping(0.0, ())
     # Who runs such a loop, and what each pass calls: elsewhere, too, it is the same work.
@@ -86,11 +86,12 @@ def over_samples(
     return Looping(share, tuple(Place(*line, part) for line, part in most))
 
 
+@lru_cache(maxsize=4096)
 def _trains(line: CodeLine) -> bool:
     """Tell whether a line is a part of training: a known call, or a state that it renews."""
     if any(_TRAINS.fullmatch(_callee(call)) for call in calls(line.file, line.line)):
         return True
-    renewed = (node for node in _nodes(line) if isinstance(node, ast.Assign))
+    renewed = (node for node in nodes_at(line.file, line.line) if isinstance(node, ast.Assign))
     return any(
         isinstance(node.value, ast.Call)
         and not _GATHERS.fullmatch(dotted(node.value.func))
@@ -113,13 +114,18 @@ def _sample_loop(frames: tuple[CodeLine, ...]) -> tuple[CodeLine, Loop] | None:
     return None
 
 
-def _trained(frames: tuple[CodeLine, ...]) -> Iterator[Loop]:
-    """Yield the loops around a line that trains: what they go through are batches."""
+def _spot(line: CodeLine, loop: Loop) -> Spot:
+    return line.file, loop.lineno, loop.col_offset
+
+
+def _trained(frames: tuple[CodeLine, ...]) -> Iterator[Spot]:
+    """Yield where loops around a line that trains begin: what they go through are batches."""
     trains = False
     for line in frames:
         trains = trains or _trains(line)
         if trains:
-            yield from (node for node in _nodes(line) if isinstance(node, Loop))
+            around = nodes_at(line.file, line.line)
+            yield from (_spot(line, node) for node in around if isinstance(node, Loop))
 
 
 def _calls(line: CodeLine, names: set[str]) -> bool:
@@ -135,22 +141,15 @@ def _callee(call: ast.Call) -> str:
 
 def _around(line: CodeLine) -> Iterator[Function]:
     """Yield the functions that a line is in; not those that go on around everything."""
-    for node in _nodes(line):
+    for node in nodes_at(line.file, line.line):
         if isinstance(node, Function):
             yield node
 
 
-def _nodes(line: CodeLine) -> Iterator[ast.AST]:
-    tree = tree_of(line.file)
-    for node in () if tree is None else ast.walk(tree):
-        first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
-        if first <= line.line <= last:
-            yield node
-
-
+@lru_cache(maxsize=4096)
 def _loop_at(line: CodeLine) -> Loop | None:
     """Return the innermost loop around a line, where its passes are on their own."""
-    loops = [node for node in _nodes(line) if isinstance(node, Loop)]
+    loops = [node for node in nodes_at(line.file, line.line) if isinstance(node, Loop)]
     return loops[-1] if loops and _is_over_samples(loops[-1]) else None
 
 

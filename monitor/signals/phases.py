@@ -39,6 +39,8 @@ class Aside(NamedTuple):
     begins: CodeLine | None = None
     # By what is called there, and not by the user's names alone.
     surely: bool = False
+    # The source says that it is done every few steps: whatever it takes, the steps are others.
+    due: bool = False
 
 
 def phase_of(chain: Chain) -> Aside:
@@ -52,7 +54,7 @@ def phase_of(chain: Chain) -> Aside:
     if phase is None or (phase in _PARTS and named is not None):
         return named or Aside(Phase.STEP)
     if named is not None and named.phase in {phase, Phase.PERIODIC}:
-        return Aside(phase, named.begins, surely=True)
+        return Aside(phase, named.begins, surely=True, due=named.due)
     return Aside(phase, chain.frames[0] if chain.frames else None, surely=True)
 
 
@@ -75,15 +77,20 @@ def _act(chain: Chain) -> Phase | None:
 
 def _of_frames(frames: tuple[CodeLine, ...]) -> Aside | None:
     """Return what the user's lines are a part of, the outermost first."""
+    due: Aside | None = None
     for line in reversed(frames):
         block = _blocks(line.file).get(line.line)
         named = _of_function(line.function)
-        # A name says more than that something is due.
-        if block is not None and (named is None or block.phase is not Phase.PERIODIC):
-            return block._replace(begins=line)
-        if named is not None:
-            return Aside(named, line)
-    return None
+        # What is only due every few steps is what it calls says, if that says anything.
+        if block is not None and block.phase is Phase.PERIODIC:
+            due = due or block._replace(begins=line)
+            block = None
+        if block is None and named is not None:
+            block = Aside(named)
+        if block is not None:
+            begins = line if due is None else due.begins
+            return block._replace(begins=begins, due=block.due or due is not None)
+    return due
 
 
 def _of_function(name: str) -> Phase | None:
@@ -100,7 +107,7 @@ def _blocks(file: str) -> dict[int, Aside]:
     for node in () if tree is None else ast.walk(tree):
         block = None
         if isinstance(node, ast.If) and any(isinstance(x, ast.Mod) for x in ast.walk(node.test)):
-            block = _content(node.body)
+            block = _content(node.body)._replace(due=True)
         elif isinstance(node, ast.FunctionDef) and _only_evaluates(node):
             block = Aside(Phase.VALIDATION, surely=True)
         if block is not None and isinstance(node, ast.If | ast.FunctionDef):

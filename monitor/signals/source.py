@@ -95,10 +95,26 @@ def readable(file: str | None) -> bool:
     return file is not None and tree_of(file) is not None
 
 
+@lru_cache(maxsize=64)
+def _spans(file: str) -> tuple[tuple[int, int, ast.AST], ...]:
+    """Return what stands in a file, each with its first and last line, the outermost first."""
+    tree = tree_of(file)
+    return tuple(
+        (first, getattr(node, "end_lineno", None) or first, node)
+        for node in (() if tree is None else ast.walk(tree))
+        if (first := getattr(node, "lineno", 0))
+    )
+
+
+@lru_cache(maxsize=4096)
+def nodes_at(file: str, line: int) -> tuple[ast.AST, ...]:
+    """Return what a line is in or has, the outermost first."""
+    return tuple(node for first, last, node in _spans(file) if first <= line <= last)
+
+
 def functions(file: str, name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Yield the functions of that name in a file."""
-    tree = tree_of(file)
-    for node in () if tree is None else ast.walk(tree):
+    for _, _, node in _spans(file):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
             yield node
 
@@ -107,9 +123,8 @@ def function_at(file: str, line: int) -> str:
     """Return the name of the innermost function around a line."""
     around = [
         node
-        for node in ast.walk(tree_of(file) or ast.Module([], []))
+        for node in nodes_at(file, line)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
     return max(around, key=lambda node: node.lineno).name if around else "<module>"
 
@@ -127,18 +142,15 @@ def dotted(node: ast.expr) -> str:
 
 def calls(file: str, line: int) -> tuple[ast.Call, ...]:
     """Return the calls that begin on a line; else the shortest that goes on over it."""
-    tree = tree_of(file)
-    found = [n for n in ast.walk(tree) if isinstance(n, ast.Call)] if tree is not None else []
+    found = [node for node in nodes_at(file, line) if isinstance(node, ast.Call)]
     if here := [call for call in found if call.lineno == line]:
         return tuple(here)
-    around = [call for call in found if call.lineno <= line <= (call.end_lineno or 0)]
-    return tuple(sorted(around, key=lambda call: (call.end_lineno or 0) - call.lineno)[:1])
+    return tuple(sorted(found, key=lambda call: (call.end_lineno or 0) - call.lineno)[:1])
 
 
 def computes(file: str, line: int) -> bool:
     """Tell whether a line computes by itself: it calls nothing, and has operators or loops."""
-    tree = tree_of(file)
-    here = [n for n in ast.walk(tree) if getattr(n, "lineno", 0) == line] if tree else []
+    here = [node for node in nodes_at(file, line) if getattr(node, "lineno", 0) == line]
     kinds = (ast.BinOp, ast.AugAssign, ast.Compare, ast.ListComp, ast.GeneratorExp, ast.DictComp)
     return not any(isinstance(n, ast.Call) for n in here) and any(
         isinstance(n, kinds) for n in here

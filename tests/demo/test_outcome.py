@@ -92,6 +92,9 @@ def test_what_was_predicted_is_put_beside_what_was_measured() -> None:
     low, high = answer["predicted"]
     assert answer["as_predicted"] is (0.97 * low <= ratio <= 1.03 * high)
     assert "input_starved" in answer["findings_gone"]
+    # What watching took is told with it, or why it is not known.
+    cost = answer["before"]["overhead"]
+    assert (cost["monitor_cores"] is None) == ("monitor_cores" in cost["unknown"])
 
 
 def test_an_end_that_is_not_known_is_null_with_its_reason() -> None:

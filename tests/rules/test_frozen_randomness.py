@@ -9,7 +9,6 @@ import pytest
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
 from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.runs.aggregates import Compiled
-from whyidle.monitor.signals.source import text_of, tree_of
 from whyidle.monitor.signals.window import Window
 
 NAME = "frozen_randomness"

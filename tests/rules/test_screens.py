@@ -42,6 +42,7 @@ from tests.rules import (
     test_slowing_down,
     test_transfer_stalled_by_full_memory,
     test_wasted_energy,
+    test_zeroed_gradients,
 )
 from tests.rules.phases import LIB
 from tests.rules.windows import ROOT, answer, pairs, recorded, stacks, window
@@ -99,6 +100,7 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
         ranks=8, variables={"NCCL_P2P_DISABLE": "1"}, deterministic_algorithms=True
     ),
     "cudnn_autotune_thrashes": test_cudnn_autotune_thrashes.of,
+    "zeroed_gradients": test_zeroed_gradients.of,
     "optimizer_on_cpu": lambda: test_optimizer_on_cpu.of(test_optimizer_on_cpu.DEEPSPEEDS),
     "cpu_fallback": lambda: window(
         facts=test_cpu_fallback._jax(), gpus=(test_cpu_fallback.GPU,), inside=True

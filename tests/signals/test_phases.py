@@ -73,7 +73,7 @@ def test_blocks_that_are_due_every_few_steps(script: Path) -> None:
 def test_chains(functions: tuple[str, ...], called: tuple[str, str] | None, phase: Phase) -> None:
     frames = tuple(line("/job/x.py", 5 + n, name) for n, name in enumerate(functions))
     inner = None if called is None else line(f"{LIB}/{called[0]}", 9, called[1])
-    found, begins, _ = phase_of(Chain(frames, inner, inner))
+    found, begins, *_ = phase_of(Chain(frames, inner, inner))
     assert found is phase
     assert (begins is None) == (phase is Phase.STEP)
 
@@ -87,6 +87,64 @@ def account(script: Path, *counts: tuple[CodeLine, str, float]) -> HostAccount:
     made = account_of(samples)
     assert made is not None
     return made
+
+
+DUE = """\
+def quality(model, batches):
+    model.eval()
+    with torch.inference_mode():
+        return [loss_of(model(x), y) for x, y in batches]
+
+for step in range(1000):
+    learn(next(batches))
+    if step % 20 == 0:
+        print(quality(model, held_out))
+    if step % 4 == 3:
+        update(model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "begins"),
+    [
+        # What it is called, or what it does, says more than that it is due.
+        ("evaluate", Phase.VALIDATION, 9),
+        ("quality", Phase.VALIDATION, 9),
+        ("save_everything", Phase.CHECKPOINT, 9),
+        ("draw", Phase.PERIODIC, 9),
+    ],
+)
+def test_what_is_due_is_what_is_called_there(
+    tmp_path: Path, name: str, phase: Phase, begins: int
+) -> None:
+    script = tmp_path / "due.py"
+    script.write_text(DUE)
+    inner = line(script, 4, "quality") if name == "quality" else line("/job/other.py", 7, name)
+    found = phase_of(Chain((inner, line(script, begins))))
+    assert (found.phase, found.begins) == (phase, line(script, begins))
+    assert found.due
+
+
+def test_what_is_due_may_take_most_of_the_time(tmp_path: Path) -> None:
+    script = tmp_path / "due.py"
+    script.write_text(DUE)
+    evaluates, learns, updates = line(script, 4, "quality"), line(script, 7), line(script, 11)
+    samples = StackSamples()
+    samples.samples = 100
+    for frames, count in (((evaluates, line(script, 9)), 90), ((learns,), 6), ((updates,), 4)):
+        inside = line(f"{LIB}/torch/a.py", 9, "f")
+        samples.count(Chain(frames, inside, inside), count, count, 0)
+    made = account_of(samples)
+    assert made is not None
+    assert made.phases == pytest.approx(
+        {Phase.VALIDATION: 0.9, Phase.STEP: 0.06, Phase.PERIODIC: 0.04}
+    )
+    # An update every few batches is a part of the steps, whatever it takes.
+    samples.count(Chain((updates,), inside, inside), 900, 900, 0)
+    samples.samples += 900
+    again = account_of(samples)
+    assert again is not None
+    assert again.phases[Phase.STEP] == pytest.approx(0.91)
 
 
 def test_what_takes_most_of_the_time_are_the_steps(tmp_path: Path) -> None:

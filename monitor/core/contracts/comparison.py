@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-from whyidle.monitor.core.contracts.diagnosis import BriefFindingJson
+from whyidle.monitor.core.contracts.diagnosis import BriefFindingJson, OverheadJson
 from whyidle.monitor.core.contracts.trace import BudgetJson, Unknown
 
 
@@ -53,6 +53,7 @@ class SideJson(TypedDict):
     steps_source: str | None
     batch: float | None
     budget_source: str | None
+    overhead: OverheadJson
     unknown: Unknown
 
 
@@ -143,6 +144,7 @@ class DemoSideJson(DemoStepsJson):
     findings: list[BriefFindingJson]
     budget: BudgetJson | None
     budget_source: str | None
+    overhead: OverheadJson
     not_measured: dict[str, str]
 
 

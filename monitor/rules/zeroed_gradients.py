@@ -1,0 +1,91 @@
+"""Gradients are filled with zeros before each step, to be added to.
+
+## What it sees
+Stack samples of the main thread in `zero_grad`, at the lines of torch that fill gradients: it gets
+there with `set_to_none=False`, and in every call before PyTorch 2.0. Of jobs on a GPU alone.
+
+## Why it costs
+Each gradient is written once as zeros, then read, added to and written again, by kernels that each
+have to be launched. Without an old one the backward pass hands its result over. On a CPU it is no
+fault: what filling saves is often lost again where large gradients are asked of the system anew.
+
+## How to fix
+`optimizer.zero_grad(set_to_none=True)`, which is what it does by itself since PyTorch 2.0.
+
+## When it is wrong
+Code that reads `p.grad` right after `zero_grad` finds `None`; an optimizer leaves a parameter
+without a gradient as it is, instead of going on with its momentum. What adds up gradients over
+several batches calls `zero_grad` once for all of them, and loses little here.
+
+## Documents
+Beyond the documents: they leave gradients to the framework.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.device_idle import lost_in
+from whyidle.monitor.signals.source import line_of
+from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.window import Window
+
+# Without them ``zero_grad`` takes up to 3% of a step in models of many small layers.
+LEAST: Final = 0.01
+_OF_TORCH: Final = re.compile(r".*/torch/(optim|nn)/.*\.py zero_grad")
+_FILLS: Final = re.compile(r".*(_foreach_zero_|\.zero_\(|\.requires_grad_\(False|\.detach_\().*")
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time in which gradients are filled."""
+    if (window.frameworks and not window.uses("pytorch")) or window.device == "cpu":
+        return None
+    if not window.job.stacks.samples:
+        return window.lacks(Need.INSIDE)
+    found = list(_filling(window))
+    share = sum(part for _, part in found)
+    if share < LEAST:
+        return None
+    lines: dict[CodeLine, float] = {}
+    for line, part in found:
+        if line is not None:
+            lines[line] = lines.get(line, 0.0) + part / share
+    return Found(
+        # Nothing says whether the GPU waits for it, nor how long its own kernels take.
+        gain=Gain.between(0.0, lost_in(window, share)[1]),
+        evidence=(
+            Evidence.of(
+                "main thread: fills gradients with zeros", window.job.measure(share, "ratio")
+            ),
+        ),
+        where=own(Place(*line, part) for line, part in sorted(lines.items(), key=lambda x: -x[1])),
+    )
+
+
+def _filling(window: Window) -> Iterator[tuple[CodeLine | None, float]]:
+    """Yield the user's lines that came to fill gradients, and their shares of all samples."""
+    stacks = window.job.stacks
+    for chain, counts in stacks.chains.items():
+        leaf = chain.leaf
+        if leaf is None or _OF_TORCH.fullmatch(f"{leaf.file} {leaf.function}") is None:
+            continue
+        if _FILLS.fullmatch(line_of(leaf.file, leaf.line) or ""):
+            yield chain.frames[0] if chain.frames else None, counts.samples / stacks.samples
+
+
+rule = Rule(
+    title="Gradients are filled with zeros before each step",
+    documents=("beyond the documents",),
+    fixes={
+        "pytorch": Fix(
+            "Drop the old gradients instead: the backward pass then hands its own over.",
+            "optimizer.zero_grad(set_to_none=True)",
+        ),
+    },
+    detect=detect,
+)
