@@ -22,7 +22,8 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("kept", torch.zeros(2, BATCH, HEADS, LONGEST, WIDTH // HEADS))
+        self.keys = torch.zeros(BATCH, HEADS, LONGEST, WIDTH // HEADS, device=DEVICE)
+        self.values = torch.zeros_like(self.keys)
         self.to_qkv = nn.Linear(WIDTH, 3 * WIDTH)
         self.to_out = nn.Linear(WIDTH, WIDTH)
         self.feed = nn.Sequential(
@@ -30,12 +31,12 @@ class Block(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        query, *both = self.to_qkv(x).unflatten(2, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
-        self.kept[:, :, :, at] = torch.stack(both)
+        query, keys, values = self.to_qkv(x).unflatten(2, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        self.keys[:, :, at], self.values[:, :, at] = keys, values
         read = torch.arange(LONGEST, device=DEVICE) <= at[:, None]
-        mixed = f.scaled_dot_product_attention(query, *self.kept, attn_mask=read)
+        mixed = f.scaled_dot_product_attention(query, self.keys, self.values, attn_mask=read)
         x = x + self.to_out(mixed.transpose(1, 2).flatten(2))
-        return x + self.feed(x)
+        return torch.add(x, self.feed(x))
 
 
 class Model(nn.Module):
@@ -50,7 +51,8 @@ class Model(nn.Module):
         x = self.words(tokens) + self.places(at)
         for block in self.blocks:
             x = block(x, at)
-        return self.head(x[:, -1])
+        scores: torch.Tensor = self.head(x[:, -1])
+        return scores
 
 
 @torch.inference_mode()
@@ -66,6 +68,7 @@ def serve(seconds: float, steps: int) -> None:
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
     model = Model().to(DEVICE).eval()
+    text = torch.empty(0)
     done, took, began = 0, 0.0, time.perf_counter()
     for step in count(1):
         text = generate(model, torch.randint(WORDS, (BATCH, PROMPT), device=DEVICE))

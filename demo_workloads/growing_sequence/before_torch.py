@@ -29,10 +29,10 @@ class Block(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-        query, *both = self.to_qkv(x).unflatten(2, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
-        mixed = f.scaled_dot_product_attention(query, *both, attn_mask=at <= at[:, None])
+        query, keys, values = self.to_qkv(x).unflatten(2, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        mixed = f.scaled_dot_product_attention(query, keys, values, attn_mask=at <= at[:, None])
         x = x + self.to_out(mixed.transpose(1, 2).flatten(2))
-        return x + self.feed(x)
+        return torch.add(x, self.feed(x))
 
 
 class Model(nn.Module):
@@ -47,7 +47,8 @@ class Model(nn.Module):
         x = self.words(tokens) + self.places(at)
         for block in self.blocks:
             x = block(x, at)
-        return self.head(x[:, -1])
+        scores: torch.Tensor = self.head(x[:, -1])
+        return scores
 
 
 @torch.inference_mode()
@@ -62,6 +63,7 @@ def serve(seconds: float, steps: int) -> None:
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
     model = Model().to(DEVICE).eval()
+    text = torch.empty(0)
     done, took, began = 0, 0.0, time.perf_counter()
     for step in count(1):
         text = generate(model, torch.randint(WORDS, (BATCH, PROMPT), device=DEVICE))

@@ -18,7 +18,7 @@ WARM = 20
 RATE = 1e-2
 
 
-def network(key):
+def network(key: jax.Array) -> list[jax.Array]:
     sizes = (FEATURES, HIDDEN, HIDDEN, CLASSES)
     keys = jax.random.split(key, len(sizes) - 1)
     return [
@@ -27,15 +27,15 @@ def network(key):
     ]
 
 
-def logits_of(params, x):
+def logits_of(params: list[jax.Array], x: jax.Array) -> jax.Array:
     for weights in params[:-1]:
         x = jax.nn.gelu(x @ weights)
     return x @ params[-1]
 
 
 @jax.jit
-def learn(params, x, y):
-    def loss_of(params):
+def learn(params: list[jax.Array], x: jax.Array, y: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+    def loss_of(params: list[jax.Array]) -> jax.Array:
         chances = jax.nn.log_softmax(logits_of(params, x))
         return -jnp.take_along_axis(chances, y[:, None], axis=1).mean()
 
@@ -44,24 +44,24 @@ def learn(params, x, y):
 
 
 @jax.jit
-def hits_of(params, x, y):
+def hits_of(params: list[jax.Array], x: jax.Array, y: jax.Array) -> jax.Array:
     return (logits_of(params, x).argmax(1) == y).sum()
 
 
-def evaluate(params, data, labels):
-    hits = 0
+def evaluate(params: list[jax.Array], data: jax.Array, labels: jax.Array) -> float:
+    hits = jnp.zeros((), int)
     for first in range(0, len(data), BATCH):
         hits += hits_of(params, data[first : first + BATCH], labels[first : first + BATCH])
     return float(hits) / len(data)
 
 
-def train(seconds, steps):
+def train(seconds: float, steps: int) -> None:
     random = np.random.default_rng(SEED)
     data = random.standard_normal((SAMPLES, FEATURES), dtype=np.float32)
     labels = random.integers(CLASSES, size=SAMPLES)
     held_out = jnp.asarray(random.standard_normal((HELD_OUT, FEATURES), dtype=np.float32))
     right = jnp.asarray(random.integers(CLASSES, size=HELD_OUT))
-    params = network(jax.random.key(SEED))
+    params, loss = network(jax.random.key(SEED)), jnp.zeros(())
     done, took, best, began = 0, 0.0, 0.0, time.perf_counter()
     for step in count(1):
         chosen = random.integers(SAMPLES, size=BATCH)

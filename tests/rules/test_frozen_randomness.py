@@ -9,6 +9,7 @@ import pytest
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, window
 from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.runs.aggregates import Compiled
+from whyidle.monitor.signals import source
 from whyidle.monitor.signals.window import Window
 
 NAME = "frozen_randomness"
@@ -110,8 +111,8 @@ def test_a_job_that_had_compiled_before_anybody_came(
     late = window(facts={"jax": facts}, inside=True, lines=(line,))
     assert found(NAME, late).where[0].function == "step"
     file.write_text(file.read_text().replace("np.random.rand(3)", "1"))
-    tree_of.cache_clear()
-    text_of.cache_clear()
+    for each in (source.text_of, source.tree_of, source._spans, source.nodes_at):
+        each.cache_clear()
     assert judge(NAME, late) is None
     other = window(facts={"jax": {"executables_by_name": {"jit_other": 1}}}, inside=True)
     assert cannot_judge(NAME, other)
