@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from pathlib import Path
 
 from whyidle.monitor.core import metrics as m
@@ -21,7 +22,14 @@ from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.host import HostProbe
 from whyidle.monitor.sources.numa import Numa
-from whyidle.monitor.sources.ownership import Owned, nodes_of, owned_gpus, unclaimed, users_of
+from whyidle.monitor.sources.ownership import (
+    Owned,
+    is_alive,
+    nodes_of,
+    owned_gpus,
+    unclaimed,
+    users_of,
+)
 
 # A tick may wait for NVML this share of its period, then it goes on without.
 NVML_SHARE = 0.7
@@ -102,9 +110,11 @@ class Outside:
             visible = {leader.visible_gpus}
         found = owned_gpus(self.gpus, moment.gpus, moment.pids, visible, self._target.fs)
         moment.owned = self.owned = found
+        # A job has one process on many GPUs.
+        alive = cache(partial(is_alive, self._target.fs))
         for gpu in self.gpus:
             if gpu.index in moment.gpus:
-                self._look_who_lives(gpu, moment.gpus[gpu.index])
+                self._look_who_lives(gpu, moment.gpus[gpu.index], alive)
         pid = leader.key.pid if leader is not None and leader.frameworks else None
         users = users_of(moment.gpus, moment.pids, self._target.fs) if found.sure else {}
         near = nodes_of(found, self.gpus, users, pid)
@@ -113,9 +123,11 @@ class Outside:
             moment.job.unknown.pop(m.JOB_FAR_FROM_GPU, None)
             moment.job.values[m.JOB_FAR_FROM_GPU] = far
 
-    def _look_who_lives(self, gpu: GpuFacts, read: GpuReading) -> None:
+    def _look_who_lives(
+        self, gpu: GpuFacts, read: GpuReading, alive: Callable[[int], bool]
+    ) -> None:
         """Say how much memory of a GPU is held by nobody."""
-        held, why = unclaimed(gpu, read, self.gpus, self._target.fs)
+        held, why = unclaimed(gpu, read, self.gpus, self._target.fs, alive)
         read.reading.unknown.pop(m.GPU_MEMORY_UNCLAIMED, None)
         read.reading.put(m.GPU_MEMORY_UNCLAIMED, held, why)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 
 from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.core.metrics import Scope
@@ -122,10 +123,12 @@ class Rows:
     ) -> dict[int, Reading]:
         """Return a row for each process on each GPU."""
         rows: dict[int, Reading] = {}
+        # A job has one process on many GPUs.
+        key_of = cache(self._key)
         for gpu in facts:
             listed = gpus[gpu.index].processes if gpu.index in gpus else {}
             for pid, reading in listed.items():
-                key = self._key(pid)
+                key = key_of(pid)
                 subject = self._subjects.gpu_process(gpu, key) if key else None
                 if subject is not None:
                     rows[subject] = reading

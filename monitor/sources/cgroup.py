@@ -44,11 +44,12 @@ class Cgroup:
         own = Path(fs.root, f"{pid}/root", *root.parts[1:]) if is_apart else None
         self._cpu = _groups(text, "cpu", root, own)
         self._memory = _groups(text, "memory", root, own)
+        self._throttling = [f for f in self._memory if (f / "memory.high").exists()]
 
     def read(self) -> Limits:
         """Return the current state; the tightest limit from the group up to the root counts."""
         limits = {f: _memory_limit(f) for f in self._memory}
-        highs = {f: _number(f / "memory.high") for f in self._memory}
+        highs = {f: _number(f / "memory.high") for f in self._throttling}
         limited = [
             (size, f) for of in (limits, highs) for f, size in of.items() if size is not None
         ]

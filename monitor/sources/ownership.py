@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -101,7 +101,11 @@ def visible_gpus(visible: str, facts: Sequence[GpuFacts]) -> frozenset[str]:
 
 
 def unclaimed(
-    gpu: GpuFacts, reading: GpuReading, facts: Sequence[GpuFacts], fs: ProcFs
+    gpu: GpuFacts,
+    reading: GpuReading,
+    facts: Sequence[GpuFacts],
+    fs: ProcFs,
+    alive: Callable[[int], bool],
 ) -> tuple[float | None, str]:
     """Return the memory in use that no live process holds; ``None`` with the reason: not known.
 
@@ -117,13 +121,14 @@ def unclaimed(
     held = [
         process.get(m.PROCESS_GPU_MEMORY)
         for pid, process in reading.processes.items()
-        if _lives(pid, fs)
+        if alive(pid)
     ]
     if used is None or None in held:
         return None, LATE if used is None else UNSUPPORTED
     return max(0.0, used - sum(each for each in held if each is not None)), ""
 
 
-def _lives(pid: int, fs: ProcFs) -> bool:
+def is_alive(fs: ProcFs, pid: int) -> bool:
+    """Tell whether a process that the driver names is there."""
     stat = fs.stat(pid)
     return stat is not None and not stat.has_ended

@@ -1,3 +1,4 @@
+from functools import partial
 from pathlib import Path
 
 from whyidle.monitor.core import metrics as m
@@ -5,7 +6,7 @@ from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.processes.namespace import FIRST_NAMESPACE
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
-from whyidle.monitor.sources.ownership import owned_gpus, unclaimed, visible_gpus
+from whyidle.monitor.sources.ownership import is_alive, owned_gpus, unclaimed, visible_gpus
 
 FACTS = [GpuFacts("0", "A", uuid="GPU-aaa"), GpuFacts("1", "A", uuid="GPU-bbb")]
 CUDA = "7f00-7f01 r-xp 0 0 1 /usr/lib/libcuda.so.570\n"
@@ -86,7 +87,7 @@ def holding(folder: Path, *, state: str = "S", namespace: str = FIRST_NAMESPACE)
     (folder / "7" / "task" / "7").mkdir(parents=True)
     process = Reading({m.PROCESS_GPU_MEMORY: 6e9})
     reading = GpuReading(Reading({m.GPU_MEMORY_USED: 10e9}), {7: process})
-    return unclaimed(FACTS[0], reading, FACTS, fs)[0]
+    return unclaimed(FACTS[0], reading, FACTS, fs, partial(is_alive, fs))[0]
 
 
 def test_memory_that_no_live_process_holds(tmp_path: Path) -> None:
@@ -103,6 +104,8 @@ def test_memory_of_processes_that_the_driver_does_not_tell_is_not_held_by_nobody
 ) -> None:
     fs = proc(tmp_path, namespace=FIRST_NAMESPACE)
     used = Reading({m.GPU_MEMORY_USED: 10e9})
-    assert unclaimed(FACTS[0], GpuReading(used, processes_unknown="no"), FACTS, fs)[0] is None
+    alive = partial(is_alive, fs)
+    secret = GpuReading(used, processes_unknown="no")
+    assert unclaimed(FACTS[0], secret, FACTS, fs, alive)[0] is None
     divided = [*FACTS, GpuFacts("0:1", "A MIG", mig_of="0")]
-    assert unclaimed(FACTS[0], GpuReading(used), divided, fs)[0] is None
+    assert unclaimed(FACTS[0], GpuReading(used), divided, fs, alive)[0] is None
