@@ -119,9 +119,9 @@ class AgentManager:
             tracked.on_the_way = True
 
     def members(self) -> tuple[Member, ...]:
-        """Return each process with a framework or an agent, the oldest first."""
+        """Return each process with a framework, an agent or a stack, the oldest first."""
         processes = sorted(self._processes.values(), key=lambda tracked: _age(tracked.key))
-        return tuple(s.member() for s in processes if s.has_framework or s.link is not None)
+        return tuple(s.member() for s in processes if s.is_shown)
 
     def last_members(self) -> tuple[Member, ...]:
         """Return the job's first process as it was when its agent left, however young."""
@@ -129,7 +129,7 @@ class AgentManager:
 
     def readings(self) -> dict[ProcessKey, Reading]:
         """Return what the agents measured since the last tick, or why there is nothing."""
-        outside = (s for s in self._processes.values() if s.link is None and s.has_framework)
+        outside = (s for s in self._processes.values() if s.link is None and s.is_shown)
         return {**{tracked.key: tracked.without() for tracked in outside}, **self._readings}
 
     def has_settled(self, key: ProcessKey) -> bool:

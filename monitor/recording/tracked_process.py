@@ -70,6 +70,11 @@ class TrackedProcess:
         return has_framework(self.identity)
 
     @property
+    def is_shown(self) -> bool:
+        """Tell whether it trains, or is known from inside or by its stacks."""
+        return self.has_framework or self.link is not None or self.outside is not None
+
+    @property
     def may_inject(self) -> bool:
         """Tell whether it may still be gone into, or only linked."""
         return self.has_framework and self.tries < MOST_TRIES
@@ -80,6 +85,8 @@ class TrackedProcess:
         if self.link is not None and self.outcome is not None:
             by_run = self.outcome.method == AGENT and self.link.hello.get("method") == RUN
             return RUN if by_run else self.outcome.method
+        if not self.has_framework and self.outside is not None:
+            return OUTSIDE
         if self.barred is None and (
             self.outcome is None or (self.on_the_way and not self.reported)
         ):

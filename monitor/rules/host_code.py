@@ -5,7 +5,8 @@ The account of the host: the lines of the user's at which the main thread was fo
 Python or a library's code, or slept, and nothing of a framework. It names the function where most
 of that is. What is due only now and then counts whole, the framework's part included: validation,
 checkpoints, and what stands behind `if step % 100 == 0`. It stands behind every rule that explains
-the same lines: those know a cure.
+the same lines: those know a cure. Where the thread waits for processes that it started, their lines
+stand behind its own.
 
 ## Why it costs
 What the main thread does between two launches the device waits for, unless it has work ahead.
@@ -27,7 +28,7 @@ Beyond the documents: they speak of frameworks, and this is your own code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from whyidle.monitor.core.finding import (
@@ -49,6 +50,8 @@ from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
 from whyidle.monitor.signals.acts import WORDS, Phase
 from whyidle.monitor.signals.asides import is_aside
 from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.recorded import Helper
+from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
 # Every program has some code around its steps: less is not worth a person's time.
@@ -71,8 +74,8 @@ def detect(window: Window) -> Verdict:
         return None
     return Found(
         gain=gain,
-        evidence=_evidence(window, rows),
-        where=_where(account, rows),
+        evidence=(*_evidence(window, rows), *_of_helpers(window, rows)),
+        where=(*_where(account, rows), *_in_helpers(window, rows)),
         slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
         confidence=Confidence.INFERRED,
         severity=Severity.of_share(gain.low),
@@ -138,6 +141,33 @@ def _where(account: HostAccount, rows: Sequence[HostRow]) -> tuple[Place, ...]:
             shares[place] = shares.get(place, 0.0) + row.share
     most = sorted(shares.items(), key=lambda item: -item[1])[:MOST_PLACES]
     return tuple(Place(*place, share) for place, share in most)
+
+
+def _helpers(window: Window, rows: Sequence[HostRow]) -> list[Helper]:
+    """Return the processes that the thread may wait for there, if that is what it does."""
+    waits = sum(row.share for row in rows if row.doing is HostClass.WAIT)
+    if 2 * waits < sum(row.share for row in rows):
+        return []
+    return [each for each in window.job.helpers if each.cores >= LEAST]
+
+
+def _of_helpers(window: Window, rows: Sequence[HostRow]) -> Iterator[Evidence]:
+    cores = sum(each.cores for each in _helpers(window, rows))
+    if cores:
+        yield Evidence.of(
+            "processes that it started, meanwhile", window.job.measure(cores, "cores")
+        )
+
+
+def _in_helpers(window: Window, rows: Sequence[HostRow]) -> tuple[Place, ...]:
+    """Return the lines of the user's at which these are found most, with shares of their time."""
+    shares: dict[CodeLine, float] = {}
+    for each in _helpers(window, rows):
+        for line in each.lines:
+            at = CodeLine(line.file, line.line, line.function)
+            shares[at] = max(shares.get(at, 0.0), line.share)
+    most = sorted(shares.items(), key=lambda item: -item[1])
+    return own(Place(*line, share) for line, share in most)[:MOST_PLACES]
 
 
 _TEXT: Final = (

@@ -65,9 +65,10 @@ from whyidle.monitor.signals.window import Window
 
 # A step of one compiled program has a handful of calls around it.
 LEAST_CALLS: Final = 10
-# Fewer kinds are a loop over one program, and that is another fault; a recording names only the
-# five most frequent programs that are alive.
-LEAST_KINDS, LEAST_ALIVE = 5, 3
+# Of a trace's calls fewer kinds are a loop over one program, and that is another fault. Stack
+# samples tell single operations from it; a recording names the five most frequent programs that
+# are alive.
+LEAST_KINDS, LEAST_ALIVE = 5, 2
 # Most of what is called; beside a compiled step such operations are few, but for their time.
 LEAST_SHARE: Final = 0.5
 LEAST_TIME: Final = 0.1
@@ -108,7 +109,9 @@ class _Seen:
         takes = self.time is not None and self.time.share - self.error >= LEAST_TIME
         if self.calls is None:
             return takes and alive >= LEAST_ALIVE
-        many = self.calls.kinds >= LEAST_KINDS and self.calls.in_a_step >= LEAST_CALLS
+        # Where the thread was found in them, a few kinds do: an average of the parameters has two.
+        kinds = LEAST_ALIVE if takes else LEAST_KINDS
+        many = self.calls.kinds >= kinds and self.calls.in_a_step >= LEAST_CALLS
         return many and (takes or self.calls.share >= LEAST_SHARE)
 
 

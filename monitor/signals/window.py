@@ -270,6 +270,9 @@ class Window:
         if self.trace is not None:
             return "gpu" if self.trace.kinds & {"gpu", "tpu"} else "cpu"
         backend = self.job.fact("backend")
+        if backend is None and str(self.job.facts.get("torch", {}).get("version")).endswith("+cpu"):
+            # Before anything has trained it is known of a build that can do nothing else.
+            backend = "cpu"
         return BACKENDS.get(backend) if isinstance(backend, str) else None
 
     def fact(self, name: str) -> Any:

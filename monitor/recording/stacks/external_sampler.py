@@ -66,12 +66,12 @@ class ExternalSampler:
         self._watched = {}
         return events
 
-    def _place(self, tracked: TrackedProcess) -> tuple[float, bool, int, int]:
+    def _place(self, tracked: TrackedProcess) -> tuple[float, bool, bool, int, int]:
         """Order them as readers do: the first stands for the job."""
         rank = tracked.identity.rank
         key = tracked.key
         number = float("inf") if rank is None else rank.rank
-        return number, key != self._root, key.start_ticks, key.pid
+        return number, key != self._root, not tracked.has_framework, key.start_ticks, key.pid
 
     def _take(self) -> list[JobEvent]:
         events: list[JobEvent] = []
@@ -118,7 +118,9 @@ class ExternalSampler:
 
 
 def _is_wanted(tracked: TrackedProcess) -> bool:
-    return not tracked.is_young and (tracked.has_framework or tracked.link is not None)
+    """Tell whether it trains, or is one of Python's that a job may wait for: a pool's, a server."""
+    runs_python = tracked.identity.python is not None or tracked.link is not None
+    return not tracked.is_young and (tracked.has_framework or runs_python)
 
 
 def _hz(place: int, tracked: TrackedProcess) -> float:
