@@ -111,7 +111,8 @@ def loading_of(job: Recorded) -> Loading | None:
         # Both sides of one thing: to end workers, and to begin others.
         helpers.share_in(main, LoadKind.START)
     threads = _Pool(Loader.THREADS)
-    threads.take(_of_loaders(job.threads))
+    begins = _where_loaders_begin(job.threads)
+    threads.take(_beginning_at(job.threads, begins))
     threads.loads = threads.works
     others = max((helpers, threads), key=lambda pool: pool.works)
     # Which of both sets the pace: the main thread's own part, or what it waits for.
@@ -119,13 +120,17 @@ def loading_of(job: Recorded) -> Loading | None:
     found = pool.result() if pool.works else None
     if found is None or pool is main or pool.loads < MOSTLY * pool.works or not main.all:
         return found
-    waits = min(1.0, main.idles / main.all)
-    waits -= SURE * math.sqrt(waits * (1 - waits) / main.all)
+    # Who waits for Python's lock while a loader has it waits for the loader.
+    holders = job.holders.samples
+    loaders = _beginning_at(job.holders, begins).samples / holders if holders else 0.0
+    idles, every = main.idles + main.locked * loaders, main.all + main.locked
+    waits = min(1.0, idles / every)
+    waits -= SURE * math.sqrt(waits * (1 - waits) / every)
     return replace(found, waits=max(0.0, waits), waits_at=main.idles_at)
 
 
-def _of_loaders(stacks: StackSamples) -> StackSamples:
-    """Return the samples of threads that load: all that begin where one was seen loading."""
+def _where_loaders_begin(stacks: StackSamples) -> set[tuple[str, str]]:
+    """Return where the threads begin of which one was seen loading."""
     begins = set()
     for chain, counts in stacks.chains.items():
         leaf = chain.leaf or (chain.frames[0] if chain.frames else None)
@@ -133,6 +138,11 @@ def _of_loaders(stacks: StackSamples) -> StackSamples:
             kinds = [kind for kind, idles, n in divided(chain, leaf, counts) if n and not idles]
             if any(is_loading(chain, kind) for kind in kinds):
                 begins.add(_begins(chain))
+    return begins
+
+
+def _beginning_at(stacks: StackSamples, begins: set[tuple[str, str]]) -> StackSamples:
+    """Return the samples of the threads that begin there."""
     found = StackSamples()
     for chain, counts in stacks.chains.items():
         if chain.frames and _begins(chain) in begins:
@@ -168,6 +178,8 @@ class _Pool:
         self._rows: dict[tuple[CodeLine, LoadKind | None], float] = {}
         # Of all samples: those at work, of these those that surely load, and those of waiting.
         self.all = self.works = self.loads = self.idles = 0.0
+        # Beside these, those of waiting for Python's lock.
+        self.locked = 0.0
         # Of both, those within a loader.
         self.at_loaders = 0.0
         self._idles_at: dict[CodeLine, float] = {}
@@ -188,6 +200,8 @@ class _Pool:
             leaf = chain.leaf or line
             if leaf is None or SERVES.match(leaf.file):
                 continue
+            if counts.known:
+                self.locked += counts.samples * counts.locked / counts.known
             for kind, idles, samples in divided(chain, leaf, counts):
                 is_start = self._who is Loader.MAIN and begins_workers(chain)
                 loads = is_loading(chain, kind)

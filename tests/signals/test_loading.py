@@ -154,6 +154,24 @@ def test_threads_of_the_process_itself_load() -> None:
     assert loading.places(LoadKind.DECODE)[0].function == "feed_batches"
 
 
+@pytest.mark.parametrize(("holder", "waits"), [("feed_batches", 0.8), ("serve", 0.2)])
+def test_who_waits_for_a_lock_that_a_loader_has_waits_for_the_loader(
+    holder: str, waits: float
+) -> None:
+    feed = CodeLine("/job/train.py", 20, "feed_batches")
+    main, holders = (
+        samples((Chain((LOOP,), CodeLine(f"{LIB}/queue.py", 171, "get")), 200, 200)),
+        (samples((Chain((CodeLine("/job/train.py", 30, holder),)), 600))),
+    )
+    other = Chain((LOOP,), LOOP)
+    main.samples += 800
+    main.count(other, 800, 800, 0, 600)
+    threads = samples((Chain((feed,), lib("PIL/Image.py", "resize")), 60))
+    loading = loading_of(Recorded(stacks=main, threads=threads, holders=holders))
+    assert loading is not None
+    assert loading.waits == pytest.approx(waits, abs=0.05)
+
+
 def test_workers_that_only_start() -> None:
     imports = Chain((), CodeLine("<frozen importlib._bootstrap_external>", 883, "exec_module"))
     young = samples((imports, 60), (Chain((LOOP,), IDLE), 9, 9))
