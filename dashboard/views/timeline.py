@@ -26,7 +26,11 @@ from whyidle.monitor.traces.causes import Cause
 _MARKUP: Final = re.compile(r"[*`\[\]<>$:~#\\|]|\b_|_\b")
 _LONGEST: Final = 60
 FIRST_TO_LAST: Final = "first to last operation"
-_PROFILERS: Final = {"kineto": "PyTorch (Kineto)", "xplane": "JAX or TensorFlow (XPlane)"}
+_PROFILERS: Final = {
+    "kineto": "PyTorch (Kineto)",
+    "xplane": "JAX or TensorFlow (XPlane)",
+    "nsys": "Nsight Systems",
+}
 _WINDOW: Final = re.compile(r"(\d{1,18})-(\d{1,18})")
 _WORK: Final = np.array([not cause.slice.idle for cause in Cause])
 # The smallest window; picture times stay distinct at this width.

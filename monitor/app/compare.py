@@ -68,7 +68,7 @@ def _side(target: str, name: str) -> Side:
 
 
 def _looks_like_a_file(target: str) -> bool:
-    return "/" in target or target.endswith((".gz", ".json", ".pb"))
+    return "/" in target or target.endswith((".gz", ".json", ".pb", ".sqlite"))
 
 
 def _refuse_a_folder(target: str, name: str) -> None:

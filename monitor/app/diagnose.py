@@ -63,7 +63,7 @@ def _window(target: str, seconds: float | None) -> Window:
 
 
 def _looks_like_a_file(target: str) -> bool:
-    return "/" in target or target.endswith((".gz", ".json", ".pb"))
+    return "/" in target or target.endswith((".gz", ".json", ".pb", ".sqlite"))
 
 
 def _recorded(target: str) -> str | None:

@@ -73,8 +73,9 @@ A file named view:      monitor trace ./view"""
 def command() -> None:
     """Account for the time in a profiler's file, or of a running process.
 
-    FILE is a trace of the PyTorch profiler (Kineto JSON) or of JAX and TensorFlow (XPlane), also
-    with .gz. Every nanosecond of each device is compute, communication, copies, or idle by cause.
+    FILE is a trace of the PyTorch profiler (Kineto JSON), of JAX and TensorFlow (XPlane), or of
+    Nsight Systems (nsys export --type sqlite), also with .gz. Every nanosecond of each device is
+    compute, communication, copies, or idle by cause.
 
     Of a process with this PID, a number that names no file, a short trace is taken now, through the
     small agent that `monitor attach` also uses: it goes in for it, and out again.

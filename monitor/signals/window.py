@@ -44,7 +44,7 @@ _FRAMEWORKS: Final[dict[str, Framework]] = {"jax": "jax", "torch": "pytorch"}
 _MARKS: Final[tuple[tuple[Framework, str], ...]] = (
     ("pytorch", r"aten::.*|Optimizer\.step#.*|.*_MultiProcessingDataLoaderIter.*|ProfilerStep#.*"),
     ("tensorflow", r"ExecutorState::Process|EagerLocalExecute.*|tensorflow::.*"),
-    ("jax", r"PjitFunction\(.*|PjRt.*|.*jax\.Array.*|ParseArguments"),
+    ("jax", r"PjitFunction\(.*|PjRt.*|.*jax\.Array.*|ParseArguments|XlaModule:.*"),
 )
 
 # A shorter trace may lie within one part of a step, where it is not known how long steps are.

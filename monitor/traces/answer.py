@@ -70,6 +70,10 @@ def contract(
             "graph_launches_shown": analysis.graphs.shown,
             "dropped": trace.dropped,
         },
+        "gpu_metrics": [
+            {"gpu": one.gpu, "name": one.name, "mean": one.mean, "samples": one.samples}
+            for one in trace.gpu_metrics
+        ],
         "unknown": _unknown(analysis, ours=ours),
     }
 

@@ -30,14 +30,25 @@ _MAGIC: Final = (
     (b"\x89HDF", "an HDF5 file", _AGAIN),
     (b"%PDF", "a PDF document", _AGAIN),
 )
-_NSIGHT: Final = "Make a trace that we read with torch.profiler or jax.profiler."
+FILE: Final = "{file}"  # stands for the name of the file
+_EXPORT: Final = (
+    "Export it where Nsight Systems is installed, then read that: nsys export --type sqlite"
+    f" -o trace.sqlite {FILE} && monitor trace trace.sqlite"
+)
 # Not documented by their maker: known by name only.
 _SUFFIXES: Final = {
-    ".nsys-rep": ("a report of Nsight Systems", _NSIGHT),
-    ".qdrep": ("a report of Nsight Systems", _NSIGHT),
-    ".qdstrm": ("a report of Nsight Systems", _NSIGHT),
-    ".ncu-rep": ("a report of Nsight Compute", _NSIGHT),
+    ".nsys-rep": ("a report of Nsight Systems, which only its own programs read", _EXPORT),
+    ".qdrep": ("a report of Nsight Systems, which only its own programs read", _EXPORT),
+    ".qdstrm": (
+        "a recording of Nsight Systems that is no report yet",
+        "Make a report of it with QdstrmImporter, then: nsys export --type sqlite REPORT",
+    ),
+    ".ncu-rep": (
+        "a report of Nsight Compute, which is about single kernels",
+        "Record the job with Nsight Systems, torch.profiler or jax.profiler.",
+    ),
 }
+_SQLITE: Final = b"SQLite format 3\0"
 # A packet of Perfetto carries its time, its sequence, its writer, or a snapshot of the clocks.
 _PACKET: Final[dict[int, type]] = {3: int, 6: bytes, 8: int, 10: int, 58: int, 79: int}
 
@@ -47,6 +58,8 @@ def format_of(head: bytes, *, whole: bool) -> Format | None:
     # First, since the length of a plane may look like a bracket after an empty line.
     if _xplane(head):
         return "xplane"
+    if head.startswith(_SQLITE) and not _ours(head):
+        return "nsys"
     text = _text(head)
     if text[:1] in (b"{", b"["):
         return "kineto" if _may_hold_events(text, whole=whole) else None
@@ -55,16 +68,18 @@ def format_of(head: bytes, *, whole: bool) -> Format | None:
 
 def describe(head: bytes, suffix: str) -> tuple[str, str]:
     """Say what a file is that we do not read, and what to do."""
+    if suffix.lower() in _SUFFIXES:
+        return _SUFFIXES[suffix.lower()]
     for begin, what, step in _MAGIC:
         if head.startswith(begin):
             return what, step
-    if head.startswith(b"SQLite format 3\0"):
-        return _database(head)
+    if _ours(head):
+        return "the store of our own recordings", "See what is in it: monitor runs"
     if head[257:262] == b"ustar":
         return "a tar archive", _UNPACK
     if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
         return "a pickle (torch.cuda.memory._dump_snapshot writes one: memory, not time)", _AGAIN
-    return _readable(head) or _SUFFIXES.get(suffix.lower()) or _protobuf(head)
+    return _readable(head) or _protobuf(head)
 
 
 def _text(head: bytes) -> bytes:
@@ -78,12 +93,10 @@ def _may_hold_events(text: bytes, *, whole: bool) -> bool:
     return b'"traceEvents"' in text or not whole
 
 
-def _database(head: bytes) -> tuple[str, str]:
-    if head[_STORE_ID_AT : _STORE_ID_AT + len(_STORE_ID)] == _STORE_ID:
-        return "the store of our own recordings", "See what is in it: monitor runs"
-    if b"CUPTI_ACTIVITY" in head or b"StringIds" in head or b"TARGET_INFO" in head:
-        return "an export of Nsight Systems (SQLite)", _NSIGHT
-    return "an SQLite database", _AGAIN
+def _ours(head: bytes) -> bool:
+    return head[_STORE_ID_AT : _STORE_ID_AT + len(_STORE_ID)] == _STORE_ID and head.startswith(
+        _SQLITE
+    )
 
 
 def _readable(head: bytes) -> tuple[str, str] | None:

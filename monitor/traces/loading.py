@@ -16,6 +16,10 @@ def load(path: Path, progress: Progress | None = None) -> Trace:
         from whyidle.monitor.traces import xplane  # noqa: PLC0415  the other reader is not needed
 
         trace = xplane.read(source, progress)
+    elif source.format == "nsys":
+        from whyidle.monitor.traces import nsys  # noqa: PLC0415
+
+        trace = nsys.read(source, progress)
     else:
         from whyidle.monitor.traces import kineto  # noqa: PLC0415
 

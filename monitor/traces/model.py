@@ -87,7 +87,7 @@ class Spans(Table):
     start: Ints
     end: Ints
     thread: Ids  # an index into Trace.threads
-    kind: Kinds  # a Cause of HOST_CAUSES
+    kind: Kinds  # a Cause of HOST_CAUSES, or HOLE: it says where the host is, not what it does
     name: Ids
 
 
@@ -145,6 +145,16 @@ class Device:
     model: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class GpuMetric:
+    """What a counter of a GPU said on average, as the profiler sampled it."""
+
+    gpu: str
+    name: str
+    mean: float
+    samples: int
+
+
 @dataclass(slots=True)
 class Trace:
     """A whole file."""
@@ -166,5 +176,6 @@ class Trace:
     warnings: list[str] = field(default_factory=list)
     # Records that the profiler had no room for, as far as the file says.
     dropped: int = 0
+    gpu_metrics: list[GpuMetric] = field(default_factory=list)
     # Why a field of a device is None: field -> reason.
     unknown: dict[str, str] = field(default_factory=dict)

@@ -51,6 +51,27 @@ _COMPILE = re.compile(
     r"|cache_miss.*lower|lower_(sharding|jaxpr)_|ptxas",
     re.IGNORECASE,
 )
+# What people call the regions of their own loop.
+_NAMED_INPUT = re.compile(
+    r"(?<![a-z])((data|batch)[ _-]?load(er|ing)?|input[ _-]?pipeline|(load|get|fetch|next|read)"
+    r"[ _-]?(the[ _-]?)?(next[ _-]?)?(mini[ _-]?)?(batch|data|sample)(e?s)?)(?![a-z])|^data$",
+    re.IGNORECASE,
+)
+# A checkpoint of activations is another thing: that one is not saved.
+_NAMED_SAVE = re.compile(
+    r"(?<![a-z])(sav|writ|dump)(e|ing)[ _-]?(the[ _-]?)?(checkpoint|ckpt|model|state)"
+    r"|checkpoint[ _-]?sav",
+    re.IGNORECASE,
+)
+_NAMED_STEP = re.compile(
+    r"(?<![a-z])((?:(?:train|training|global|profiler)[ _.-]?)?"
+    r"(?:step|iter(?:ation)?|(?:mini[ _-]?)?batch))(?:[\s_#:=/-]*(\d{1,18})|\W*$)",
+    re.IGNORECASE,
+)
+_NO_STEP = re.compile(
+    r"optim|sched|micro|valid|zero_grad|scaler|(?<![a-z])(on_|eval|test|warm|clip|log)",
+    re.IGNORECASE,
+)
 # To run compiled code, or to look it up, is not compilation.
 _NOT_COMPILE = re.compile(
     r"compile_fx\.py\(\d+\): (forward|__call__|run|wrapper)|output_code|CompiledFxGraph"
@@ -78,6 +99,7 @@ _CHECKPOINT = re.compile(
     r"|async_checkpoint|built-in (function|method) fsync\b|npyio\w*\.py\(\d+\): save",
     re.IGNORECASE,
 )
+_FLUSH = re.compile(r"^(fsync|fdatasync|sync_file_range|msync)")
 _OPTIMIZER = re.compile(r"^Optimizer\.(step|zero_grad)#|^## optimizer ##")
 _BLOCKED = re.compile(
     r"built-in (method|function) (acquire|poll|select|epoll|recv|recv_into|read|sleep|wait)\b"
@@ -106,6 +128,7 @@ _OTHERS = (
     (_BLOCKED, Cause.BLOCKED),
     (_ALLOCATOR, Cause.ALLOCATOR),
 )
+_NAMED = ((_NAMED_INPUT, Cause.INPUT), (_NAMED_SAVE, Cause.CHECKPOINT))
 _ELSE: Final[dict[Category, Cause]] = {
     "driver": Cause.DRIVER_CALL,
     "python": Cause.PYTHON,
@@ -125,7 +148,20 @@ def host_cause(category: Category, name: str) -> Cause:
         return Cause.CAPTURE
     if _COMPILE.search(name) and not _NOT_COMPILE.search(name):
         return Cause.COMPILE
-    return _first(_OTHERS, name) or _ELSE[category]
+    named = _NAMED if category == "annotation" else ()
+    return _first(_OTHERS + named, name) or _ELSE[category]
+
+
+def users_step(name: str) -> str | None:
+    """Return how a region of the user's counts steps, as ``step 12``; None if it counts none."""
+    name = name[:LONGEST_READ]
+    found = None if _NO_STEP.search(name) else _NAMED_STEP.search(name)
+    return None if found is None else " ".join(part for part in found.groups() if part)
+
+
+def system_cause(name: str) -> Cause:
+    """Return what a thread does in a call of the operating system that was worth recording."""
+    return Cause.CHECKPOINT if _FLUSH.search(name) else Cause.BLOCKED
 
 
 def _as_torch_writes(name: str) -> str:

@@ -23,7 +23,7 @@ _HEAD: Final = 64 << 10
 # A folder may be a whole disk: how many of its entries are looked at, and how deep.
 _ENTRIES: Final = 5_000
 _DEPTH: Final = 8
-_TRACES: Final = (".xplane.pb", ".xplane.pb.gz", ".json", ".json.gz")
+_TRACES: Final = (".xplane.pb", ".xplane.pb.gz", ".json", ".json.gz", ".sqlite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ def identify(path: Path) -> Source:
     if known is None:
         what, step = file_types.describe(head, _suffix(path))
         inside = "gzip, and inside " if compressed else ""
+        step = step.replace(file_types.FILE, name)
         raise UsageProblem(f"{name} is no trace that we read: it is {inside}{what}.", step)
     return Source(path, known, compressed, size)
 

@@ -23,12 +23,12 @@ NO_WORK: Final = (
 MORE: Final = {
     "kineto": "Record CPU activity too, and with_stack=True for the lines of code.",
     "xplane": "Record with host_tracer_level=2, and python_tracer_level=1 for the lines of code.",
-    "nsys": "Record with --trace=cuda,osrt,nvtx.",
+    "nsys": "Record with: nsys profile --trace=cuda,nvtx,osrt",
 }
 STACKS: Final = {
     "kineto": "with_stack=True records what Python did meanwhile.",
     "xplane": "python_tracer_level=1 records what Python did meanwhile.",
-    "nsys": "",
+    "nsys": "--trace=cuda,nvtx,osrt records the host's waits too, and ranges of NVTX.",
 }
 
 

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from tests.longer import examples
 from tests.traces.kineto_text import document, event, kernel, load, plain
 from whyidle.monitor.core.errors import UsageProblem
-from whyidle.monitor.traces import kineto
+from whyidle.monitor.traces import interning, kineto
 from whyidle.monitor.traces.kineto import document as documents
-from whyidle.monitor.traces.kineto import interning
 from whyidle.monitor.traces.model import Trace
 
 EVENTS = [

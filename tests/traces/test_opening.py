@@ -59,6 +59,7 @@ def refusal(path: Path) -> str:
         (XSPACE, "xplane"),
         (b"\x0a\xff\xff\x7f\x12\x09/host:CPU", "xplane"),
         (b"\x0a\x0b\x12\x09/host:CPU", "xplane"),
+        (b"SQLite format 3\0" + b"\0" * 84, "nsys"),
     ],
 )
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -116,7 +117,6 @@ def _zip() -> bytes:
         (b"step 1 loss 0.5\n\x1b[31mstep 2\x1b[0m\n", "plain text"),
         ("{}".encode("utf-16"), "UTF-16"),
         (bytes(range(256)), "no kind of file that is known"),
-        (b"SQLite format 3\0" + b"\0" * 84 + b"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL", "Nsight"),
     ],
 )
 def test_other_kinds_get_a_sentence(put: Put, content: bytes, words: str) -> None:
@@ -132,17 +132,27 @@ def test_a_store_of_ours_is_known(tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE a (b)")
     connection.commit()
-    assert "an SQLite database" in refusal(path)
+    assert identify(path).format == "nsys"
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.commit()
     connection.close()
     assert "our own recordings" in refusal(path)
 
 
-def test_an_unknown_kind_may_be_known_by_its_name(tmp_path: Path) -> None:
-    path = tmp_path / "report.nsys-rep"
-    path.write_bytes(bytes(range(256)))
-    assert "Nsight Systems" in refusal(path)
+@pytest.mark.parametrize("name", ["report.nsys-rep", "old.qdrep", "raw.qdstrm", "report.NSYS-REP"])
+@pytest.mark.parametrize("content", [bytes(range(256)), b"PK\x03\x04zipped"])
+def test_a_report_of_nsight_systems_is_known_by_its_name(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(errors.UsageProblem) as caught:
+        identify(path)
+    assert "Nsight Systems" in caught.value.what
+    assert "nsys export --type sqlite" in caught.value.next_step
+    if not name.endswith(".qdstrm"):
+        assert f"-o trace.sqlite {path} && monitor trace" in caught.value.next_step
+    # What is inside counts more than the name.
     path.write_bytes(KINETO)
     assert identify(path).format == "kineto"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 # An object whose keys are data: the columns of metrics, facts of a framework.
 JsonObject = dict[str, object]
@@ -227,6 +227,15 @@ class ActivityJson(TypedDict):
     top_operators: list[NamedJson]
 
 
+class GpuMetricJson(TypedDict):
+    """The average of a counter of a GPU over a trace."""
+
+    gpu: str
+    name: str
+    mean: float
+    samples: int
+
+
 class TraceJson(ActivityJson):
     """TRACE: the answer of ``monitor trace --json``."""
 
@@ -243,6 +252,8 @@ class TraceJson(ActivityJson):
     calls: list[CallJson]
     where: list[OwnerJson]
     missing: MissingJson
+    # Counters as the profiler sampled them; answers stored by older versions have none.
+    gpu_metrics: NotRequired[list[GpuMetricJson]]
     unknown: Unknown
 
 

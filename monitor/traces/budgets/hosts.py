@@ -22,6 +22,8 @@ _HELD_UP: Final = (Cause.DRIVER_CALL, Cause.SLOW_CALL)
 _HOLDS_UP: Final = (Cause.PROFILER, Cause.COMPILE)
 # On a thread that never launches these are about itself, not about the device.
 _BYSTANDS: Final = np.isin(np.arange(len(Cause)), (Cause.PYTHON, Cause.DRIVER_CALL))
+# Every thread of a pool waits in a call of the system, and Nsight Systems records them all.
+_OWN_AFFAIR: Final = np.isin(np.arange(len(Cause)), (Cause.BLOCKED,))
 
 
 class HostTimelines:
@@ -31,9 +33,11 @@ class HostTimelines:
         self._host = trace.host
         self._rows = _by_thread(trace)
         self._hole = HOLE_NS * trace.ticks_per_ns
+        self._hidden = _OWN_AFFAIR if trace.format == "nsys" else np.zeros_like(_OWN_AFFAIR)
         self._own: dict[int, Timeline] = {}
-        self._others: dict[tuple[int, frozenset[int]], Timeline] = {}
+        self._others: dict[tuple[int, int, frozenset[int]], Timeline] = {}
         self._pythons = _python_lines(trace)
+        self._process = _processes(trace)
         self.main = self._most_telling(trace.threads)
 
     def _most_telling(self, threads: list[Thread]) -> int:
@@ -61,16 +65,20 @@ class HostTimelines:
         launchers |= self._pythons
         # Including its own activity changes nothing where the thread is silent, and lets
         # threads share the line.
+        process = self._process[thread]
         thread = thread if len(launchers) <= FEW else -1
-        if (thread, launchers) not in self._others:
+        if (process, thread, launchers) not in self._others:
             s = self._host
             launches = _marked(launchers, len(self._rows))[s.thread]
-            use = np.flatnonzero((launches | ~_BYSTANDS[s.kind]) & (s.thread != thread))
+            counts = (launches | ~_BYSTANDS[s.kind]) & (s.thread != thread) & ~self._hidden[s.kind]
+            if process >= 0:
+                counts &= np.isin(self._process, (process, -1))[s.thread]
+            use = np.flatnonzero(counts)
             kind = s.kind[use]
             kind[(kind == Cause.SYNC) & ~launches[use]] = Cause.BLOCKED
             line = sweep(s.start[use], s.end[use], kind, Cause.HOLE)
-            self._others[thread, launchers] = line
-        return self._others[thread, launchers]
+            self._others[process, thread, launchers] = line
+        return self._others[process, thread, launchers]
 
     def between(self, thread: int, launchers: frozenset[int], start: int, end: int) -> Timeline:
         """What a launching thread did between two times; where it shows nothing, what others did.
@@ -113,6 +121,17 @@ def _by_thread(trace: Trace) -> list[Ints]:
     order = np.argsort(thread, kind="stable")
     edges = np.searchsorted(thread[order], np.arange(len(trace.threads) + 1))
     return [order[a:b] for a, b in pairwise(edges)]
+
+
+def _processes(trace: Trace) -> list[int]:
+    """For each thread its process, where several of the file launch work; -1 for all others.
+
+    What one rank does explains nothing of another one's device. The last entry is for no thread.
+    """
+    pids = [-1 if thread.pid is None else thread.pid for thread in trace.threads]
+    launching = {pids[i] for i in present(trace.host.thread[trace.calls.row])} - {-1}
+    several = launching if len(launching) > 1 else set()
+    return [*(pid if pid in several else -1 for pid in pids), -1]
 
 
 def _python_lines(trace: Trace) -> frozenset[int]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from whyidle.monitor.traces.kineto.interning import (
+from whyidle.monitor.traces.interning import (
     LONGEST_NAME,
     MOST_DEVICES,
     MOST_THREADS,

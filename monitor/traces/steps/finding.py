@@ -64,7 +64,9 @@ def find(trace: Trace) -> TraceSteps:
 def repeated(trace: Trace) -> TraceSteps:
     """Find the steps by what repeats, whatever markers there are."""
     job = BusiestProcess(trace)
-    found = _in_xplane(job) if trace.format == "xplane" else _in_torch(job)
+    # Nsight Systems records jobs of either.
+    jitted = job.jitted_calls() if trace.format == "nsys" else None
+    found = jitted or (_in_xplane(job) if trace.format == "xplane" else _in_torch(job))
     if found is None:
         none = np.zeros(0, np.int64)
         return TraceSteps("none", none, none, "no markers, and nothing repeats")

@@ -16,7 +16,7 @@ from whyidle.monitor.traces.steps.workload import outermost, same_process, submi
 
 _FETCH: Final = re.compile(r"__next__")
 _OPTIMIZER_STEP: Final = re.compile(r"^Optimizer\.step#")
-_JITTED: Final = re.compile(r"^PjitFunction\(")
+_JITTED: Final = re.compile(r"^PjitFunction\(|^XlaModule:")
 
 # How surprising a repetition must be, in bits: there are thousands of kernels of many names, and
 # a few calls of few names, which nobody makes at random.

@@ -32,6 +32,7 @@ _MOST_CALLS: Final = 3
 _RECORD: Final = {
     "kineto": ": record it with_stack=True",
     "xplane": ": record it with python_tracer_level=1",
+    "nsys": ": Nsight Systems exports none that say when a line ran",
 }
 
 
