@@ -78,6 +78,8 @@ from typing import NamedTuple
 VERSION = 1
 # The agent's package in the job's ``sys.modules``.
 PACKAGE = "_whyidle_agent"
+# What Julia loads before the user's script, beside this file: it writes records of steps alone.
+JULIA_MARKS = "julia/whyidle.jl"
 FOLDERS = ("/tmp", "/dev/shm", "/var/tmp")  # noqa: S108  made 0700 and checked before use
 
 SPOOL_CAP = 16 << 20
@@ -128,6 +130,10 @@ RSS_PEAK_BYTES = "rss_peak_bytes"
 PYTHON_THREADS = "python_threads"
 GC_NS = "gc_ns"  # time in the garbage collector, total
 GC_COLLECTIONS = "gc_collections"  # total
+# Of a collector that is read from outside, Julia's; no agent sends them.
+GC_FULL = "gc_full"  # collections of all objects, total
+ALLOCATED_BYTES = "allocated_bytes"  # total, as of the last collection
+HEAP_BYTES = "heap_bytes"  # alive then
 
 # The gauges of the framework probes; an unknown one is left out, or null.
 STEPS = "steps"  # steps of the best source, total

@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, TypedDict
 
-from whyidle.monitor.demo.pairs import SIDES, Pair, all_pairs
+from whyidle.monitor.demo.pairs import SIDES, Pair, all_pairs, interpreter
 from whyidle.monitor.demo.printed import faster, printed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -70,7 +70,7 @@ def ran(script: Path, seconds: float) -> Recorded:
     with tempfile.TemporaryDirectory(prefix="whyidle-pair-") as state:
         environment = {**os.environ, "WHYIDLE_STATE_DIR": state}
         named = script.relative_to(ROOT) if script.is_relative_to(ROOT) else script
-        program = [sys.executable, str(named), "--seconds", str(seconds)]
+        program = [interpreter(script), str(named), "--seconds", str(seconds)]
         done = subprocess.run(
             [sys.executable, "-m", "whyidle.monitor", "run", "-q", "--", *program],
             env=environment,
@@ -100,7 +100,7 @@ def in_turns(before: Path, after: Path, turns: int = TURNS) -> tuple[Printed, Pr
     by_script: dict[Path, list[Printed]] = {before: [], after: []}
     for script in (before, after) * turns:
         done = subprocess.run(
-            [sys.executable, str(script), "--seconds", str(TURN_S)],
+            [interpreter(script), str(script), "--seconds", str(TURN_S)],
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
+from whyidle.agents import wire
+from whyidle.agents.wire import JULIA_MARKS
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
@@ -26,7 +28,7 @@ class Launch:
     def __init__(
         self, command: list[str], *, output_to_stderr: bool = False, boot: Path | None = None
     ) -> None:
-        self._command = command
+        self._command = command if boot is None else with_marks(command)
         self._environment = None if boot is None else with_boot(boot, os.environ)
         self._output = sys.stderr if output_to_stderr else None
         self._child: subprocess.Popen[bytes] | None = None
@@ -84,6 +86,16 @@ class Launch:
         """Wait for the child, however long it takes."""
         assert self._child is not None  # noqa: S101  only called after start
         return self._child.wait()
+
+
+def with_marks(command: list[str]) -> list[str]:
+    """Return a command of Julia's that loads our mark of a step first; any other as it is."""
+    marks = Path(wire.__file__).parent / JULIA_MARKS
+    if Path(command[0]).name != "julia" or not marks.is_file():
+        return command
+    # A channel of its launcher's stands first ("+1.10").
+    first = 2 if command[1:2] and command[1].startswith("+") else 1
+    return [*command[:first], "-L", str(marks), *command[first:]]
 
 
 def with_boot(boot: Path, environment: Mapping[str, str]) -> dict[str, str]:

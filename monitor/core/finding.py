@@ -16,7 +16,7 @@ FRAMEWORKS: Final[dict[Framework, str]] = {
     "jax": "JAX",
     "pytorch": "PyTorch",
     "tensorflow": "TensorFlow",
-    "flux": "Flux.jl",
+    "flux": "Julia",
 }
 # No fix gains more than this share of a step: some of the time is the work itself.
 MOST_LOST: Final = 0.99
@@ -74,6 +74,7 @@ class Need(StrEnum):
     FRAMES = "a trace with the launches of the host"
     SOURCE = "the source of the user's code on this machine"
     COMPILING = "to see the job compile it: monitor run"
+    IN_JULIA = "the inside of a Julia process, which is not read"
 
 
 class Contradiction(Exception):  # noqa: N818  what was measured, not a defect of ours

@@ -32,7 +32,7 @@ Kind = Literal["gauge", "counter"]
 # nanoseconds the share of the time ("share"). A total that grows in leaps, such as waits that last
 # many seconds and end in one, is averaged over the last seconds; others since the last record.
 Becomes = Literal["level", "rate", "share", "recent rate", "recent share"]
-Framework = Literal["torch", "jax", "any"]
+Framework = Literal["torch", "jax", "julia", "any"]
 # How the processes of a job combine to one value; "slowest": the process with the longest step.
 Together = Literal["max", "min", "sum", "slowest"]
 
@@ -303,7 +303,7 @@ JOB_OOM_KILLS = _job(
     "Processes of the job's cgroup that were killed out of memory since the run began.",
 )
 JOB_GC_PAUSE = _together(
-    "max", "gc_pause", "ratio", "Share of time in Python's garbage collector, worst process."
+    "max", "gc_pause", "ratio", "Share of time in the garbage collector, worst process."
 )
 JOB_AGENT_CPU = _together(
     "sum", "agent_cpu", "cores", "CPU time per second that our agents take in the job."
@@ -334,10 +334,16 @@ PROCESS_RSS = Metric(Scope.PROCESS, "rss", "bytes", "procfs", "Resident memory."
 PROCESS_THREADS = Metric(Scope.PROCESS, "threads", "count", "procfs", "Threads.")
 # The table of the agent's numbers: the metric, the number behind it, and why it may be missing.
 # fmt: off
-PROCESS_GC_PAUSE = _inside("gc_pause", "ratio", "Share of time in Python's garbage collector.",
+PROCESS_GC_PAUSE = _inside("gc_pause", "ratio", "Share of time in the garbage collector.",
     Gauge(wire.GC_NS, "share", in_run=True))
 PROCESS_GC_COLLECTIONS = _inside("gc_collections", "per_second", "Garbage collections.",
     Gauge(wire.GC_COLLECTIONS, "rate"))
+PROCESS_GC_FULL = _inside("gc_full", "per_second", "Of these, of all objects: Julia's are counted.",
+    Gauge(wire.GC_FULL, "rate", "julia"))
+PROCESS_ALLOCATED = _inside("allocated", "bytes_per_second", "Taken anew from Julia's heap.",
+    Gauge(wire.ALLOCATED_BYTES, "recent rate", "julia", in_run=True))
+PROCESS_HEAP = _inside("heap", "bytes", "Alive on Julia's heap, as of the last collection.",
+    Gauge(wire.HEAP_BYTES, "level", "julia"))
 PROCESS_PYTHON_THREADS = _inside("python_threads", "count", "Threads that run Python.",
     Gauge(wire.PYTHON_THREADS, "level"))
 PROCESS_RSS_PEAK = _inside("rss_peak", "bytes", "Most resident memory since the process began.",

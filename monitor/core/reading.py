@@ -22,6 +22,7 @@ NOT_JOINED: Final = "only a recording looks which processes live"
 NO_XID: Final = "none since the run began"
 NO_TORCH: Final = "PyTorch is not in use here, as far as the agent knows"
 NO_JAX: Final = "JAX is not in use here, as far as the agent knows"
+NO_JULIA: Final = "only Julia's collector says it"
 FAILED: Final = "this part of the tick failed, a defect of whyidle: see monitor doctor"
 # Nothing is wrong with these: no need to show them to anybody.
 HARMLESS: Final = frozenset({FIRST, NO_LIMIT, NO_XID})

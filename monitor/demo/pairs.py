@@ -8,7 +8,10 @@ is not seen at once says so where it says how it is run: ``--seconds 20  # 18 sh
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -21,15 +24,20 @@ Side = Literal["before", "after"]
 SIDES: Final[tuple[Side, Side]] = ("before", "after")
 PACKAGE: Final = "whyidle.demo_workloads"
 STORIES, HEALTHY = "combined", "healthy"
-WORDS: Final = {"jax": "JAX", "torch": "PyTorch"}
+WORDS: Final = {"jax": "JAX", "torch": "PyTorch", "julia": "Julia"}
+# Programs in another language than ours: how their files end; what runs them has their name.
+ENDINGS: Final = {"julia": ".jl"}
 # What runs by default: one of each kind, none of them long.
 CURATED: Final = (("retracing", "jax"), ("input_starved", "torch"), ("unjitted_step", "jax"))
 INSTALL: Final = "pip install 'whyidle[demo]'"
+INSTALL_JULIA: Final = "put the command `julia` on the PATH"
 _FAULTS: Final = re.compile(r"^Faults: (.+)$", re.MULTILINE)
-_SHOWS: Final = re.compile(r"^Run: python .* --seconds \d+  # (\d+) show it$", re.MULTILINE)
+_SHOWS: Final = re.compile(
+    r"^(?:# )?Run: (?:python|julia) .* --seconds \d+  # (\d+) show it$", re.MULTILINE
+)
 # Enough for a trace and some stretches of steps; three pairs are then through in 90 s.
 SECONDS: Final = 7.0
-_RUN_LINE: Final = re.compile(r"^Run: python \S+/(?:before|after)_\w+\.py ")
+_RUN_LINE: Final = re.compile(r"^(?:# )?Run: \w+ \S+/(?:before|after)_\w+\.(?:py|jl) ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +54,13 @@ class Pair:
 
     def script(self, side: Side) -> Path:
         """Return the program of one side."""
-        return self.folder / f"{side}_{self.framework}.py"
+        return self.folder / f"{side}_{self.framework}{ENDINGS.get(self.framework, '.py')}"
 
     @property
     def about(self) -> str:
         """What it trains, in the words of the program."""
         first = self.script("before").read_text("utf-8").partition("\n")[0]
-        return first.strip('"').strip()
+        return first.strip('"# ')
 
     @property
     def is_story(self) -> bool:
@@ -85,12 +93,14 @@ def all_pairs(root: Path | None = None) -> list[Pair]:
 
 def healthy(root: Path | None = None) -> dict[str, Path]:
     """Return the jobs with which nothing is wrong, by name."""
-    found = sorted(((root or folder()) / HEALTHY).glob("*.py"))
-    return {path.stem: path for path in found}
+    found = sorted(((root or folder()) / HEALTHY).glob("*_*.*"))
+    return {path.stem: path for path in found if path.suffix in {".py", *ENDINGS.values()}}
 
 
 def _pairs(root: Path) -> Iterator[Pair]:
-    for before in sorted(root.glob("*/before_*.py")):
+    for before in sorted(root.glob("*/before_*.*")):
+        if before.suffix not in {".py", *ENDINGS.values()}:
+            continue
         if not before.with_name(before.name.replace("before_", "after_")).exists():
             continue
         text = before.read_text("utf-8")
@@ -103,7 +113,23 @@ def _pairs(root: Path) -> Iterator[Pair]:
 
 def installed(framework: str) -> bool:
     """Tell whether a demo of this framework can run here."""
-    return find_spec(framework) is not None
+    return (
+        runner(framework) is not None if framework in ENDINGS else find_spec(framework) is not None
+    )
+
+
+def runner(framework: str) -> str | None:
+    """Return the command that runs its programs: Python, or one on the PATH or beside ours."""
+    if framework not in ENDINGS:
+        return sys.executable
+    beside = os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent)))
+    return shutil.which(framework, path=beside)
+
+
+def interpreter(script: Path) -> str:
+    """Return the command that runs a program."""
+    language = next((name for name, end in ENDINGS.items() if script.suffix == end), "python")
+    return runner(language) or language
 
 
 def named(name: str, framework: str | None, pairs: Sequence[Pair] | None = None) -> Pair:
@@ -128,7 +154,13 @@ def missing(frameworks: Sequence[str]) -> Problem:
     """Return what to say where a framework is not there."""
     names = " and ".join(WORDS.get(each, each) for each in frameworks)
     is_are = "are" if len(frameworks) > 1 else "is"
-    return Problem(f"{names} {is_are} not installed here, and the demo needs it.", INSTALL)
+    return Problem(f"{names} {is_are} not installed here, and the demo needs it.", how(frameworks))
+
+
+def how(frameworks: Sequence[str]) -> str:
+    """Return how these are installed."""
+    ways = {INSTALL_JULIA if each in ENDINGS else INSTALL for each in frameworks}
+    return "   and: ".join(sorted(ways, reverse=True))
 
 
 def change(pair: Pair) -> list[Changed]:

@@ -21,6 +21,7 @@ from typing import Final
 
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.interrupts import handled
+from whyidle.monitor.demo.pairs import interpreter
 from whyidle.monitor.demo.printed import printed
 
 # A demo is short: its trace comes as soon as it is warm, and may take more of its time.
@@ -74,7 +75,7 @@ def watch(
     """Run one program watched. ``progress`` is called now and then with its seconds so far."""
     # A file of the folder that we are called from must not stand for a module.
     monitor = [sys.executable, "-P", "-m", "whyidle.monitor", "run", "--json", "--label", label]
-    program = [sys.executable, str(script), "--seconds", f"{seconds:g}"]
+    program = [interpreter(script), str(script), "--seconds", f"{seconds:g}"]
     with _put_off() as came:
         child = subprocess.Popen(  # noqa: S603  our own program
             [*monitor, *traces, "--", *program],
@@ -162,7 +163,7 @@ def _told(script: Path, code: int, out: str, err: str) -> Watched:
         what = f"ended with code {code}" if code else "was not recorded"
         raise Failed(
             f"{script.name} {what}:\n" + "\n".join(f"    {line}" for line in said),
-            f"Run it alone: {sys.executable} {script} --seconds 5",
+            f"Run it alone: {interpreter(script)} {script} --seconds 5",
             run,
         )
     return Watched(run, script, **printed(err))

@@ -15,12 +15,15 @@ from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank, rank_of
 from whyidle.monitor.processes.secrets import mask
 
+JULIA = "julia"
+# What holds Julia's code; where a program brings its own copy along, the name may begin otherwise.
+JULIA_LIBRARY = re.compile(r"/[\w-]*libjulia(-internal)?(-debug)?\.so[^/]*$")
 # Only the framework itself maps this library; the folder beside it shows the version.
 FRAMEWORKS = {
     "jax": (re.compile(r"/jaxlib/|/xla_extension\.|libjax_common"), "jaxlib"),
     "torch": (re.compile(r"/libtorch(_cpu|_cuda|_python)?\.so"), "torch"),
     "tensorflow": (re.compile(r"/libtensorflow|/_pywrap_tensorflow"), "tensorflow"),
-    "julia": (re.compile(r"/libjulia(-internal)?\.so"), None),
+    JULIA: (JULIA_LIBRARY, None),
 }
 _LAUNCHERS = {
     *("torchrun", "accelerate", "deepspeed", "horovodrun"),
@@ -30,6 +33,12 @@ _LAUNCHERS = {
 # These take -m as Python does; for srun it means something else.
 _PYTHON_LIKE = {"torchrun", "accelerate", "uv", "torch"}
 _OPTIONS_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
+# Of Julia's options those whose value may be a word of its own.
+_JULIA_WITH_VALUE = {
+    *("-C", "-H", "-J", "-L", "-m", "-p", "-t", "--cpu-target", "--gcthreads", "--home", "--load"),
+    *("--machine-file", "--procs", "--sysimage", "--threads", "--trace-compile"),
+}
+_JULIA_CODE = {"-e", "-E", "--eval", "--print"}
 _SHELLS = {"sh", "bash", "dash", "zsh"}
 _SHELL_OPTION = re.compile(r"[-+](\w+)")
 _SHELL_OPTIONS_WITH_VALUE = {"--rcfile", "--init-file", "--emulate"}
@@ -133,6 +142,8 @@ def script_of(arguments: list[str]) -> str | None:
     shell = program.removeprefix("-")
     if shell in _SHELLS:
         return f"{shell} {_shell_script(arguments[1:])}".rstrip()
+    if program == "julia" or program.startswith("julia-"):
+        return _julia_script(program, arguments[1:])
     if program in _LAUNCHERS or not _is_python(program):
         return _launched(program, arguments[1:])
     return _python_script(program, arguments[1:])
@@ -150,6 +161,21 @@ def _python_script(program: str, arguments: list[str]) -> str:
         elif not argument.startswith("-"):
             name = PurePath(argument).name
             return _launched(name, list(rest)) if name in _LAUNCHERS else argument
+    return program
+
+
+def _julia_script(program: str, arguments: list[str]) -> str:
+    """Return the first argument that is no option."""
+    rest = iter(arguments)
+    for argument in rest:
+        if argument in _JULIA_CODE:
+            return f"{program} -e"
+        if argument == "--":
+            return next(rest, program)
+        if argument in _JULIA_WITH_VALUE:
+            next(rest, None)
+        elif not argument.startswith(("-", "+")):
+            return argument
     return program
 
 

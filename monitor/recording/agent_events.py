@@ -17,7 +17,7 @@ from whyidle.monitor.processes.naming import SETTLED_SECONDS
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.snapshot import stood_still
-from whyidle.monitor.recording.tracked_process import TrackedProcess
+from whyidle.monitor.recording.tracked_process import NAMED_SECONDS, TrackedProcess
 
 STAYS = "the agent stays for another monitor"
 EXIT = "exit"
@@ -32,6 +32,10 @@ _WHY_GONE = {
     None: "the agent has gone without a word",
 }
 LONGEST_REASON = 80
+SEEN_FROM_OUTSIDE = (
+    "Known from outside: its time on the cores, memory, files, network and GPUs. Not known: its"
+    " steps, lines of code, and what it waits for."
+)
 
 
 def why_gone(bye: str | None) -> str:
@@ -97,15 +101,24 @@ def entry(tracked: TrackedProcess, link: Link) -> dict[str, object]:
     }
 
 
-def why_not(target: Target) -> Refusal | None:
-    """Return why a process is not entered as it is; touches nothing."""
+def why_not(target: Target, *, named: bool = False) -> Refusal | None:
+    """Return why a process is not entered as it is; touches nothing.
+
+    One that a person ``named`` is entered all the same, a little later.
+    """
     refusal = precheck.refusal(target)
     if refusal is not None:
         # To observe it is what we do already.
-        step = "" if refusal.next_step.endswith("--observe") else refusal.next_step
-        return Refusal(refusal.what, step)
+        is_outside = refusal.next_step.endswith("--observe")
+        return Refusal(refusal.what, SEEN_FROM_OUTSIDE if is_outside else refusal.next_step)
     nothing = precheck.without_framework(target)
-    return nothing and Refusal(nothing.what, "It is entered as soon as it loads one.")
+    if nothing is None:
+        return None
+    later = (
+        f"; {NAMED_SECONDS:.0f} s after its start in any case, to see its lines and its garbage"
+        " collector"
+    )
+    return Refusal(nothing.what, f"It is entered as soon as it loads one{later * named}.")
 
 
 # A job of many workers must not fill the screen with the same sentence.

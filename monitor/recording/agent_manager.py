@@ -26,6 +26,7 @@ from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording import agent_events
 from whyidle.monitor.recording.agent_events import EventBuffer
 from whyidle.monitor.recording.attach_queue import Arrival, AttachQueue, outside
+from whyidle.monitor.recording.julia_records import JuliaRecords
 from whyidle.monitor.recording.pipeline import Guard
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.stacks.external_sampler import ExternalSampler
@@ -33,9 +34,11 @@ from whyidle.monitor.recording.stats.figures import put_job
 from whyidle.monitor.recording.stats.totals import has_any
 from whyidle.monitor.recording.tracked_process import (
     BEGUN_SECONDS,
+    NAMED_SECONDS,
     TrackedProcess,
     has_framework,
     lived,
+    runs_julia,
 )
 
 MOST_MEMBERS = 64
@@ -92,6 +95,7 @@ class AgentManager:
         """Take in what is new; start with the processes whose turn it is."""
         self._now, self._readings = now, {}
         self._track(now, stats, known)
+        self._want_named(now)
         for arrival in self._queue.arrivals():
             self._arrived(arrival, stats)
         # What one process says must not cost the others.
@@ -111,6 +115,8 @@ class AgentManager:
             self._grow(tracked)
         if tracked.link is not None:
             self._read(tracked, tracked.link)
+        elif stat is not None and tracked.julia is not None:
+            self._read_julia(tracked, tracked.julia)
         elif stat is None and not tracked.on_the_way:
             self._forget(tracked)
         elif stat is not None and tracked.is_due(now, stat) and self._may_enter(tracked):
@@ -119,7 +125,7 @@ class AgentManager:
             tracked.on_the_way = True
 
     def members(self) -> tuple[Member, ...]:
-        """Return each process with a framework, an agent or a stack, the oldest first."""
+        """Return each process that is shown, the oldest first."""
         processes = sorted(self._processes.values(), key=lambda tracked: _age(tracked.key))
         return tuple(s.member() for s in processes if s.is_shown)
 
@@ -129,7 +135,8 @@ class AgentManager:
 
     def readings(self) -> dict[ProcessKey, Reading]:
         """Return what the agents measured since the last tick, or why there is nothing."""
-        outside = (s for s in self._processes.values() if s.link is None and s.is_shown)
+        shown = (s for s in self._processes.values() if s.is_shown)
+        outside = (s for s in shown if s.link is None and s.julia is None)
         return {**{tracked.key: tracked.without() for tracked in outside}, **self._readings}
 
     def has_settled(self, key: ProcessKey) -> bool:
@@ -141,6 +148,8 @@ class AgentManager:
     def put_job(self, reading: Reading) -> None:
         """Put what is true of the whole job."""
         inside = [tracked for tracked in self._processes.values() if tracked.link is not None]
+        agents = len(inside)
+        inside += [tracked for tracked in self._processes.values() if tracked.julia is not None]
         # A launcher has no rank, and knows nothing of steps.
         inside.sort(
             key=lambda tracked: (
@@ -148,7 +157,7 @@ class AgentManager:
                 agent_events.rank_of(tracked) or 0,
             )
         )
-        put_job(reading, [tracked.agent_stats.latest for tracked in inside])
+        put_job(reading, [tracked.agent_stats.latest for tracked in inside], agents)
 
     def counted(self) -> dict[ProcessKey, Mapping[str, Any]]:
         """Return what each process has done since the recording began, also those that ended."""
@@ -178,6 +187,10 @@ class AgentManager:
         self._guard.attempt(AN_AGENT, lambda: self._events.add(self._external.close()))
         for arrival in self._queue.close(seconds / 2):
             self._guard.attempt(AN_AGENT, partial(self._arrived, arrival, {}))
+        for tracked in list(self._processes.values()):
+            if (julia := tracked.julia) is not None:
+                self._guard.attempt(AN_AGENT, partial(self._read_julia, tracked, julia))
+                julia.close()
         self._each_inside(lambda _, link: link.ask_to_leave())
         while links := self._each_inside(self._read):
             if time.monotonic() >= deadline:
@@ -205,20 +218,34 @@ class AgentManager:
     def _track(
         self, now: float, stats: Mapping[ProcessKey, Stat], known: Mapping[ProcessKey, Identity]
     ) -> None:
-        taken = Counter(tracked.has_framework for tracked in self._processes.values())
+        taken = Counter(tracked.is_shown for tracked in self._processes.values())
         for key in sorted(stats.keys() & known.keys(), key=_age):
             who = known[key]
             if (tracked := self._processes.get(key)) is not None:
                 had_framework, tracked.identity = tracked.has_framework, who
                 if tracked.has_framework and not had_framework:
                     tracked.due = max(tracked.due, now + self._patience)
-            elif who.python is not None and taken[has_framework(who)] < MOST_MEMBERS:
-                taken[has_framework(who)] += 1
+            elif (who.python is not None or runs_julia(who)) and taken[
+                shown := has_framework(who) or runs_julia(who)
+            ] < MOST_MEMBERS:
+                taken[shown] += 1
                 young = 0.0 if key == self._root else BEGUN_SECONDS - lived(key)
                 tracked = TrackedProcess(key, who, now + max(0.0, young, self._patience))
                 tracked.address = None if self._observe else Address.of(key, self._fs)
                 tracked.barred = self._barred(tracked)
+                if runs_julia(who):
+                    tracked.julia = JuliaRecords(Target(key, self._fs))
                 self._processes[key] = tracked
+
+    def _want_named(self, now: float) -> None:
+        """Enter the process that a person named, also where no framework of ours is in the job."""
+        tracked = self._processes.get(self._root)
+        if tracked is None or self._patience or tracked.is_wanted or tracked.link is not None:
+            return
+        is_python = tracked.identity.python is not None and tracked.identity.frameworks is not None
+        others = any(each.has_framework for each in self._processes.values())
+        if is_python and not others and lived(self._root) >= NAMED_SECONDS:
+            tracked.is_named, tracked.due = True, now
 
     def _grow(self, tracked: TrackedProcess) -> None:
         """Keep what was held back of a process that has turned out to stay."""
@@ -231,6 +258,8 @@ class AgentManager:
         sums = tracked.counted.as_json()
         if not tracked.is_young and has_any(sums) and len(self._gone) < MOST_MEMBERS:
             self._gone[tracked.key] = sums
+        if tracked.julia is not None:
+            tracked.julia.close()
         del self._processes[tracked.key]
 
     def _say_if_hanging(self, stats: Mapping[ProcessKey, Stat]) -> None:
@@ -241,7 +270,7 @@ class AgentManager:
         for tracked in [tracked for tracked in self._processes.values() if tracked.on_the_way]:
             if tracked.key not in stats:
                 self._forget(tracked)
-            elif tracked.has_framework:
+            elif tracked.is_wanted:
                 tracked.outcome = outside(refusal)
                 self._refused(tracked, refusal)
 
@@ -250,11 +279,12 @@ class AgentManager:
     ) -> None:
         """Say why the first process has no agent, where it is not tracked."""
         tracked, who = self._processes.get(self._root), known.get(self._root)
-        if tracked is not None and (tracked.has_framework or tracked.link is not None):
+        seen = tracked is not None and (tracked.link is not None or tracked.julia is not None)
+        if tracked is not None and (seen or tracked.is_wanted):
             self.not_entered = None
         elif not self._was_judged and self._root in stats and not (who and has_framework(who)):
             self._was_judged = True
-            self.not_entered = agent_events.why_not(self._target.anew())
+            self.not_entered = agent_events.why_not(self._target.anew(), named=not self._patience)
             if self._observe:
                 self.not_entered = OBSERVED
 
@@ -293,7 +323,7 @@ class AgentManager:
         if arrival.link is not None:
             entry = agent_events.entry(tracked, arrival.link)
             self._events.happened(ENTERED, tracked, agent_events.how(tracked), entry, now=self._now)
-        elif tracked.has_framework and (refusal := tracked.refusal) is not None:
+        elif tracked.is_wanted and (refusal := tracked.refusal) is not None:
             self._refused(tracked, refusal)
 
     def _refused(self, tracked: TrackedProcess, refusal: Refusal) -> None:
@@ -329,6 +359,17 @@ class AgentManager:
             self._part(
                 tracked, agent_events.STAYS if link.stays else agent_events.why_gone(link.bye)
             )
+
+    def _read_julia(self, tracked: TrackedProcess, julia: JuliaRecords) -> None:
+        """Take what is read of a Julia process from outside."""
+        now_ns = time.monotonic_ns()
+        tracked.agent_stats.take(julia.take(now_ns), lambda t: min(now_ns, t))
+        fresh = tracked.agent_stats.reading(now_ns, stopped=tracked.is_stopped)
+        if fresh.values or fresh.unknown:
+            fresh.unknown |= julia.unknown
+            self._readings[tracked.key] = fresh
+        if not tracked.is_young:
+            self._events.add(tracked.agent_stats.events(now_ns))
 
     def _part(self, tracked: TrackedProcess, why: str) -> None:
         """Close the link to an agent; its last records are kept."""

@@ -10,8 +10,9 @@ from whyidle.monitor.attach.precheck import FRAMEWORKS
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.link.link import Link
-from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey
+from whyidle.monitor.processes.process import JULIA, Identity, JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, Stat
+from whyidle.monitor.recording.julia_records import JuliaRecords
 from whyidle.monitor.recording.snapshot import Member
 from whyidle.monitor.recording.stats.agent_stats import MEASURED, AgentStats
 from whyidle.monitor.recording.stats.code_lines import Where
@@ -25,13 +26,16 @@ MOST_TRIES = len(TRY_AGAIN_SECONDS) + 1
 # An agent that stayed so long has not gone for a reason that will make the next one go at once.
 STAYED_SECONDS = 60.0
 
+# A program that loads its framework late is not entered before it has it.
+NAMED_SECONDS = 15.0
+
 NO_AGENT = "no agent in the process"
 NOT_YET = "the agent is on its way in"
 
 
 @dataclass
 class TrackedProcess:
-    """A process of the job that runs Python."""
+    """A process of the job that runs Python or Julia."""
 
     key: ProcessKey
     identity: Identity
@@ -57,6 +61,10 @@ class TrackedProcess:
     # Where its other threads were, likewise; and processes that it started and that hardly live.
     threads: Where | None = None
     short_lived: Where | None = None
+    # A person named it by its pid: its lines and its collector are worth an agent in any case.
+    is_named: bool = False
+    # Of a Julia process, into which nothing goes.
+    julia: JuliaRecords | None = None
     # Since the recording began, over all of its agents.
     counted: ProcessTotals = field(default_factory=ProcessTotals)
     agent_stats: AgentStats = field(init=False)
@@ -70,14 +78,20 @@ class TrackedProcess:
         return has_framework(self.identity)
 
     @property
+    def is_wanted(self) -> bool:
+        """Tell whether it is worth entering."""
+        return self.has_framework or self.is_named
+
+    @property
     def is_shown(self) -> bool:
-        """Tell whether it trains, or is known from inside or by its stacks."""
-        return self.has_framework or self.link is not None or self.outside is not None
+        """Tell whether it trains, or is known from inside, by its stacks or its collector."""
+        seen = (self.link, self.outside, self.julia)
+        return self.is_wanted or any(each is not None for each in seen)
 
     @property
     def may_inject(self) -> bool:
         """Tell whether it may still be gone into, or only linked."""
-        return self.has_framework and self.tries < MOST_TRIES
+        return self.is_wanted and self.tries < MOST_TRIES
 
     @property
     def method(self) -> str | None:
@@ -85,7 +99,7 @@ class TrackedProcess:
         if self.link is not None and self.outcome is not None:
             by_run = self.outcome.method == AGENT and self.link.hello.get("method") == RUN
             return RUN if by_run else self.outcome.method
-        if not self.has_framework and self.outside is not None:
+        if self.julia is not None or (not self.is_wanted and self.outside is not None):
             return OUTSIDE
         if self.barred is None and (
             self.outcome is None or (self.on_the_way and not self.reported)
@@ -98,6 +112,8 @@ class TrackedProcess:
         """Why the agent is not in."""
         if self.link is not None:
             return None
+        if self.julia is not None:
+            return self.julia.refusal
         return self.barred or (self.outcome.refusal if self.outcome else None)
 
     def look_at(self, stat: Stat) -> None:
@@ -152,7 +168,7 @@ class TrackedProcess:
             method=self.method,
             refusal=self.refusal,
             stops_ms=self.outcome.stops_ms if self.outcome else (),
-            reading=self.agent_stats.latest if inside else self.without(),
+            reading=self.agent_stats.latest if inside or self.julia else self.without(),
             where=where,
             looks=looks,
             read_line=read_line,
@@ -171,6 +187,11 @@ class TrackedProcess:
 def has_framework(who: Identity) -> bool:
     """Tell whether there is anything to learn from inside a process."""
     return bool(FRAMEWORKS & (who.frameworks or {}).keys())
+
+
+def runs_julia(who: Identity) -> bool:
+    """Tell whether a process is read as Julia's; one of Python's may have it loaded as well."""
+    return who.python is None and JULIA in (who.frameworks or {})
 
 
 def lived(key: ProcessKey) -> float:

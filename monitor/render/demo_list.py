@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
-from whyidle.monitor.demo.pairs import INSTALL, WORDS, Pair, installed
+from whyidle.monitor.demo.pairs import WORDS, Pair, how, installed
 from whyidle.monitor.render.budget import NARROWEST
 
 # A sentence is hard to read in a narrower column, and goes below instead.
@@ -30,7 +30,7 @@ def listing(pairs: Sequence[Pair], titles: Mapping[str, str]) -> str:
     lacking = sorted({p.framework for p in pairs if not installed(p.framework)})
     if lacking:
         names = " and ".join(WORDS[each] for each in lacking)
-        lacking_here = f"{names}: not installed here. Type: {INSTALL}"
+        lacking_here = f"{names}: not installed here. Type: {how(lacking)}"
         lines += textwrap.wrap(lacking_here, max(NARROWEST, width), break_on_hyphens=False)
     return "\n".join(lines)
 
@@ -51,7 +51,7 @@ def _rows(entries: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
             yield f"{line}{wrapped[0]}"
             yield from (f"{'':{left}}{rest}" for rest in wrapped[1:])
         else:
-            yield line.rstrip()
+            yield from [line.rstrip()] if left <= width else [name, f"{_INDENT}{frameworks}"]
             yield from textwrap.wrap(
                 title, max(NARROWEST, width), initial_indent=_INDENT, subsequent_indent=_INDENT
             )

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from whyidle.monitor.attach.answers import AGENT, OUTSIDE, REMOTE_EXEC, RUN
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.recording.snapshot import Member, Snapshot, stood_still
 from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable
@@ -101,7 +102,7 @@ def name(member: Member) -> str:
 
 
 def page(summary: RunSummary) -> list[str]:
-    """Return the summary lines about the agent; none for a job without Python."""
+    """Return the summary lines about the agent; none for a job without Python or Julia."""
     principal = summary.principal
     if principal is None:
         return [f"  agent    none. {printable(summary.not_entered)}"] if summary.not_entered else []
@@ -113,7 +114,8 @@ def page(summary: RunSummary) -> list[str]:
     lines += [f"           {_out(watched)}" for watched in others[:MOST_OUTSIDERS]]
     if more := others[MOST_OUTSIDERS:]:
         lines.append(f"           {len(more)} more are watched from outside")
-    return [*([f"  python   {python}"] if python else []), *lines]
+    name = "python" if principal.inside or JULIA not in principal.frameworks else "julia"
+    return [*([f"  {name:<9}{python}"] if python else []), *lines]
 
 
 def _whose(watched: Watched) -> str:

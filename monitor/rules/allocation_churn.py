@@ -5,7 +5,8 @@ On a GPU the time in which the device waits for the driver to allocate or free m
 of whole steps; without one, how often the main thread was found at a line of yours that calls
 `torch.cuda.empty_cache()`. On a CPU the pages of memory that are new in each step: the kernel hands
 out each of them, 4 kB, at its first touch, and counts it as a minor fault. Of huge pages there are
-few: there the main thread is found at lines that make a new array of zeros or ones.
+few: there the main thread is found at lines that make a new array of zeros or ones. Of Julia also
+what its collector counts as allocated, read from outside; what collecting takes is `gc_pauses`.
 
 ## Why it costs
 A tensor of more than 32 MB is given back to the system when it goes, and taken anew in the next
@@ -16,14 +17,15 @@ freeing waits until all work is done.
 ## How to fix
 Take the memory once, before the loop, and write into it: `out=`, `zero_()`, `copy_()`. On a GPU
 leave the caching allocator on (`PYTORCH_NO_CUDA_MEMORY_CACHING` is for debugging), call
-`torch.cuda.empty_cache()` never inside the loop, and keep shapes the same from step to step.
+`torch.cuda.empty_cache()` never inside the loop, and keep shapes the same from step to step. In
+Julia write into arrays that are there: `mul!`, `copyto!`, `.=` and `@views`.
 
 ## When it is wrong
 The first steps allocate whatever is done; a short recording of them says nothing. A job that keeps
 more each step has new pages too: memory_growth is what to look at then.
 
 ## Documents
-D2 §3 (preallocated buffers).
+D2 §3 (preallocated buffers). Its code for Julia was run on a CPU; with CUDA.jl it was not run here.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals import julia
 from whyidle.monitor.signals.device_idle import lost_in
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.source import called
@@ -107,6 +110,8 @@ _DRIVER: Final = r"(cuda|hip)(Malloc|Free|MemCreate|MemMap|MemUnmap|MallocAsync|
 def detect(window: Window) -> Verdict:
     """Judge what is allocated in each step."""
     found = None
+    if julia.is_julia(window):
+        return _of_julia(window)
     if window.uses("pytorch"):
         found = _on_gpu(window) if window.device == "gpu" else _on_cpu(window)
     return found if isinstance(found, Found) else _of_samples(window) or found
@@ -129,6 +134,28 @@ def _of_samples(window: Window) -> Found | None:
         where=own(made),
         confidence=Confidence.INFERRED,
         fixes={"pytorch": KEPT, "jax": KEPT},
+    )
+
+
+def _of_julia(window: Window) -> Verdict:
+    """Judge the pages that the kernel hands out to a program that allocates all the time."""
+    allocated, rate = window.job.mean(m.PROCESS_ALLOCATED), window.job.mean(m.JOB_MINOR_FAULTS)
+    cores = window.job.mean(m.JOB_CPU)
+    if allocated is None or rate is None or cores is None or not cores.value:
+        return window.lacks(Need.RECORDING, "what the collector of this Julia allocates")
+    # Pages beyond what was allocated are of something else.
+    pages = min(rate.value, allocated.value / PAGE)
+    low, high = (pages * each / max(1.0, cores.value) for each in FAULT_S)
+    if low < LEAST_OF_SAMPLES or _grows(window, rate):
+        return None
+    return Found(
+        gain=Gain.between(low, high),
+        evidence=(
+            Evidence.of("allocated anew", allocated),
+            Evidence.of("pages handed out by the kernel", rate),
+        ),
+        slice=Slice.COMPUTE,
+        confidence=Confidence.INFERRED,
     )
 
 
@@ -249,6 +276,17 @@ for rows in batches:
     for row, values in zip(padded, rows):
         row[: len(values)] = values
     train(padded)""",
+        ),
+        "flux": Fix(
+            "Make the arrays once, before the loop, and write into them.",
+            """\
+using LinearAlgebra: mul!
+hidden = similar(weights, size(weights, 1), size(first(batches), 2))
+for batch in batches
+    mul!(hidden, weights, batch)  # not: hidden = weights * batch
+    hidden .= max.(hidden, 0)
+    train(hidden)
+end""",
         ),
     },
     detect=detect,

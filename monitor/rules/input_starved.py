@@ -393,6 +393,10 @@ def ahead(read, orders, workers=2, size=4):
         while waiting:
             yield waiting.popleft().result()""",
         ),
+        "flux": Fix(
+            "Load in parallel (DataLoader(data; batchsize, parallel=true), Julia started with"
+            " --threads), and iterate over CuIterator(loader): the loader alone moves nothing."
+        ),
     },
     symptom_of=("few_cpus_allowed",),
     detect=detect,

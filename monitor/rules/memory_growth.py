@@ -2,7 +2,8 @@
 
 ## What it sees
 The resident memory of the job, or the bytes of JAX's arrays that are alive, rise over the whole
-recording: as much in its second half as in the first, so that they do not level out.
+recording: as much in its second half as in the first, so that they do not level out. Of Julia it
+is what its collector finds alive: the memory that it holds grows with the garbage as well.
 
 ## Why it costs
 Nothing, until the memory is full; then the job is killed, after hours. Before that the system
@@ -19,7 +20,8 @@ Caches and replay buffers fill up to a limit and stop; a recording that ends bef
 rise. A data set that is read through a memory map is counted as resident, and is no leak.
 
 ## Documents
-D2, causes (memory that grows until transfers wait). Its code for Flux.jl was not run here.
+D2, causes (memory that grows until transfers wait). Its code for Julia was run on a CPU; that with
+CUDA.jl was not run here.
 """
 
 from __future__ import annotations
@@ -49,12 +51,15 @@ DAY_S: Final = 86_400
 SHORTEST_S: Final = 10.0
 # What frameworks count of a GPU lies in its memory; the rest lies in that of the machine.
 _ON_DEVICE: Final = (m.PROCESS_POOL_USED, m.PROCESS_LIVE_BYTES)
-BY: Final = (*_ON_DEVICE, m.JOB_RSS)
+BY: Final = (*_ON_DEVICE, m.PROCESS_HEAP, m.JOB_RSS)
 
 
 def detect(window: Window) -> Verdict:
     """Judge how the memory goes."""
     trends = {metric: window.job.trends[metric] for metric in BY if metric in window.job.trends}
+    if m.PROCESS_HEAP in trends:
+        # What is alive is known: the rest of what the process holds is garbage, and room for it.
+        trends.pop(m.JOB_RSS, None)
     if not trends:
         return window.lacks(Need.RECORDING if window.kind == "file" else Need.LONGER)
     if window.job.seconds < SHORTEST_S:
@@ -135,7 +140,10 @@ rule = Rule(
             "Keep what is reported, not the arrays that it comes from.",
             "history.append(jnp.mean(outputs))",
         ),
-        "flux": Fix("Drop the references, then GC.gc() and CUDA.reclaim()."),
+        "flux": Fix(
+            "Keep numbers, not arrays; drop the references, then GC.gc() and CUDA.reclaim().",
+            "push!(history, Float64(sum(outputs) / length(outputs)))",
+        ),
     },
     detect=detect,
     kind=Kind.MEMORY,

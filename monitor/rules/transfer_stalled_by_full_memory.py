@@ -4,7 +4,8 @@
 Memory that is used to 95% or more, together with copies to the device that have slowed down: in
 traces of this recording the time for a byte, and how much of a step waits for copies or for the
 allocator; without two such traces steps that take longer and longer, and the growth at a line that
-copies. One of both alone is not enough.
+copies. Of Julia, which is read from outside, copies to the device that become more and more, while
+its collector takes a part of the time. One of both alone is not enough.
 
 ## Why it costs
 A copy needs room on the device. Where there is none the allocator first waits for the work that is
@@ -45,7 +46,9 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals import julia
 from whyidle.monitor.signals.device_memory import DeviceMemory, device_memory
+from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.source import called
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import of_slice, own
@@ -57,6 +60,8 @@ FULL: Final = 0.95
 SLOWER: Final = 1.5
 # Of the healthy jobs that were watched none had steps that rose by more than 7%.
 LEAST_RISE: Final = 1.15
+# Less in the collector is what any program takes; "medium" in the contract.
+COLLECTS: Final = 0.05
 LEAST_ORDER: Final = 0.5
 TO_DEVICE: Final = "host to device"
 _COPIES: Final = re.compile(r"(.*\.)?(to|cuda|device_put|copy_|CuArray)")
@@ -64,6 +69,10 @@ _COPIES: Final = re.compile(r"(.*\.)?(to|cuda|device_put|copy_|CuArray)")
 
 def detect(window: Window) -> Verdict:
     """Judge the copies of a job whose memory is full."""
+    return _of_julia(window) if julia.is_julia(window) else _judged(window)
+
+
+def _judged(window: Window) -> Verdict:
     memory = device_memory(window)
     if memory is None:
         return window.lacks(Need.GPU if window.device == "cpu" else Need.INSIDE)
@@ -96,6 +105,36 @@ def detect(window: Window) -> Verdict:
     )
 
 
+def _of_julia(window: Window) -> Verdict:
+    """Judge by the driver's counters; CUDA.jl keeps what it frees: a full memory is usual."""
+    mine = [gpu for gpu in window.job.gpus if gpu.owned]
+    shares = [(_taken(gpu), gpu.rises.get(m.GPU_PCIE_RX)) for gpu in mine]
+    known = [(used, rise) for used, rise in shares if used is not None and rise is not None]
+    pauses = window.job.mean(m.JOB_GC_PAUSE)
+    if not known or pauses is None:
+        return window.lacks(Need.GPU)
+    used, rise = max(known)
+    if used < FULL or rise < SLOWER or pauses.value < COLLECTS:
+        return None
+    measure = window.job.measure
+    return Found(
+        gain=None,
+        evidence=(
+            Evidence.of("memory in use", measure(used, "ratio", "nvml")),
+            Evidence.of("copies to the device, beside before", measure(rise, "times", "nvml")),
+            Evidence.of("time in the collector", pauses),
+        ),
+        severity=Severity.LOW,
+        confidence=Confidence.HINTED,
+    )
+
+
+def _taken(gpu: SeenGpu) -> float | None:
+    """Return how full a GPU is."""
+    total, taken = gpu.means.get(m.GPU_MEMORY_TOTAL), gpu.last(m.GPU_MEMORY_USED)
+    return taken / total if total and taken is not None else None
+
+
 def _used(window: Window, memory: DeviceMemory) -> float:
     """Return how full it is: of what the allocator may take, or of the fullest GPU."""
     used = window.job.mean(m.PROCESS_POOL_USED)
@@ -103,10 +142,7 @@ def _used(window: Window, memory: DeviceMemory) -> float:
     if window.uses("jax"):
         # What the driver calls used is what JAX took at its start.
         return max(shares, default=0.0)
-    for gpu in window.job.gpus:
-        total, taken = gpu.means.get(m.GPU_MEMORY_TOTAL), gpu.last(m.GPU_MEMORY_USED)
-        if gpu.owned and total and taken is not None:
-            shares.append(taken / total)
+    shares += [x for gpu in window.job.gpus if gpu.owned and (x := _taken(gpu)) is not None]
     return max(shares, default=0.0)
 
 

@@ -18,7 +18,7 @@ from typing import Final, Literal
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.trace import AccountJson
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.core.reading import NO_JAX, NO_TORCH, Reading, by_reason
+from whyidle.monitor.core.reading import NO_JAX, NO_JULIA, NO_TORCH, Reading, by_reason
 from whyidle.monitor.core.slices import LOOKS, Slice
 from whyidle.monitor.traces.window import too_short
 from whyidle.monitor.tracing.trace_summary import TraceSummary
@@ -44,7 +44,7 @@ SEEN: Final = (Slice.IDLE_GC, Slice.IDLE_COMPILE, Slice.IDLE_INPUT)
 Device = Literal["gpu", "cpu"]
 
 # Who does not use a framework does not wait for it.
-ABSENT: Final = frozenset({NO_TORCH, NO_JAX})
+ABSENT: Final = frozenset({NO_TORCH, NO_JAX, NO_JULIA})
 
 ON_GPU = "only a trace tells host dispatch, copies and queue apart"
 ON_CPU = "on a CPU only a trace tells compute from host dispatch"

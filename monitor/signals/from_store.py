@@ -12,6 +12,7 @@ from typing import Any, Final
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.trace import TakenJson
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
+from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.aggregates import compiled, reads
 from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.runs.summary import (
@@ -39,6 +40,8 @@ POINTS: Final = 200
 SETTLING_MS: Final = 2000
 # A second of which so much is spent compiling is no training.
 COMPILING: Final = 0.3
+# And while it starts, a Julia job collects less than so much of what it does later.
+COLLECTING: Final = 0.5
 # Stack samples are collected for ten seconds and recorded at their end.
 HALF_OF_LOOKS_MS: Final = 5000
 # Never more of the window than this is warming up.
@@ -74,6 +77,8 @@ OF_GPUS: Final = (
 # the best that it was seen at.
 GPU_POINTS: Final = 40
 OF_LINKS: Final = (m.GPU_PCIE_GENERATION, m.GPU_PCIE_WIDTH)
+# And whether it has more and more to do.
+OF_RISES: Final = (m.GPU_PCIE_RX,)
 # Of the processes on them: the newest.
 OF_USERS: Final = (m.PROCESS_GPU_MEMORY, m.PROCESS_SM_SHARE)
 MOST_USERS: Final = 64
@@ -90,7 +95,13 @@ MOST_FACTS: Final = 20
 # Of processes, to say what they read from.
 MOST_READERS: Final = 12
 FRAMEWORK: Final = "framework"
-TRENDS: Final = (m.JOB_RSS, m.PROCESS_RSS, m.PROCESS_LIVE_BYTES, m.PROCESS_POOL_USED)
+TRENDS: Final = (
+    m.JOB_RSS,
+    m.PROCESS_RSS,
+    m.PROCESS_HEAP,
+    m.PROCESS_LIVE_BYTES,
+    m.PROCESS_POOL_USED,
+)
 RANGES: Final = (m.PROCESS_POOL_USED, m.PROCESS_POOL_SPLIT, m.PROCESS_ALLOC_OOMS)
 # What is asked for as it stands at the end; a probe that is due seldom spoke within this time.
 LASTS: Final = (m.JOB_RSS, m.HOST_MEMORY_AVAILABLE, m.JOB_MEMORY_USED, m.JOB_OOM_KILLS)
@@ -124,7 +135,7 @@ class Span:
 def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) -> Recorded:
     """Return the signals of a run within a span."""
     who = _principal(reader, run)
-    steady = _steady(reader, run, span)
+    steady = _steady(reader, run, who, span)
     found = _Reading(reader, steady, span)
     found.read(Scope.JOB, (run.id,))
     found.read(Scope.HOST, reader.subjects(run.id, Scope.HOST))
@@ -221,12 +232,13 @@ def _principal(reader: Reader, run: Run) -> Watched | None:
     )
 
 
-def _steady(reader: Reader, run: Run, span: Span) -> Span:
+def _steady(reader: Reader, run: Run, who: Watched | None, span: Span) -> Span:
     """Leave out what came before the first steps; all of it counts where none are known."""
     points = _series(reader, m.JOB_STEPS, (run.id,), span)
     first = next((point.ts_ms for point in points if point.mean), None)
     if first is None:
-        first = _compiled(reader, run, span)
+        is_julia = who is not None and not who.inside and JULIA in who.frameworks
+        first = (_collected if is_julia else _compiled)(reader, run, span)
     if first is None:
         return span
     latest = span.start_ms + int((span.end_ms - span.start_ms) * MOST_WARM)
@@ -244,6 +256,20 @@ def _compiled(reader: Reader, run: Run, span: Span) -> int | None:
         # Small programs compile in no time, and start all the same: until then nothing shows it.
         return known[0]
     return max(busy, default=None)
+
+
+def _collected(reader: Reader, run: Run, span: Span) -> int | None:
+    """Return when a Julia job had loaded and compiled: it then collects as it does from there on.
+
+    Of its steps nothing is seen from outside. ``None``: it hardly collects at all.
+    """
+    points = _series(reader, m.JOB_GC_PAUSE, (run.id,), span)
+    shares = [(point.ts_ms, point.mean) for point in points if point.mean is not None]
+    usual = statistics.median(share for _, share in shares) if shares else 0.0
+    if usual <= 0:
+        return None
+    first = next(at for at, share in shares if share >= COLLECTING * usual)
+    return None if first == shares[0][0] else first
 
 
 class _Reading:
@@ -349,6 +375,7 @@ def _gpus(reader: Reader, run: Run, span: Span) -> tuple[SeenGpu, ...]:
             {used: lasts[gpu.id]} if gpu.id in lasts else {},
             _highest(reader, gpu.id, span) if gpu.idx in owned else {},
             tuple(users.get(gpu.id, ())),
+            _rises(reader, gpu.id, span) if gpu.idx in owned else {},
         )
         for gpu in gpus
     )  # fmt: skip
@@ -377,6 +404,18 @@ def _highest(reader: Reader, gpu: int, span: Span) -> dict[Metric, float]:
         points = reader.series(metric, [gpu], span.start_ms, span.end_ms, GPU_POINTS)[gpu]
         known = [point.most for point in points if point.most is not None]
         found |= {metric: max(known)} if known else {}
+    return found
+
+
+def _rises(reader: Reader, gpu: int, span: Span) -> dict[Metric, float]:
+    """Return by how much the second half is higher than the first."""
+    found: dict[Metric, float] = {}
+    for metric in OF_RISES:
+        points = reader.series(metric, [gpu], span.start_ms, span.end_ms, GPU_POINTS)[gpu]
+        known = [point.mean for point in points if point.mean is not None]
+        middle = len(known) // 2
+        if middle >= LEAST_POINTS // 2 and (first := statistics.fmean(known[:middle])) > 0:
+            found[metric] = statistics.fmean(known[middle:]) / first
     return found
 
 

@@ -107,8 +107,11 @@ def load(data: Mapping[str, Any]) -> Window:
     return Window(data["target"], data["kind"], traces, recorded, estimate)
 
 
+_OF_GPUS: Final = ("means", "lasts", "highest", "rises")
+
+
 def _gpu(data: Mapping[str, Any]) -> SeenGpu:
-    measured = {name: _metrics(data.get(name, {}), float) for name in ("means", "lasts", "highest")}
+    measured = {name: _metrics(data.get(name, {}), float) for name in _OF_GPUS}
     users = tuple(msgspec.convert(user, GpuUser) for user in data.get("users", ()))
     return SeenGpu(**{**data, **measured, "users": users})
 

@@ -9,6 +9,7 @@ from typing import Any
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.drift import Drift
@@ -55,6 +56,8 @@ class SeenGpu:
     highest: Mapping[Metric, float] = field(default_factory=dict)
     # Who was seen on it, as far as the driver says.
     users: tuple[GpuUser, ...] = ()
+    # The mean of the second half over that of the first, of what is asked for so.
+    rises: Mapping[Metric, float] = field(default_factory=dict)
 
     def last(self, metric: Metric) -> float | None:
         """Return the newest value, or the mean where that was not kept."""
@@ -146,7 +149,11 @@ class Recorded:
     def mean(self, metric: Metric) -> Measure | None:
         """Return the mean of a metric over the window."""
         value = self.means.get(metric)
-        return None if value is None else self.measure(value, metric.unit, metric.source)
+        if value is None:
+            return None
+        # Where no agent is inside, what one would send was read from outside.
+        is_read = metric.source == "agent" and not self.inside and JULIA in self.facts
+        return self.measure(value, metric.unit, "procfs" if is_read else metric.source)
 
     def last(self, metric: Metric) -> float | None:
         """Return the newest value, or the mean where that was not kept."""

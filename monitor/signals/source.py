@@ -24,7 +24,7 @@ def line_of(file: str, line: int) -> str | None:
 @lru_cache(maxsize=64)
 def text_of(file: str) -> str | None:
     """Return the text of a file of source code."""
-    if not file.endswith(".py") or not Path(file).is_absolute():
+    if not file.endswith((".py", ".jl")) or not Path(file).is_absolute():
         return None
     try:
         # A job may name anything: a pipe would block, a device may do worse.

@@ -18,6 +18,7 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.estimate import BACKENDS, ORDER, SEEN, WHOLE, Running
 from whyidle.monitor.signals.account import HostAccount, account_of
 from whyidle.monitor.signals.blended import (
@@ -39,7 +40,15 @@ from whyidle.monitor.signals.trust import Believed, believed
 
 # The agent sees these whole; where there is no trace they stand for the slice.
 _WAITS: Final[dict[Slice, Metric]] = {part: ORDER[part] for part in SEEN}
-_FRAMEWORKS: Final[dict[str, Framework]] = {"jax": "jax", "torch": "pytorch"}
+_FRAMEWORKS: Final[dict[str, Framework]] = {
+    "jax": "jax",
+    "torch": "pytorch",
+    # Whichever of its packages trains.
+    JULIA: "flux",
+}
+_OF_PYTHON: Final = frozenset(
+    {Need.INSIDE, Need.TRACE, Need.LONGER_TRACE, Need.GPU_TRACE, Need.FRAMES, Need.COMPILING}
+)
 # Names of calls that only one framework makes.
 _MARKS: Final[tuple[tuple[Framework, str], ...]] = (
     ("pytorch", r"aten::.*|Optimizer\.step#.*|.*_MultiProcessingDataLoaderIter.*|ProfilerStep#.*"),
@@ -113,6 +122,9 @@ class Window:
 
     def lacks(self, need: Need, what: str = "") -> NotChecked:
         """Return the verdict of a rule that cannot judge."""
+        if self.frameworks == ("flux",) and need in _OF_PYTHON:
+            # No agent and no profiler of ours would bring it.
+            return NotChecked(Need.IN_JULIA, what)
         return NotChecked(need, what)
 
     # The account ---------------------------------------------------------------------------------

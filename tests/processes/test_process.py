@@ -52,7 +52,11 @@ RECORDED = ProcFs(str(Path(__file__).parent.parent / "data" / "proc" / "first"))
         ("bash -lc pass", "bash -c"),
         ("-bash", "bash"),
         ("bash -s x", "bash"),
-        ("julia train.jl", "julia"),
+        ("julia train.jl", "train.jl"),
+        ("/opt/julia-1.10/bin/julia --project=. -t 4 -L marks.jl train.jl -e x", "train.jl"),
+        ("julia +1.10 -O3 --threads 8 -- -odd.jl", "-odd.jl"),
+        ("julia -e pass train.jl", "julia -e"),
+        ("julia -p 4", "julia"),
         ("python", "python"),
     ],
 )

@@ -15,7 +15,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.link.channel import Address
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
-from whyidle.monitor.recording import agent_events, attach_queue
+from whyidle.monitor.recording import agent_events, agent_manager, attach_queue
 from whyidle.monitor.recording.agent_manager import AgentManager
 from whyidle.monitor.recording.tracked_process import MOST_TRIES, NO_AGENT, TrackedProcess
 
@@ -80,11 +80,47 @@ def test_why_the_first_process_is_not_entered(puppet: Puppet) -> None:
     job.tick()
     assert job.inside.not_entered is not None
     assert "neither JAX nor PyTorch" in job.inside.not_entered.what
-    assert job.inside.not_entered.next_step == "It is entered as soon as it loads one."
+    assert job.inside.not_entered.next_step == (
+        "It is entered as soon as it loads one; 15 s after its start in any case, to see its lines"
+        " and its garbage collector."
+    )
     job.who = trainer(puppet)
     job.tick()
     assert job.inside.not_entered is None
     job.inside.leave(1.0)
+
+
+def test_who_is_named_is_entered_whatever_it_has_loaded(
+    puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    puppet.do("bye")
+    job = Job(puppet, goes_in)
+    job.who = trainer(puppet, frameworks={})
+    assert job.tick(10.0) is None
+    monkeypatch.setattr(agent_manager, "NAMED_SECONDS", 0.0)
+    member = job.tick(1.0)
+    assert member is not None
+    job.until(lambda _: job.tried)
+    assert job.inside.not_entered is None
+    job.inside.leave(1.0)
+
+
+def test_who_was_started_by_us_or_does_not_run_python_is_not(
+    puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_manager, "NAMED_SECONDS", 0.0)
+    puppet.do("bye")
+    brought = Job(puppet, goes_in, brought=True)
+    brought.who = trainer(puppet, frameworks={})
+    native = Job(puppet, goes_in)
+    native.who = trainer(puppet, frameworks={}, python=None)
+    observed = Job(puppet, goes_in, observe=True)
+    observed.who = trainer(puppet, frameworks={})
+    for job in (brought, native, observed):
+        job.tick(10.0)
+        job.tick(10.0)
+        assert job.tried == 0
+        job.inside.leave(1.0)
 
 
 def test_another_users_process_is_entered_only_if_wanted(puppet: Puppet) -> None:

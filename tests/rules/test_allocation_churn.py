@@ -22,6 +22,7 @@ from whyidle.monitor.core.finding import Found, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.recorded import SeenGpu, Trend
+from whyidle.monitor.signals.window import Window
 
 NAME = "allocation_churn"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -35,6 +36,14 @@ def train(x): sums.append((x.sum().item(), x.data_ptr()))
 """,
         "assert [s for s, _ in sums] == [8.0, 3.0] and len({at for _, at in sums}) == 1",
     ),
+    "flux": (
+        """
+weights, seen = [1.0 -1.0; 0.0 2.0], Any[]
+batches = [[1.0 2.0; 3.0 4.0], [5.0 6.0; 7.0 8.0]]
+train(x) = push!(seen, (sum(x), pointer(x)))
+""",
+        "@assert first.(seen) == [14.0, 30.0] && seen[1][2] == seen[2][2]",
+    ),
 }
 TORCH = {"torch": {"backend": "cpu"}}
 
@@ -42,6 +51,33 @@ TORCH = {"torch": {"backend": "cpu"}}
 def on_cpu(pages_per_step: float, **job: object):  # type: ignore[no-untyped-def]
     means = {m.JOB_MINOR_FAULTS: pages_per_step * 20, m.JOB_STEPS: 20.0, m.JOB_CPU: 1.0}
     return window(means=means, facts=TORCH, **job)
+
+
+def in_julia(allocated: float | None, pages: float, cores: float = 1.0) -> Window:
+    means = {m.JOB_MINOR_FAULTS: pages, m.JOB_CPU: cores}
+    if allocated is not None:
+        means[m.PROCESS_ALLOCATED] = allocated
+    return window(means=means, facts={"julia": {"backend": "cpu"}})
+
+
+def test_a_julia_that_takes_new_memory_all_the_time() -> None:
+    finding = found(NAME, in_julia(1e9, 200_000))
+    assert finding.gain is not None
+    assert finding.gain.low == pytest.approx(200_000 * 0.8e-6)
+    assert finding.evidence[0].source == "procfs"
+
+
+def test_a_julia_that_reuses_its_memory() -> None:
+    # Small objects come out of pages that it has, whatever their number.
+    assert judge(NAME, in_julia(2e9, 5_000)) is None
+    # Pages of a file that is read are none of the collector's.
+    assert judge(NAME, in_julia(1e6, 200_000)) is None
+    # Spread over many cores the same costs the step less.
+    assert judge(NAME, in_julia(1e9, 200_000, cores=8.0)) is None
+
+
+def test_a_julia_whose_version_is_not_known_is_not_judged() -> None:
+    assert cannot_judge(NAME, in_julia(None, 200_000))
 
 
 def test_a_step_that_takes_much_new_memory() -> None:

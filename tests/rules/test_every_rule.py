@@ -48,9 +48,11 @@ def test_it_cites_documents_and_offers_a_fix(rule: Rule) -> None:
     assert rule.documents
     assert all(DOCUMENT.fullmatch(each) for each in rule.documents)
     assert rule.fixes
-    for fix in rule.fixes.values():
+    for framework, fix in rule.fixes.items():
         assert fix.text.endswith(".")
-        ast.parse(fix.code)
+        # What is in Julia is run by one.
+        if framework != "flux":
+            ast.parse(fix.code)
 
 
 @RULES

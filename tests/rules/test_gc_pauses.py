@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, traced, window
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    recorded,
+    traced,
+    window,
+)
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import SourceLine
+from whyidle.monitor.core.finding import Need, NotChecked, SourceLine
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.diagnosis.diagnose import diagnose, finding_json
+from whyidle.monitor.signals.window import Window
 
 NAME = "gc_pauses"
 _BEFORE = """
@@ -21,7 +34,18 @@ gc.unfreeze()
 gc.set_threshold(700, 10, 10)
 """
 # By framework: what stands before the fix's code, and what must hold after it.
-FIXES = {"pytorch": (_BEFORE, _AFTER), "jax": (_BEFORE, _AFTER)}
+FIXES = {
+    "pytorch": (_BEFORE, _AFTER),
+    "jax": (_BEFORE, _AFTER),
+    "flux": (
+        "batches, seen = 1:100, []; train(batch) = push!(seen, batch); before = Base.gc_num()",
+        """
+@assert seen == 1:100 && Base.gc_num().pause >= before.pause + 2
+@assert Base.gc_num().full_sweep <= before.full_sweep + 1
+""",
+    ),
+}
+JULIA = {"julia": {"version": "1.10.4", "backend": "cpu"}}
 
 
 def test_a_job_that_spends_its_time_in_the_collector() -> None:
@@ -74,7 +98,57 @@ def test_a_trace_alone_does_not_show_the_collector() -> None:
     assert cannot_judge(NAME, traced("h100_qwen05b"))
 
 
-@pytest.mark.parametrize("framework", ["torch", "jax"])
+def _julia(full: float, script: str | None = None) -> Window:
+    means = {m.JOB_GC_PAUSE: 0.6, m.PROCESS_GC_COLLECTIONS: 12.0, m.PROCESS_GC_FULL: full}
+    facts = {"julia": {**JULIA["julia"], "script": script}}
+    return window(means=means, facts=facts, inside=False)
+
+
+def test_julias_collector_has_its_name_and_its_fix() -> None:
+    finding = found(NAME, _julia(1.0))
+    assert finding.title == "Julia's garbage collector stops the job"
+    assert finding.where == ()
+    # Nothing of ours is inside: it was read from outside.
+    assert {each.source for each in finding.evidence} == {"procfs"}
+    (shown,) = diagnose(_julia(1.0)).findings
+    assert set(finding_json(diagnose(_julia(1.0)), shown)["fixes"]) == {"flux"}
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("for batch in batches\n    train(batch)\n    GC.gc()\nend\n", [3]),
+        (
+            "function tidy()\n  Base.GC.gc(true); CUDA.reclaim()\nend\nforeach(_ -> tidy(), 1:9)",
+            [2],
+        ),
+        ('# GC.gc() here?\nprintln("GC.gc()")\nGC.gc( false )\nGC.enable(true)\n', []),
+    ],
+)
+def test_where_a_julia_program_asks_for_collections(
+    tmp_path: Path, code: str, lines: list[int]
+) -> None:
+    script = tmp_path / "train.jl"
+    script.write_text(code)
+    finding = found(NAME, _julia(11.9, str(script)))
+    assert [place.line for place in finding.where] == lines
+    assert ("has Julia collect" in str(finding.title)) is bool(lines)
+    # Collections that come by themselves are of the young objects: the line is seldom reached.
+    assert found(NAME, _julia(1.0, str(script))).where == ()
+
+
+def test_a_julia_that_hardly_collects_is_well() -> None:
+    quiet = {m.JOB_GC_PAUSE: 0.005, m.PROCESS_GC_COLLECTIONS: 1.0, m.PROCESS_GC_FULL: 0.0}
+    assert is_silent(NAME, window(means=quiet, facts=JULIA))
+
+
+def test_a_julia_whose_collector_cannot_be_read_is_not_judged() -> None:
+    verdict = judge(NAME, window(means={m.JOB_CPU: 1.0}, facts=JULIA))
+    # No agent of ours would bring it.
+    assert verdict == NotChecked(Need.IN_JULIA)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax", "julia"])
 def test_the_recorded_pair(framework: str) -> None:
     finding = found(NAME, recorded(f"{NAME}/before_{framework}"))
     assert finding.gain is not None

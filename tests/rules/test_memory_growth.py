@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.windows import cannot_judge, found, is_silent, recorded, traced, window
+from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, traced, window
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Severity, SourceLine
 from whyidle.monitor.signals.recorded import SeenGpu, Trend
@@ -28,6 +28,7 @@ history, outputs = [], jnp.ones((4, 4))
 """,
         "assert history[0].shape == ()",
     ),
+    "flux": ("history, outputs = Float64[], ones(4, 4)", "@assert history == [1.0]"),
 }
 LEAK = Trend(1e9, 4e9, 50e6, 1.0)
 
@@ -37,6 +38,17 @@ def test_memory_that_rises_to_the_end() -> None:
     assert finding.gain is None
     assert finding.severity is Severity.MEDIUM
     assert [each.value for each in finding.evidence] == [50e6, 3e9, 5e6]
+
+
+def test_of_julia_what_is_alive_counts_and_not_its_garbage() -> None:
+    facts = {"julia": {"version": "1.10.4", "backend": "cpu"}}
+    level = Trend(2e9, 2e9, 0.0, 0.0)
+    garbage = window(trends={m.JOB_RSS: LEAK, m.PROCESS_HEAP: level}, facts=facts)
+    assert judge(NAME, garbage) is None
+    finding = found(NAME, window(trends={m.PROCESS_HEAP: LEAK, m.JOB_RSS: level}, facts=facts))
+    assert finding.evidence[0].name == "growth of heap"
+    # A version whose heap cannot be read: its memory counts, as everybody's.
+    assert found(NAME, window(trends={m.JOB_RSS: LEAK}, facts=facts))
 
 
 def test_memory_that_is_full_within_the_day() -> None:

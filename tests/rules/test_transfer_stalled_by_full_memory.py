@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.rules.device_memory import GB, gpu, torch
+from tests.rules.device_memory import GB, TOTAL, gpu, torch
 from tests.rules.windows import answer, cannot_judge, found, judge, names, window
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Confidence, Severity, SourceLine
@@ -80,3 +81,30 @@ def test_steps_that_grow_elsewhere_are_another_fault(tmp_path: Path) -> None:
 def test_without_two_traces_or_steps_it_is_not_judged() -> None:
     assert cannot_judge(NAME, window())
     assert cannot_judge(NAME, torch(gpus=FILLED))
+
+
+def in_julia(used: float, rise: float | None, gc: float | None = 0.3) -> Window:
+    means = {} if gc is None else {m.JOB_GC_PAUSE: gc}
+    seen = gpu(used=used * TOTAL)
+    rises = {} if rise is None else {m.GPU_PCIE_RX: rise}
+    facts = {"julia": {"backend": "cuda"}}
+    return window(means=means, gpus=(replace(seen, rises=rises),), facts=facts)
+
+
+def test_of_julia_a_full_memory_more_copies_and_a_busy_collector_together() -> None:
+    finding = found(NAME, in_julia(0.97, 2.0))
+    assert finding.gain is None
+    # By counters alone it is a hint.
+    assert finding.severity is Severity.LOW
+    assert [each.source for each in finding.evidence] == ["nvml", "nvml", "procfs"]
+
+
+def test_of_julia_none_of_them_alone() -> None:
+    assert judge(NAME, in_julia(0.97, 1.1)) is None
+    assert judge(NAME, in_julia(0.80, 2.0)) is None
+    assert judge(NAME, in_julia(0.97, 2.0, gc=0.01)) is None
+
+
+def test_of_julia_without_the_counters_nothing_is_said() -> None:
+    assert cannot_judge(NAME, in_julia(0.97, None))
+    assert cannot_judge(NAME, in_julia(0.97, 2.0, gc=None))

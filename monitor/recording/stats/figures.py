@@ -24,8 +24,9 @@ from whyidle.monitor.core.metrics import (
     processes_of,
 )
 from whyidle.monitor.core.rates import Rates
-from whyidle.monitor.core.reading import FIRST, NO_JAX, NO_TORCH, Reading
+from whyidle.monitor.core.reading import FIRST, NO_JAX, NO_JULIA, NO_TORCH, Reading
 from whyidle.monitor.link.records import Gauges
+from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.recording.stats import step_times
 
 # Of one total; there is a record each second.
@@ -75,8 +76,9 @@ LONGEST_WAIT_S = 1e6
 
 # Who says so: the probes of the frameworks, by their names.
 _TORCH, _JAX = "torch", "jax"
-FRAMEWORKS = frozenset({_TORCH, _JAX})
-_NO_FRAMEWORK_OF = {_TORCH: NO_TORCH, _JAX: NO_JAX}
+FRAMEWORKS = frozenset({_TORCH, _JAX, JULIA})
+_NO_FRAMEWORK_OF = {_TORCH: NO_TORCH, _JAX: NO_JAX, JULIA: NO_JULIA}
+NOT_FROM_OUTSIDE = "not seen from outside a Julia process"
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,8 @@ def why_no_step(asked: Asked) -> str:
 
 def why_not(metric: Metric, known: frozenset[str]) -> str:
     """Return why an agent sends nothing of a metric."""
+    if known == {JULIA} and (metric.gauge is None or metric.gauge.framework != JULIA):
+        return NOT_FROM_OUTSIDE
     if metric in step_times.MEASURED:
         if not known:
             return NO_FRAMEWORK
@@ -196,9 +200,9 @@ SOME_SILENT = "not every process that trains tells its batch size"
 _ADD: dict[str, Callable[[Iterable[float]], float]] = {"max": max, "min": min, "sum": sum}
 
 
-def put_job(job: Reading, inside: Sequence[Reading]) -> None:
+def put_job(job: Reading, inside: Sequence[Reading], agents: int) -> None:
     """Put what is true of the whole job; those that stand for it first."""
-    job.values[m.JOB_AGENTS] = len(inside)
+    job.values[m.JOB_AGENTS] = agents
     for metric, of_process in TOGETHER:
         if (add := _ADD.get(str(metric.together))) is not None:
             values = [v for r in inside if (v := r.get(of_process)) is not None]

@@ -17,7 +17,7 @@ def rank(p50: float, **more: float) -> Reading:
 
 def job(*inside: Reading) -> Reading:
     found = Reading()
-    put_job(found, inside)
+    put_job(found, inside, len(inside))
     return found
 
 
