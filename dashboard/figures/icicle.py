@@ -8,9 +8,9 @@ from typing import Final
 from whyidle.dashboard import theme
 from whyidle.dashboard.figures import base
 from whyidle.dashboard.figures.base import Figure
-from whyidle.dashboard.views.your_code import Box
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.render import numbers
+from whyidle.monitor.signals.code_boxes import Box
 
 ROW_HEIGHT: Final = 27
 LEAST_HEIGHT: Final = 60

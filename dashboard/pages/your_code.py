@@ -20,6 +20,7 @@ from whyidle.dashboard.views.your_code import HotLine, Sampled, YourCode
 from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.host_class import HOST_LOOKS
 from whyidle.monitor.render import numbers
+from whyidle.monitor.signals import code_boxes
 from whyidle.monitor.store import Run
 
 TITLE: Final = "Your code"
@@ -109,7 +110,7 @@ def hottest(data: PageData) -> str:
     link = markup.link("code", TITLE, run=data.shown.run.id, range=data.shown.range)
     return (
         '<p class="w-note">Your hottest line: <span class="w-mono">'
-        f"{safe(your_code.named(hot.line))}</span>, {share} of the main thread's samples"
+        f"{safe(code_boxes.named(hot.line))}</span>, {share} of the main thread's samples"
         f" ({safe(doing)}) {link}</p>"
     )
 
@@ -156,7 +157,7 @@ def _line(hot: HotLine, run: Run) -> str:
     share = f"{numbers.show(hot.share, 'ratio')} ± {numbers.show(hot.error, 'ratio')}"
     cells = (
         f"<span>{safe(share)}</span>"
-        f'<span class="w-mono w-open">{safe(your_code.named(hot.line))}</span>'
+        f'<span class="w-mono w-open">{safe(code_boxes.named(hot.line))}</span>'
         f"<span>{_doings(hot)}</span>"
     )
     key = "" if hot.line is None else f"{hot.line.file}:{hot.line.line} {hot.line.function}"

@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from whyidle.monitor import compare
+from whyidle.monitor.app.gate import check_percent
 from whyidle.monitor.app.trace import analysis_of
+from whyidle.monitor.app.windows import looks_like_a_file
 from whyidle.monitor.compare import Comparison, Side, Verdict
 from whyidle.monitor.compare.answer import as_json as answer
-from whyidle.monitor.compare.pace import BETWEEN_RUNS
 from whyidle.monitor.core.errors import Exit, NotJudged, UsageProblem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.render.comparison import screen
@@ -22,7 +23,7 @@ from whyidle.monitor.traces.opening import identify
 
 def run(*, a: str, b: str, fail_slower: float | None, as_json: bool) -> None:
     """Print the comparison; end as --fail-slower asks for."""
-    _refuse_too_little(fail_slower)
+    check_percent(fail_slower)
     _refuse_the_same(a, b)
     found = compare.compare(_side(a, "A"), _side(b, "B"))
     if as_json:
@@ -51,9 +52,9 @@ def _side(target: str, name: str) -> Side:
     """Return what is meant: a file where there is one of that name, else a recording."""
     if Path(target).is_file():
         return compare.of_analysis(analysis_of(target))
-    if _looks_like_a_file(target):
+    if looks_like_a_file(target):
         _refuse_a_folder(target, name)
-    if _looks_like_a_file(target):
+    if looks_like_a_file(target):
         raise UsageProblem(
             f"{name}: there is no file '{target}'.",
             "Say where it is, or name a recording: monitor runs",
@@ -65,10 +66,6 @@ def _side(target: str, name: str) -> Side:
             "Nothing is recorded yet. Begin with: monitor attach PID",
         )
     return compare.of_run(database(), str(_number(target, name)))
-
-
-def _looks_like_a_file(target: str) -> bool:
-    return "/" in target or target.endswith((".gz", ".json", ".pb", ".sqlite"))
 
 
 def _refuse_a_folder(target: str, name: str) -> None:
@@ -93,17 +90,6 @@ def _number(target: str, name: str) -> int:
             raise UsageProblem(what, "List the recordings: monitor runs") from None
 
 
-def _refuse_too_little(percent: float | None) -> None:
-    """Say before anything is read that so small a difference is never reported."""
-    least = 100 * BETWEEN_RUNS
-    if percent is not None and percent < least:
-        raise UsageProblem(
-            f"--fail-slower {percent:g} asks for too little: one program differs by {least:g}% from"
-            " run to run.",
-            f"Allow that much, or more: --fail-slower {least:g}",
-        )
-
-
 def _refuse_the_same(a: str, b: str) -> None:
     """Refuse it before anything is read: a thing beside itself shows no difference."""
     one, two = Path(a), Path(b)
@@ -116,7 +102,7 @@ def _refuse_the_same(a: str, b: str) -> None:
     if one.is_file() or two.is_file() or not database().exists():
         return
     # What is wrong with a name that looks like a file is said when it is opened.
-    if any(map(_looks_like_a_file, (a, b))):
+    if any(map(looks_like_a_file, (a, b))):
         return
     if (run := _number(a, "A")) == _number(b, "B"):
         raise UsageProblem(

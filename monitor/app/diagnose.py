@@ -2,105 +2,45 @@
 
 from __future__ import annotations
 
-import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import click
 
-from whyidle.monitor.core.defaults import WATCH_SECONDS
+from whyidle.monitor.app import windows
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.errors import Exit, UsageProblem
 from whyidle.monitor.core.finding import Severity
-from whyidle.monitor.core.paths import database
 from whyidle.monitor.diagnosis import diagnose
-from whyidle.monitor.processes.target import Target
-from whyidle.monitor.recording.requests import Wanted
-from whyidle.monitor.recording.session import Session
-from whyidle.monitor.render.console import say
+from whyidle.monitor.render import github, markdown, sarif
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.render.jsonl import line
-from whyidle.monitor.render.screens import Quiet
-from whyidle.monitor.signals import opening
-from whyidle.monitor.signals.window import Window
-from whyidle.monitor.store import Reader, UnknownRun
+from whyidle.monitor.render.places import Repository
 
 
-def run(*, target: str, fail_on: str | None, seconds: float | None, as_json: bool) -> None:
+def run(
+    *, target: str, fail_on: str | None, seconds: float | None, written: str | None, as_json: bool
+) -> None:
     """Print the findings; end as --fail-on asks for."""
-    found = diagnose.diagnose(_window(target, seconds))
-    if as_json:
-        click.echo(line(diagnose.as_json(found)))
-    else:
+    if as_json and written not in {None, "json"}:
+        raise UsageProblem("--json is one format, and --format names another.", "Give one of them.")
+    found = diagnose.diagnose(windows.of(target, seconds))
+    if written is None and not as_json:
         click.echo(screen(found), color=True)
+    elif text := _WRITERS[written or "json"](
+        diagnose.as_json(found), Repository.around(Path.cwd())
+    ):
+        click.echo(text)
     if fail_on and found.worst and found.worst.rank <= Severity(fail_on).rank:
         raise SystemExit(Exit.FINDINGS)
     if fail_on and not found.is_known:
         raise diagnose.not_judged(found.window)
 
 
-def _window(target: str, seconds: float | None) -> Window:
-    """Return the window over what is meant: a file where there is one of that name."""
-    if _looks_like_a_file(target) and not Path(target).exists():
-        raise UsageProblem(
-            f"There is no file '{target}'.", "Say where it is: monitor diagnose PATH"
-        )
-    run = None if Path(target).is_file() else _recorded(target)
-    is_process = run is None and not Path(target).is_file()
-    if seconds is not None and not is_process:
-        raise UsageProblem(
-            "--seconds is for a running process that is not being recorded.",
-            "Leave it out, or name a process: monitor diagnose PID --seconds 30",
-        )
-    if is_process:
-        run = _watched(target, WATCH_SECONDS if seconds is None else seconds)
-    if run is not None:
-        return opening.of_run(database(), run)
-
-    # Only a trace file needs them, and numpy with them.
-    from whyidle.monitor.app.trace import analysis_of  # noqa: PLC0415
-    from whyidle.monitor.traces.answer import contract  # noqa: PLC0415
-
-    return opening.of_answer(contract(analysis_of(target)), Path(target).name)
-
-
-def _looks_like_a_file(target: str) -> bool:
-    return "/" in target or target.endswith((".gz", ".json", ".pb", ".sqlite"))
-
-
-def _recorded(target: str) -> str | None:
-    """Return the run that is meant; ``None`` for a process of which there is no recording."""
-    if not database().exists():
-        return None if target.isdecimal() else target
-    with Reader.open(database()) as reader:
-        if not target.isdecimal():
-            return _named(reader, target)
-        mine = [run for run in reader.runs() if run.target_pid == int(target) and run.is_recording]
-        if mine:
-            return str(mine[-1].id)
-        try:
-            return str(reader.find(target).id)
-        except UnknownRun:
-            return None
-
-
-def _named(reader: Reader, target: str) -> str:
-
-    try:
-        return str(reader.find(target).id)
-    except UnknownRun:
-        what = f"There is no recording and no file '{target}'."
-        raise UsageProblem(what, "List the recordings: monitor runs") from None
-
-
-def _watched(pid: str, seconds: float) -> str:
-    """Watch a process for a while, and return the run that this has made."""
-    target = Target.named(pid)
-    say(
-        f"Process {pid} is not being recorded: watching it for {seconds:g} s.",
-        "Ctrl-C ends that early.",
-    )
-    session = Session(database(), Quiet())
-    session.open_gpus()
-    summary = session.record(
-        Wanted(target), seconds, stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    )
-    return str(summary.run.id)
+_WRITERS: Final[dict[str, Callable[[DiagnosisJson, Repository], str]]] = {
+    "json": lambda answer, _: line(answer),
+    "sarif": sarif.page,
+    "github": github.page,
+    "markdown": markdown.page,
+}

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from whyidle.monitor.app.launch import Launch, shell_code
 from whyidle.monitor.app.record import share_of
-from whyidle.monitor.core.errors import StorageProblem
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.render.console import mute, say
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.store import check_label
 
 if TYPE_CHECKING:
+    from whyidle.monitor.app.gate import Gate
     from whyidle.monitor.recording.session import Session
     from whyidle.monitor.runs.summary import RunSummary
 
@@ -32,37 +33,68 @@ def run(
     first_trace: float | None,
     as_json: bool,
     observe: bool,
+    gate: str | None,
+    fail_slower: float | None,
+    repeat: int,
+    annotate: bool,
 ) -> None:
-    """Start the job, record it, and end with its exit code."""
+    """Start the job, record it, and end with its exit code, or as its gate says."""
     share = share_of(trace_share, no_trace=no_trace)
+    opened = _gate(gate, fail_slower, annotate=annotate)
     boot = None if observe else _boot()
-    launch = Launch(list(cmd), output_to_stderr=as_json, boot=boot)
-    launch.check()
     check_label(label)
-    probe = GpuProbe()
-    if require_gpu:
-        probe.open()
-    launch.start()
-    # The job is never kept waiting by us: not by a store that another program holds.
-    session = _session(probe)
-    summary = None
-    if session is not None:
-        summary = _watch(
-            session, launch, hz, label, observe=observe, trace_share=share, first_trace=first_trace
-        )
-    code = launch.wait()
-    try:
-        if summary is not None and (as_json or not quiet):
-            from whyidle.monitor.app.record import show
+    summaries = []
+    for _ in range(repeat):
+        launch = Launch(list(cmd), output_to_stderr=as_json, boot=boot)
+        launch.check()
+        probe = GpuProbe()
+        if require_gpu:
+            probe.open()
+        launch.start()
+        # The job is never kept waiting by us: not by a store that another program holds.
+        session = _session(probe)
+        summary = None
+        if session is not None:
+            summary = _watch(
+                session, launch, hz, label,
+                observe=observe, trace_share=share, first_trace=first_trace,
+            )  # fmt: skip
+        code = launch.wait()
+        # With a gate its answer has the summary.
+        if summary is not None and (not quiet if not as_json else opened is None or code):
+            _show(summary, as_json=as_json)
+        if code:
+            sys.exit(shell_code(code))
+        summaries.append(summary)
+    if opened is not None:
+        sys.exit(opened.judge(summaries, as_json=as_json))
 
-            show(summary, as_json=as_json, err=not as_json)
-            sys.stdout.flush()
+
+def _gate(name: str | None, percent: float | None, *, annotate: bool) -> Gate | None:
+    """Open the baseline before anything starts; without one nothing is judged."""
+    if name is None:
+        if percent is not None or annotate:
+            raise UsageProblem(
+                "--fail-slower and --annotate say how --gate judges.",
+                "Name a baseline: monitor run --gate NAME -- CMD",
+            )
+        return None
+    from whyidle.monitor.app import gate
+
+    return gate.opened(name, percent, annotate=annotate)
+
+
+def _show(summary: RunSummary, *, as_json: bool) -> None:
+    try:
+        from whyidle.monitor.app.record import show
+
+        show(summary, as_json=as_json, err=not as_json)
+        sys.stdout.flush()
     except OSError:
         # A summary that nobody can read must not change the job's code.
         mute()
     except Exception as error:  # noqa: BLE001  nor must one that we do not know
         say(f"the summary failed ({error}).", "Look again with: monitor runs last")
-    sys.exit(shell_code(code))
 
 
 def _boot() -> Path | None:

@@ -71,8 +71,10 @@ def traces(function: Function) -> Function:
     return _trace_share(_no_trace(function))
 
 
-def implemented_by(name: str) -> Callable[[Callable[[], None]], Callable[..., None]]:
-    """Hand the options of a command by name to ``run`` of a module in ``app/``.
+def implemented_by(
+    name: str, function: str = "run"
+) -> Callable[[Callable[[], None]], Callable[..., None]]:
+    """Hand the options of a command by name to a function of a module in ``app/``.
 
     It is imported when the command runs and not before, so that --help is quick.
     """
@@ -80,7 +82,8 @@ def implemented_by(name: str) -> Callable[[Callable[[], None]], Callable[..., No
     def declare(command: Callable[[], None]) -> Callable[..., None]:
         @functools.wraps(command)
         def call(**options: object) -> None:
-            importlib.import_module(f"whyidle.monitor.app.{name}").run(**options)
+            module = importlib.import_module(f"whyidle.monitor.app.{name}")
+            getattr(module, function)(**options)
 
         return call
 

@@ -8,12 +8,14 @@ from whyidle.monitor.commands import _options as options
 from whyidle.monitor.core.defaults import WATCH_SECONDS
 
 LEVELS = ("high", "medium", "low", "info")
+FORMATS = ("json", "sarif", "github", "markdown")
 
 
 _EPILOG = """\b
 The last recording:      monitor diagnose
 A trace file:            monitor diagnose trace.json.gz
-In a test of your own:   monitor run -- python train.py && monitor diagnose last --fail-on medium"""
+In a test of your own:   monitor run -- python train.py && monitor diagnose last --fail-on medium
+For a code host:         monitor diagnose last --format sarif > whyidle.sarif"""
 
 
 @click.command(epilog=_EPILOG)
@@ -24,6 +26,10 @@ In a test of your own:   monitor run -- python train.py && monitor diagnose last
 @click.option("--seconds", type=options.Finite(min=0.0, min_open=True), metavar="S",
               help="Of a process that is not being recorded: watch it for so long first"
               f" (default: {WATCH_SECONDS:g}).")  # fmt: skip
+@click.option("--format", "written", type=click.Choice(FORMATS), metavar="FORMAT",
+              help="Print it for others: json (as --json), sarif (2.1.0), github (annotations of"
+              " GitHub Actions), markdown (a comment). Paths are those in the repository around"
+              " the current folder.")  # fmt: skip
 @options.as_json
 @options.implemented_by("diagnose")
 def command() -> None:

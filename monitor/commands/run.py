@@ -5,9 +5,18 @@ from __future__ import annotations
 import click
 
 from whyidle.monitor.commands import _options as options
+from whyidle.monitor.core.errors import Exit
+
+_EPILOG = """\b
+A job of a minute or more:   monitor run -- python train.py
+Against a baseline, in CI:   monitor baseline save main
+                             monitor run --gate main --repeat 3 -- python train.py --steps 200"""
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(
+    epilog=_EPILOG,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 @options.hz
 @options.label
 @options.require_gpu
@@ -18,6 +27,25 @@ from whyidle.monitor.commands import _options as options
               " for a job that is soon over.")  # fmt: skip
 @options.as_json
 @click.option("--observe", is_flag=True, help="Start it as it is: put nothing into the job.")
+@click.option(
+    "--gate",
+    metavar="BASELINE",
+    help=f"End with {Exit.WORSE.value} where it is slower than this beyond noise, or has a new"
+    f" finding, medium or high; with {Exit.NOT_JUDGED.value} where that is not known. See"
+    " `monitor baseline`.",
+)
+@click.option(
+    "--fail-slower",
+    type=options.Finite(),
+    metavar="PERCENT",
+    help="With --gate: it may be slower by so much (default: 3, the least, where both sides have"
+    " three runs or more; else 10).",
+)
+@click.option("--repeat", type=click.IntRange(1, 100), default=1, metavar="N",
+              help="Run it N times, one after the other: the middle one is judged.")  # fmt: skip
+@click.option(
+    "--annotate", is_flag=True, help="With --gate: annotate lines that are to blame, for GitHub."
+)
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD...")
 @options.implemented_by("run")
 def command() -> None:

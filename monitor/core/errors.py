@@ -16,6 +16,7 @@ class Exit(IntEnum):
     NO_GPU = 5
     STORAGE = 6
     NOT_JUDGED = 7
+    WORSE = 8
     # BSD's "internal software error": none of our codes, so scripts never take it for a result.
     DEFECT = 70
     HUNG_UP = 129
@@ -70,6 +71,6 @@ class StorageProblem(Problem):
 
 
 class NotJudged(Problem):
-    """Most of the time is unknown (`diagnose --fail-on`), or who is slower (`--fail-slower`)."""
+    """Most of the time is unknown (`--fail-on`), or who is slower (`--fail-slower`, `--gate`)."""
 
     code: int = Exit.NOT_JUDGED

@@ -103,8 +103,8 @@ def verdict(answer: DiagnosisJson) -> str:
     return f"{first}." if not more else f"{first}; and {more} more."
 
 
-def _host(host: HostJson, width: int) -> Iterator[Text]:
-    """Yield the lines of the user's that most of the main thread's time is at."""
+def code_lines(host: HostJson) -> list[tuple[str, str, float]]:
+    """Return the lines of the user's that most of the main thread's time is at, and what it did."""
     shares: dict[tuple[str, str], float] = {}
     for row in host["rows"]:
         at = row["frames"][0] if row["frames"] else None
@@ -112,20 +112,29 @@ def _host(host: HostJson, width: int) -> Iterator[Text]:
         key = name, HOST_LOOKS[HostClass(row["class"])].words
         shares[key] = shares.get(key, 0.0) + row["share"]
     most = sorted(shares.items(), key=lambda item: -item[1])[:MOST_ROWS]
-    shown = [(name, doing, share) for (name, doing), share in most if share >= LEAST_ROW]
+    return [(name, doing, share) for (name, doing), share in most if share >= LEAST_ROW]
+
+
+def phases(host: HostJson) -> str:
+    """Say what the loop does besides its steps; empty where nothing takes much."""
+    beside = (
+        f"{WORDS[Phase(phase)]} {share:.0%}"
+        for phase, share in host.get("phases", {}).items()
+        if phase != Phase.STEP and share >= LEAST_ROW
+    )
+    return ", ".join(beside)
+
+
+def _host(host: HostJson, width: int) -> Iterator[Text]:
+    shown = code_lines(host)
     if not shown:
         return
     yield Text(f"Where the main thread was, by your lines ({host['samples']} samples)", style="dim")
     longest = max(len(doing) for _, doing, _ in shown)
     for name, doing, share in shown:
         yield _line(f"{share:>4.0%}  {doing:<{longest}}  {name}", width)
-    beside = [
-        f"{WORDS[Phase(phase)]} {share:.0%}"
-        for phase, share in host.get("phases", {}).items()
-        if phase != Phase.STEP and share >= LEAST_ROW
-    ]
-    if beside:
-        yield _line(f"Besides the steps: {', '.join(beside)}.", width)
+    if beside := phases(host):
+        yield _line(f"Besides the steps: {beside}.", width)
     cores = host.get("cores")
     if cores is not None and cores["runs"][Runner.FREE] <= (1 - FULL) * cores["total"]:
         runs = [(RUNNERS[Runner(who)], n) for who, n in cores["runs"].items() if n >= LEAST_CORES]

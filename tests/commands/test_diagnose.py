@@ -129,6 +129,29 @@ def test_the_screen_has_the_fix_and_the_gain(monitor: Monitor, trace: Path) -> N
     assert "\x1b" not in done.stdout
 
 
+def test_formats_are_chosen_by_name(monitor: Monitor, trace: Path, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+
+    def written(name: str) -> str:
+        done = monitor("diagnose", trace, "--format", name, "--fail-on", "high", cwd=tmp_path)
+        assert done.returncode == Exit.FINDINGS
+        return done.stdout
+
+    answer = answered(monitor, trace)
+    assert json.loads(written("json")) == answer
+    (run,) = json.loads(written("sarif"))["runs"]
+    rules_of = [each["rule"] for each in answer["findings"]]
+    assert [each["ruleId"] for each in run["results"]] == rules_of
+    assert written("github").count("::error ") + written("github").count("::warning ") >= 1
+    assert written("markdown").startswith("### whyidle: ")
+
+
+def test_two_formats_are_one_too_many(monitor: Monitor, trace: Path) -> None:
+    done = monitor("diagnose", trace, "--json", "--format", "sarif")
+    assert done.returncode == Exit.USAGE
+    assert "Give one of them." in done.stderr
+
+
 @pytest.mark.parametrize(("level", "code"), [("high", Exit.FINDINGS), ("info", Exit.FINDINGS)])
 def test_a_script_can_fail_on_findings(
     monitor: Monitor, trace: Path, level: str, code: int

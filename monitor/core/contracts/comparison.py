@@ -165,3 +165,41 @@ class DemoJson(TypedDict):
     findings_not_judged: list[str]
     waited_for_core: list[float | None]
     unknown: Unknown
+
+
+class GrownJson(TypedDict):
+    """The line whose function takes more time of a step than it did."""
+
+    file: str
+    line: int
+    function: str
+    before_ns: int
+    after_ns: int
+
+
+class GateJson(TypedDict):
+    """What became of a program since its baseline: ``gate`` of ``monitor run --gate --json``."""
+
+    baseline: str
+    outcome: str
+    is_slower: bool
+    allowed_percent: float
+    why_unknown: str | None
+    runs: list[int]
+    # The one in the middle, which the comparison is of.
+    run: int
+    # The slowest and the fastest.
+    speedup_of_runs: list[float] | None
+    findings_new: list[FaultJson]
+    grown: GrownJson | None
+    comparison: ComparisonJson
+
+
+class BaselineJson(TypedDict):
+    """A baseline, as ``monitor baseline list`` shows it."""
+
+    name: str
+    path: str
+    saved_ms: int
+    runs: list[str]
+    step_ns: float | None

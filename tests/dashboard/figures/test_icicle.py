@@ -6,9 +6,9 @@ from plotly.graph_objects import Figure
 
 from whyidle.dashboard import theme
 from whyidle.dashboard.figures.icicle import height, icicle
-from whyidle.dashboard.views.your_code import Box
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.code_boxes import Box
 
 BOTH = {HostClass.PYTHON: 0.6, HostClass.WAIT: 0.4}
 LINE = CodeLine("/job/train.py", 4, "step")

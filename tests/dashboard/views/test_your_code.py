@@ -14,6 +14,7 @@ from whyidle.dashboard.views.your_code import YourCode
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals import code_boxes
 from whyidle.monitor.store import NewRun, Reader, Writer
 
 
@@ -42,12 +43,12 @@ def test_the_hottest_lines_come_first_with_what_the_thread_did(
     found = shown(made, reader)
     assert found is not None
     first, *others = found.lines
-    assert your_code.named(first.line) == "train.py:13 in tokens"
+    assert code_boxes.named(first.line) == "train.py:13 in tokens"
     assert first.share == pytest.approx(0.4)
     assert 0.05 < first.error < 0.15
     model = next(each for each in others if each.line and each.line.line == 19)
     assert model.doing == pytest.approx({HostClass.FRAMEWORK: 0.18, HostClass.FRAMEWORK_WAIT: 0.02})
-    assert your_code.named(found.lines[-1].line) == your_code.NO_CODE
+    assert code_boxes.named(found.lines[-1].line) == code_boxes.NO_CODE
     assert sum(each.share for each in found.lines) == pytest.approx(1)
 
 
@@ -102,7 +103,7 @@ def test_too_small_boxes_become_one_of_rarer_lines(made: Job, reader: Reader) ->
     found = shown(made, reader)
     assert found is not None
     assert len(found.boxes) < 10
-    rare = next(box for box in found.boxes if box.words == your_code.RARER)
+    rare = next(box for box in found.boxes if box.words == code_boxes.RARER)
     assert rare.share == pytest.approx(0.5, abs=0.01)
     assert found.more_lines == 999
 

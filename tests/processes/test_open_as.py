@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.conftest import descriptors
-from whyidle.dashboard.views.open_as import NotAllowed, User, open_as
+from whyidle.monitor.processes.open_as import NotAllowed, User, open_as
 
 NOBODY = User(65534)
 OURSELVES = User.ourselves()

@@ -1,0 +1,80 @@
+"""``monitor run --gate``: hold what was recorded against a baseline."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from whyidle.monitor import compare
+from whyidle.monitor.compare import baseline, gate
+from whyidle.monitor.compare.baseline import Baseline
+from whyidle.monitor.compare.gate import Outcome
+from whyidle.monitor.compare.pace import BETWEEN_RUNS
+from whyidle.monitor.core.errors import Exit, NotJudged, UsageProblem
+from whyidle.monitor.core.paths import database, state_dir
+from whyidle.monitor.render import github, jsonl
+from whyidle.monitor.render.gate import screen
+from whyidle.monitor.render.places import Repository
+from whyidle.monitor.runs.summary import RunSummary
+
+FOLDER = "baselines"
+LEAST = 100 * BETWEEN_RUNS
+_CODES = {
+    Outcome.PASSED: Exit.OK,
+    Outcome.WORSE: Exit.WORSE,
+    Outcome.NOT_JUDGED: Exit.NOT_JUDGED,
+}
+
+
+def folder() -> Path:
+    """Return where the baselines with a name lie."""
+    return state_dir() / FOLDER
+
+
+def check_percent(percent: float | None) -> None:
+    """Say before anything is read that so small a difference is never reported."""
+    if percent is not None and percent < LEAST:
+        raise UsageProblem(
+            f"--fail-slower {percent:g} asks for too little: one program differs by {LEAST:g}% from"
+            " run to run.",
+            f"Allow that much, or more: --fail-slower {LEAST:g}",
+        )
+
+
+def opened(name: str, percent: float | None, *, annotate: bool) -> Gate:
+    """Read a baseline before a job starts that nothing could be said of."""
+    check_percent(percent)
+    found = baseline.load(name, folder())
+    return Gate(found, percent, annotate=annotate)
+
+
+class Gate:
+    """A baseline, and how to judge by it."""
+
+    def __init__(self, kept: Baseline, allowed: float | None, *, annotate: bool) -> None:
+        self._baseline = kept
+        self._allowed = allowed
+        self._annotate = annotate
+
+    def judge(self, summaries: Sequence[RunSummary | None], *, as_json: bool) -> Exit:
+        """Print what became of the program; return the exit code."""
+        found = [summary for summary in summaries if summary is not None]
+        if not found:
+            raise NotJudged("Nothing was recorded to judge.", "See why above, or: monitor doctor")
+        numbers = [summary.run.id for summary in found]
+        sides = [compare.of_run(database(), str(number)) for number in numbers]
+        judged = gate.judge(self._baseline.sides, sides, self._allowed)
+        answer = gate.as_json(judged, self._baseline.name, numbers)
+        summary = found[judged.speaks]
+        if as_json:
+            click.echo(jsonl.line(jsonl.summary_object(summary) | {"gate": answer}))
+        sys.stdout.flush()
+        click.echo(screen(judged, answer, summary.diagnosis), err=True)
+        if self._annotate and summary.diagnosis is not None:
+            repository = Repository.around(Path.cwd())
+            shown = github.of_gate(answer, summary.diagnosis, repository)
+            click.echo("\n".join(shown), err=True)
+        return _CODES[judged.outcome]

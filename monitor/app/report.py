@@ -1,0 +1,58 @@
+"""``monitor report``: one file about a recording, to send to somebody."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import click
+
+from whyidle.monitor.app import windows
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
+from whyidle.monitor.core.paths import database
+from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.render import report_html, report_markdown
+from whyidle.monitor.render.numbers import size
+from whyidle.monitor.render.report import Report
+from whyidle.monitor.runs.summary import summarise
+from whyidle.monitor.signals import opening
+
+_WRITERS: Final[dict[str, tuple[str, Callable[[Report], str]]]] = {
+    "html": (".html", report_html.page),
+    "markdown": (".md", report_markdown.page),
+}
+
+
+def run(*, target: str, written: str, out: Path | None, force: bool, no_code: bool) -> None:
+    """Write the report, and say where it is."""
+    suffix, write = _WRITERS[written]
+    ref = windows.run_of(target)
+    window = windows.of(target) if ref is None else opening.of_run(database(), ref)
+    named = re.sub(r"[^\w.-]+", "-", window.target)
+    path = out or Path(f"whyidle-{named}{suffix}")
+    summary = None if ref is None else summarise(database(), ref)
+    answer = diagnose.as_json(diagnose.diagnose(window))
+    text = write(Report.of(window, answer, summary, code=not no_code))
+    if str(path) == "-":
+        click.echo(text)
+        return
+    _write(path, text, force=force)
+    click.echo(f"Wrote {path} ({size(len(text.encode()))}). Look at it before you send it.")
+
+
+def _write(path: Path, text: str, *, force: bool) -> None:
+    """Write it for ourselves alone: whom it concerns, a person decides."""
+    how = os.O_TRUNC if force else os.O_EXCL
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageProblem(f"{path} is there already.", "Overwrite it: --force") from None
+    except OSError as error:
+        raise StorageProblem(
+            f"{path} cannot be written: {error.strerror}.", "Name another place: --out PATH"
+        ) from None

@@ -1,0 +1,94 @@
+"""What a command is asked about: a recording, a trace file, or a process that is watched first."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from whyidle.monitor.core.defaults import WATCH_SECONDS
+from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.paths import database
+from whyidle.monitor.processes.target import Target
+from whyidle.monitor.recording.requests import Wanted
+from whyidle.monitor.recording.session import Session
+from whyidle.monitor.render.console import say
+from whyidle.monitor.render.screens import Quiet
+from whyidle.monitor.signals import opening
+from whyidle.monitor.signals.window import Window
+from whyidle.monitor.store import Reader, UnknownRun
+
+
+def of(target: str, seconds: float | None = None) -> Window:
+    """Return the window over what is meant: a file where there is one of that name."""
+    run = run_of(target, seconds)
+    if run is not None:
+        return opening.of_run(database(), run)
+
+    # Only a trace file needs them, and numpy with them.
+    from whyidle.monitor.app.trace import analysis_of  # noqa: PLC0415
+    from whyidle.monitor.traces.answer import contract  # noqa: PLC0415
+
+    return opening.of_answer(contract(analysis_of(target)), Path(target).name)
+
+
+def run_of(target: str, seconds: float | None = None) -> str | None:
+    """Return the number of the recording that is meant; ``None`` for a file."""
+    if looks_like_a_file(target) and not Path(target).exists():
+        raise UsageProblem(
+            f"There is no file '{target}'.", "Say where it is: monitor diagnose PATH"
+        )
+    run = None if Path(target).is_file() else _recorded(target)
+    is_process = run is None and not Path(target).is_file()
+    if seconds is not None and not is_process:
+        raise UsageProblem(
+            "--seconds is for a running process that is not being recorded.",
+            "Leave it out, or name a process: monitor diagnose PID --seconds 30",
+        )
+    if is_process:
+        run = _watched(target, WATCH_SECONDS if seconds is None else seconds)
+    return run
+
+
+def looks_like_a_file(target: str) -> bool:
+    """Tell whether a name can only be meant as a file's."""
+    return "/" in target or target.endswith((".gz", ".json", ".pb", ".sqlite"))
+
+
+def _recorded(target: str) -> str | None:
+    """Return the run that is meant; ``None`` for a process of which there is no recording."""
+    if not database().exists():
+        return None if target.isdecimal() else target
+    with Reader.open(database()) as reader:
+        if not target.isdecimal():
+            return _named(reader, target)
+        mine = [run for run in reader.runs() if run.target_pid == int(target) and run.is_recording]
+        if mine:
+            return str(mine[-1].id)
+        try:
+            return str(reader.find(target).id)
+        except UnknownRun:
+            return None
+
+
+def _named(reader: Reader, target: str) -> str:
+
+    try:
+        return str(reader.find(target).id)
+    except UnknownRun:
+        what = f"There is no recording and no file '{target}'."
+        raise UsageProblem(what, "List the recordings: monitor runs") from None
+
+
+def _watched(pid: str, seconds: float) -> str:
+    """Watch a process for a while, and return the run that this has made."""
+    target = Target.named(pid)
+    say(
+        f"Process {pid} is not being recorded: watching it for {seconds:g} s.",
+        "Ctrl-C ends that early.",
+    )
+    session = Session(database(), Quiet())
+    session.open_gpus()
+    summary = session.record(
+        Wanted(target), seconds, stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    )
+    return str(summary.run.id)

@@ -1,0 +1,33 @@
+"""``monitor report``: one file about a recording, to send to somebody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from whyidle.monitor.commands import _options as options
+
+_EPILOG = """\b
+A page to attach:        monitor report last                  (writes whyidle-run-7.html)
+Text for an issue:       monitor report last --format markdown --out -
+Of a trace file:         monitor report trace.json.gz --out report.html"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("target", metavar="[RUN|FILE]", default="last")
+@click.option("--format", "written", type=click.Choice(("html", "markdown")), default="html",
+              show_default=True, metavar="FORMAT", help="html or markdown.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), metavar="PATH",
+              help="Write it there (default: whyidle-run-N.html or .md); - is stdout.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Overwrite it.")
+@click.option("--no-code", is_flag=True, help="Leave out the text of your code.")
+@options.implemented_by("report")
+def command() -> None:
+    """Write one file with all that is known of a job, to attach to an issue or to send.
+
+    It needs nothing else: no network, no other file. It has the account of a step, the findings
+    with the lines of your code, what else the loop does, where the main thread was, and the
+    environment. Secrets in the command and in the code are masked, and users and hosts are not
+    named; look at it before you send it.
+    """

@@ -1,0 +1,84 @@
+"""Findings as workflow commands of GitHub Actions, which shows them at their lines.
+
+``::warning file=F,line=N,title=T::message``; GitHub cuts the list at ten of each level a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from whyidle.monitor.core.contracts.comparison import GateJson
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
+from whyidle.monitor.render import gate, places, said
+from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.places import Repository
+
+LEVELS: Final = {"high": "error", "medium": "warning", "low": "notice", "info": "notice"}
+
+
+def page(answer: DiagnosisJson, repository: Repository) -> str:
+    """Return a command for each finding."""
+    return "\n".join(_finding(each, answer, repository) for each in answer["findings"])
+
+
+def of_gate(answer: GateJson, diagnosis: DiagnosisJson, repository: Repository) -> Iterator[str]:
+    """Yield a command for each reason why a gate failed, or was not judged."""
+    where: dict[str, str] = {}
+    title = f"Slower than {answer['baseline']}"
+    if (line := answer["grown"]) is not None:
+        where = dict(_at(line["file"], line["line"], repository))
+    if answer["is_slower"]:
+        low, _, high = answer["comparison"]["speedup"] or (None, None, None)
+        bounds = "" if low is None or high is None else f" [{low:.2f}, {high:.2f}]"
+        text = [f"A step is slower, beyond noise: {_speed(answer)}x as fast{bounds}."]
+        text += [] if line is None else [f"Most of it {gate.grown(line)}."]
+        yield _command("error", where, title, text)
+    elif answer["why_unknown"]:
+        text = [f"It is not known whether it is slower: {answer['why_unknown']}."]
+        yield _command("warning", where, title, text)
+    for finding in gate.new_findings(answer, diagnosis):
+        yield _finding(finding, diagnosis, repository)
+
+
+def _speed(answer: GateJson) -> str:
+    middle = (answer["comparison"]["speedup"] or [None, None, None])[1]
+    return "?" if middle is None else f"{middle:.2f}"
+
+
+def _finding(finding: FindingJson, answer: DiagnosisJson, repository: Repository) -> str:
+    where = dict(_where(finding, answer, repository))
+    title = f"{finding['title']} [{finding['rule']}]"
+    return _command(LEVELS[finding["severity"]], where, title, said.lines(finding))
+
+
+def _command(level: str, where: Mapping[str, str], title: str, text: Iterable[str]) -> str:
+    properties = {**where, "title": printable(title)}
+    written = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    message = "\n".join(printable(line) for line in text)
+    return f"::{level} {written}::{_data(message)}"
+
+
+def _where(
+    finding: FindingJson, answer: DiagnosisJson, repository: Repository
+) -> Iterator[tuple[str, str]]:
+    place, _ = places.of(finding, answer)
+    if place is not None:
+        yield from _at(place["file"], place["line"], repository)
+
+
+def _at(file: str, line: int, repository: Repository) -> Iterator[tuple[str, str]]:
+    path = repository.path(file)
+    if path is None:
+        return
+    yield "file", path
+    if line > 0:
+        yield "line", str(line)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,130 @@
+"""A diagnosis as Markdown, fit for a comment on a pull request.
+
+What comes from a job stands in code, where a host follows no link, mention or markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
+from whyidle.monitor.core.slices import LOOKS
+from whyidle.monitor.render import said
+from whyidle.monitor.render.budget import clock, in_order, share
+from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.findings import by_need, called_by, gain, overhead, source, verdict
+from whyidle.monitor.render.numbers import amount
+from whyidle.monitor.render.places import Repository
+
+_MARKS: Final = {"high": "🔴", "medium": "🟠", "low": "🔵", "info": "⚪"}
+# What is markup within a line, an address, an emoji, or a mention.
+_MARKUP: Final = re.compile(r"[\\`*_{}\[\]<>#|~&$@]|:(?=//|\w+:)|(?<=www)\.")
+LONGEST: Final = 300
+
+
+def page(answer: DiagnosisJson, repository: Repository) -> str:
+    """Return the diagnosis."""
+    return "\n".join(lines(answer, repository))
+
+
+def lines(answer: DiagnosisJson, repository: Repository) -> Iterator[str]:
+    """Yield the verdict, where the time goes, and each finding behind a line that opens it."""
+    yield f"### whyidle: {plain(verdict(answer))}"
+    yield ""
+    yield from _budget(answer)
+    for finding in answer["findings"]:
+        yield from _finding(finding, repository)
+    for text in answer["warnings"]:
+        yield f"- ⚠ {plain(text)}"
+    for rule, why in answer["failed"].items():
+        yield f"- ⚠ {code(rule)} failed, a defect of whyidle: {plain(why)}"
+    yield from _not_checked(answer)
+    if cost := overhead(answer["overhead"]):
+        yield f"\n<sub>{plain(answer['target'])}. {plain(cost)}</sub>"
+
+
+def _budget(answer: DiagnosisJson) -> Iterator[str]:
+    budget = answer["budget"]
+    if budget is None:
+        yield f"Where the time goes is not known: {plain(answer['unknown']['budget'])}.\n"
+        return
+    total = sum(budget["slices"].values())
+    yield from table(
+        ("where the time goes", "share", "time"),
+        [(plain(LOOKS[part].words), share(ns, total), clock(ns)) for part, ns in in_order(budget)],
+    )
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a table; all but the first column to the right."""
+    yield f"| {' | '.join(titles)} |"
+    yield f"|---|{'--:|' * (len(titles) - 1)}"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+    yield ""
+
+
+def _finding(finding: FindingJson, repository: Repository) -> Iterator[str]:
+    severity = finding["severity"]
+    head = f"{_MARKS[severity]} <b>{severity.upper()}</b> {plain(finding['title'])}"
+    place = next(iter(finding["where"]), None)
+    if place is not None:
+        head += f" at {code(_place(place['file'], place['line'], repository))}"
+    yield f"<details><summary>{head} {code(finding['rule'])}</summary>\n"
+    if (back := gain(finding)) is not None:
+        yield f"{plain(back)}\n"
+    for e in finding["evidence"]:
+        value = plain(amount(e["value"], e["unit"]))
+        yield f"- {plain(e['name'])}: **{value}** ({plain(source(e))})"
+    for at in finding["where"]:
+        much = "" if at["share"] is None else f", {at['share']:.0%}"
+        where = code(_place(at["file"], at["line"], repository))
+        yield f"- at {where} in {code(at['function'])}{much}"
+        if at is place and (callers := called_by(at)):
+            yield f"  - {code(callers)}"
+    for name, fix in finding["fixes"].items():
+        yield f"\n**{said.framework(name)}**: {plain(fix['text'])}"
+        if fix["code"]:
+            yield from fenced(fix["code"])
+    yield f"\nMore: {code('monitor rules ' + finding['rule'])}\n\n</details>\n"
+
+
+def _place(file: str, line: int, repository: Repository) -> str:
+    return f"{repository.path(file) or file}{f':{line}' if line else ''}"
+
+
+def _not_checked(answer: DiagnosisJson) -> Iterator[str]:
+    if not answer["not_checked"]:
+        return
+    yield f"\n<details><summary>Not checked: {len(answer['not_checked'])}</summary>\n"
+    for need, names in by_need(answer["not_checked"]).items():
+        yield f"- needs {plain(need)}: {', '.join(code(name) for name in names)}"
+    yield "\n</details>"
+
+
+def plain(text: str) -> str:
+    """Return text as a host shows it letter by letter; no mention of anybody is one."""
+    short = _shortened(printable(text))
+    return _MARKUP.sub(_entity, short).replace("&#64;", "&#64;&#8203;")
+
+
+def code(text: str) -> str:
+    """Return text as code; between tags, which no backtick of its own can end."""
+    return f"<code>{_MARKUP.sub(_entity, _shortened(printable(text)))}</code>"
+
+
+def _entity(found: re.Match[str]) -> str:
+    return f"&#{ord(found[0])};"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+
+
+def fenced(text: str) -> Iterator[str]:
+    """Yield a block of Python, between marks that it does not contain."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    shown = "\n".join(printable(line.replace("\t", "    ")) for line in text.splitlines())
+    yield f"\n{fence}python\n{shown}\n{fence}"

@@ -1,0 +1,50 @@
+"""Where a line lies in the repository around us: code hosts know files by their path in it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson, PlaceJson
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """The folder that paths are relative to."""
+
+    root: Path
+
+    @classmethod
+    def around(cls, folder: Path) -> Repository:
+        """Return the nearest repository of git that a folder is in; without one, the folder."""
+        real = Path(os.path.realpath(folder))
+        within = (each for each in (real, *real.parents) if (each / ".git").exists())
+        return cls(next(within, real))
+
+    def path(self, file: str) -> str | None:
+        """Return the path of a file below the root; ``None``: it is not of this repository.
+
+        A job in a container had its code elsewhere: there the end of its path says which it is.
+        """
+        if not file or not file.isprintable() or file.startswith("<"):
+            return None
+        real = Path(os.path.realpath(self.root / file))
+        if real.is_relative_to(self.root):
+            return real.relative_to(self.root).as_posix()
+        if real.exists():
+            return None
+        parts = PurePosixPath(os.path.normpath(file)).parts[1:]
+        ends = ("/".join(parts[place:]) for place in range(len(parts)))
+        return next((end for end in ends if (self.root / end).is_file()), None)
+
+
+def of(finding: FindingJson, answer: DiagnosisJson) -> tuple[PlaceJson | None, bool]:
+    """Return the line to show a finding at, and whether it is the finding's own.
+
+    Code hosts show nothing without a line. A fault of the whole job stands where its loop begins.
+    """
+    if finding["where"]:
+        return finding["where"][0], True
+    rows = (row["frames"] for row in answer["host"]["rows"] if row["frames"])
+    return next((frames[-1] for frames in rows), None), False

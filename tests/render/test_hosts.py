@@ -1,0 +1,191 @@
+"""Findings for code hosts: SARIF, annotations, Markdown; the same ones as in JSON, and escaped."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any, Final, cast
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from tests.conftest import ROOT
+from tests.rules.windows import WINDOWS, recorded
+from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
+from whyidle.monitor.diagnosis.diagnose import Diagnosis, as_json, diagnose
+from whyidle.monitor.render import github, markdown, report_html, sarif
+from whyidle.monitor.render.findings import screen
+from whyidle.monitor.render.places import Repository
+from whyidle.monitor.render.report import Report
+
+SCHEMA: Final = ROOT / "tests" / "data" / "sarif" / "sarif-schema-2.1.0.json.gz"
+HOSTILE: Final = (
+    "<script>alert(1)</script> ](javascript:x) `'\" \u202egnp.exe %0A::error::no @all #1"
+    " | \x1b[31m\r\n::warning::x https://evil.example :smile: " + "long " * 200
+)
+
+
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    return jsonschema.Draft4Validator(json.loads(gzip.decompress(SCHEMA.read_bytes())))
+
+
+def recordings() -> list[str]:
+    """The recorded pairs, before the fix of each."""
+    found = sorted(WINDOWS.glob("**/before_*.json.gz"))
+    return [str(path.relative_to(WINDOWS)).removesuffix(".json.gz") for path in found]
+
+
+def hostile(answer: DiagnosisJson) -> DiagnosisJson:
+    """The same answer of a job whose every text means ill."""
+    ours = {"rule", "severity", "slice", "confidence", "paced_by", "unit", "class", "also_seen"}
+
+    def poisoned(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {k: poisoned(v, k) for k, v in value.items()}
+        if isinstance(value, list):
+            return [poisoned(each, key) for each in value]
+        return f"{value}{HOSTILE}" if isinstance(value, str) and key not in ours else value
+
+    found = [poisoned(each) | {"fixes": each["fixes"]} for each in answer["findings"]]
+    warnings, target = [HOSTILE], f"run {HOSTILE}"
+    return cast(
+        DiagnosisJson, {**answer, "findings": found, "warnings": warnings, "target": target}
+    )
+
+
+def diagnosed(name: str) -> Diagnosis:
+    return diagnose(recorded(name))
+
+
+def by_sarif(answer: DiagnosisJson, repository: Repository) -> list[tuple[str, str]]:
+    (run,) = sarif.document(answer, repository)["runs"]
+    return [(each["ruleId"], each["properties"]["severity"]) for each in run["results"]]
+
+
+def by_annotations(answer: DiagnosisJson, repository: Repository) -> list[tuple[str, str]]:
+    lines = github.page(answer, repository).splitlines()
+    found = [re.match(r"::(error|warning|notice) .*?title=.*?\[(\w+)\]::", each) for each in lines]
+    return [(each[2], each[1]) for each in found if each]
+
+
+def by_markdown(answer: DiagnosisJson, repository: Repository) -> list[tuple[str, str]]:
+    text = markdown.page(answer, repository)
+    found = re.findall(r"<summary>. <b>(\w+)</b>.*<code>(\S+)</code></summary>", text)
+    return [(rule.replace("&#95;", "_"), severity.lower()) for severity, rule in found]
+
+
+def by_screen(found: Diagnosis) -> list[tuple[str, str]]:
+    text = screen(found, console=Console(width=400, highlight=False))
+    heads = re.findall(r"^(HIGH|MEDIUM|LOW|INFO) .*\[(\w+)\]", text, re.MULTILINE)
+    return [(rule, severity.lower()) for severity, rule in heads]
+
+
+def by_report(found: Diagnosis) -> list[tuple[str, str]]:
+    text = report_html.page(Report.of(found.window, as_json(found), None))
+    return re.findall(r'data-rule="(\w+)"\s+data-severity="(\w+)"', text)
+
+
+@pytest.mark.parametrize("name", recordings())
+def test_every_surface_shows_the_findings_of_the_answer(
+    name: str, tmp_path: Path, validator: Any
+) -> None:
+    found = diagnosed(name)
+    answer = as_json(found)
+    expected = [(each["rule"], each["severity"]) for each in answer["findings"]]
+    repository = Repository.around(tmp_path)
+    assert by_sarif(answer, repository) == expected
+    assert by_markdown(answer, repository) == expected
+    assert by_screen(found) == expected
+    assert by_report(found) == expected
+    levels = [(rule, github.LEVELS[severity]) for rule, severity in expected]
+    assert by_annotations(answer, repository) == levels
+    validator.validate(sarif.document(answer, repository))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    """A repository with the program that an answer names by its path elsewhere."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "jobs" / "deep").mkdir(parents=True)
+    (tmp_path / "jobs" / "train.py").write_text("pass\n" * 50)
+    return Repository.around(tmp_path / "jobs" / "deep")
+
+
+def answer_at(file: str, line: int = 12) -> DiagnosisJson:
+    answer = as_json(diagnosed("input_starved/before_torch"))
+    place = {"file": file, "line": line, "function": "main", "share": 0.5, "chain": []}
+    (first, *_) = answer["findings"]
+    return cast(DiagnosisJson, {**answer, "findings": [{**first, "where": [place]}]})
+
+
+@pytest.mark.parametrize("where", ["here", "in a container", "relative"])
+def test_a_line_is_named_as_the_repository_knows_it(repository: Repository, where: str) -> None:
+    file = {
+        "here": str(repository.root / "jobs" / "train.py"),
+        "in a container": "/workspace/no-such-folder/jobs/train.py",
+        "relative": "jobs/train.py",
+    }[where]
+    answer = answer_at(file)
+    (result,) = sarif.document(answer, repository)["runs"][0]["results"]
+    (location,) = result["locations"]
+    assert location["physicalLocation"] == {
+        "artifactLocation": {"uri": "jobs/train.py", "uriBaseId": "SRCROOT"},
+        "region": {"startLine": 12},
+    }
+    assert "::error file=jobs/train.py,line=12,title=" in github.page(answer, repository)
+    assert "jobs/train.py:12" in markdown.page(answer, repository)
+
+
+@pytest.mark.parametrize("file", ["/usr/lib/python3/os.py", "../../etc/passwd", "<string>", "a\n"])
+def test_a_line_outside_is_never_taken_for_one_of_the_repository(
+    repository: Repository, file: str
+) -> None:
+    assert repository.path(file) is None
+    assert "file=" not in github.page(answer_at(file), repository)
+
+
+def test_a_fault_keeps_its_fingerprint_while_its_line_moves(
+    repository: Repository, tmp_path: Path
+) -> None:
+    def printed(file: str, line: int) -> str:
+        (result,) = sarif.document(answer_at(file, line), repository)["runs"][0]["results"]
+        return str(result["partialFingerprints"][sarif.FINGERPRINT])
+
+    one = printed("jobs/train.py", 12)
+    assert one == printed(str(tmp_path / "jobs" / "train.py"), 30)
+    assert one != printed("jobs/other.py", 12)
+
+
+def test_a_fault_of_the_whole_job_stands_where_its_loop_is_called(repository: Repository) -> None:
+    answer = answer_at("jobs/train.py")
+    frames = [{"file": "jobs/train.py", "line": n, "function": "f", "share": None} for n in (9, 5)]
+    answer["host"]["rows"] = [{"class": "python", "share": 1.0, "frames": cast(Any, frames)}]
+    answer["findings"][0]["where"] = []
+    (result,) = sarif.document(answer, repository)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 5}
+    assert sarif.NOT_ITS_OWN in result["message"]["text"]
+    assert "file=jobs/train.py,line=5" in github.page(answer, repository)
+
+
+def test_a_job_that_means_ill_steers_no_host(repository: Repository, validator: Any) -> None:
+    plain = as_json(diagnosed("input_starved/before_torch"))
+    answer = hostile(plain)
+    document = sarif.document(answer, repository)
+    validator.validate(document)
+    assert "](" not in "".join(r["message"]["text"] for r in document["runs"][0]["results"])
+    commands = github.page(answer, repository).split("\n")
+    assert len(commands) == len(plain["findings"])
+    for command in commands:
+        assert command.isprintable()
+        assert len(re.findall(r"(?<!:)::(?!:)", command.partition("::")[2][:40])) <= 1
+        properties, _, _ = command.removeprefix("::").partition("::")
+        assert "title=" in properties
+        assert all("=" in each for each in properties.split(" ", 1)[1].split(","))
+    text = markdown.page(answer, repository)
+    for sign in ("<script", "](", "\x1b", "\u202e", "https://", " @all", "\n::warning"):
+        assert sign not in text, sign
+    assert max(map(len, text.splitlines())) < 20_000
