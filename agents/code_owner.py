@@ -6,7 +6,7 @@ import os
 import sys
 
 from .modules import names_of
-from .wire import FRAMEWORKS, TYPED_IN
+from .wire import AUTOGRAPH, FRAMEWORKS, TYPED_IN
 
 INSTALLED = ("/site-packages/", "/dist-packages/")
 # Results are cached, but a job may make up names without end.
@@ -36,6 +36,8 @@ class CodeOwner:
     def _look(self, file: str) -> bool:
         if file.startswith("<"):
             return file.startswith(TYPED_IN)
+        if AUTOGRAPH in file:
+            return False
         if file.startswith(self._python) or any(part in file for part in INSTALLED):
             return False
         return not file.startswith(_frameworks())

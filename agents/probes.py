@@ -9,6 +9,7 @@ from .context import ProbeContext
 from .jax.probe import JaxProbe
 from .python import PythonProbe
 from .steps import Steps
+from .tensorflow.probe import TensorFlowProbe
 from .torch.probe import TorchProbe
 
 TYPE_CHECKING = False
@@ -18,9 +19,11 @@ if TYPE_CHECKING:
 
     from .timers import Timers
 
-    Probe = Union[PythonProbe, JaxProbe, TorchProbe]
+    Probe = Union[PythonProbe, JaxProbe, TorchProbe, TensorFlowProbe]
 
-KNOWN: dict[str, type[Probe]] = {probe.name: probe for probe in (PythonProbe, JaxProbe, TorchProbe)}
+KNOWN: dict[str, type[Probe]] = {
+    probe.name: probe for probe in (PythonProbe, JaxProbe, TorchProbe, TensorFlowProbe)
+}
 
 
 class Probes:

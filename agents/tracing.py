@@ -11,6 +11,7 @@ import time
 
 from .jax.tracing import JaxTracer
 from .modules import Missing, loaded
+from .tensorflow.tracing import TensorFlowTracer
 from .timers import Timer
 from .torch.tracing import TorchTracer
 from .trace_files import TraceFiles
@@ -94,7 +95,7 @@ class Traces:
         self._put = put
         self._files = TraceFiles(folder)
         self._tracers: dict[str, Tracer] = {
-            t.framework: t for t in (TorchTracer(main_call), JaxTracer())
+            t.framework: t for t in (TorchTracer(main_call), JaxTracer(), TensorFlowTracer(folder))
         }
         self._trace: _Trace | None = None
         self._timer: Timer | None = None
@@ -176,7 +177,8 @@ class Traces:
         if not there:
             wanted = framework or " or ".join(self._tracers)
             raise Refused(f"nothing to trace: the job has not imported {wanted}")
-        # Torch where its optimizers step or its GPU is in use, then JAX where it has devices.
+        # Torch where its optimizers step or its GPU is in use, then who has devices.
+        # TensorFlow comes last: in many jobs of the others it only reads data.
         if len(there) > 1 and not self._optimizes:
             return next((t for t in there if t.is_used()), there[0])
         return there[0]

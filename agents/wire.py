@@ -33,8 +33,7 @@ was built with one), ``probes`` (the names of those that run).
 
 The source of steps is one of ``STEP_SOURCES``, best first; a worse one is silent while a better one
 reports. The facts of a state are numbers, words, and lists and objects of these, at most
-``STATE_BYTES``. ``agents/jax/probe.py`` and ``agents/torch/probe.py`` describe the states of the
-framework probes.
+``STATE_BYTES``. ``probe.py`` of each framework describes the states of its probe.
 
 A trace that is done has ``{"framework", "file", "bytes", "began_ns", "ended_ns", "realtime_ns",
 "held_ns", "events"}``: the file's name beside the spool, when the window began and ended on the
@@ -87,6 +86,8 @@ SPOOL_TRIM = 1 << 20
 MESSAGE_BYTES = 4096
 # Frameworks that are no code of the user's: built from source they may lie anywhere.
 FRAMEWORKS = ("torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "numpy", "transformers")
+# What TensorFlow makes of a function of the user's, in a file of its own.
+AUTOGRAPH = "/__autograph_generated_file"
 # Cells of notebooks and lines of a console have no file of their own.
 TYPED_IN = ("<ipython-input", "<python-input", "<stdin>")
 # Of a thread that waits in one of these, the library that called it says what for.
@@ -114,7 +115,7 @@ LONG_GC_NS = 1_000_000
 # The most step durations in one record.
 MOST_DURATIONS = 64
 # The sources of steps, best first: the user's own markers, then hooks.
-STEP_SOURCES = ("whyidle.step", "ProfilerStep", "StepTraceAnnotation", "optimizer")
+STEP_SOURCES = ("whyidle.step", "ProfilerStep", "StepTraceAnnotation", "optimizer", "tf.function")
 # Limits on the free parts of a state, compile or trace record.
 STATE_BYTES = 16_384
 LONGEST_REASON = 500

@@ -30,6 +30,7 @@ from benchmarks.results import Result, print_results  # noqa: E402  found by the
 from tests.attach import victims  # noqa: E402
 from tests.attach.victims import Victim, running  # noqa: E402
 from whyidle.monitor.attach import ladder  # noqa: E402
+from whyidle.monitor.demo.pairs import runner  # noqa: E402
 from whyidle.monitor.link.link import Link  # noqa: E402
 from whyidle.monitor.processes.process import ProcessKey  # noqa: E402
 from whyidle.monitor.processes.procfs import ProcFs  # noqa: E402
@@ -42,6 +43,7 @@ CYCLES = {
     "threads": (victims.THREADS, 300),
     "torch": (victims.TORCH, 300),
     "jax": (victims.JAX, 300),
+    "tensorflow": (victims.TENSORFLOW, 300),
 }
 KILLS = 200
 QUICK = 25
@@ -105,7 +107,7 @@ def cycles(name: str, share: float) -> Tally:
     """Cycle on one job."""
     source, count = CYCLES[name]
     tally = Tally()
-    with running(source) as victim:
+    with running(source, python=runner(name) or sys.executable) as victim:
         for _ in range(max(1, round(count * share))):
             if victim.process.poll() is not None:
                 break

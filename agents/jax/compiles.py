@@ -11,12 +11,13 @@ from time import monotonic_ns
 
 from ..code_owner import CodeOwner
 from ..framework import Part
+from ..lines import users
 from ..modules import Missing, need
+from ..phases import Phases
+from ..retraces import Retraces
 from ..wire import COMPILE_HITS, COMPILE_NS, COMPILES, LONGEST_NAME
 from .internals import folder
-from .lines import users
-from .listeners import DURATIONS, EVENTS, Listener, durations, hits
-from .retraces import Retraces, traced_code
+from .listeners import DURATIONS, EVENTS, Listener, durations, hits, traced_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,40 +34,8 @@ CAPACITY = 4096
 # Records of one second: the longest. Totals count all.
 MOST_RECORDS = 30
 MOST_THREADS = 64
-# Phases of a thread that might lie within a later one.
-MOST_SPANS = 64
 # The agent's time for reasons in one second.
 REASONS_NS = 2_000_000
-
-
-class Phases:
-    """The phases on one thread, by their ends; they lie within each other or one after another.
-
-    Tracing a function may compile another one on the way: its time counts once in the total.
-    """
-
-    def __init__(self) -> None:
-        # Whether a cache had what is being compiled; what was traced last, and why.
-        self.hit = False
-        self.traced: tuple[str, str | None] = ("", None)
-        # Begin, end, and whether a record has counted it.
-        self._spans: list[tuple[int, int, bool]] = []
-
-    def add(self, begin: int, end: int) -> int:
-        """Add a phase; returns how much of it is new."""
-        new = end - begin
-        while self._spans and self._spans[-1][1] > begin:
-            inner_begin, inner_end, _ = self._spans.pop()
-            new -= inner_end - inner_begin
-        self._spans.append((begin, end, False))
-        del self._spans[:-MOST_SPANS]
-        return max(0, new)
-
-    def take(self) -> int:
-        """Return the time of all phases since the last call."""
-        took = sum(end - begin for begin, end, is_counted in self._spans if not is_counted)
-        self._spans = [(begin, end, True) for begin, end, _ in self._spans]
-        return took
 
 
 class Compiles(Part):

@@ -7,8 +7,8 @@ from _thread import get_ident
 from time import monotonic_ns
 from weakref import ref
 
+from ..lines import lines
 from ..modules import Missing, loaded, need
-from .lines import lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing import Any, Union
 
     from ..hooks import Hooks
-    from .lines import Line
-    from .retraces import Traced
+    from ..lines import Line
+    from ..retraces import Traced
 
     # The event, its seconds, the function, its end, the thread, and more of its kind.
     Heard = tuple[str, float, Any, int, int, Union[list[Line], Traced, None]]
@@ -66,6 +66,15 @@ class Listener:
                 return
         if isinstance(found, list):
             found.remove(self._ours)
+
+
+def traced_code() -> CodeType:
+    """Return the code of the function of JAX that traces, which has what we need by these names."""
+    code: CodeType = need("jax._src.pjit", "_trace_for_jit", "__code__")
+    missing = {"fun", "dbg", "avals"} - set(code.co_varnames[: code.co_argcount])
+    if missing:
+        raise Missing(f"no argument {min(missing)} of jax._src.pjit._trace_for_jit")
+    return code
 
 
 def durations(

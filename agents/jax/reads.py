@@ -12,18 +12,18 @@ from time import monotonic_ns
 
 from ..code_owner import CodeOwner
 from ..framework import Part
+from ..lines import lines, users
 from ..modules import Missing, need
 from ..ring import drain
 from ..wire import MOST_PLACES, READ_BYTES, SYNC_NS, SYNCS
 from .internals import folder, own, replace_in_class
-from .lines import lines, users
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from .lines import Line
+    from ..lines import Line
 
 MODULE = "jax._src.array"
 KIND = "ArrayImpl"

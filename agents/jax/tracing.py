@@ -98,7 +98,7 @@ class JaxTracer(Tracer):
         """In a fork's child: to end the session would wait for threads that are not there."""
         session, self._session = self._session, None
         if session is not None:
-            _keep_for_good(session)
+            keep_for_good(session)
         self._release()
 
     def _begin(self) -> None:
@@ -129,7 +129,7 @@ def _user_session() -> Any:
     return need("jax._src.profiler", "_profile_state", "profile_session")
 
 
-def _keep_for_good(thing: Any) -> None:
+def keep_for_good(thing: Any) -> None:
     """Make sure that nothing ever destroys it, not even the end of the interpreter."""
     vars(sys.modules[forks.NAME]).setdefault("kept", []).append(thing)
     with suppress(Exception):

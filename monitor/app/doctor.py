@@ -234,7 +234,11 @@ def _framework(who: Identity) -> Check:
         return Check("job framework", "warn", "unknown: its mapped files are not readable")
     if who.framework:
         return Check("job framework", "ok", f"{who.framework}, Python {who.python or '?'}")
-    return Check("job framework", "warn", "none loaded (yet): neither JAX nor PyTorch is mapped")
+    return Check(
+        "job framework",
+        "warn",
+        "none loaded (yet): neither JAX nor PyTorch nor TensorFlow is mapped",
+    )
 
 
 def _readable(fs: ProcFs, pid: int) -> dict[str, Callable[[], bool]]:

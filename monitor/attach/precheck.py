@@ -16,7 +16,7 @@ from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
 
 # The agent measures nothing in a process without one of these.
-FRAMEWORKS = frozenset({"jax", "torch"})
+FRAMEWORKS = frozenset({"jax", "torch", "tensorflow"})
 # Bit of CAP_SYS_PTRACE in a set of capabilities (linux/capability.h).
 SYS_PTRACE = 19
 YAMA = "sys/kernel/yama/ptrace_scope"
@@ -57,7 +57,7 @@ def without_framework(target: Target) -> Refusal | None:
     if who is None or who.frameworks is None or FRAMEWORKS & who.frameworks.keys():
         return None
     return Refusal(
-        f"Process {target.pid} has neither JAX nor PyTorch loaded (yet).",
+        f"Process {target.pid} has neither JAX nor PyTorch nor TensorFlow loaded (yet).",
         "Attached to, it is entered as soon as it loads one.",
     )
 

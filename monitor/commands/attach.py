@@ -29,10 +29,10 @@ def command() -> None:
     """Watch a running job.
 
     Its GPUs and processes are read from outside: the driver's counters and /proc. Into each Python
-    process with JAX or PyTorch goes a small agent, a thread that measures what only the inside
-    knows: steps, pauses of the garbage collector, the line of your code. Entering stops the process
-    for a few milliseconds at most; its results stay the same. The agent writes to a file of its own
-    under /tmp, and leaves when the watching ends or the monitor is gone.
+    process with JAX, PyTorch or TensorFlow goes a small agent, a thread that measures what only the
+    inside knows: steps, pauses of the garbage collector, the line of your code. Entering stops the
+    process for a few milliseconds at most; its results stay the same. The agent writes to a file of
+    its own under /tmp, and leaves when the watching ends or the monitor is gone.
 
     Where GPUs wait, or nothing measures whether they do, a short trace is taken now and then: at
     most 1% of the job's time, and less and less often while each says the same.

@@ -6,7 +6,7 @@ import click
 
 from whyidle.monitor.commands import _options as options
 
-FRAMEWORKS = ("jax", "torch", "julia")
+FRAMEWORKS = ("jax", "torch", "tensorflow", "julia")
 
 
 # A program that trains for less shows nothing of its steps.
@@ -21,7 +21,7 @@ All there are:                      monitor demo --list"""
 
 @click.command(epilog=_EPILOG)
 @click.argument("fault", required=False)
-@click.option("--framework", type=click.Choice(FRAMEWORKS), metavar="jax|torch|julia",
+@click.option("--framework", type=click.Choice(FRAMEWORKS), metavar="jax|torch|tensorflow|julia",
               help="Only with this one.")  # fmt: skip
 @click.option("--all", "everything", is_flag=True, help="Run every pair; that takes a while.")
 @click.option("--list", "only_list", is_flag=True, help="List the faults, and run none.")

@@ -52,7 +52,7 @@ def command() -> None:
     """Start a job and watch it.
 
     The job is recorded from its first moment, and its exit code is ours. The agent is inside from
-    the first import of jax or torch on, in every process of the job.
+    the first import of jax, torch or tensorflow on, in every process of the job.
 
     The job keeps the terminal: its output is its own, the summary comes on stderr when it ends.
     With --json the summary is alone on stdout, and the job's output goes to stderr.

@@ -38,7 +38,7 @@ Together = Literal["max", "min", "sum", "slowest"]
 
 # Why a number from the agent may be missing, in the words that screens show.
 NOT_READ: Final = "the agent cannot read it"
-NO_LOADER: Final = "no batch of a PyTorch data loader was seen yet"
+NO_LOADER: Final = "no batch of a data loader was seen yet"
 NO_OPTIMIZER: Final = "no step of a PyTorch optimizer was seen yet"
 NO_SAMPLES: Final = "no batch whose size is known was seen yet"
 NO_POOL: Final = "no device memory of the framework's is known"
@@ -361,9 +361,9 @@ PROCESS_OPTIMIZER_TIME = _inside("optimizer_time", "ratio", "Share of time insid
     Gauge(wire.OPTIMIZER_NS, "recent share", "torch", NO_OPTIMIZER, wire.OPTIMIZER_STEPS,
           in_run=True))
 PROCESS_LOADER_BATCHES = _inside("loader_batches", "per_second", "Batches from data loaders.",
-    Gauge(wire.LOADER_BATCHES, "recent rate", "torch", NO_LOADER, wire.LOADER_BATCHES, in_run=True))
+    Gauge(wire.LOADER_BATCHES, "recent rate", "any", NO_LOADER, wire.LOADER_BATCHES, in_run=True))
 PROCESS_LOADER_WAIT = _inside("loader_wait", "ratio", "Share of time that waits for a data loader.",
-    Gauge(wire.LOADER_WAIT_NS, "recent share", "torch", NO_LOADER, wire.LOADER_BATCHES,
+    Gauge(wire.LOADER_WAIT_NS, "recent share", "any", NO_LOADER, wire.LOADER_BATCHES,
           in_run=True))
 PROCESS_SYNCS = _inside("syncs", "per_second", "Values read back from the device.",
     Gauge(wire.SYNCS, "recent rate", "any", in_run=True))

@@ -92,6 +92,7 @@ def _of_flag(given: str, flag: str) -> str | None:
 
 _TORCH: Final[tuple[Framework, ...]] = ("pytorch",)
 _JAX: Final[tuple[Framework, ...]] = ("jax",)
+_TENSORFLOW: Final[tuple[Framework, ...]] = ("tensorflow",)
 _BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
 
 
@@ -139,6 +140,18 @@ SETTINGS: Final[tuple[Setting, ...]] = (
     _option("check_tracer_leaks", "traces each function anew, and looks for leaks", Severity.LOW),
     _option("enable_checks", "checks each value and program of JAX's own", Severity.LOW),
     _option("log_compiles", "writes a line for each compilation", Severity.INFO),
+    Setting(
+        "tf.config.run_functions_eagerly",
+        "runs each operation by itself: no tf.function is a graph",
+        "tf.config.run_functions_eagerly(False)",
+        _TENSORFLOW, fact="run_functions_eagerly", severity=Severity.MEDIUM,
+    ),
+    Setting(
+        "tf.data.experimental.enable_debug_mode",
+        "makes each element of a pipeline in Python, one after the other",
+        "# without tf.data.experimental.enable_debug_mode()",
+        _TENSORFLOW, fact="data_debug_mode", severity=Severity.MEDIUM,
+    ),
     Setting(
         "a profiler of the job's own",
         "records each operation, and keeps the records in memory",

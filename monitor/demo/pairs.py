@@ -24,12 +24,13 @@ Side = Literal["before", "after"]
 SIDES: Final[tuple[Side, Side]] = ("before", "after")
 PACKAGE: Final = "whyidle.demo_workloads"
 STORIES, HEALTHY = "combined", "healthy"
-WORDS: Final = {"jax": "JAX", "torch": "PyTorch", "julia": "Julia"}
+WORDS: Final = {"jax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow", "julia": "Julia"}
 # Programs in another language than ours: how their files end; what runs them has their name.
 ENDINGS: Final = {"julia": ".jl"}
 # What runs by default: one of each kind, none of them long.
 CURATED: Final = (("retracing", "jax"), ("input_starved", "torch"), ("unjitted_step", "jax"))
 INSTALL: Final = "pip install 'whyidle[demo]'"
+INSTALL_TENSORFLOW: Final = "pip install tensorflow"
 INSTALL_JULIA: Final = "put the command `julia` on the PATH"
 _FAULTS: Final = re.compile(r"^Faults: (.+)$", re.MULTILINE)
 _SHOWS: Final = re.compile(
@@ -113,23 +114,28 @@ def _pairs(root: Path) -> Iterator[Pair]:
 
 def installed(framework: str) -> bool:
     """Tell whether a demo of this framework can run here."""
-    return (
-        runner(framework) is not None if framework in ENDINGS else find_spec(framework) is not None
-    )
+    return runner(framework) is not None
 
 
 def runner(framework: str) -> str | None:
     """Return the command that runs its programs: Python, or one on the PATH or beside ours."""
     if framework not in ENDINGS:
-        return sys.executable
+        # Jobs need not share an environment with the monitor: TensorFlow has one of its own here.
+        own = Path(sys.prefix) / framework / "bin" / "python"
+        if find_spec(framework) is not None:
+            return sys.executable
+        return str(own) if own.exists() else None
     beside = os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent)))
     return shutil.which(framework, path=beside)
 
 
 def interpreter(script: Path) -> str:
     """Return the command that runs a program."""
-    language = next((name for name, end in ENDINGS.items() if script.suffix == end), "python")
-    return runner(language) or language
+    by_ending = (name for name, end in ENDINGS.items() if script.suffix == end)
+    framework = next(by_ending, None)
+    if framework is not None:
+        return runner(framework) or framework
+    return runner(script.stem.rpartition("_")[2]) or sys.executable
 
 
 def named(name: str, framework: str | None, pairs: Sequence[Pair] | None = None) -> Pair:
@@ -159,7 +165,8 @@ def missing(frameworks: Sequence[str]) -> Problem:
 
 def how(frameworks: Sequence[str]) -> str:
     """Return how these are installed."""
-    ways = {INSTALL_JULIA if each in ENDINGS else INSTALL for each in frameworks}
+    other = {"julia": INSTALL_JULIA, "tensorflow": INSTALL_TENSORFLOW}
+    ways = {other.get(each, INSTALL) for each in frameworks}
     return "   and: ".join(sorted(ways, reverse=True))
 
 

@@ -23,7 +23,11 @@ from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.traces.where.files import is_users
 
-_PROBES: Final[dict[Framework, str]] = {"pytorch": "torch", "jax": "jax"}
+_PROBES: Final[dict[Framework, str]] = {
+    "pytorch": "torch",
+    "jax": "jax",
+    "tensorflow": "tensorflow",
+}
 # A call or an assignment, and no mere mention.
 _SETS: Final = r"\b{name}\b['\"\])]*\s*[(,=]"
 # At the top of a file, before the framework is imported: what stands deeper may not run.

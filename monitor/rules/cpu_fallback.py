@@ -13,7 +13,7 @@ one warning that is easily missed; PyTorch never leaves the CPU unless model and
 JAX: install the build with CUDA, `pip install -U "jax[cuda13]"` (or `jax[cuda12]` for an older
 driver), and make the job say what it found. PyTorch: a build with CUDA, and model and batches on
 the device. In a container the GPU must be let in (`--gpus all`). TensorFlow:
-`tf.config.list_physical_devices("GPU")` must not be empty (this code was not run).
+`tf.config.list_physical_devices("GPU")` must not be empty.
 
 ## When it is wrong
 Some work is meant for the CPU: preparing data, a small model, a GPU that belongs to somebody else.
@@ -36,7 +36,11 @@ from whyidle.monitor.signals.window import Window
 CPU: Final = "cpu"
 # What a person says who wants no GPU.
 HIDDEN: Final = frozenset({"", "-1", "none", "NoDevFiles"})
-_PROBES: Final[dict[str, Framework]] = {"jax": "jax", "torch": "pytorch"}
+_PROBES: Final[dict[str, Framework]] = {
+    "jax": "jax",
+    "torch": "pytorch",
+    "tensorflow": "tensorflow",
+}
 
 
 def detect(window: Window) -> Verdict:

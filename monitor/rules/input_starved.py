@@ -71,6 +71,7 @@ from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.gain import freed_cores, of_work
 from whyidle.monitor.signals.loading_cause import SAMPLES, Cause, cause_of
 from whyidle.monitor.signals.loading_kinds import LoadKind
+from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, pipeline_of
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import fetches, of_slice, own, seen
@@ -113,8 +114,21 @@ def detect(window: Window) -> Verdict:
     """Judge the waits for the data loader, or for data that the main thread reads itself."""
     waits = _waits(window)
     verdict = _judge(window, waits)
+    if isinstance(verdict, Found) and (pipeline := pipeline_of(window)) is not None:
+        return _of_pipeline(verdict, pipeline)
     cause = cause_of(window) if isinstance(verdict, Found) else None
     return _explained(verdict, cause, waits) if isinstance(verdict, Found) and cause else verdict
+
+
+def _of_pipeline(found: Found, pipeline: Pipeline) -> Found:
+    """Name what a pipeline of tf.data does one after the other; what the wait costs stays."""
+    return replace(
+        found,
+        evidence=(*found.evidence, *pipeline.evidence),
+        where=found.where or own(pipeline.where),
+        fixes={"tensorflow": pipeline.fix},
+        frameworks=("tensorflow",),
+    )
 
 
 def _explained(found: Found, cause: Cause, waits: Measure | None) -> Found:
@@ -124,6 +138,7 @@ def _explained(found: Found, cause: Cause, waits: Measure | None) -> Found:
         fixes = {
             name: Fix(f"{fix.text} {cause.fixes[name].text}", fix.code)
             for name, fix in rule.fixes.items()
+            if name in cause.fixes
         }
     if cause.most is not None and waits is not None:
         # More workers would wait for the same one; how far its work can be spread is not known.
@@ -397,6 +412,7 @@ def ahead(read, orders, workers=2, size=4):
             "Load in parallel (DataLoader(data; batchsize, parallel=true), Julia started with"
             " --threads), and iterate over CuIterator(loader): the loader alone moves nothing."
         ),
+        "tensorflow": IN_ORDER,
     },
     symptom_of=("few_cpus_allowed",),
     detect=detect,

@@ -77,7 +77,9 @@ def detect(window: Window) -> Verdict:
         return _of_gpu(window, window.gpu_trace, reads)
     if window.uses("pytorch") and counted and reads is not None:
         return _of_lines(window, reads)
-    if window.uses("jax") and (counted or _waits(window) >= LEAST_WAITING):
+    # TensorFlow computes on a CPU in the thread that calls it: there nothing is waited for.
+    in_turns = window.uses("jax") or (window.uses("tensorflow") and window.device == "gpu")
+    if in_turns and (counted or _waits(window) >= LEAST_WAITING):
         return _of_turns(window, reads)
     if reads is None:
         return window.lacks(Need.STEPS if window.job.inside else Need.INSIDE)
@@ -188,6 +190,16 @@ for number, (x, y) in enumerate(batches, 1):
     if number % 100 == 0:
         print(f"{number}: loss {float(total) / 100:.3f}")
         total = 0.0""",
+        ),
+        "tensorflow": Fix(
+            "Add up tensors, which waits for nothing, and read the sum every hundred steps.",
+            """\
+total = tf.zeros([])
+for number, (x, y) in enumerate(batches, 1):
+    total += train_step(x, y)
+    if number % 100 == 0:
+        print(f"{number}: loss {float(total) / 100:.3f}")
+        total = tf.zeros([])""",
         ),
     },
     detect=detect,

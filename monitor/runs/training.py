@@ -22,7 +22,7 @@ METRICS: Final = {
     "compile": m.JOB_COMPILE,
 }
 # The probes of frameworks; in a process with both, PyTorch counts the steps.
-_WORDS = {"torch": "PyTorch", "jax": "JAX", "julia": "Julia"}
+_WORDS = {"torch": "PyTorch", "jax": "JAX", "tensorflow": "TensorFlow", "julia": "Julia"}
 
 NOT_SAID = "the agent did not say"
 NO_STEPS = "no step ended while an agent was in the job"

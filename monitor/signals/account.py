@@ -33,19 +33,29 @@ LOADERS: Final = re.compile(
 )
 _COMPILERS: Final = re.compile(
     r".*/(torch/(_dynamo|_inductor|_functorch|fx)|triton/(compiler|runtime)"
-    r"|jax/_src/(compiler|interpreters/(mlir|partial_eval))\.?)[/.].*"
+    r"|jax/_src/(compiler|interpreters/(mlir|partial_eval))\.?"
+    # Of TensorFlow what only works while a graph is built.
+    r"|tensorflow/python/(autograph|framework/(func_graph|op_def_library|c_api_util"
+    r"|auto_control_deps)))[/.].*"
 )
 # Where Python is while JAX runs one operation that no compiled function holds: it is looked up,
 # derived and launched. The call of a compiled function is C++ and shows as the user's own line.
+OF_TENSORFLOW: Final = (
+    r".*/(tensorflow/python/(ops|eager/(backprop|imperative_grad|forwardprop|tape|record))"
+    r"|keras/src/(layers|ops|backend(?!/tensorflow/trainer)|optimizers|losses|models))[/.].*"
+)
 _EAGER: Final = re.compile(
     r".*/jax/_src/(dispatch\.py apply_primitive|core\.py .*"
     r"|pjit\.py _(python_pjit_helper|pjit_call_impl|infer_params)\w*|(ad_util|prng|random)\.py .*"
     r"|numpy/(?!array_constructors)\w+\.py .*|(lax|nn|image|scipy)/.*"
     r"|interpreters/(ad|batching)\.py .*)"
+    # In TensorFlow the call of a graph is ``execute.py``; a graph that is built runs here, too.
+    rf"|{OF_TENSORFLOW}"
 )
 # What hands an array of the host to the framework.
 _PUTS: Final = re.compile(
-    r".*/jax/_src/(numpy/array_constructors\.py .*|(api|dispatch)\.py \w*device_put\w*"
+    r".*/tensorflow/python/framework/constant_op\.py .*"
+    r"|.*/jax/_src/(numpy/array_constructors\.py .*|(api|dispatch)\.py \w*device_put\w*"
     r"|interpreters/pxla\.py (shard_args|\w*device_put\w*|_?shard_\w*array\w*))"
 )
 # What reads an array of the framework's, by where it stands.
@@ -53,6 +63,8 @@ _READERS: Final = re.compile(
     r".*/jax/_src/array\.py (_value|__(array|float|int|bool|complex|index|format|repr|str|iter"
     r"|dlpack|reduce)__|item|tolist|block_until_ready|_single_device_array_to_np_array\w*)"
     r"|.*/jax/_src/api\.py (block_until_ready|device_get|_device_get)"
+    r"|.*/tensorflow/python/framework/ops\.py (_?numpy|__(array|float|int|bool|complex|index|format"
+    r"|repr|str|iter|reduce|dlpack)__)"
     r"|.*/torch/_tensor\.py (__(array|format|repr|iter|contains|dlpack)__|tolist)"
 )
 _COLLECTOR: Final = re.compile(r".*/jax/_src/lib/__init__\.py _xla_gc_callback")

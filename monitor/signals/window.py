@@ -43,6 +43,7 @@ _WAITS: Final[dict[Slice, Metric]] = {part: ORDER[part] for part in SEEN}
 _FRAMEWORKS: Final[dict[str, Framework]] = {
     "jax": "jax",
     "torch": "pytorch",
+    "tensorflow": "tensorflow",
     # Whichever of its packages trains.
     JULIA: "flux",
 }
@@ -264,7 +265,11 @@ class Window:
     @cached_property
     def frameworks(self) -> tuple[Framework, ...]:
         """The frameworks in use, as the agent or the trace says."""
-        named = [_FRAMEWORKS[probe] for probe in self.job.facts if probe in _FRAMEWORKS]
+        facts = self.job.facts
+        named = [_FRAMEWORKS[probe] for probe in facts if probe in _FRAMEWORKS]
+        if len(named) > 1 and not facts.get("tensorflow", {}).get("functions"):
+            # Jobs of the others often read their data with it.
+            named = [name for name in named if name != "tensorflow"]
         if named or self.trace is None:
             return tuple(named)
         trace = self.trace

@@ -25,7 +25,7 @@ PATIENCE_SECONDS: Final = 30.0
 COPY_SECONDS: Final = 0.05
 _PIECE: Final = 1 << 20
 _LONGEST_NS: Final = 600 * 1_000_000_000
-FRAMEWORKS: Final = ("jax", "torch")
+FRAMEWORKS: Final = ("jax", "torch", "tensorflow")
 # The reason in the bye record of an agent whose process ends by itself.
 _EXIT: Final = "exit"
 

@@ -23,7 +23,7 @@ MOST_FILES = 3
 MOST_BYTES = 512 << 20
 # The part of the disk that is left to others.
 SPARE_BYTES = 1 << 30
-_SUFFIXES = {"jax": "xplane.pb", "torch": "json"}
+_SUFFIXES = {"jax": "xplane.pb", "torch": "json", "tensorflow": "xplane.pb"}
 _OURS = re.compile(r"(?:run-(\d+)|pid-\d+)-(\d+)\.(?:xplane\.pb|json|trace)")
 
 

@@ -255,6 +255,8 @@ def test_without_a_framework_there_is_nothing_to_go_in_for(monitor: Monitor) -> 
         output = monitor("doctor", job.pid).stdout
     assert ladder.best(rungs).name == OUTSIDE
     refused = [r.refused.what for r in rungs if r.name == PTRACE and r.refused]
-    assert refused == [f"Process {job.pid} has neither JAX nor PyTorch loaded (yet)."]
+    assert refused == [
+        f"Process {job.pid} has neither JAX nor PyTorch nor TensorFlow loaded (yet)."
+    ]
     assert "warn  attach ptrace" in output
     assert "would be taken: the job is only watched" in output

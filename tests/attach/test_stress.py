@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import random
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 from tests.attach import victims
 from tests.attach.victims import running
 from whyidle.monitor.attach.ptrace.refused import Refused
+from whyidle.monitor.demo.pairs import runner
 
 pytestmark = [
     pytest.mark.ptrace,
@@ -27,28 +27,34 @@ JOBS = {
     "numpy": (victims.NUMPY, 60),
     "torch": (victims.TORCH, 40),
     "jax": (victims.JAX, 40),
+    "tensorflow": (victims.TENSORFLOW, 40),
 }
 # Their losses are compared with those of a job that was never entered, too.
-TRAINING = {"torch", "jax"}
+TRAINING = {"torch", "jax", "tensorflow"}
 KILLS = 20
 
 
 def needs(name: str) -> None:
-    if name in TRAINING and importlib.util.find_spec(name) is None:
+    if name in TRAINING and runner(name) is None:
         pytest.skip(f"{name} is not installed")
+
+
+def python_of(name: str) -> str:
+    """Return the Python that runs such a job: TensorFlow has an environment of its own."""
+    return (runner(name) if name in TRAINING else None) or sys.executable
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_many_injections_change_no_result(name: str) -> None:
     needs(name)
     source, injections = JOBS[name]
-    with running(source) as victim:
+    with running(source, python=python_of(name)) as victim:
         assert all(victim.enter().done for _ in range(injections))
         result = victim.end()
     assert result["wrong"] == 0
     assert result["rounds"] > 0
     if name in TRAINING:
-        with running(source) as undisturbed:
+        with running(source, python=python_of(name)) as undisturbed:
             assert undisturbed.end()["first"] == result["first"]
 
 

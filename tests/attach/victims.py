@@ -124,6 +124,26 @@ def work():
 loop(work)
 """
 )
+TENSORFLOW = (
+    LOOP
+    + """
+import os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+w = tf.Variable(tf.zeros((32, 16)))
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        value = tf.reduce_mean(tf.tanh(tf.matmul(x, w)) ** 2)
+    w.assign_sub(0.01 * tape.gradient(value, w))
+    return value
+def work():
+    w.assign(tf.random.stateless_normal((32, 16), (1, 2)))
+    data = tf.data.Dataset.range(5).map(lambda n: tf.random.stateless_normal((64, 32), (3, n)))
+    return [float(step(x)).hex() for x in data]
+loop(work)
+"""
+)
 # Every signal that reaches it, to the last one: the C handler writes a byte for each.
 COUNTING = (
     LOOP

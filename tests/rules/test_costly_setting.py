@@ -9,6 +9,7 @@ import pytest
 
 from tests.rules.windows import cannot_judge, found, judge, window
 from whyidle.agents.jax import probe as jax_probe
+from whyidle.agents.tensorflow import probe as tensorflow_probe
 from whyidle.agents.torch import probe as torch_probe
 from whyidle.monitor.core import settings
 from whyidle.monitor.core.finding import Severity, SourceLine
@@ -193,7 +194,7 @@ def test_every_row_can_be_read_and_says_what_to_type(each: settings.Setting) -> 
 
 
 def test_each_fact_of_the_table_is_one_that_an_agent_says() -> None:
-    described = f"{jax_probe.__doc__} {torch_probe.__doc__}"
+    described = f"{jax_probe.__doc__} {torch_probe.__doc__} {tensorflow_probe.__doc__}"
     assert all(each.fact in described for each in SETTINGS if each.fact)
     assert {each.purpose for each in SETTINGS} == set(Purpose)
     assert {each.where for each in SETTINGS} == set(Where)

@@ -13,6 +13,14 @@ from whyidle.monitor.signals.recorded import SeenGpu
 NAME = "cpu_fallback"
 # By framework: what stands before the fix's code, and what must hold after it.
 FIXES = {
+    "tensorflow": (
+        """
+import tensorflow as tf
+known = tf.config.list_physical_devices
+tf.config.list_physical_devices = lambda kind: [kind]
+""",
+        "tf.config.list_physical_devices = known",
+    ),
     "pytorch": (
         """
 import torch

@@ -16,6 +16,17 @@ from whyidle.monitor.signals.window import Window
 NAME = "full_precision_matmul"
 # By framework: what stands before the fix's code, and what must hold after it.
 FIXES = {
+    "tensorflow": (
+        """
+import keras
+""",
+        """
+layer = keras.layers.Dense(2)
+layer.build((None, 4))
+assert (layer.compute_dtype, layer.variable_dtype) == ("bfloat16", "float32")
+keras.mixed_precision.set_global_policy("float32")
+""",
+    ),
     "pytorch": (
         """
 import torch

@@ -23,6 +23,16 @@ from whyidle.monitor.core.slices import Slice
 NAME = "idle_devices"
 # By framework: what stands before the fix's code, and what must hold after it.
 FIXES = {
+    "tensorflow": (
+        """
+import tensorflow as tf
+def build_model():
+    return tf.keras.Sequential([tf.keras.layers.Input([4]), tf.keras.layers.Dense(2)])
+""",
+        """
+assert model(tf.ones([3, 4])).shape == (3, 2)
+""",
+    ),
     "pytorch": (
         """
 import os

@@ -33,6 +33,19 @@ from whyidle.monitor.signals.window import Window
 NAME = "input_starved"
 # By framework: what stands before the fix's code, and what must hold after it.
 FIXES = {
+    "tensorflow": (
+        """
+import tensorflow as tf
+data = tf.data.Dataset.range(256)
+def prepare(n):
+    return n * 2
+""",
+        """
+batches = [b.numpy() for b in data]
+assert len(batches) == 4
+assert sorted(n for b in batches for n in b) == list(range(0, 512, 2))
+""",
+    ),
     "pytorch": (
         """
 import os

@@ -26,6 +26,18 @@ from whyidle.monitor.runs.stacks import Chain, CodeLine
 
 NAME = "per_step_sync"
 FIXES = {
+    "tensorflow": (
+        """
+import tensorflow as tf
+batches = [(1.0, 2.0)] * 200
+def train_step(x, y):
+    return tf.constant(x * y)
+""",
+        """
+assert number == 200
+assert float(total) == 0
+""",
+    ),
     "pytorch": (
         """
 import torch

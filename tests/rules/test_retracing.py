@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, traced, window
+from whyidle.agents.retraces import ANEW
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.window import Window
@@ -50,7 +51,19 @@ compiled(torch.ones(7, 4)), compiled(torch.ones(9, 4))
 assert len(times) == 1
 """,
     ),
-    "tensorflow": ("", ""),
+    "tensorflow": (
+        """
+import tensorflow as tf
+times = []
+def model(x):
+    times.append(x.shape)
+    return tf.reduce_sum(x)
+""",
+        """
+assert [float(step(tf.ones([n, 64]))) for n in (2, 3, 5)] == [128, 192, 320]
+assert len(times) == 1
+""",
+    ),
 }
 # So many that chance plays no part.
 MANY = 10**6
@@ -114,6 +127,26 @@ def test_a_few_long_compilations_that_take_all_of_the_time() -> None:
 def test_all_functions_that_are_compiled_again_count() -> None:
     both = found(NAME, job(0.8, compiled(20, 10), compiled(20, 10, "evaluate")))
     assert both.gain == found(NAME, job(0.8, compiled(40, 20))).gain
+
+
+@pytest.mark.parametrize(
+    ("reason", "cure"),
+    [
+        ("at x: now float32[7,8], before float32[6,8]", None),
+        ("at n: now the Python value 3, before the Python value 2", "tf.constant(number)"),
+        (ANEW, "before the loop"),
+    ],
+)
+def test_of_tensorflow_each_cause_has_its_cure(reason: str, cure: str | None) -> None:
+    row = replace(compiled(MANY, 50), framework="tensorflow", reason=reason)
+    finding = found(NAME, job(0.5, row))
+    assert finding.frameworks == ("tensorflow",)
+    assert finding.fixes is None if cure is None else cure in str(finding.fixes)
+    # The first run of each graph takes half to three quarters of what tracing it took.
+    assert finding.gain is not None
+    assert (finding.gain.low, finding.gain.high) == pytest.approx((0.75, 0.875), abs=0.02)
+    by_xla = job(0.5, row, facts={"tensorflow": {"jit_compile": True}})
+    assert found(NAME, by_xla).gain.high > 0.95  # type: ignore[union-attr]
 
 
 def test_pytorch_gives_up_sooner_and_so_fewer_are_many() -> None:

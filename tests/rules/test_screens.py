@@ -40,6 +40,7 @@ from tests.rules import (
     test_shared_gpu_contention,
     test_slow_pcie_link,
     test_slowing_down,
+    test_tensorflow_takes_all_memory,
     test_transfer_stalled_by_full_memory,
     test_wasted_energy,
     test_zeroed_gradients,
@@ -95,6 +96,7 @@ BY_HAND: Final[dict[str, Callable[[], Window]]] = {
     "clock_throttled": lambda: window(
         gpus=(test_clock_throttled._gpu(GPU_THROTTLED_BRAKE=0.8, GPU_UTILISATION=1.0),)
     ),
+    "tensorflow_takes_all_memory": lambda: test_tensorflow_takes_all_memory.job(shared=True),
     "cold_compile_cache": lambda: test_cold_compile_cache.of(140),
     "costly_setting": lambda: test_costly_setting.of(
         ranks=8, variables={"NCCL_P2P_DISABLE": "1"}, deterministic_algorithms=True

@@ -1,13 +1,13 @@
 """Run by each Python that a job of `monitor run` starts, whatever its version: do next to nothing.
 
-This file takes itself off sys.path, leaves a hook that waits for jax or torch, and runs the
-sitecustomize that would have run without it. It keeps to the syntax of Python 2.7, and imports
+This file takes itself off sys.path, leaves a hook that waits for jax, torch or tensorflow, and runs
+the sitecustomize that would have run without it. It keeps to the syntax of Python 2.7, and imports
 nothing that is not there already.
 """
 
 import sys
 
-_FRAMEWORKS = frozenset(("jax", "jaxlib", "torch"))
+_FRAMEWORKS = frozenset(("jax", "jaxlib", "torch", "tensorflow"))
 
 
 def _nameless(function):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path, PurePath
 
-from whyidle.agents.wire import FRAMEWORKS, TYPED_IN
+from whyidle.agents.wire import AUTOGRAPH, FRAMEWORKS, TYPED_IN
 from whyidle.monitor.processes.target import Target
 
 _NOT_THE_USERS = re.compile(r"/(?:site|dist)-packages/|(?:^|/)lib(?:64)?/python\d+\.\d+t?/")
@@ -38,6 +38,8 @@ class CodeOwner:
     def _look(self, file: str) -> bool:
         if file.startswith("<"):
             return file.startswith(TYPED_IN)
+        if AUTOGRAPH in file:
+            return False
         return not (file.startswith(self._others) or _NOT_THE_USERS.search(file))
 
 

@@ -40,7 +40,7 @@ LONGEST_WORD = 200
 LONGEST_LIST = 100
 DEEPEST = 4
 
-_WORDS = {"jax": "JAX", "torch": "PyTorch", "julia": "Julia"}
+_WORDS = {"jax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow", "julia": "Julia"}
 
 
 class Frameworks:

@@ -75,8 +75,8 @@ MOST_RATE = 1.1
 LONGEST_WAIT_S = 1e6
 
 # Who says so: the probes of the frameworks, by their names.
-_TORCH, _JAX = "torch", "jax"
-FRAMEWORKS = frozenset({_TORCH, _JAX, JULIA})
+_TORCH, _JAX, _TENSORFLOW = "torch", "jax", "tensorflow"
+FRAMEWORKS = frozenset({_TORCH, _JAX, _TENSORFLOW, JULIA})
 _NO_FRAMEWORK_OF = {_TORCH: NO_TORCH, _JAX: NO_JAX, JULIA: NO_JULIA}
 NOT_FROM_OUTSIDE = "not seen from outside a Julia process"
 

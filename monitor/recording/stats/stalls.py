@@ -34,7 +34,7 @@ LONGEST_SHOWN = 80
 MOST_NS = 10**15
 
 _Function: TypeAlias = tuple[str, str, str, int]
-_FRAMEWORKS = {"jax": "JAX", "torch": "PyTorch"}
+_FRAMEWORKS = {"jax": "JAX", "torch": "PyTorch", "tensorflow": "TensorFlow"}
 
 
 @dataclass

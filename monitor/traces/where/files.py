@@ -19,7 +19,7 @@ from whyidle.monitor.traces.where.frameworks import (
 
 _INSTALLED = re.compile(
     r"(^|/)(site|dist)-packages/|/lib(32|64)?/(python|pypy)\d[\d.]*/|/python\d+\.zip/"
-    r"|(^|/)torchinductor_[^/]*/"
+    r"|(^|/)torchinductor_[^/]*/|/__autograph_generated_file"
 )
 _NOTEBOOK: Final = "<ipython-input"
 

@@ -11,12 +11,12 @@ import pytest
 from whyidle.agents import wire
 from whyidle.agents.context import ProbeContext
 from whyidle.agents.jax import devices, executables, operations
-from whyidle.agents.jax.compiles import Phases
 from whyidle.agents.jax.devices import Devices
 from whyidle.agents.jax.executables import Executables
 from whyidle.agents.jax.operations import Operations
-from whyidle.agents.jax.retraces import ANEW, ITS_OWN, OTHER, Retraces
 from whyidle.agents.modules import Missing
+from whyidle.agents.phases import Phases
+from whyidle.agents.retraces import ANEW, ITS_OWN, OTHER, Retraces
 from whyidle.agents.timers import Timers
 
 FOREVER = 1 << 62

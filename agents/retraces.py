@@ -1,17 +1,16 @@
 """Why a function was traced again: what differs from the earlier times.
 
 JAX can explain that itself (``jax_explain_cache_misses``), but where its explanation fails, the
-exception reaches the job's call. So we compare the types of the arguments ourselves.
+exception reaches the job's call; TensorFlow only names what it could be. So we compare the types of
+the arguments ourselves.
 """
 
 from __future__ import annotations
 
-from ..modules import Missing, need
-from ..wire import LONGEST_REASON
+from .wire import LONGEST_REASON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import CodeType
     from typing import Any
 
     # What the hook notes: the function's name and location, a weak reference to it, its arguments'
@@ -32,21 +31,14 @@ ITS_OWN = "JAX's own operation, called with other shapes or settings"
 OTHER = "all arguments are as before: a static argument, a sharding or a setting of JAX changed"
 
 
-def traced_code() -> CodeType:
-    """Return the code of the function of JAX that traces, which has what we need by these names."""
-    code: CodeType = need("jax._src.pjit", "_trace_for_jit", "__code__")
-    missing = {"fun", "dbg", "avals"} - set(code.co_varnames[: code.co_argcount])
-    if missing:
-        raise Missing(f"no argument {min(missing)} of jax._src.pjit._trace_for_jit")
-    return code
-
-
 class Retraces:
     """Remembers the types of the arguments of each function, as words."""
 
-    def __init__(self, folder: str = "\0") -> None:
+    def __init__(self, folder: str = "\0", other: str = OTHER) -> None:
         # Where JAX lies.
         self._folder = folder
+        # What may have changed where no argument has.
+        self._other = other
         self._functions: dict[str, list[Time]] = {}
 
     def reason(self, traced: Traced) -> str | None:
@@ -59,23 +51,24 @@ class Retraces:
                 self._functions.clear()
             self._functions[str(place)] = [(function, types)]
             return None
-        is_jax = f" at {self._folder}" in str(place)
-        why = _why(function, types, names, before, is_jax=is_jax)
+        if any(types == each for _, each in before):
+            why = self._same(str(place), function, before)
+        else:
+            why = _why(types, names, before)
         before.append((function, types))
         del before[:-MOST_TIMES]
         return why[:LONGEST_REASON]
 
-
-def _why(
-    function: Any, types: tuple[str, ...], names: Any, before: list[Time], *, is_jax: bool
-) -> str:
-    if any(types == each for _, each in before):
-        if is_jax:
+    def _same(self, place: str, function: Any, before: list[Time]) -> str:
+        if f" at {self._folder}" in place:
             # JAX makes a function for each variant of its operations.
             return ITS_OWN
         # While a function lives, there is one weak reference to it.
         known = function is None or any(function is one for one, _ in before)
-        return OTHER if known else ANEW
+        return self._other if known else ANEW
+
+
+def _why(types: tuple[str, ...], names: Any, before: list[Time]) -> str:
     # The nearest: with the same number of arguments, the latest with the fewest that differ.
     alike = [each for _, each in before if len(each) == len(types)]
     if not alike:
@@ -100,6 +93,8 @@ def _name(names: Any, number: int) -> str:
 
 
 def _words(aval: Any) -> str:
+    if type(aval) is str:
+        return aval
     shape = getattr(aval, "shape", None)
     if not isinstance(shape, tuple):
         return str(type(aval).__name__)

@@ -1,26 +1,26 @@
-"""The user's line that called into JAX: lines taken on its thread, judged on ours."""
+"""The user's line that called into a framework: lines taken on its thread, judged on ours."""
 
 from __future__ import annotations
 
-from ..wire import LONGEST_FILE, LONGEST_NAME
+from .wire import LONGEST_FILE, LONGEST_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from ..code_owner import CodeOwner
+    from .code_owner import CodeOwner
 
     Line = tuple[str, int | None, str]
 
-# Lines outside JAX: a library of layers has a few of its own on the way.
+# Lines outside of the framework: a library of layers has a few of its own on the way.
 MOST_LINES = 16
 # Frames that are walked.
 MOST_FRAMES = 300
 
 
-def lines(frame: FrameType | None, skipped: str) -> list[Line]:
-    """Return the lines from a frame out that are not in a folder; runs on the job's threads."""
+def lines(frame: FrameType | None, skipped: str | tuple[str, ...]) -> list[Line]:
+    """Return the lines from a frame out that lie in no such folder; runs on the job's threads."""
     found: list[Line] = []
     walked = 0
     while frame is not None and walked < MOST_FRAMES and len(found) < MOST_LINES:

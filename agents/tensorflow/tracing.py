@@ -1,0 +1,174 @@
+"""Traces of TensorFlow: a session of its profiler, under the lock that the user's own takes.
+
+A user who calls ``tf.profiler.experimental.start`` meanwhile, or Keras' TensorBoard for them, waits
+until ours has ended, and then gets theirs. With theirs on there is none of ours.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import time
+from contextlib import suppress
+
+from ..jax.tracing import FIRST_NS, STOP_NS, keep_for_good
+from ..modules import loaded, need
+from ..trace_window import TraceWindow
+from ..tracer import Refused, TakenWindow, Tracer
+from ..wire import TRACE_FILE_CAP, clock_pair
+from .internals import CONTEXT
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..folder import Folder
+    from ..trace_files import TraceFile
+    from ..wire import ClockPair
+
+MODULE = "tensorflow.python.profiler.profiler_v2"
+_USED = "the job profiles itself with tf.profiler"
+# Each session writes four lines to the job's stderr where this is not set to leave them out. It is
+# read when TensorFlow begins, and never again.
+_QUIET = b"TF_CPP_MIN_LOG_LEVEL"
+_WRITES = (
+    "TensorFlow's profiler would write to the job's stderr; it does not where the job was started "
+    "with TF_CPP_MIN_LOG_LEVEL=1"
+)
+
+
+class TensorFlowTracer(Tracer):
+    """Takes traces of TensorFlow."""
+
+    framework = "tensorflow"
+
+    def __init__(self, folder: Folder) -> None:
+        super().__init__(TraceWindow(FIRST_NS, STOP_NS))
+        self._folder = folder
+        self._session: Any = None
+        self._lock: Any = None
+        self._began: ClockPair | None = None
+
+    def is_used(self) -> bool:
+        """Tell whether TensorFlow has devices."""
+        context = (loaded(CONTEXT) or {}).get("_context")
+        return bool(getattr(context, "_logical_devices", None))
+
+    def check(self) -> None:
+        """Check that it can trace now; raises Refused and Missing, which say why not."""
+        if not self.is_used():
+            raise Refused("TensorFlow has not used a device yet")
+        need(MODULE, "_pywrap_profiler", "ProfilerSession")
+        if not _has_devices():
+            raise Refused("TensorFlow computes on the CPU, whose work its profiler does not show")
+        if not _is_quiet():
+            raise Refused(_WRITES)
+        if _lock_of_profiler().locked():
+            raise Refused(_USED)
+        _check_free()
+        torch = loaded("torch.autograd.profiler")
+        if torch is not None and torch.get("_is_profiler_enabled"):
+            raise Refused("the job profiles itself with torch.profiler")
+
+    def start(self, _length_ns: int) -> None:
+        """Begin a session under the lock."""
+        self.check()
+        lock = _lock_of_profiler()
+        if not lock.acquire(False):
+            raise Refused(_USED)
+        self._lock = lock
+        try:
+            _check_free()
+            session = need(MODULE, "_pywrap_profiler", "ProfilerSession")()
+            self._began = clock_pair()
+            # What is left out is as in the user's own: Python's calls are not traced.
+            session.start(self._path(), {})
+            self._session = session
+        except BaseException:
+            self.abort()
+            raise
+
+    def save(self, file: TraceFile) -> TakenWindow:
+        """End the session, and write what it has."""
+        session, began = self._session, self._began
+        if session is None or began is None:
+            raise Refused("no session of TensorFlow's profiler is on")
+        ended = time.monotonic_ns()
+        try:
+            self.rest(session.export_to_tb)
+        finally:
+            self._session = None
+            # Before the lock is released: until it is deleted it is a session.
+            del session
+            self._release()
+        cost = time.monotonic_ns() - ended
+        try:
+            self.rest(lambda: file.write(_content(self._path())))
+        finally:
+            _remove(self._path())
+        return TakenWindow(began.monotonic_ns, ended, began.realtime_ns, None, cost)
+
+    def abort(self) -> None:
+        """End what is on without a file."""
+        self._session = None
+        self._release()
+
+    def forget(self) -> None:
+        """In a fork's child: to end the session would wait for threads that are not there."""
+        session, self._session = self._session, None
+        if session is not None:
+            keep_for_good(session)
+        self._release()
+
+    def _path(self) -> str:
+        """Return the folder that TensorFlow writes to, valid wherever ours is moved."""
+        return f"/proc/self/fd/{self._folder.number}/{os.getpid()}.tensorflow"
+
+    def _release(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            with suppress(RuntimeError):
+                lock.release()
+
+
+def _content(path: str) -> bytes:
+    """Return the file that a session has written; raises OSError where there is not one."""
+    for folder, _, names in os.walk(path):
+        for name in names:
+            if name.endswith(".xplane.pb"):
+                with open(f"{folder}/{name}", "rb") as written:
+                    return written.read(TRACE_FILE_CAP)
+    raise OSError("TensorFlow wrote no trace")
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        for folder, folders, names in os.walk(path, topdown=False):
+            for name in names:
+                os.unlink(f"{folder}/{name}")
+            for name in folders:
+                os.rmdir(f"{folder}/{name}")
+        os.rmdir(path)
+
+
+def _is_quiet() -> bool:
+    level = getattr(os.environ, "_data", {}).get(_QUIET)
+    return level is not None and level.strip() in {b"1", b"2", b"3"}
+
+
+def _has_devices() -> bool:
+    context = (loaded(CONTEXT) or {}).get("_context")
+    devices = getattr(context, "_logical_devices", None) or ()
+    return any(each.device_type != "CPU" for each in list(devices))
+
+
+def _lock_of_profiler() -> Any:
+    lock = need(MODULE, "_profiler_lock")
+    if type(lock) is not _thread.LockType:
+        raise Refused("TensorFlow's profiler has another kind of lock")
+    return lock
+
+
+def _check_free() -> None:
+    if need(MODULE, "_profiler") is not None:
+        raise Refused(_USED)

@@ -1,0 +1,136 @@
+"""TensorFlow runs the step operation by operation, not as a graph.
+
+## What it sees
+The main thread in TensorFlow's and Keras' own Python, which looks up, checks and launches one
+operation at a time, outside of any `tf.function`. What it spends there to build a graph is known to
+the agent, and left out. `run_eagerly=True`, `tf.config.run_functions_eagerly(True)` and a loop of
+one's own without `@tf.function` all look so.
+
+## Why it costs
+Each operation goes through some hundred microseconds of Python: layers, the tape of gradients, and
+an optimizer that updates each variable by itself. A GPU is through with such an operation before
+the next is there. A graph is one call, whatever is in it.
+
+## How to fix
+Put `@tf.function` on the whole step: forward, gradient and update. What is printed comes out of it
+as a result. In `model.compile` leave `run_eagerly` off.
+
+## When it is wrong
+Whoever looks for an error runs eagerly on purpose. Operations so large that each fills the device
+for milliseconds gain little. A step that is traced again each time spends its time in the same
+Python: then only `retracing` is reported.
+
+## Documents
+D5 (its `tf.function` instead of eager execution).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    MOST_LOST,
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    SourceLine,
+    Verdict,
+)
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.eager import eager_time
+from whyidle.monitor.signals.sampling import step_samples
+from whyidle.monitor.signals.user_lines import asking, own
+from whyidle.monitor.signals.waiting import busy
+from whyidle.monitor.signals.window import Window
+
+# Less is an operation here and there beside a graph: counters, summaries, a metric.
+LEAST: Final = 0.1
+# Where an operation is launched, and on a CPU also runs: the rest is Python, which a graph saves.
+_LAUNCH: Final = re.compile(r".*/tensorflow/python/ops/gen_\w+_ops\.py|.*/gen_\w+_ops\.py")
+_GRAPH: Final = "/tensorflow/python/eager/execute.py"
+_IN_TENSORFLOW: Final = re.compile(r".*/(tensorflow|keras|optree)/.*\.py")
+# Of the Python a graph leaves one call: at most a tenth of what ten operations took.
+CALL_STAYS: Final = 0.1
+_SWITCHES: Final = re.compile(r"run_eagerly|run_functions_eagerly")
+SWITCHED_OFF: Final = Fix(
+    "Switch it off: while it is on no tf.function is a graph.",
+    "tf.config.run_functions_eagerly(False)",
+)
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the time in single operations."""
+    if window.frameworks and not window.uses("tensorflow"):
+        return None
+    host = window.host
+    if host is None:
+        return window.lacks(Need.INSIDE)
+    # Samples do not tell a graph that is built from operations that run.
+    tracing = window.job.means.get(m.JOB_COMPILE, 0.0)
+    tracing = max(0.0, tracing - host.share(HostClass.COMPILE))
+    time = eager_time(host)
+    # Where a graph runs beside them, on a line that calls both, that is none of them.
+    graphs = step_samples(window.job).at_leaves(lambda leaf: leaf.file.endswith(_GRAPH))
+    share = max(host.share(HostClass.EAGER), time.share - graphs) - tracing
+    error = host.error(max(0.0, share))
+    if not window.uses("tensorflow") or share - error < LEAST:
+        return None
+    python = _python(window, share)
+    low = max(0.0, (python - error) * (1 - CALL_STAYS))
+    high = min(MOST_LOST, share + error)
+    if window.gpu_trace is not None:
+        idle = 1 - busy(window.gpu_trace)
+        low, high = min(low, idle), min(high, idle)
+    is_off = window.fact("run_functions_eagerly") is True
+    return Found(
+        gain=Gain.between(min(low, high), high),
+        evidence=(
+            Evidence.of("main thread in single operations", window.job.measure(share, "ratio")),
+            Evidence.of("of it in Python around them", window.job.measure(python, "ratio")),
+        ),
+        where=(asking(window.job, _SWITCHES) if is_off else ()) or own(time.where),
+        slice=Slice.IDLE_DISPATCH,
+        confidence=Confidence.INFERRED,
+        title="run_functions_eagerly is on: no tf.function is a graph" if is_off else None,
+        fixes={"tensorflow": SWITCHED_OFF} if is_off else None,
+    )
+
+
+def _python(window: Window, share: float) -> float:
+    """Return the part of that time in which Python runs, and no operation."""
+    seen = step_samples(window.job)
+    launched = seen.at_leaves(_launches)
+    whole = seen.at_leaves(lambda leaf: _IN_TENSORFLOW.fullmatch(leaf.file) is not None)
+    return share * (1 - min(1.0, launched / whole)) if whole else 0.0
+
+
+def _launches(leaf: SourceLine) -> bool:
+    return _LAUNCH.fullmatch(leaf.file) is not None
+
+
+rule = Rule(
+    title="TensorFlow runs the step operation by operation, not as a graph",
+    documents=("D5",),
+    symptom_of=("retracing", "python_loop_over_batch"),
+    fixes={
+        "tensorflow": Fix(
+            "Put the whole step into one tf.function: forward, gradient and update.",
+            """\
+@tf.function
+def step(x, y):
+    with tf.GradientTape() as tape:
+        loss = loss_of(y, model(x, training=True))
+    weights = model.trainable_variables
+    optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
+    return loss""",
+        ),
+    },
+    detect=detect,
+)

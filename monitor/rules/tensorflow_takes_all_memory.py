@@ -1,0 +1,88 @@
+"""TensorFlow holds nearly all memory of the GPU and uses little of it.
+
+## What it sees
+What the driver says that the job holds of its GPUs, beside the most that TensorFlow's allocator has
+handed out; and that neither memory growth nor a limit is set.
+
+## Why it costs
+At its first use of a GPU TensorFlow takes nearly all of its memory, whatever it needs. No other
+program finds room: not the evaluation beside it, nor PyTorch or JAX in the same process.
+
+## How to fix
+Let the memory grow as it is needed, or set a limit, before anything uses the GPU; not both:
+TensorFlow refuses that. `TF_FORCE_GPU_ALLOW_GROWTH=true` in the environment does the same.
+
+## When it is wrong
+Alone on its GPU a job loses nothing by it, and what is taken at once is not in pieces later. A peak
+that is still to come, as the first evaluation, is not known yet.
+
+## Documents
+D5 (memory growth and a limit per process).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Need,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.signals.window import Window
+
+# TensorFlow leaves a GPU half a gigabyte, or a twentieth of a large one.
+NEARLY_ALL: Final = 0.85
+# More is room that the next larger batch would take.
+LITTLE: Final = 0.5
+
+
+def detect(window: Window) -> Verdict:
+    """Judge what is held beside what was ever used."""
+    if window.frameworks and not window.uses("tensorflow"):
+        return None
+    if not window.job.inside:
+        return window.lacks(Need.INSIDE)
+    if window.fact("memory_growth") or window.fact("memory_limited"):
+        return None
+    peak = window.job.mean(m.PROCESS_POOL_PEAK)
+    gpus = [g for g in window.job.gpus if g.owned and g.means.get(m.GPU_MEMORY_TOTAL)]
+    if peak is None or not gpus:
+        return window.lacks(Need.GPU)
+    total = sum(gpu.means[m.GPU_MEMORY_TOTAL] for gpu in gpus)
+    held = sum(user.memory or 0.0 for gpu in gpus for user in gpu.users if user.is_ours)
+    if held < NEARLY_ALL * total or peak.value > LITTLE * held:
+        return None
+    is_shared = any(not user.is_ours for gpu in gpus for user in gpu.users)
+    return Found(
+        gain=None,
+        severity=Severity.MEDIUM if is_shared else Severity.INFO,
+        confidence=Confidence.MEASURED,
+        evidence=(
+            Evidence.of("memory held", window.job.measure(held, "bytes", "nvml")),
+            Evidence.of("most memory in use", peak),
+            Evidence.of("memory of its GPUs", window.job.measure(total, "bytes", "nvml")),
+        ),
+    )
+
+
+rule = Rule(
+    title="TensorFlow holds nearly all memory of the GPU and uses little of it",
+    documents=("D5",),
+    kind=Kind.MEMORY,
+    fixes={
+        "tensorflow": Fix(
+            "Before anything uses the GPU let the memory grow, or set a limit; never both.",
+            """\
+for gpu in tf.config.list_physical_devices("GPU"):
+    tf.config.experimental.set_memory_growth(gpu, True)""",
+        ),
+    },
+    detect=detect,
+)

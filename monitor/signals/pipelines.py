@@ -1,0 +1,93 @@
+"""The pipelines of ``tf.data``: what each does one after the other that could be done ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from whyidle.monitor.core.finding import Evidence, Fix, Place
+from whyidle.monitor.signals.window import Window
+
+PARALLEL: Final = ("ParallelMap", "ParallelBatch", "ParallelInterleave")
+_CODE: Final = """\
+data = (
+    data.shuffle(10_000)
+    .map(prepare, num_parallel_calls=tf.data.AUTOTUNE)
+    .batch(64)
+    .prefetch(tf.data.AUTOTUNE)
+)"""
+IN_ORDER: Final = Fix(
+    "Shuffle samples, map them in parallel, and have the next batches made ahead.", _CODE
+)
+# What is wrong with a pipeline, and what to do about it.
+_PYTHON: Final = (
+    "a Python function makes each element, and one holds Python's lock at a time",
+    "Read files by tf.data's own operations, or make whole batches in each call of Python.",
+)
+_SERIAL: Final = (
+    "map has no parallel calls",
+    "Give map num_parallel_calls=tf.data.AUTOTUNE.",
+)
+_UNREAD: Final = (
+    "nothing is made ahead: no prefetch at its end",
+    "End it with prefetch(tf.data.AUTOTUNE).",
+)
+_LATE: Final = (
+    "shuffle stands after batch: it moves whole batches and holds many in memory",
+    "Shuffle before batch.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What is known of the one that feeds the steps."""
+
+    evidence: tuple[Evidence, ...]
+    fix: Fix
+    where: tuple[Place, ...]
+
+
+def pipeline_of(window: Window) -> Pipeline | None:
+    """Return the latest pipeline that is at fault; ``None``: nothing is known against one."""
+    for stages in window.fact("pipelines") or ():
+        faults = list(_faults(stages))
+        if faults:
+            job = window.job
+            evidence = [
+                Evidence("pipeline", _words(stages), "", "agent", job.age_s, job.seconds),
+                *(
+                    Evidence("in it", what, "", "agent", job.age_s, job.seconds)
+                    for what, _ in faults
+                ),
+            ]
+            fix = Fix(" ".join(cure for _, cure in faults), _CODE)
+            return Pipeline(tuple(evidence), fix, tuple(_places(stages)))
+    return None
+
+
+def _faults(stages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    names = [str(each.get("stage")) for each in stages]
+    if "Generator" in names or any(each.get("python") for each in stages):
+        yield _PYTHON
+    if "Map" in names:
+        yield _SERIAL
+    if not names or names[-1] not in {"Prefetch", "MapAndBatch"}:
+        yield _UNREAD
+    batch = next((i for i, name in enumerate(names) if "Batch" in name), None)
+    if batch is not None and "Shuffle" in names[batch + 1 :]:
+        yield _LATE
+
+
+def _words(stages: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(
+        f"{each['stage']}({each['function'][2]})" if each.get("function") else str(each["stage"])
+        for each in stages
+    )
+
+
+def _places(stages: Sequence[Mapping[str, Any]]) -> Iterator[Place]:
+    for each in stages:
+        if each.get("function"):
+            file, line, name = each["function"]
+            yield Place(str(file), int(line), str(name))

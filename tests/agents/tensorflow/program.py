@@ -1,0 +1,151 @@
+"""A program on TensorFlow with the probe inside, and what it reported: run by the tests beside it.
+
+Ours and TensorFlow's environments differ, as they do at users': nothing but the agent is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+# The agent alone: what the monitor needs is not installed here.
+ROOT = Path(__file__).parents[3]
+sys.modules["whyidle"] = types.ModuleType("whyidle")
+sys.modules["whyidle"].__path__ = [str(ROOT)]
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+from whyidle.agents import code_owner as owner  # noqa: E402
+from whyidle.agents.context import ProbeContext  # noqa: E402
+from whyidle.agents.tensorflow.probe import TensorFlowProbe  # noqa: E402
+from whyidle.agents.timers import Timers  # noqa: E402
+
+# In a job its files have no place; here they lie among the user's own.
+owner.INSTALLED = (*owner.INSTALLED, f"{ROOT}/agents/")
+said: list[str] = []
+# An iterator that is still in use when the probe looks.
+kept: list[Any] = []
+PLACES = {
+    "tensorflow.python.eager.polymorphic_function.polymorphic_function": ("Function", "__call__"),
+    "tensorflow.python.data.ops.iterator_ops": ("OwnedIterator", "_next_internal"),
+    "tensorflow.python.framework.ops": ("_EagerTensorBase", "_numpy"),
+    "keras.src.optimizers.base_optimizer": ("BaseOptimizer", "apply"),
+    "tensorflow.python.eager.polymorphic_function.tracing_compilation": (
+        "_create_concrete_function",
+    ),
+}
+
+
+def hooked() -> list[Any]:
+    """Return what the probe replaces."""
+    found = []
+    for module, names in PLACES.items():
+        at: Any = sys.modules[module]
+        for name in names:
+            at = vars(at)[name]
+        found.append(at)
+    return found
+
+
+tf.keras.utils.set_random_seed(1)
+model = tf.keras.Sequential([tf.keras.layers.Input([8]), tf.keras.layers.Dense(4)])
+optimizer = tf.keras.optimizers.SGD(0.01)
+before = hooked()
+
+
+def plain_step(x: tf.Tensor) -> tf.Tensor:
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(model(x, training=True) ** 2)
+    weights = model.trainable_variables
+    optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+    return loss
+
+
+def seen(work: Any) -> dict[str, Any]:
+    """Do something with a probe of its own on, and return what it reported of it."""
+    records: list[list[Any]] = []
+    context = ProbeContext(Timers(), records.append, said.append, threading.get_ident())
+    probe = TensorFlowProbe(context)
+    probe.begin()
+    assert all(a is not b for a, b in zip(before, hooked(), strict=True))
+    value = work()
+    figures = probe.gauges(time.monotonic_ns())
+    steps, _ = context.steps.second(time.monotonic_ns())
+    context.hooks.undo()
+    facts = [record[3] for record in records if record[0] == "state"][-1]
+    compiled = [record for record in records if record[0] == "compile"]
+    return {
+        "figures": figures,
+        "compiled": compiled,
+        "steps": steps,
+        "value": value,
+        "facts": facts,
+    }
+
+
+def by_shape() -> None:
+    step = tf.function(plain_step)
+    for n in range(4, 8):
+        step(tf.ones([n, 8]))
+
+
+def by_number() -> None:
+    @tf.function
+    def scaled(x: tf.Tensor, n: int) -> tf.Tensor:
+        return x * n
+
+    for n in range(4):
+        scaled(tf.ones([2]), n)
+
+
+def made_anew() -> None:
+    for _ in range(4):
+        tf.function(lambda x: x + 1)(tf.ones([2]))
+
+
+def steady() -> float:
+    step = tf.function(plain_step)
+    x = tf.ones([16, 8])
+    step(x)
+    return [float(step(x)) for _ in range(5)][-1]
+
+
+def eager() -> None:
+    for _ in range(5):
+        plain_step(tf.ones([16, 8]))
+
+
+def batches() -> int:
+    def numbers() -> Any:
+        yield from range(12)
+
+    def twice(x: tf.Tensor) -> tf.Tensor:
+        return x * 2
+
+    data = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))
+    data = data.map(twice).batch(4).shuffle(10)
+    kept.append(iter(data))
+    return sum(1 for _ in kept[0])
+
+
+def fit() -> None:
+    model.compile("sgd", "mse")
+    model.fit(np.ones([64, 8], np.float32), np.ones([64, 4], np.float32), batch_size=8, verbose=0)
+
+
+answers: dict[str, Any] = {
+    work.__name__: seen(work)
+    for work in (by_shape, by_number, made_anew, steady, eager, batches, fit)
+}
+pairs = zip(before, hooked(), strict=True)
+answers["left"] = [number for number, (a, b) in enumerate(pairs) if a is not b]
+answers["said"] = said
+print("\n" + json.dumps(answers, default=str))

@@ -1,0 +1,111 @@
+"""The probe in a program of TensorFlow: what it counts, what it says, and that nothing stays."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from whyidle.agents import wire
+from whyidle.agents.retraces import ANEW
+from whyidle.monitor.demo.pairs import runner
+
+PROGRAM = Path(__file__).with_name("program.py")
+STYLES = Path(__file__).with_name("styles.py")
+
+
+@cache
+def said(program: Path = PROGRAM) -> dict[str, Any]:
+    python = runner("tensorflow")
+    if python is None:
+        pytest.skip("TensorFlow is not installed: .ci/tensorflow")
+    done = subprocess.run(
+        [python, "-B", str(program)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def traced(name: str, function: str) -> list[list[Any]]:
+    return [record for record in said()[name]["compiled"] if record[3] == function]
+
+
+def test_nothing_stays_behind_and_nothing_is_missing() -> None:
+    assert said()["left"] == []
+    assert said()["said"] == []
+
+
+def test_programs_of_any_style_come_to_the_same() -> None:
+    answer = said(STYLES)
+    assert answer["before"] == answer["inside"] == answer["after"]
+    assert len(answer["before"]) == 13
+    assert answer["said"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "reason"),
+    [
+        ("by_shape", "plain_step", "at x: now float32[7,8], before float32[6,8]"),
+        ("by_number", "scaled", "at n: now the Python value 3, before the Python value 2"),
+        ("made_anew", "<lambda>", ANEW),
+    ],
+)
+def test_why_a_function_is_traced_again_and_from_which_line(
+    name: str, function: str, reason: str
+) -> None:
+    records = traced(name, function)
+    assert records[0][5] is None
+    assert records[-1][5] == reason
+    assert len(records) >= 4
+    for each in records:
+        file, line, _ = each[6]
+        assert Path(file).name == PROGRAM.name
+        assert "(tf.ones" in PROGRAM.read_text().splitlines()[line - 1]
+    assert said()[name]["figures"][wire.COMPILES] >= 4
+    assert said()[name]["figures"][wire.COMPILE_NS] > 0
+
+
+def test_a_step_that_is_a_graph_is_traced_no_more_and_ticks() -> None:
+    # Once, and no more.
+    assert len(traced("steady", "plain_step")) == 1
+    kind, _, source, _, count, _ = said()["steady"]["steps"]
+    assert (kind, source) == ("steps", "tf.function")
+    # Between six calls.
+    assert count == 5
+    assert said()["steady"]["figures"][wire.SYNCS] >= 5
+
+
+def test_a_step_without_a_graph_ticks_by_its_optimizer() -> None:
+    assert said()["eager"]["steps"][2] == "optimizer"
+    assert said()["eager"]["steps"][4] == 5 - 1
+    assert not said()["eager"]["compiled"]
+
+
+def test_batches_are_counted_with_the_stages_of_their_pipeline() -> None:
+    figures = said()["batches"]["figures"]
+    assert said()["batches"]["value"] == 3
+    assert figures[wire.LOADER_BATCHES] == 3
+    assert figures[wire.LOADER_WAIT_NS] > 0
+    (stages,) = said()["batches"]["facts"]["pipelines"]
+    assert [each["stage"] for each in stages][-3:] == ["Map", "Batch", "Shuffle"]
+    assert "Generator" in [each["stage"] for each in stages]
+    mapped = next(each for each in stages if each["stage"] == "Map")
+    assert mapped["function"][2] == "twice"
+    assert mapped["python"] is False
+
+
+def test_each_batch_of_fit_is_a_step() -> None:
+    assert said()["fit"]["steps"][4] == 8 - 1
+
+
+def test_what_tensorflow_says_of_itself() -> None:
+    facts = said()["fit"]["facts"]
+    assert facts["backend"] == "cpu"
+    assert facts["keras_backend"] == "tensorflow"
+    assert facts["version"].startswith("2.")
+    assert facts["run_functions_eagerly"] is False
