@@ -30,6 +30,7 @@ SCRIPTS = (
     "agent_cost",
     "attach_stress",
     "dashboard",
+    "fleet",
 )
 
 

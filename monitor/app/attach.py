@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 
@@ -35,6 +36,7 @@ def run(
     no_trace: bool,
     quiet: bool,
     dashboard: bool,
+    export: int | None,
     background: bool,
     ready_fd: int | None,
     start_ticks: int | None,
@@ -46,11 +48,16 @@ def run(
     if background:
         if dashboard:
             raise live_dashboard.nowhere_to_say()
+        if export is not None:
+            raise UsageProblem(
+                "In the background a recording serves nothing to Prometheus.",
+                "Start the exporter by itself, it reads what is recorded: monitor export",
+            )
         start(target, seconds=seconds, hz=hz, label=label, require_gpu=require_gpu,
               observe=observe, any_user=any_user, trace_share=share, as_json=as_json)  # fmt: skip
         return
     screen = record.screen(as_json=as_json, quiet=quiet, everything=everything)
-    with live_dashboard.beside(screen, wanted=dashboard) as opened:
+    with _exporting(export), live_dashboard.beside(screen, wanted=dashboard) as opened:
         session = Session(database(), opened.screen)
         session.open_gpus(require=require_gpu)
         summary = session.record(
@@ -70,6 +77,15 @@ def run(
             opened.stay(summary.run.id, may_wait=sys.stdout.isatty() and not as_json)
     if session.stopped_by in {signal.SIGINT, signal.SIGHUP}:
         sys.exit(128 + session.stopped_by)
+
+
+def _exporting(port: int | None) -> contextlib.AbstractContextManager[None]:
+    if port is None:
+        return contextlib.nullcontext()
+    # A web server, which few ask for here.
+    from whyidle.monitor.app.exporting import beside  # noqa: PLC0415
+
+    return beside(port)
 
 
 def _pick() -> Target:

@@ -33,25 +33,37 @@ def start(
     trace_share: float,
     as_json: bool,
 ) -> None:
-    """Start a recorder in a session of its own and return when its first tick is stored."""
-    folder = state_dir()
+    """Start a recorder in a session of its own, and say how it is ended."""
     # Opened once here, so that the person hears of a store that cannot work, not the log.
     check_label(label)
     with Writer.open(database()) as store:
         trouble = store.trouble
     if trouble:
         say(trouble)
+    more = ["--hz", str(hz)]
+    more += ["--for", str(seconds)] if seconds is not None else []
+    more += ["--label", label] if label is not None else []
+    more += ["--require-gpu"] if require_gpu else []
+    more += ["--observe"] if observe else []
+    more += ["--any-user"] if any_user else []
+    run, child = record(target, *more, trace_share=trace_share)
+    if as_json:
+        click.echo(jsonl.line({"run": run, "pid": target.pid, "recorder_pid": child.pid}))
+        return
+    click.echo(f"Run {run}: recording pid {target.pid} in the background (recorder {child.pid}).")
+    click.echo(f"  End it with: monitor stop {run}    Look at it with: monitor runs {run}")
+
+
+def record(target: Target, *more: str, trace_share: float) -> tuple[int, subprocess.Popen[bytes]]:
+    """Start a recorder and return its run, once the first tick is stored."""
+    folder = state_dir()
     reader, writer = os.pipe()
     arguments = [sys.executable, "-m", "whyidle.monitor", "attach", str(target.pid), "--quiet"]
     # The process that was checked, whichever has its pid by the time the recorder looks.
-    arguments += ["--start-ticks", str(target.key.start_ticks)]
-    arguments += ["--hz", str(hz), "--ready-fd", str(writer), "--trace-share", str(trace_share)]
-    arguments += ["--for", str(seconds)] if seconds is not None else []
-    arguments += ["--label", label] if label is not None else []
-    arguments += ["--require-gpu"] if require_gpu else []
-    arguments += ["--observe"] if observe else []
-    arguments += ["--any-user"] if any_user else []
+    arguments += ["--start-ticks", str(target.key.start_ticks), "--ready-fd", str(writer)]
+    arguments += ["--trace-share", str(trace_share), *more]
     log = folder / LOG
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     offset = _tidy(log)
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as out:
         child = subprocess.Popen(  # noqa: S603  ourselves
@@ -70,11 +82,7 @@ def start(
         said = log.read_bytes()[offset:].decode(errors="replace").strip().removeprefix("monitor: ")
         what = said or f"The recorder ended at once (exit code {code})."
         raise Problem(what).with_code(code)
-    if as_json:
-        click.echo(jsonl.line({"run": int(run), "pid": target.pid, "recorder_pid": child.pid}))
-        return
-    click.echo(f"Run {run}: recording pid {target.pid} in the background (recorder {child.pid}).")
-    click.echo(f"  End it with: monitor stop {run}    Look at it with: monitor runs {run}")
+    return int(run), child
 
 
 def announcer(handle: int) -> Callable[[int], None]:

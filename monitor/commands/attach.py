@@ -20,6 +20,8 @@ from whyidle.monitor.commands import _options as options
 @options.traces
 @options.quiet
 @click.option("--dashboard", is_flag=True, help="Show it as a web page too; it stays until Ctrl-C.")
+@click.option("--export", type=click.IntRange(1, 65535), metavar="PORT",
+              help="Serve this host to Prometheus meanwhile; see `monitor export`.")  # fmt: skip
 @click.option("--background", is_flag=True, help="Record on in the background; see `monitor stop`.")
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--start-ticks", type=int, hidden=True)

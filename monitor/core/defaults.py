@@ -12,3 +12,5 @@ MOST_SERVER_SECONDS: Final = 1.0
 # How long a process that is not being recorded is watched: enough for agent, trace, and some steps
 # after it.
 WATCH_SECONDS: Final = 30.0
+# Where a Prometheus server looks for metrics of GPUs.
+EXPORT_PORT: Final = 9400

@@ -109,9 +109,15 @@ class Metric:
 
     @property
     def exported(self) -> str:
-        """Prometheus name."""
+        """Prometheus name; there `_count` is the end of a histogram's name, and units are basic."""
         total = "_total" if self.kind == "counter" else ""
-        return f"whyidle_{self.scope}_{self.column}{total}"
+        unit = {"count": "", "megahertz": "_hertz"}.get(self.unit, f"_{self.unit}")
+        return f"whyidle_{self.scope}_{self.name}{unit}{total}"
+
+    @property
+    def exported_factor(self) -> float:
+        """What a value is multiplied by under that name."""
+        return 1e6 if self.unit == "megahertz" else 1.0
 
     @property
     def label(self) -> str:
@@ -447,6 +453,10 @@ def _is_recent(metric: Metric) -> bool:
     return gauge is not None and gauge.is_recent
 
 
+# The bounds of a histogram of steps, in seconds.
+STEP_BOUNDS_S: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0
+)  # fmt: skip
 # How far back a recent rate or share reaches; with longer steps, over a few steps.
 REACH_S = 10.0
 IN_LEAPS = frozenset(metric for metric in METRICS if _is_recent(metric))

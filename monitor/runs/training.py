@@ -41,6 +41,9 @@ class Counted:
     totals: dict[str, tuple[float, float]] = field(default_factory=dict)
     # In their order: the steps of a stretch, its ns, and the middle duration of its steps.
     stretches: tuple[tuple[int, int, int], ...] = ()
+    # How many steps took no longer than each of STEP_BOUNDS_S, and all; and how long these took.
+    step_counts: tuple[int, ...] = ()
+    step_sum_ns: int | None = None
 
     def grown(self, name: str) -> float | None:
         """Return what a total grew by."""

@@ -12,6 +12,7 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import BLANK, IDLE, LOST, NOT_JOINED, UNSUPPORTED, Reading
 from whyidle.monitor.sources.fields import Fields
 from whyidle.monitor.sources.gpm import Gpm
+from whyidle.monitor.sources.lifetime import Lifetime, LifetimeProbe
 from whyidle.monitor.sources.nvml import PERMANENT, SENTINELS, Nvml, Unknown
 
 # The link and the cap change rarely; a call saved is a call that cannot hang.
@@ -34,6 +35,8 @@ class GpuFacts:
     pcie_generation_max: int | None = None
     pcie_width_max: int | None = None
     mig_of: str | None = None
+    # The driver's number of the instance.
+    mig_instance: int | None = None
     # Of several in the machine; ``None``: not known, or there is only one.
     numa_node: int | None = None
 
@@ -52,6 +55,8 @@ class GpuReading:
     processes: dict[int, Reading] = field(default_factory=dict)
     processes_unknown: str | None = None
     lost: bool = False
+    # ``None``: nobody asked for it.
+    lifetime: Lifetime | None = None
 
 
 class Gpu:
@@ -73,10 +78,15 @@ class Gpu:
         self._hides_use = self._is_mig or mig_enabled(nvml, handle)
         self._gpm = Gpm(nvml, parent if self._is_mig else handle, instance)
         self._fields = Fields(nvml, handle)
+        self._lifetime: LifetimeProbe | None = None
         self._never: dict[str, str] = {}
         self._slow_at: float | None = None
         # The driver keeps seconds of samples: the first reading already has the latest one.
         self._seen_us = int((time.time() - 1.0) * 1e6)
+
+    def add_lifetime(self) -> None:
+        """From now on read also what only an exporter shows."""
+        self._lifetime = LifetimeProbe(self._nvml, self.handle)
 
     def read(self, now: float) -> GpuReading:
         """Return this tick's values; ``now`` is monotonic seconds."""
@@ -93,6 +103,8 @@ class Gpu:
             self._slow(reading, now)
         self._gpm.read(now, reading)
         self._processes(result)
+        if self._lifetime is not None:
+            result.lifetime = self._lifetime.read()
         reading.unknown[m.GPU_MEMORY_UNCLAIMED] = NOT_JOINED
         return result
 

@@ -252,6 +252,12 @@ def _instances(nvml: Nvml, parent: Any, facts: GpuFacts) -> list[Gpu]:
         named = replace(own, name=own.name if "MIG" in own.name else f"{facts.name} MIG")
         instance = nvml.get("nvmlDeviceGetGpuInstanceId", handle)
         found.append(
-            Gpu(nvml, replace(named, mig_of=facts.index), handle, parent=parent, instance=instance)
+            Gpu(
+                nvml,
+                replace(named, mig_of=facts.index, mig_instance=instance),
+                handle,
+                parent=parent,
+                instance=instance,
+            )
         )
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
 from pathlib import Path
@@ -90,6 +90,21 @@ class Reader:
     def runs(self) -> list[Run]:
         """Return all recordings, oldest first."""
         return self._rows(Run, "run", "1 ORDER BY id")
+
+    @_in_words
+    def unended(self) -> list[Run]:
+        """Return the recordings without an end, oldest first: they run, or their recorder died."""
+        return self._rows(Run, "run", "ended_ms IS NULL ORDER BY id")
+
+    @_in_words
+    def findings(self, run: int) -> list[Mapping[str, Any]]:
+        """Return what was found in a recording and is not gone since, as its recorder said it."""
+        if not schema.present(self._connection, "finding"):
+            return []
+        # With max() SQLite takes the other columns from the row that has it.
+        query = "SELECT data, max(id) FROM finding WHERE run = ? GROUP BY rule ORDER BY rule"
+        said = (_object(text) for text, _ in self._connection.execute(query, (run,)))
+        return [each for each in said if each is not None and each.get("state") == "found"]
 
     @_in_words
     def run(self, run: int) -> Run | None:

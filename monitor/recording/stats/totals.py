@@ -14,7 +14,7 @@ from typing import Any
 
 from whyidle.agents import wire
 from whyidle.monitor.core.contracts.trace import JsonObject
-from whyidle.monitor.core.metrics import METRICS
+from whyidle.monitor.core.metrics import METRICS, STEP_BOUNDS_S
 from whyidle.monitor.link.records import Gauges, Steps
 
 # Bins to a doubling: a value read back is within 1.1% of what it was.
@@ -56,7 +56,17 @@ class Spread:
 
     def quantile(self, share: float) -> float | None:
         """Return the duration that this share of them does not exceed, in ns."""
-        return quantile([(2 ** ((i + 0.5) / BINS), n) for i, n in self._bins.items()], share)
+        return quantile(self._weighed(), share)
+
+    def histogram(self) -> tuple[list[int], int]:
+        """Return how many took no longer than each bound, and all; and how long all took, in ns."""
+        weighed = self._weighed()
+        bounds = (*(s * 1e9 for s in STEP_BOUNDS_S), math.inf)
+        counts = [round(sum(n for ns, n in weighed if ns <= bound)) for bound in bounds]
+        return counts, round(sum(ns * n for ns, n in weighed))
+
+    def _weighed(self) -> list[tuple[float, float]]:
+        return [(2 ** ((i + 0.5) / BINS), n) for i, n in self._bins.items()]
 
 
 # A stretch is a second or so at first. When there are too many, two and two become one.
@@ -180,11 +190,14 @@ class ProcessTotals:
 
     def as_json(self) -> JsonObject:
         """Return it as it is kept."""
+        counts, took = self._spread.histogram()
         return {
             "steps": self.steps if self.source else None,
             "source": self.source,
             "step_p50_ns": _whole(self._spread.quantile(0.5)),
             "step_p95_ns": _whole(self._spread.quantile(0.95)),
+            "step_counts": counts if counts[-1] else [],
+            "step_sum_ns": took,
             "stretches": self._stretches.as_json(),
             "totals": {
                 name: [_whole(min(grown, 2.0**62)), round(seconds, 3)]

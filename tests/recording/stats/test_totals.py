@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.recording.records import KEY, SECOND, gauges, steps, take
 from whyidle.agents import wire
+from whyidle.monitor.core.metrics import STEP_BOUNDS_S
 from whyidle.monitor.recording.stats.agent_stats import AgentStats
 from whyidle.monitor.recording.stats.totals import (
     BINS,
@@ -68,6 +69,19 @@ def test_in_bins_they_are_off_by_no_more_than_half_a_bin(
     assert exact is not None
     assert found is not None
     assert abs(math.log2(found / exact)) <= 0.51 / BINS
+
+
+def test_a_histogram_counts_all_that_came() -> None:
+    spread = Spread()
+    spread.add([4_000_000, 40_000_000], 2)
+    spread.add([40_000_000_000_000], 1)
+    counts, took = spread.histogram()
+    below = dict(zip((*STEP_BOUNDS_S, math.inf), counts, strict=True))
+    assert (below[0.0025], below[0.005], below[0.05], below[60.0]) == (0, 2, 4, 4)
+    assert below[math.inf] == 5
+    assert took == pytest.approx(40_000_088_000_000, rel=0.02)
+    assert counts == sorted(counts)
+    assert Spread().histogram()[1] == 0
 
 
 def test_bins_stay_few_whatever_comes() -> None:

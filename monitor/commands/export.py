@@ -1,0 +1,42 @@
+"""``monitor export``: the GPUs and jobs of this host, for Prometheus."""
+
+from __future__ import annotations
+
+import click
+
+from whyidle.monitor.commands import _options as options
+from whyidle.monitor.core.defaults import EXPORT_PORT
+
+_LOOPBACK = "127.0.0.1"
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(1, 65535), default=EXPORT_PORT, show_default=True,
+              metavar="N", help="Where it listens.")  # fmt: skip
+@click.option("--address", default=_LOOPBACK, show_default=True, metavar="A",
+              help="Another address of this machine to listen on.")  # fmt: skip
+@click.option("--once", is_flag=True, help="Print one scrape and end.")
+@click.option("--attach", type=click.Choice(["all", "gpu", "none"]), default="none",
+              show_default=True, help="Jobs to record: yours on a GPU; all of yours with a"
+              " framework, too; or none, which enters nothing.")  # fmt: skip
+@click.option("--no-dcgm-names", is_flag=True,
+              help="Leave out the names of dcgm-exporter, where that runs beside it.")  # fmt: skip
+@click.option("--host-label", type=click.Choice(["Hostname", "hostname"]), default="Hostname",
+              show_default=True, help="How those names label the host; releases of dcgm-exporter"
+              " after 4.8.2 write the second.")  # fmt: skip
+@click.option("--host", metavar="NAME", callback=options.text,
+              help="What this host is called (default: its name).")  # fmt: skip
+@click.option("--web-config", metavar="FILE", callback=options.text,
+              help="TLS and passwords, in the file that exporters share.")  # fmt: skip
+@options.hz
+@options.require_gpu
+@options.implemented_by("export")
+def command() -> None:
+    """Serve the GPUs and jobs of this host to Prometheus.
+
+    GPUs go by the names of dcgm-exporter, so that its dashboards work; what those do not know, why
+    GPUs wait and for whom, goes by names that begin with whyidle_. All is seen from outside: the
+    driver's counters and /proc. What `monitor attach` records meanwhile is read from the store.
+
+    Only this machine can reach it, unless --address says otherwise. Ctrl-C ends it.
+    """

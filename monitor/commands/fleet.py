@@ -1,0 +1,26 @@
+"""``monitor fleet``: many hosts, watched by one Prometheus server."""
+
+from __future__ import annotations
+
+import click
+
+from whyidle.monitor.commands import _options as options
+
+
+@click.group()
+def command() -> None:
+    """Watch many hosts with a Prometheus server; each runs `monitor export`."""
+
+
+@command.command("init")
+@click.argument("folder", metavar="DIR", callback=options.text)
+@click.option("--target", "targets", multiple=True, metavar="HOST[:PORT]",
+              help="A host to scrape; may be repeated (default: this one).")  # fmt: skip
+@options.implemented_by("fleet")
+def init() -> None:
+    """Write the configuration of a Prometheus server into DIR.
+
+    It gets what to scrape, recording rules, alerts (GPUs held and idle, memory held by nobody, lost
+    GPUs, XIDs, throttling, slower steps, findings that last), and a systemd unit for each host.
+    What is there already stays as it is.
+    """

@@ -1,0 +1,1 @@
+"""What a Prometheus server reads of this host: its GPUs, who holds them, and why they wait."""

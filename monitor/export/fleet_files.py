@@ -1,0 +1,165 @@
+"""What a Prometheus server needs to watch many hosts: scrapes, rules, alerts, and a service."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.defaults import EXPORT_PORT
+from whyidle.monitor.export import families as f
+
+JOB: Final = "whyidle"
+CONFIG, RULES, TARGETS, SERVICE = (
+    "prometheus.yml", "whyidle.rules.yml", "whyidle.targets.json", "whyidle-export.service"
+)  # fmt: skip
+# A driver keeps less for itself; more, with nobody on the GPU, is somebody's who has gone.
+LEFT_BEHIND_BYTES: Final = 2 << 30
+_GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.instance }}"
+_JOB: Final = "job {{ $labels.job_key }} on {{ $labels.instance }}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule that records a series, or an alert."""
+
+    name: str
+    expr: str
+    # Of an alert: how long it must hold, how grave it is, and what it says.
+    wait: str = ""
+    severity: str = ""
+    summary: str = ""
+
+    def written(self) -> str:
+        """Return it in YAML."""
+        kind = "alert" if self.severity else "record"
+        lines = [f"      - {kind}: {self.name}", f"        expr: {self.expr}"]
+        if self.severity:
+            lines += [
+                f"        for: {self.wait}",
+                f"        labels: {{severity: {self.severity}}}",
+                f"        annotations: {{summary: {json.dumps(self.summary)}}}",
+            ]
+        return "\n".join(lines)
+
+
+def _ratio(by: str = "") -> str:
+    idle, whole = (f"sum{by}(rate({x.name}[5m]))" for x in (f.GPU_IDLE, f.GPU_SECONDS))
+    return f"{idle} / {whole}"
+
+
+RECORDED: Final = (
+    Rule("instance:whyidle_gpu_idle:ratio_rate5m", _ratio(" by (instance) ")),
+    Rule("whyidle_gpu_idle:ratio_rate5m", _ratio(" ")),
+    Rule("whyidle_gpu_held_idle:sum", f"sum({f.GPU_HELD_IDLE.name})"),
+    Rule("cause:whyidle_job_idle:rate5m", f"sum by (cause) (rate({f.JOB_IDLE.name}[5m]))"),
+    Rule(
+        "user:whyidle_job_idle:rate5m",
+        f"sum by (user) (sum by (instance, job_key) (rate({f.JOB_IDLE.name}[5m]))"
+        f" * on (instance, job_key) group_left (user) {f.JOB_INFO.name})",
+    ),
+    Rule(
+        "currency:whyidle_gpu_idle_cost:per_hour",
+        f"sum by (currency) (rate({f.GPU_IDLE_COST.name}[1h])) * 3600",
+    ),
+)
+_STEP: Final = m.JOB_STEP_P50.exported
+_HEAT: Final = " > 0.1 or ".join(
+    x.exported for x in (m.GPU_THROTTLED_HEAT, m.GPU_THROTTLED_HARDWARE_HEAT, m.GPU_THROTTLED_BRAKE)
+)
+# fmt: off
+ALERTS: Final = (
+    Rule("WhyidleGpuHeldAndIdle", f'increase({f.GPU_IDLE.name}{{held="true"}}[30m]) > 0.95 * 1800',
+         "1m", "warning", f"{_GPU} is held by a process and has done nothing for half an hour."),
+    Rule("WhyidleGpuHeldByNobody",
+         f"{m.GPU_MEMORY_UNCLAIMED.exported} > {LEFT_BEHIND_BYTES} and {f.GPU_PROCESSES.name} == 0",
+         "10m", "warning", f"Memory of {_GPU} is held by no process that lives."),
+    Rule("WhyidleGpuLost", f"{f.GPU_LOST.name} == 1", "1m", "critical",
+         f"{_GPU} is lost: the driver no longer reaches it."),
+    Rule("WhyidleGpuSilent", f"{f.GPU_ANSWERS.name} == 0 unless {f.GPU_LOST.name} == 1", "5m",
+         "warning", f"The driver gives no values of {_GPU}."),
+    Rule("WhyidleGpuXid", f"increase({f.GPU_XIDS.name}[10m]) > 0", "0m", "warning",
+         f"{_GPU} reported an XID error."),
+    Rule("WhyidleGpuThrottled", f"{_HEAT} > 0.1", "10m", "warning",
+         f"{_GPU} is slowed, for heat or by the power brake."),
+    Rule("WhyidleStepTimeUp",
+         f"avg_over_time({_STEP}[15m]) > 1.3 * avg_over_time({_STEP}[3h] offset 15m)", "15m",
+         "warning", f"Steps of {_JOB} take 30% longer than in the hours before."),
+    Rule("WhyidleFindingHigh", f'{f.JOB_FINDING.name}{{severity="high"}}', "1h", "warning",
+         f"For an hour {_JOB} has had a fault: {{{{ $labels.rule }}}}, as `monitor rules` tells."),
+    Rule("WhyidleExporterDown", f'up{{job="{JOB}"}} == 0', "5m", "warning",
+         "{{ $labels.instance }} cannot be scraped."),
+    Rule("WhyidleExporterProblem", f"{f.PROBLEM.name} == 1", "15m", "warning",
+         "A part of the exporter on {{ $labels.instance }} does not work: {{ $labels.part }}."),
+)
+# fmt: on
+
+
+def files(targets: Sequence[str]) -> dict[str, str]:
+    """Return each file by its name."""
+    hosts = [name if ":" in name else f"{name}:{EXPORT_PORT}" for name in targets]
+    return {CONFIG: _config(), RULES: _rules(), TARGETS: _targets(hosts), SERVICE: _service()}
+
+
+def _config() -> str:
+    return f"""# prometheus --config.file={CONFIG}
+global:
+  scrape_interval: 15s
+  evaluation_interval: 30s
+rule_files:
+  - {RULES}
+scrape_configs:
+  - job_name: {JOB}
+    # Read anew when it changes: add hosts there.
+    file_sd_configs:
+      - files: [{TARGETS}]
+"""
+
+
+def _rules() -> str:
+    groups = (("whyidle", RECORDED), ("whyidle alerts", ALERTS))
+    written = (
+        f"  - name: {name}\n    rules:\n" + "\n".join(rule.written() for rule in rules)
+        for name, rules in groups
+    )
+    return "groups:\n" + "\n".join(written) + "\n"
+
+
+def _targets(hosts: Sequence[str]) -> str:
+    return json.dumps([{"targets": list(hosts)}], indent=2) + "\n"
+
+
+def _service() -> str:
+    monitor = Path(sys.executable).parent / "monitor"
+    return f"""# On each host: cp {SERVICE} /etc/systemd/system/
+# Then: systemctl enable --now whyidle-export
+[Unit]
+Description=whyidle: GPUs and jobs of this host for Prometheus
+After=network.target
+
+[Service]
+# As root it sees whose each job is; it enters none.
+# For other hosts: --address 0.0.0.0 --web-config /etc/whyidle/web.yml
+ExecStart={monitor} export
+# Recordings that it shall show are made with the same: with --attach gpu, or by hand.
+Environment=WHYIDLE_STATE_DIR=/var/lib/whyidle
+StateDirectory=whyidle
+Restart=on-failure
+Nice=10
+MemoryHigh=1G
+NoNewPrivileges=yes
+ProtectSystem=strict
+# Where the agents of --attach gpu write.
+ReadWritePaths=/tmp
+ProtectHome=read-only
+ProtectKernelTunables=yes
+ProtectControlGroups=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+
+[Install]
+WantedBy=multi-user.target
+"""

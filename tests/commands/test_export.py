@@ -1,0 +1,126 @@
+"""``monitor export`` as typed: what it refuses and says, and jobs that it records by itself."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Monitor, start_job
+from tests.export.exporter import exporter, values
+from whyidle.monitor.app import background
+from whyidle.monitor.app.recording_policy import Policy
+from whyidle.monitor.core.errors import TargetGone
+from whyidle.monitor.core.paths import DATABASE
+from whyidle.monitor.export.collector import Collector, Look
+from whyidle.monitor.export.jobs import Job
+from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.target import Target
+from whyidle.monitor.store import Reader
+
+Tape = Callable[..., dict[str, str]]
+
+
+def test_a_port_that_is_taken_is_said(monitor: Monitor) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = monitor("export", "--port", port)
+    assert done.returncode == 2
+    assert f"Port {port} is taken" in done.stderr
+    assert "--port" in done.stderr
+
+
+def test_no_gpu_is_a_failure_only_where_one_is_required(monitor: Monitor, tape: Tape) -> None:
+    env = tape("no_driver")
+    required = monitor("export", "--once", "--require-gpu", env=env)
+    assert (required.returncode, required.stdout) == (5, "")
+    assert "modprobe nvidia" in required.stderr
+    served = monitor("export", "--once", env=env)
+    assert served.returncode == 0
+    assert values(served.stdout, "whyidle_exporter_problem", part="driver") == [1]
+    assert "modprobe nvidia" in served.stderr
+
+
+def test_a_wrong_web_config_is_said(monitor: Monitor, tmp_path: Path) -> None:
+    file = tmp_path / "web.yml"
+    file.write_text("tls_server_config:\n  cert_file: none.crt\n  key_file: none.key\n")
+    done = monitor("export", "--web-config", file)
+    assert done.returncode == 2
+    assert "none.crt" in done.stderr
+
+
+def test_in_the_background_a_recording_serves_nothing(monitor: Monitor) -> None:
+    with start_job() as job:
+        done = monitor("attach", job.pid, "--background", "--export", 9400)
+        job.kill()
+    assert done.returncode == 2
+    assert "monitor export" in done.stderr
+
+
+@pytest.fixture
+def recorders(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Recorders that only sleep, and who was asked to be recorded."""
+    asked: list[Any] = []
+
+    def record(target: Target, **_: object) -> tuple[int, subprocess.Popen[bytes]]:
+        asked.append(target.key)
+        return len(asked), subprocess.Popen(["sleep", "60"])
+
+    monkeypatch.setattr(background, "record", record)
+    return asked
+
+
+def test_jobs_on_a_gpu_are_recorded_once(
+    state: Path, recorders: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector = Collector(state / DATABASE, print)
+    with start_job() as one, start_job() as other:
+        keys = [Target.named(str(job.pid)).key for job in (one, other)]
+        gone = ProcessKey(keys[0].pid, keys[0].start_ticks + 1)
+        jobs = [Job(keys[0], {"0": 1.0}), Job(keys[1]), Job(gone, {"1": 1.0})]
+        collector.last = Look(0.0, jobs=tuple(jobs))
+        policy = Policy("gpu", collector)
+        for _ in range(4):
+            policy._look()
+        # One that holds no GPU is not meant, nor another process with the pid of one that ended.
+        assert recorders == [keys[0]]
+        policy.__exit__()
+        assert not any(each.poll() is None for each in policy._recorders)
+        one.kill()
+        other.kill()
+
+
+def test_what_cannot_be_recorded_is_said_once(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise TargetGone("It has ended.", "Look again.")
+
+    monkeypatch.setattr(background, "record", refuse)
+    collector = Collector(state / DATABASE, print)
+    with start_job() as job:
+        key = Target.named(str(job.pid)).key
+        collector.last = Look(0.0, jobs=(Job(key, {"0": 1.0}),))
+        policy = Policy("gpu", collector)
+        for _ in range(5):
+            policy._look()
+        job.kill()
+    assert capsys.readouterr().err.count("is not recorded: It has ended.") == 1
+
+
+def test_an_exporter_that_records_ends_its_recordings(tape: Tape, state: Path) -> None:
+    with start_job() as job:
+        with exporter(tape("one_gpu", TRAINER=job.pid), state, "--attach", "gpu") as running:
+            running.until(lambda page: values(page, "whyidle_job_info", run="1"), 60)
+        with Reader.open(state / DATABASE) as reader:
+            (run,) = reader.runs()
+        assert run.ended_ms is not None
+        assert run.target_pid == job.pid
+        assert job.poll() is None
+        job.kill()

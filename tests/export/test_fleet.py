@@ -1,0 +1,163 @@
+"""What a Prometheus server is told; checked and run by the real one where it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, Monitor
+from tests.export.exporter import exporter, free_port, samples
+from tests.export.test_dcgm import BOARD, once
+from whyidle.monitor.export import families
+from whyidle.monitor.export.fleet_files import ALERTS, CONFIG, RECORDED, RULES, TARGETS
+
+Tape = Callable[..., dict[str, str]]
+PROMETHEUS = ROOT / ".venv" / "prometheus" / "usr" / "bin"
+
+
+def tool(name: str) -> str:
+    found = PROMETHEUS / name
+    if not found.exists():
+        pytest.skip("no Prometheus (Debian gets one): .ci/prometheus")
+    return str(found)
+
+
+def promtool(*arguments: object, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [tool("promtool"), *map(str, arguments)],
+        input=text, text=True, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monitor: Monitor) -> Path:
+    folder = tmp_path / "fleet"
+    done = monitor("fleet", "init", folder, "--target", "node1", "--target", "node2:9401")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_it_writes_what_is_not_there_yet(fleet: Path, monitor: Monitor) -> None:
+    assert json.loads((fleet / TARGETS).read_text()) == [{"targets": ["node1:9400", "node2:9401"]}]
+    (fleet / TARGETS).write_text("mine")
+    (fleet / RULES).unlink()
+    done = monitor("fleet", "init", fleet)
+    assert f"kept   {fleet / TARGETS}" in done.stdout
+    assert f"wrote  {fleet / RULES}" in done.stdout
+    assert (fleet / TARGETS).read_text() == "mine"
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monitor: Monitor) -> None:
+    (tmp_path / "file").write_text("")
+    done = monitor("fleet", "init", tmp_path / "file" / "in")
+    assert done.returncode == 2
+    assert "cannot be written" in done.stderr
+
+
+def test_rules_ask_for_names_that_are_exported() -> None:
+    ours = {each.name for each in vars(families).values() if isinstance(each, families.Name)}
+    ours |= {x.exported for x in (*families.OF_GPU, *families.OF_JOB, *families.OF_MONITOR)}
+    for rule in (*RECORDED, *ALERTS):
+        asked = {
+            word
+            for word in rule.expr.replace("(", " ").replace("{", " ").replace("[", " ").split()
+            if word.startswith("whyidle_")
+        }
+        assert {word.rstrip(")") for word in asked} <= ours, rule.name
+
+
+def test_promtool_finds_nothing_wrong(fleet: Path, monitor: Monitor, tape: Tape) -> None:
+    checked = promtool("check", "config", fleet / CONFIG)
+    assert checked.returncode == 0, checked.stderr
+    page = once(monitor, tape("eight_gpus", TRAINER=os.getpid()))
+    linted = promtool("check", "metrics", text=page)
+    said = linted.stderr.splitlines()
+    # What it says of dcgm-exporter's own names is dcgm-exporter's.
+    assert not [line for line in said if not line.startswith("DCGM_")], linted.stderr
+    assert linted.returncode in {0, 3}
+
+
+SERIES = (Path(__file__).parent / "alerts.test.yml").read_text()
+# Each alert that must fire by then, with what it is about; those of healthy series must not.
+FIRE = {
+    "WhyidleGpuHeldAndIdle": 'gpu: "0", held: "true"',
+    "WhyidleGpuLost": 'gpu: "2"',
+    "WhyidleGpuHeldByNobody": 'gpu: "3"',
+    "WhyidleGpuXid": 'gpu: "4"',
+    "WhyidleGpuThrottled": 'gpu: "5"',
+    "WhyidleFindingHigh": 'job_key: "1-2", rule: "input_starved"',
+    "WhyidleStepTimeUp": 'job_key: "1-2"',
+}
+
+
+def test_each_alert_fires_for_its_fault_and_for_nothing_else(fleet: Path, tmp_path: Path) -> None:
+    alerts = []
+    for name, labels in FIRE.items():
+        rule = next(rule for rule in ALERTS if rule.name == name)
+        of = dict(pair.split(": ") for pair in f'instance: "a", {labels}'.split(", "))
+        text = rule.summary
+        for label, value in of.items():
+            text = text.replace(f"{{{{ $labels.{label} }}}}", value.strip('"'))
+        alerts.append(
+            f"      - {{alertname: {name}, eval_time: 92m, exp_alerts: [{{exp_labels: "
+            f'{{severity: {rule.severity}, instance: "a", {labels}}}, '
+            f"exp_annotations: {{summary: {json.dumps(text)}}}}}]}}"
+        )
+    file = tmp_path / "test.yml"
+    rules = fleet / RULES
+    file.write_text(SERIES.format(rules=rules, alerts="\n".join(alerts), ratio=1.5))
+    done = promtool("test", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_real_prometheus_scrapes_it_and_answers_the_board(
+    tape: Tape, state: Path, tmp_path: Path, fleet: Path
+) -> None:
+    server, port = tool("prometheus"), free_port()
+    env = tape("eight_gpus", TRAINER=os.getpid())
+    with exporter(env, state) as running:
+        (fleet / TARGETS).write_text(json.dumps([{"targets": [f"127.0.0.1:{running.port}"]}]))
+        text = (fleet / CONFIG).read_text()
+        (fleet / CONFIG).write_text(text.replace("interval: 15s", "interval: 1s"))
+        options = (f"--config.file={fleet / CONFIG}", f"--storage.tsdb.path={tmp_path / 'data'}",
+                   f"--web.listen-address=127.0.0.1:{port}", "--log.level=error")  # fmt: skip
+        with subprocess.Popen([server, *options], stderr=subprocess.DEVNULL) as process:
+            try:
+                _until(port, "DCGM_FI_DEV_GPU_TEMP", 8)
+                for query in BOARD[:-1]:
+                    asked = query.replace("$instance", ".*").replace("$gpu", ".*")
+                    # A gpu and its instance, or one sum of all.
+                    many = 1 if query.startswith(("avg", "sum")) else 8
+                    assert len(_ask(port, asked)) == many, query
+                page = samples(running.scrape())
+                for name in {each.name for each in page if each.name.startswith("whyidle_gpu")}:
+                    assert len(_ask(port, name)) >= 8, name
+            finally:
+                process.terminate()
+
+
+def _ask(port: int, query: str) -> list[object]:
+    url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        found: list[object] = json.load(answer)["data"]["result"]
+    return found
+
+
+def _until(port: int, query: str, number: int) -> None:
+    end = time.monotonic() + 40
+    while time.monotonic() < end:
+        try:
+            if len(_ask(port, query)) == number:
+                return
+        except OSError:
+            pass
+        time.sleep(0.3)
+    raise AssertionError(query)
