@@ -14,10 +14,11 @@ from whyidle.monitor.app.jobs import find_jobs
 from whyidle.monitor.app.ps import job_table
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
+from whyidle.monitor.processes import by_name
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.requests import Wanted
 from whyidle.monitor.recording.session import Session
-from whyidle.monitor.render.console import mute
+from whyidle.monitor.render.console import mute, say
 
 _NEXT = "Start one with: monitor run -- python train.py    or name any process: monitor attach PID"
 
@@ -25,6 +26,7 @@ _NEXT = "Start one with: monitor run -- python train.py    or name any process: 
 def run(
     *,
     pid: str | None,
+    wait: bool,
     seconds: float | None,
     hz: float,
     label: str | None,
@@ -44,7 +46,7 @@ def run(
 ) -> None:
     """Record the job until it ends, or in the background."""
     share = record.share_of(trace_share, no_trace=no_trace)
-    target = _pick() if pid is None else _same(pid, start_ticks)
+    target = _target(pid, start_ticks, wait=wait)
     if background:
         if dashboard:
             raise live_dashboard.nowhere_to_say()
@@ -86,6 +88,22 @@ def _exporting(port: int | None) -> contextlib.AbstractContextManager[None]:
     from whyidle.monitor.app.exporting import beside  # noqa: PLC0415
 
     return beside(port)
+
+
+def _target(pid: str | None, start_ticks: int | None, *, wait: bool) -> Target:
+    """Return the process that is meant: by its number, by its script, or as a person chooses."""
+    if wait and (pid is None or pid.isdecimal()):
+        raise UsageProblem(
+            "--wait is for a process that has no number yet.",
+            "Name its script: monitor attach train.py --wait",
+        )
+    if pid is None:
+        return _pick()
+    if pid.isdecimal():
+        return _same(pid, start_ticks)
+    if wait:
+        say(f"Waiting for a process that runs '{pid}'.", "Ctrl-C ends that.")
+    return by_name.wait_for(pid) if wait else by_name.find(pid)
 
 
 def _pick() -> Target:

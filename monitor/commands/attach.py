@@ -6,9 +6,16 @@ import click
 
 from whyidle.monitor.commands import _options as options
 
+_EPILOG = """\b
+Choose from a list:             monitor attach
+By the name of its script:      monitor attach train.py
+Before it has been started:     monitor attach train.py --wait
+In the background:              monitor attach 4711 --background"""
 
-@click.command()
-@click.argument("pid", required=False)
+
+@click.command(epilog=_EPILOG)
+@click.argument("pid", required=False, metavar="[PID|SCRIPT]")
+@click.option("--wait", is_flag=True, help="Wait for a process that runs SCRIPT.")
 @click.option("--for", "seconds", type=options.Finite(min=0.0, min_open=True), metavar="SECONDS",
               help="End after so many seconds (default: when the job ends).")  # fmt: skip
 @options.hz
@@ -39,6 +46,6 @@ def command() -> None:
     Where GPUs wait, or nothing measures whether they do, a short trace is taken now and then: at
     most 1% of the job's time, and less and less often while each says the same.
 
-    With --observe nothing goes into the job. Without a PID it lists the jobs to choose from. Ctrl-C
-    ends the watching, never the job.
+    With --observe nothing goes into the job. Without a PID it lists the jobs to choose from; a name
+    such as train.py means the one process that runs it. Ctrl-C ends the watching, never the job.
     """

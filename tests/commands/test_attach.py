@@ -164,7 +164,7 @@ def test_a_gpu_that_is_required_and_missing_ends_it(monitor: Monitor, job: Job, 
 @pytest.mark.parametrize(
     ("pid", "code", "said"),
     [
-        ("abc", Exit.USAGE, "'abc' is no process id"),
+        ("abc.py", Exit.GONE, "No process of yours runs 'abc.py'"),
         ("0", Exit.USAGE, "no process id"),
         ("999999999", Exit.GONE, "There is no process 999999999"),
     ],
