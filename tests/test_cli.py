@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.conftest import Monitor
@@ -38,8 +39,14 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_carries_a_command_out_takes_its_options(name: str) -> None:
     declared = importlib.import_module(f"{commands.__name__}.{name}").command
-    carried = importlib.import_module(f"whyidle.monitor.app.{name}").run
-    assert {each.name for each in declared.params} == {*inspect.signature(carried).parameters}
+    module = importlib.import_module(f"whyidle.monitor.app.{name}")
+    parts = {"run": declared}
+    if isinstance(declared, click.Group):
+        # By the names of their functions: "list" would hide Python's own.
+        parts = {"listing" if n == "list" else n: each for n, each in declared.commands.items()}
+    for function, part in parts.items():
+        carried = inspect.signature(getattr(module, function)).parameters
+        assert {each.name for each in part.params} == {*carried}
 
 
 def test_the_commands_are_there(monitor: Monitor) -> None:
@@ -111,3 +118,17 @@ def test_little_is_imported_before_a_job_is_started_or_entered(
         [sys.executable, "-c", source], capture_output=True, text=True, check=True
     )
     assert not without & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_complete(monitor: Monitor, shell: str) -> None:
+    done = monitor("completion", shell)
+    assert done.returncode == 0, done.stderr
+    for name in ("monitor", "whyidle"):
+        assert f"_{name}_completion" in done.stdout
+    assert f"_MONITOR_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_commands_are_completed(monitor: Monitor) -> None:
+    env = {"_MONITOR_COMPLETE": "bash_complete", "COMP_WORDS": "monitor dia", "COMP_CWORD": "1"}
+    assert monitor(env=env).stdout == "plain,diagnose\n"
