@@ -56,7 +56,7 @@ def test_every_tick_is_one_json_object_and_the_last_the_summary(
     assert found - {"cpu_starved"} == {"clock_throttled"}
     nothing = {name for name, value in summary.items() if value is None or value == []}
     assert set(summary["unknown"]) <= nothing
-    inside = {"steps", "where", "where_pid", "agents", "compiled", "reads", "trace"}
+    inside = {"steps", "where", "where_pid", "compiled", "reads", "trace"}
     assert set(summary["unknown"]) == inside
     training = summary["training"]
     assert {k for k, v in training.items() if v is None} == set(training["unknown"])
