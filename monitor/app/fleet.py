@@ -10,7 +10,7 @@ from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.export.fleet_files import CONFIG, RULES, files
 
 
-def run(*, folder: str, targets: tuple[str, ...]) -> None:
+def init(*, folder: str, targets: tuple[str, ...]) -> None:
     """Write what is not there yet."""
     place = Path(folder)
     try:

@@ -16,7 +16,7 @@ def command() -> None:
 @click.argument("folder", metavar="DIR", callback=options.text)
 @click.option("--target", "targets", multiple=True, metavar="HOST[:PORT]",
               help="A host to scrape; may be repeated (default: this one).")  # fmt: skip
-@options.implemented_by("fleet")
+@options.implemented_by("fleet", "init")
 def init() -> None:
     """Write the configuration of a Prometheus server into DIR.
 

@@ -116,7 +116,7 @@ def test_a_probe_is_turned_off_and_on(agent: Agent) -> None:
         assert wire.GC_NS not in client.wait_for("gauges")[2]
         assert client.ask("probe", name="python", on=True) == {"ok": True}
         assert client.wait_for("probe")[2:] == ["python", "on", None]
-        assert sorted(client.ask("hello")["probes"]) == ["jax", "python", "torch"]
+        assert sorted(client.ask("hello")["probes"]) == ["jax", "python", "tensorflow", "torch"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may be somebody else")

@@ -7,7 +7,7 @@ import pytest
 from tests.recording.records import KEY, SECOND, gauges, state, steps, take
 from whyidle.agents import wire
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.reading import FIRST, NO_JAX, NO_TORCH
+from whyidle.monitor.core.reading import FIRST, NO_JAX
 from whyidle.monitor.link.records import Bye
 from whyidle.monitor.recording.stats import agent_stats as module
 from whyidle.monitor.recording.stats import figures, step_times
@@ -64,7 +64,7 @@ def test_what_the_agent_does_not_know_has_a_reason(agent_stats: AgentStats) -> N
     assert set(reading.unknown) == set(MEASURED)
     assert reading.unknown[m.PROCESS_PYTHON_THREADS] == m.NOT_READ
     assert reading.unknown[m.PROCESS_STEPS] == figures.NO_FRAMEWORK
-    assert reading.unknown[m.PROCESS_LOADER_WAIT] == NO_TORCH
+    assert reading.unknown[m.PROCESS_LOADER_WAIT] == figures.NO_FRAMEWORK
     assert reading.unknown[m.PROCESS_EXECUTABLES] == NO_JAX
 
 
