@@ -51,8 +51,10 @@ function step()
         STATE.last == 0 ? (STATE.told = now) : note(now - STATE.last)
         STATE.last = now
         now - STATE.told >= SECOND && tell(now)
-    catch
+    catch error
         STATE.file = nothing
+        # Ctrl-C is the user's.
+        error isa InterruptException && rethrow()
     finally
         unlock(LOCK)
     end

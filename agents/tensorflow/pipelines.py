@@ -32,6 +32,7 @@ MOST_ITERATORS = 64
 MOST_PIPELINES = 4
 MOST_STAGES = 24
 MOST_OPERATIONS = 400
+MOST_WRAPPED = 32
 # What calls Python for each element, holding its lock.
 PYTHON = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 GENERATOR = "from_generator_op.py"
@@ -155,8 +156,11 @@ def _function(wrapped: Any) -> dict[str, Any]:
     """Return which function a stage calls, where it is, and whether it calls Python itself."""
     names = getattr(wrapped, "__dict__", None) or {}
     function: Any = names.get("_func")
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
+    for _ in range(MOST_WRAPPED):
+        inner = getattr(function, "__wrapped__", None)
+        if inner is None:
+            break
+        function = inner
     code = getattr(function, "__code__", None)
     if code is None:
         return {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from ..framework import Part
 from ..jax.devices import VISIBLE, gpus_present
@@ -35,10 +36,14 @@ class Settings(Part):
         found: dict[str, int | None] = {DEBUG_MODES: sum(_debugging().values())}
         used = peak = 0
         context, gpus = self._context(), self._devices("GPU")
+        known = False
         for device in gpus:
-            info = context.get_memory_info(device.name)
-            used, peak = used + int(info["current"]), peak + int(info["peak"])
-        if gpus:
+            # Another worker's GPU is a device here, too; and some allocators count nothing.
+            with suppress(Exception):
+                info = context.get_memory_info(device.name)
+                used, peak = used + int(info["current"]), peak + int(info["peak"])
+                known = True
+        if known:
             found.update({POOL_USED_BYTES: used, POOL_PEAK_BYTES: peak})
         return found
 

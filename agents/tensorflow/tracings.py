@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from _thread import get_ident
 from collections import deque
+from contextlib import suppress
 from time import monotonic_ns
 from weakref import ref
 
@@ -42,6 +43,10 @@ MOST_THREADS = 64
 # The agent's time for reasons in one second.
 REASONS_NS = 2_000_000
 LONGEST_VALUE = 40
+# Functions around a function.
+MOST_WRAPPED = 32
+# Whose ``repr`` runs nothing of the job's.
+PLAIN = (bool, float, complex, type(None))
 OTHER = (
     "all arguments are as before: what it captures, or the device or strategy it runs under changed"
 )
@@ -120,9 +125,11 @@ def _tracing(
         made = original(function_type, type_context, func_graph, tracing_options)
         if on:
             ended = clock()
-            what = _what(function_type, tracing_options)
-            name = getattr(tracing_options, "name", "?")
-            note((began, ended, ident(), name, what, lines(caller(1), skipped)))
+            # What the function is, the job's own objects say: those may fail, and the job must not.
+            with suppress(Exception):
+                what = _what(function_type, tracing_options)
+                name = getattr(tracing_options, "name", "?")
+                note((began, ended, ident(), name, what, lines(caller(1), skipped)))
         return made
 
     return dress(trace, original)
@@ -131,9 +138,13 @@ def _tracing(
 def _what(function_type: Any, options: Any) -> Traced:
     """Return which function it is, and what for: names and types, no values of tensors."""
     function: Any = getattr(options, "python_function", None)
-    while getattr(function, "__wrapped__", None) is not None:
+    for _ in range(MOST_WRAPPED):
+        inner = getattr(function, "__wrapped__", None)
+        if inner is None:
+            break
         # AutoGraph puts its own into the one and leaves the other.
-        function = getattr(function, "__original_wrapped__", None) or function.__wrapped__
+        other = getattr(function, "__original_wrapped__", None)
+        function = inner if other is None else other
     function = getattr(function, "__func__", function)
     code = getattr(function, "__code__", None)
     place = (
@@ -158,13 +169,34 @@ def _words(kind: Any) -> str:
         inside = "..." if sizes is None else ",".join("?" if n is None else str(n) for n in sizes)
         return f"{getattr(dtype, 'name', '?')}[{inside}]"
     if name == "Literal":
-        return f"the Python value {getattr(kind, 'value', None)!r}"[: LONGEST_VALUE + 17]
+        return f"the Python value {_value(getattr(kind, 'value', None))}"
+    if name == "Weakref":
+        return _object(getattr(kind, "_ref", None))
     inner = getattr(kind, "components", None) or getattr(kind, "mapping", None)
     if isinstance(inner, dict):
         inner = tuple(inner.values())
     if isinstance(inner, tuple):
         return f"({', '.join(map(_words, inner))})"
     return name
+
+
+def _value(value: Any) -> str:
+    """Return a value as Python writes it, in short; of a type of the job's own its name."""
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return repr(value[:LONGEST_VALUE])[:LONGEST_VALUE]
+    if kind is int:
+        return repr(value) if value.bit_length() <= 4 * LONGEST_VALUE else "of very many digits"
+    return repr(value)[:LONGEST_VALUE] if kind in PLAIN else f"of type {kind.__name__}"
+
+
+def _object(known: Any) -> str:
+    """Return which object a weak reference is to: for each new one another graph is made."""
+    found = known() if type(known) is ref else None
+    if found is None:
+        # No two of these are one: TensorFlow makes a reference for each call.
+        return f"an object that is gone ({id(known):#x})"
+    return f"the {type(found).__name__} at {id(found):#x}"
 
 
 def _took(record: list[Any]) -> int:

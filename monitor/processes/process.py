@@ -44,6 +44,7 @@ _SHELL_OPTION = re.compile(r"[-+](\w+)")
 _SHELL_OPTIONS_WITH_VALUE = {"--rcfile", "--init-file", "--emulate"}
 PYPY = re.compile(r"/(lib)?pypy3?[^/]*$")
 _PYTHON_PROGRAM = re.compile(r"/python(\d+\.\d+)[a-z]*(?: \(deleted\))?$")
+_ANY_PYTHON = re.compile(r"/python[\d.]*[a-z]*(?: \(deleted\))?$")
 _PYTHON_LIBRARY = re.compile(r"/libpython(\d+\.\d+)[a-z]*\.so[^/]*$")
 _PYTHON_MODULES = re.compile(r"/lib/python(\d+\.\d+)[a-z]*/lib-dynload/")
 _CONTAINERS = (
@@ -240,10 +241,13 @@ def python_of(exe: str | None, files: set[str] | None) -> str | None:
     """Return the version of Python in a process, by the names of its files.
 
     The program's own name has it (Debian, venvs, static builds), or its library's, or the folder
-    of its modules. Other parts of a path may name another version.
+    of its modules. Other parts of a path may name another version. Where Julia has loaded a Python
+    of its own (PyCall, PythonCall), the process is Julia's.
     """
     if hit := _PYTHON_PROGRAM.search(exe or ""):
         return hit[1]
+    if not _ANY_PYTHON.search(exe or "") and any(map(JULIA_LIBRARY.search, files or ())):
+        return None
     for pattern in (_PYTHON_PROGRAM, _PYTHON_LIBRARY, _PYTHON_MODULES):
         hits = {hit[1] for path in files or () if (hit := pattern.search(path))}
         if hits:

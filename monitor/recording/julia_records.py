@@ -45,6 +45,7 @@ class JuliaRecords:
         self._began_ns = self._look_ns = 0
         self._backend: str | None = None
         self._script: str | None = None
+        self._visible: str | None = None
         # Whether it has loaded our marks, and the file of them.
         self._has_marks = False
         self._spool: Spool | None = None
@@ -67,6 +68,7 @@ class JuliaRecords:
             "version": reader.version,
             "backend": self._computes_on(now_ns),
             "script": self._script,
+            "gpus_visible": self._visible,
         }
         values = self._values(counters, now_ns)
         return [State(now_ns, JULIA, facts), *marked, Gauges(now_ns, values)]
@@ -108,6 +110,8 @@ class JuliaRecords:
             try:
                 self._reader, self._failed = JuliaReader(self._target.anew()), None
                 self._script = _script(self._target)
+                who = self._target.anew().identity
+                self._visible = None if who is None else who.visible_gpus
                 words = self._target.fs.arguments(self._target.pid) or []
                 self._has_marks = any(word.endswith(f"/{wire.JULIA_MARKS}") for word in words)
             except Unreadable as error:

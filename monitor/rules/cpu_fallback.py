@@ -29,7 +29,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Framework, Need, Severity, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Framework,
+    Need,
+    Severity,
+    Verdict,
+)
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.window import Window
 
@@ -78,10 +87,18 @@ def _found(
     return Found(
         gain=None,
         evidence=tuple(evidence),
-        severity=Severity.HIGH if chosen is None else Severity.INFO,
+        severity=_severity(facts, chosen),
+        confidence=Confidence.MEASURED if _PROBES.keys() & facts.keys() else Confidence.HINTED,
         title=_title(chosen, in_job),
         frameworks=tuple(_PROBES[name] for name in facts if name in _PROBES),
     )
+
+
+def _severity(facts: Mapping[str, Mapping[str, Any]], chosen: tuple[str, str] | None) -> Severity:
+    if chosen is not None:
+        return Severity.INFO
+    # Julia mostly computes on CPUs, and from outside only the driver shows, once it is loaded.
+    return Severity.HIGH if _PROBES.keys() & facts.keys() else Severity.LOW
 
 
 def _chosen(facts: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:

@@ -84,10 +84,19 @@ torch._logging.set_logs(recompiles=True)  # prints each reason, with the line of
 # Of the reasons that the agent gives for TensorFlow: what is part of the graph, and who is new.
 _VALUE: Final = re.compile(r"the Python value")
 _ANEW: Final = re.compile(r"made anew each time")
+_OBJECT: Final = re.compile(r"now (the \w+ at 0x|an object that is gone)")
 AS_TENSOR: Final = Fix(
     "Pass what changes as a tensor: a Python number is part of the graph, and each makes another.",
     """\
 loss = step(x, tf.constant(number))""",
+)
+SAME: Final = Fix(
+    "Make the object once and pass the same each time, or only its tensors: each new object makes"
+    " another graph.",
+    """\
+settings = Settings()  # before the loop
+for x, y in batches:
+    loss = step(x, y, settings)""",
 )
 ONCE: Final = Fix(
     "Make the function once, before the loop: each new one begins without a graph.",
@@ -139,7 +148,8 @@ def detect(window: Window) -> Verdict:
 def _fixes(framework: str, reason: str, *, by_size: bool) -> dict[Framework, Fix] | None:
     """Return another cure than the rule's own, where the reason names another cause."""
     if framework == "tensorflow":
-        cure = AS_TENSOR if _VALUE.search(reason) else ONCE if _ANEW.search(reason) else None
+        cures = ((_VALUE, AS_TENSOR), (_ANEW, ONCE), (_OBJECT, SAME))
+        cure = next((cure for like, cure in cures if like.search(reason)), None)
         return None if cure is None else {"tensorflow": cure}
     return None if by_size else {"pytorch": LOOK}
 

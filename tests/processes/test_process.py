@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import start_job
 from whyidle.monitor.core.errors import Exit, NotPermitted, TargetGone, UsageProblem
-from whyidle.monitor.processes.process import describe, frameworks_of, script_of
+from whyidle.monitor.processes.process import describe, frameworks_of, python_of, script_of
 from whyidle.monitor.processes.procfs import ProcFs, parse_stat
 from whyidle.monitor.processes.target import Target
 
@@ -172,3 +172,19 @@ def test_a_kernel_thread_is_no_job() -> None:
         pytest.skip("no kernel threads are visible here")
     with pytest.raises(UsageProblem, match="kernel"):
         Target.named("2")
+
+
+@pytest.mark.parametrize(
+    ("exe", "python"),
+    [
+        ("/opt/julia/bin/julia", None),
+        ("/opt/an_app_of_julias", None),
+        # juliacall loads Julia into Python.
+        ("/usr/bin/python3.11", "3.11"),
+        ("/opt/own/bin/python", "3.11"),
+    ],
+)
+def test_julia_with_a_python_inside_is_julia(exe: str, python: str | None) -> None:
+    files = {"/usr/lib/libpython3.11.so.1.0", "/opt/julia/lib/libjulia.so.1.10"}
+    assert python_of(exe, files) == python
+    assert python_of(exe, files - {"/opt/julia/lib/libjulia.so.1.10"}) == "3.11"

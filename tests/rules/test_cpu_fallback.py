@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import cannot_judge, found, judge, traced, window
-from whyidle.monitor.core.finding import Severity, SourceLine
+from whyidle.monitor.core.finding import Confidence, Severity, SourceLine
 from whyidle.monitor.signals.recorded import SeenGpu
 
 NAME = "cpu_fallback"
@@ -55,6 +55,16 @@ def test_a_job_on_the_cpu_beside_a_gpu(facts: dict[str, Any], framework: str) ->
     assert finding.gain is None
     assert finding.frameworks == (framework,)
     assert finding.evidence[0].value >= 1
+
+
+def test_julia_on_the_cpu_is_a_hint_and_no_error() -> None:
+    # Its driver may only be loaded later, and most of its programs want none.
+    facts = {"julia": {"backend": "cpu", "version": "1.10.4", "gpus_visible": None}}
+    finding = found(NAME, window(facts=facts, gpus=(GPU,)))
+    assert finding.severity is Severity.LOW
+    assert finding.confidence is Confidence.HINTED
+    facts["julia"]["gpus_visible"] = ""
+    assert found(NAME, window(facts=facts, gpus=(GPU,))).severity is Severity.INFO
 
 
 def test_no_line_is_blamed() -> None:

@@ -106,6 +106,42 @@ def by_number() -> None:
         scaled(tf.ones([2]), n)
 
 
+class Setting:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class Bare:
+    """Nothing holds a weak reference to it, and to write it down ends the program."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        raise SystemExit
+
+
+def by_object() -> None:
+    @tf.function
+    def with_setting(x: tf.Tensor, setting: Setting) -> tf.Tensor:
+        return x * setting.number
+
+    for n in range(4):
+        with_setting(tf.ones([2]), Setting(n))
+    kept.extend(Setting(n) for n in range(2))
+    for each in kept:
+        with_setting(tf.ones([2]), each)
+    kept.clear()
+
+
+def by_odd_value() -> None:
+    @tf.function
+    def with_odd(x: tf.Tensor, _odd: object) -> tf.Tensor:
+        return x
+
+    for each in (Bare(), Bare(), "a" * 10_000_000, b"b" * 10_000_000):
+        with_odd(tf.ones([2]), each)
+
+
 def made_anew() -> None:
     for _ in range(4):
         tf.function(lambda x: x + 1)(tf.ones([2]))
@@ -143,7 +179,17 @@ def fit() -> None:
 
 answers: dict[str, Any] = {
     work.__name__: seen(work)
-    for work in (by_shape, by_number, made_anew, steady, eager, batches, fit)
+    for work in (
+        by_shape,
+        by_number,
+        by_object,
+        by_odd_value,
+        made_anew,
+        steady,
+        eager,
+        batches,
+        fit,
+    )
 }
 pairs = zip(before, hooked(), strict=True)
 answers["left"] = [number for number, (a, b) in enumerate(pairs) if a is not b]

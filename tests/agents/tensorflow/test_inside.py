@@ -70,6 +70,20 @@ def test_why_a_function_is_traced_again_and_from_which_line(
     assert said()[name]["figures"][wire.COMPILE_NS] > 0
 
 
+def test_each_new_object_of_the_jobs_is_a_reason() -> None:
+    records = traced("by_object", "with_setting")
+    assert len(records) == 6
+    for each in records[1:]:
+        assert each[5].startswith("at setting: now an object that is gone (0x")
+
+
+def test_what_the_job_passes_is_not_asked_to_write_itself_down() -> None:
+    reasons = [each[5] for each in traced("by_odd_value", "with_odd")]
+    assert reasons[2].startswith("at _odd: now the Python value 'aaa")
+    assert reasons[2].endswith("before the Python value of type Bare")
+    assert all(each is None or len(each) < 200 for each in reasons)
+
+
 def test_a_step_that_is_a_graph_is_traced_no_more_and_ticks() -> None:
     # Once, and no more.
     assert len(traced("steady", "plain_step")) == 1
