@@ -95,7 +95,7 @@ class AgentManager:
         """Take in what is new; start with the processes whose turn it is."""
         self._now, self._readings = now, {}
         self._track(now, stats, known)
-        self._want_named(now)
+        self._want_named(now, stats, known)
         for arrival in self._queue.arrivals():
             self._arrived(arrival, stats)
         # What one process says must not cost the others.
@@ -237,15 +237,29 @@ class AgentManager:
                     tracked.julia = JuliaRecords(Target(key, self._fs))
                 self._processes[key] = tracked
 
-    def _want_named(self, now: float) -> None:
+    def _want_named(
+        self, now: float, stats: Mapping[ProcessKey, Stat], known: Mapping[ProcessKey, Identity]
+    ) -> None:
         """Enter the process that a person named, also where no framework of ours is in the job."""
         tracked = self._processes.get(self._root)
         if tracked is None or self._patience or tracked.is_wanted or tracked.link is not None:
+            return
+        if not stats.keys() <= known.keys() or self._may_load_one(now, stats):
+            # Whoever only starts the one that trains is left alone.
             return
         is_python = tracked.identity.python is not None and tracked.identity.frameworks is not None
         others = any(each.has_framework for each in self._processes.values())
         if is_python and not others and lived(self._root) >= NAMED_SECONDS:
             tracked.is_named, tracked.due = True, now
+
+    def _may_load_one(self, now: float, stats: Mapping[ProcessKey, Stat]) -> bool:
+        """Tell whether a process that the named one has just started may load a framework yet."""
+        young = (
+            each.identity.python is not None and lived(key) < NAMED_SECONDS
+            for key, each in self._processes.items()
+            if key != self._root and key in stats
+        )
+        return now - self._began_ns / 1e9 < NAMED_SECONDS and any(young)
 
     def _grow(self, tracked: TrackedProcess) -> None:
         """Keep what was held back of a process that has turned out to stay."""

@@ -241,9 +241,13 @@ def _watched(watched: Watched) -> AgentJson:
         "framework": watched.frameworks or None,
         "unknown": {
             **({} if watched.rank is not None else {"rank": NO_RANK}),
-            **({} if watched.frameworks else {"framework": NO_FRAMEWORK_YET}),
+            **({} if watched.frameworks else {"framework": _no_framework(watched)}),
         },
     }
+
+
+def _no_framework(watched: Watched) -> str:
+    return NO_FRAMEWORK_YET if watched.inside else NO_FRAMEWORK_OUTSIDE
 
 
 def _no_steps(summary: RunSummary) -> str:

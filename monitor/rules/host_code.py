@@ -20,7 +20,8 @@ both. What the code computes may not be needed in each step at all.
 
 ## When it is wrong
 The gain is what comes back if these lines cost nothing, which is more than any change of them can
-give. A job that has nothing to do on the device but little may be made of such code.
+give. A job that has nothing to do on the device but little may be made of such code. Of a program in
+which no framework, step or GPU is known waits do not count: a server waits for requests.
 
 ## Documents
 Beyond the documents: they speak of frameworks, and this is your own code.
@@ -31,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -64,7 +66,7 @@ def detect(window: Window) -> Verdict:
     account = window.host
     if account is None:
         return window.lacks(Need.INSIDE)
-    rows = _of_one_place(account)
+    rows = _of_one_place(account, but=None if _computes(window) else HostClass.WAIT)
     surely = sum(row.share for row in rows if _is_own(account, row))
     if surely < LEAST:
         return None
@@ -94,14 +96,24 @@ def _place(account: HostAccount, row: HostRow) -> CodeLine | None:
     return row.frames[0] if row.frames else None
 
 
-def _of_one_place(account: HostAccount) -> list[HostRow]:
+def _computes(window: Window) -> bool:
+    """Tell whether it may compute on a device; a server, or who only starts others, waits rightly.
+
+    Without an agent inside nobody knows.
+    """
+    job = window.job
+    has_gpu = any(gpu.owned for gpu in job.gpus)
+    return not job.inside or bool(window.frameworks) or m.JOB_STEPS in job.means or has_gpu
+
+
+def _of_one_place(account: HostAccount, but: HostClass | None) -> list[HostRow]:
     """Return the rows of the user's function, or of the phase, with most of such work."""
     sums: dict[tuple[str, str, Phase], float] = {}
     rows: dict[tuple[str, str, Phase], list[HostRow]] = {}
     for row in account.rows:
         place = _place(account, row)
         own = _is_own(account, row)
-        if place is None or not (own or row.doing is HostClass.UNCLEAR):
+        if place is None or row.doing is but or not (own or row.doing is HostClass.UNCLEAR):
             continue
         phase = row.phase if is_aside(account, row) else Phase.STEP
         key = place.file, place.function, phase

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -102,6 +103,48 @@ def test_who_is_named_is_entered_whatever_it_has_loaded(
     assert member is not None
     job.until(lambda _: job.tried)
     assert job.inside.not_entered is None
+    job.inside.leave(1.0)
+
+
+def test_who_has_just_started_others_is_not_entered_in_place_of_them(
+    puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    puppet.do("bye")
+    job = Job(puppet, goes_in)
+    child = replace(trainer(puppet, frameworks={}), key=key_of(os.getpid()))
+    ages = {puppet.key: 100.0, child.key: 1.0}
+    monkeypatch.setattr(agent_manager, "lived", ages.__getitem__)
+    stats = {key: stat for key in ages if (stat := FS.stat(key.pid)) is not None}
+    known = {puppet.key: trainer(puppet, frameworks={})}
+
+    def tick() -> bool:
+        began = job.inside._began_ns / 1e9
+        job.inside.tick(began + job.now, stats, known)
+        return any(each.is_named for each in job.inside.processes())
+
+    job.now = 1.0
+    # Nobody has looked at the child yet, then it is young.
+    assert not tick()
+    known[child.key] = child
+    assert not tick()
+    ages[child.key] = 20.0
+    assert tick()
+    job.inside.leave(1.0)
+
+
+def test_one_that_starts_others_all_the_time_is_entered_in_the_end(
+    puppet: Puppet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    puppet.do("bye")
+    job = Job(puppet, goes_in)
+    child = replace(trainer(puppet, frameworks={}), key=key_of(os.getpid()))
+    known = {puppet.key: trainer(puppet, frameworks={}), child.key: child}
+    ages = {puppet.key: 100.0, child.key: 1.0}
+    monkeypatch.setattr(agent_manager, "lived", ages.__getitem__)
+    stats = {key: stat for key in ages if (stat := FS.stat(key.pid)) is not None}
+    for late, named in ((14.0, False), (16.0, True)):
+        job.inside.tick(job.inside._began_ns / 1e9 + late, stats, known)
+        assert any(each.is_named for each in job.inside.processes()) is named
     job.inside.leave(1.0)
 
 

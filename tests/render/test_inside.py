@@ -19,7 +19,7 @@ from whyidle.monitor.render import inside as words
 from whyidle.monitor.render import jsonl, plain
 from whyidle.monitor.render.live import LiveView
 from whyidle.monitor.render.screens import PlainLines
-from whyidle.monitor.runs.summary import RunSummary
+from whyidle.monitor.runs.summary import RunSummary, Watched
 from whyidle.monitor.store import Key, Run, Summary
 
 ON_THE_WAY = Member(ProcessKey(4003, 1), None, None)
@@ -88,6 +88,15 @@ def test_plain_lines_name_the_line_of_code_and_steer_no_terminal() -> None:
     assert "\x1b" not in text
     assert "at a\\nb.py:1 f\\x1b[2J 100%" in text
     assert "\x1b" not in screen(snapshot(inside(where=(evil,)), happened=(HAPPENED,)), 100)
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [("ptrace", jsonl.NO_FRAMEWORK_YET), ("outside", jsonl.NO_FRAMEWORK_OUTSIDE)],
+)
+def test_a_process_without_an_agent_is_not_said_to_have_one(method: str, why: str) -> None:
+    watched = Watched(1, None, method, method != "outside", (), None, None)
+    assert jsonl._watched(watched)["unknown"]["framework"] == why
 
 
 def test_a_tick_of_json_has_each_process_with_its_reasons() -> None:

@@ -73,6 +73,30 @@ def sampled(tmp_path: Path, source: str, host: CodeLine, works: int, share: floa
     return window(stacks=samples, facts={"torch": {"backend": "cpu"}}, inside=True)
 
 
+@pytest.mark.parametrize(
+    ("known", "is_there"),
+    [
+        ({"inside": True}, False),
+        # Nobody is inside, or it computes.
+        ({"inside": False}, True),
+        ({"inside": True, "facts": {"torch": {"backend": "cpu"}}}, True),
+        ({"inside": True, "means": {m.JOB_STEPS: 3.0}}, True),
+    ],
+)
+def test_a_server_without_a_framework_may_wait(
+    known: dict[str, Any], is_there: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.py"
+    file.write_text("import selectors\ndef main():\n    server.serve_forever()\nmain()\n")
+    line = CodeLine(str(file), 3, "main")
+    waits = (CodeLine("/usr/lib/python3.11/selectors.py", 415, "select"), (line,), 1000)
+    job = window(stacks=stacks(waits, waited=1.0), **known)
+    if is_there:
+        assert found(NAME, job).where[0].line == 3
+    else:
+        assert is_silent(NAME, job)
+
+
 @pytest.mark.parametrize("style", SOURCES)
 def test_the_users_own_code_is_named_in_any_style(style: str, tmp_path: Path) -> None:
     source, (line, function), works = SOURCES[style]
