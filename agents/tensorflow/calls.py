@@ -1,7 +1,8 @@
 """Steps by the calls of each ``tf.function``: Keras' own train function, or the user's step.
 
-A call within another's trace is part of that one's graph. Of several functions the slowest makes a
-whole step, as with optimizers.
+A call within another's trace is part of that one's graph. Where a graph computes gradients, those
+that surely do not are no steps: what acts, scores or logs between them. Of the rest the slowest
+makes a whole step, as with optimizers.
 """
 
 from __future__ import annotations
@@ -25,6 +26,17 @@ SOURCE = "tf.function"
 # Functions of the same code that are told apart: one that is made anew for each step is one.
 MOST_OF_CODE = 8
 MOST_FUNCTIONS = 256
+# What ``GradientTape`` and ``tf.gradients`` call what they make, and a call of another graph, which
+# may hold anything.
+GRADIENTS = ("gradient_tape/", "gradients/")
+CALLS = (
+    *("PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile"),
+    *("If", "StatelessIf", "Case", "StatelessCase", "XlaLaunch"),
+)
+MOST_OPERATIONS = 20_000
+TRAINS, UNCLEAR, OTHER = 2, 1, 0
+# In place of a key: it is no step.
+QUIET = 0
 
 # The functions that were called, and what each ticks as.
 called: dict[int, int] = {}
@@ -45,10 +57,34 @@ class Calls(Part):
         self._keys = called
         self._living: dict[int, tuple[ref[Any], ...]] = {}
         self._codes: dict[int, int] = {}
+        # The key of each before another was found to train, and whether its own graph does.
+        self._own: dict[int, int] = {}
+        self._judged: dict[int, int] = {}
+        self._sizes = (0, 0)
         ticks = [tick]
         self.hooks.add(ticks.clear)
         ours = _calling(original, ticks, self._keys, self._meet, is_eager())
         replace_in_class(self.hooks, kind, "__call__", ours)
+
+    def second(self, _now: int) -> dict[str, int | None]:
+        """Tell functions that train from others, where there are new ones."""
+        sizes = (len(self._living), len(self._judged))
+        if sizes != self._sizes or sizes[0] != sizes[1]:
+            self._judge()
+            self._sizes = (len(self._living), len(self._judged))
+        return {}
+
+    def _judge(self) -> None:
+        # While these are held none of them goes, and none of their rows.
+        found = [(key, refs[0]()) for key, refs in list(self._living.items())]
+        alive = [(key, each) for key, each in found if each is not None]
+        for key, each in alive:
+            if key not in self._judged and (graph := _graph(each)) is not None:
+                self._judged[key] = _does(graph)
+        trains = any(self._judged.get(key) == TRAINS for key, _ in alive)
+        for key, _ in alive:
+            quiet = trains and self._judged.get(key) == OTHER
+            self._keys[key] = QUIET if quiet else self._own[key]
 
     def facts(self) -> dict[str, Any]:
         """Return how many functions run, and whether some are compiled by XLA."""
@@ -70,12 +106,35 @@ class Calls(Part):
         number = self._codes[code] = self._codes.get(code, 0) + 1
         key = id(function)
         # What runs when it goes must be C: a line of ours there could lose a signal.
-        tables: tuple[dict[int, Any], ...] = (self._keys, self._living)
+        tables: tuple[dict[int, Any], ...]
+        tables = (self._keys, self._living, self._own, self._judged)
+        self._keys[key] = self._own[key] = key if number <= MOST_OF_CODE else code
         self._living[key] = tuple(ref(function, partial(each.pop, key)) for each in tables)
-        self._keys[key] = key if number <= MOST_OF_CODE else code
         for each in arguments:
             meet_iterator(each)
         return self._keys[key]
+
+
+def _graph(function: Any) -> Any:
+    """Return a graph of a function; ``None``: there is none yet, or not where we know it."""
+    config = function.__dict__.get("_variable_creation_config")
+    cache = getattr(config, "function_cache", None)
+    for each in () if cache is None else cache.values():
+        return getattr(each, "graph", None)
+    return None
+
+
+def _does(graph: Any) -> int:
+    operations = graph.get_operations()
+    if len(operations) > MOST_OPERATIONS:
+        return UNCLEAR
+    found = OTHER
+    for each in operations:
+        if any(name in each.name for name in GRADIENTS):
+            return TRAINS
+        if each.type in CALLS:
+            found = UNCLEAR
+    return found
 
 
 def _calling(
@@ -93,8 +152,9 @@ def _calling(
             key = key_of(id(function))
             if key is None:
                 key = meet(function, arguments)
-            for tick in ticks:
-                tick(key)
+            if key:
+                for tick in ticks:
+                    tick(key)
         return result
 
     return dress(call, original)

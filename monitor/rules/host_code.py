@@ -20,8 +20,8 @@ both. What the code computes may not be needed in each step at all.
 
 ## When it is wrong
 The gain is what comes back if these lines cost nothing, which is more than any change of them can
-give. A job that has nothing to do on the device but little may be made of such code. Of a program in
-which no framework, step or GPU is known waits do not count: a server waits for requests.
+give. A job that has nothing to do on the device but little may be made of such code. Of a program
+in which no framework, step or GPU is known waits do not count: a server waits for requests.
 
 ## Documents
 Beyond the documents: they speak of frameworks, and this is your own code.

@@ -33,6 +33,8 @@ owner.INSTALLED = (*owner.INSTALLED, f"{ROOT}/agents/")
 said: list[str] = []
 # An iterator that is still in use when the probe looks.
 kept: list[Any] = []
+probes: list[Any] = []
+contexts: list[Any] = []
 PLACES = {
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": ("Function", "__call__"),
     "tensorflow.python.data.ops.iterator_ops": ("OwnedIterator", "_next_internal"),
@@ -75,6 +77,8 @@ def seen(work: Any) -> dict[str, Any]:
     context = ProbeContext(Timers(), records.append, said.append, threading.get_ident())
     probe = TensorFlowProbe(context)
     probe.begin()
+    probes.append(probe)
+    contexts.append(context)
     assert all(a is not b for a, b in zip(before, hooked(), strict=True))
     value = work()
     figures = probe.gauges(time.monotonic_ns())
@@ -154,6 +158,21 @@ def steady() -> float:
     return [float(step(x)) for _ in range(5)][-1]
 
 
+def beside_others() -> None:
+    step = tf.function(plain_step)
+    score = tf.function(lambda x: tf.reduce_mean(model(x)))
+    x = tf.ones([16, 8])
+    for number in range(30):
+        step(x)
+        if number % 10 == 0:
+            score(x)
+        if number == 9:
+            # A second passes.
+            probes[-1].gauges(time.monotonic_ns())
+            contexts[-1].steps.second(time.monotonic_ns())
+        time.sleep(0.002)
+
+
 def eager() -> None:
     for _ in range(5):
         plain_step(tf.ones([16, 8]))
@@ -186,6 +205,7 @@ answers: dict[str, Any] = {
         by_odd_value,
         made_anew,
         steady,
+        beside_others,
         eager,
         batches,
         fit,

@@ -94,6 +94,11 @@ def test_a_step_that_is_a_graph_is_traced_no_more_and_ticks() -> None:
     assert said()["steady"]["figures"][wire.SYNCS] >= 5
 
 
+def test_what_computes_no_gradients_beside_a_step_is_none() -> None:
+    # The rest of thirty after ten of them, the last one of those included: not the one in ten.
+    assert said()["beside_others"]["steps"][4] == 20
+
+
 def test_a_step_without_a_graph_ticks_by_its_optimizer() -> None:
     assert said()["eager"]["steps"][2] == "optimizer"
     assert said()["eager"]["steps"][4] == 5 - 1
