@@ -101,7 +101,10 @@ def _is_of_calls(window: Window, loop: Looping) -> bool:
     mine = {(place.file, place.line) for place in loop.where}
     rows = () if window.host is None else window.host.rows
     inside = [row for row in rows if any((f.file, f.line) in mine for f in row.frames)]
-    calls = sum(row.share for row in inside if row.doing in _CALLS)
+    # A loop that calls graphs of TensorFlow, one in each pass, goes through batches: what one holds
+    # does not show in its lines.
+    kinds = {HostClass.EAGER} if window.uses("tensorflow") else _CALLS
+    calls = sum(row.share for row in inside if row.doing in kinds)
     return calls >= OF_CALLS * sum(row.share for row in inside) > 0
 
 

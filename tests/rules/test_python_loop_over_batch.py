@@ -280,3 +280,30 @@ def test_a_small_loop_is_not_what_the_pass_back_goes_through(tmp_path: Path) -> 
     found = over_samples((), stacked(file, ((2,), 0.01), ((3,), 0.9)))
     assert found is not None
     assert found.share == pytest.approx(0.04)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "is_there"),
+    [
+        ("tensorflow/python/eager/execute.py", False),
+        ("tensorflow/python/ops/gen_math_ops.py", True),
+    ],
+)
+def test_a_loop_that_calls_a_graph_in_each_pass_goes_through_batches(
+    tmp_path: Path, leaf: str, is_there: bool
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("import tensorflow as tf\nfor x, y in data:\n    loss = fit_one(x, y)\n")
+    line = CodeLine(str(file), 3, "<module>")
+    samples = stacks((CodeLine(f"/x/site-packages/{leaf}", 53, "quick_execute"), (line,), 1000))
+    said = {"tensorflow": {"backend": "cpu", "functions": 2}}
+    job = window(
+        stacks=samples,
+        lines=(SourceLine(str(file), 3, "<module>", 1.0),),
+        facts=said,
+        inside=True,
+    )
+    if is_there:
+        assert found(NAME, job).where[0].line == 3
+    else:
+        assert is_silent(NAME, job)
