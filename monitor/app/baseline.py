@@ -32,7 +32,7 @@ def save(*, name: str, runs: tuple[str, ...], newest: int | None, as_json: bool)
         click.echo(jsonl.line(_row(kept, path)))
         return
     what = ", ".join(side.label for side in kept.sides)
-    click.echo(f"Saved {printable(what)} as {name}: {path}")
+    click.echo(printable(f"Saved {what} as {name}: {path}"))
     for side in kept.sides:
         if side.pace is None:
             say(f"{side.label} has no steps ({side.why_no_pace}): only findings can be judged.")
@@ -98,7 +98,9 @@ def remove(*, name: str, as_json: bool) -> None:
     try:
         path.unlink()
     except OSError as error:
-        raise StorageProblem(f"{path} cannot be deleted: {error.strerror}.", "") from None
+        raise StorageProblem(
+            f"{path} cannot be deleted: {error.strerror}.", f"See whose it is: ls -ld {path.parent}"
+        ) from None
     if as_json:
         click.echo(jsonl.line(_row(kept, path)))
     else:

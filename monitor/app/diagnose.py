@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import click
@@ -28,9 +27,7 @@ def run(
     found = diagnose.diagnose(windows.of(target, seconds))
     if written is None and not as_json:
         click.echo(screen(found), color=True)
-    elif text := _WRITERS[written or "json"](
-        diagnose.as_json(found), Repository.around(Path.cwd())
-    ):
+    elif text := _written(diagnose.as_json(found), written or "json"):
         click.echo(text)
     if fail_on and found.worst and found.worst.rank <= Severity(fail_on).rank:
         raise SystemExit(Exit.FINDINGS)
@@ -38,8 +35,11 @@ def run(
         raise diagnose.not_judged(found.window)
 
 
+def _written(answer: DiagnosisJson, form: str) -> str:
+    return line(answer) if form == "json" else _WRITERS[form](answer, Repository.here())
+
+
 _WRITERS: Final[dict[str, Callable[[DiagnosisJson, Repository], str]]] = {
-    "json": lambda answer, _: line(answer),
     "sarif": sarif.page,
     "github": github.page,
     "markdown": markdown.page,

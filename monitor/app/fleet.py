@@ -6,24 +6,34 @@ from pathlib import Path
 
 import click
 
-from whyidle.monitor.core.errors import UsageProblem
-from whyidle.monitor.export.fleet_files import CONFIG, RULES, files
+from whyidle.monitor.core.errors import StorageProblem, UsageProblem
+from whyidle.monitor.export.fleet_files import CONFIG, RULES, address, files
+from whyidle.monitor.render.escape import printable
 
 
 def init(*, folder: str, targets: tuple[str, ...]) -> None:
     """Write what is not there yet."""
     place = Path(folder)
+    for target in targets:
+        if address(target) is None:
+            raise UsageProblem(
+                f"'{target}' is no host that Prometheus can scrape.",
+                "Name it alone, or with a port: --target node1 --target node2:9400 --target [::1]",
+            )
+    done: list[str] = []
     try:
         place.mkdir(parents=True, exist_ok=True)
         for name, text in files(targets or ("localhost",)).items():
             is_new = not (place / name).exists()
             if is_new:
                 (place / name).write_text(text)
-            click.echo(f"{'wrote' if is_new else 'kept '}  {place / name}")
+            done.append(f"{'wrote' if is_new else 'kept '}  {place / name}")
     except OSError as error:
-        raise UsageProblem(
+        raise StorageProblem(
             f"{error.filename or place} cannot be written: {error.strerror}.",
             "Name a folder of your own: monitor fleet init ~/whyidle-fleet",
         ) from None
-    click.echo(f"Check the rules: promtool check rules {place / RULES}")
-    click.echo(f"Start it:        prometheus --config.file={place / CONFIG}")
+    done.append(f"Check the rules: promtool check rules {place / RULES}")
+    done.append(f"Start it:        prometheus --config.file={place / CONFIG}")
+    for line in done:
+        click.echo(printable(line))

@@ -57,7 +57,8 @@ class Gate:
     def __init__(self, kept: Baseline, allowed: float | None, *, annotate: bool) -> None:
         self._baseline = kept
         self._allowed = allowed
-        self._annotate = annotate
+        # Before the job starts: it may delete the folder.
+        self._repository = Repository.here() if annotate else None
 
     def judge(self, summaries: Sequence[RunSummary | None], *, as_json: bool) -> Exit:
         """Print what became of the program; return the exit code."""
@@ -73,8 +74,7 @@ class Gate:
             click.echo(jsonl.line(jsonl.summary_object(summary) | {"gate": answer}))
         sys.stdout.flush()
         click.echo(screen(judged, answer, summary.diagnosis), err=True)
-        if self._annotate and summary.diagnosis is not None:
-            repository = Repository.around(Path.cwd())
-            shown = github.of_gate(answer, summary.diagnosis, repository)
+        if self._repository is not None and summary.diagnosis is not None:
+            shown = github.of_gate(answer, summary.diagnosis, self._repository)
             click.echo("\n".join(shown), err=True)
         return _CODES[judged.outcome]

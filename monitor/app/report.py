@@ -15,7 +15,9 @@ from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.diagnosis import diagnose
 from whyidle.monitor.render import report_html, report_markdown
+from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.numbers import size
+from whyidle.monitor.render.places import homeless
 from whyidle.monitor.render.report import Report
 from whyidle.monitor.runs.summary import summarise
 from whyidle.monitor.signals import opening
@@ -35,12 +37,14 @@ def run(*, target: str, written: str, out: Path | None, force: bool, no_code: bo
     path = out or Path(f"whyidle-{named}{suffix}")
     summary = None if ref is None else summarise(database(), ref)
     answer = diagnose.as_json(diagnose.diagnose(window))
-    text = write(Report.of(window, answer, summary, code=not no_code))
+    # Evidence and code may name a home folder, too.
+    text = homeless(write(Report.of(window, answer, summary, code=not no_code)))
     if str(path) == "-":
         click.echo(text)
         return
     _write(path, text, force=force)
-    click.echo(f"Wrote {path} ({size(len(text.encode()))}). Look at it before you send it.")
+    written_to = f"Wrote {path} ({size(len(text.encode(errors='backslashreplace')))})."
+    click.echo(f"{printable(written_to)} Look at it before you send it.")
 
 
 def _write(path: Path, text: str, *, force: bool) -> None:

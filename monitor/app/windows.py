@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from whyidle.monitor.core.defaults import WATCH_SECONDS
-from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.requests import Wanted
@@ -81,7 +81,13 @@ def _named(reader: Reader, target: str) -> str:
 
 def _watched(pid: str, seconds: float) -> str:
     """Watch a process for a while, and return the run that this has made."""
-    target = Target.named(pid)
+    try:
+        target = Target.named(pid)
+    except TargetGone:
+        raise TargetGone(
+            f"There is no recording and no process {pid}.",
+            "List them: monitor runs    monitor ps",
+        ) from None
     say(
         f"Process {pid} is not being recorded: watching it for {seconds:g} s.",
         "Ctrl-C ends that early.",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,6 +23,12 @@ SUFFIX: Final = ".json.gz"
 # A file of someone else's may unpack to anything; a hundred recordings do to less.
 MOST_BYTES: Final = 256 << 20
 
+# What reading somebody else's file may raise.
+_DAMAGE: Final = (
+    ValueError, LookupError, TypeError, AttributeError, EOFError, RecursionError, OverflowError,
+    zlib.error, gzip.BadGzipFile, msgspec.MsgspecError,
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
@@ -33,9 +41,9 @@ class Baseline:
 
 def path_of(name: str, folder: Path) -> Path:
     """Return where a baseline lies: a file of that name, or one in the folder."""
-    if "/" in name or name.endswith(SUFFIX):
+    if ("/" in name or name.endswith(SUFFIX)) and Path(name).name:
         return Path(name)
-    if not name.isprintable() or name.startswith((".", "-")) or not name:
+    if not name.isprintable() or name.startswith((".", "-")) or "/" in name or not name:
         raise UsageProblem(
             f"A baseline cannot be called {name!r}.", "Give it a word: monitor baseline save main"
         )
@@ -61,6 +69,8 @@ def save(path: Path, sides: Sequence[Side]) -> None:
         part.write_bytes(packed)
         part.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise StorageProblem(
             f"The baseline cannot be written to {path}: {error.strerror}.",
             "Name a file elsewhere: monitor baseline save ./main.json.gz",
@@ -74,17 +84,20 @@ def load(name: str, folder: Path) -> Baseline:
         with gzip.open(path) as packed:
             document = msgspec.json.decode(packed.read(MOST_BYTES))
         sides = tuple(_side(each) for each in document["runs"])
-        if sides:
+        if sides and document["schema"] == SCHEMA:
             return Baseline(name, int(document["saved_ms"]), sides)
     except FileNotFoundError:
         raise UsageProblem(
             f"There is no baseline '{name}' ({path}).", f"Save one: monitor baseline save {name}"
         ) from None
+    except _DAMAGE:
+        pass
     except OSError as error:
         why = error.strerror or str(error)
-        raise StorageProblem(f"The baseline {path} cannot be read: {why}.", "") from None
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, msgspec.MsgspecError):
-        pass
+        raise StorageProblem(
+            f"The baseline {path} cannot be read: {why}.",
+            "List those there are: monitor baseline list",
+        ) from None
     raise UsageProblem(
         f"{path} is no baseline that this program reads.",
         f"Save it again: monitor baseline save {name}",

@@ -44,16 +44,22 @@ def page(families: Iterable[Family]) -> bytes:
             f"{family.name}{suffix}{_written(labels)} {_number(value)}"
             for suffix, labels, value in family.samples
         ]
-    return ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
+    return ("\n".join(lines) + "\n").encode()
 
 
 def _written(labels: Labels) -> str:
     if not labels:
         return ""
     pairs = (
-        f'{name}="{value[:LONGEST_LABEL].translate(_ESCAPES)}"' for name, value in labels.items()
+        f'{name}="{_valid(value)[:LONGEST_LABEL].translate(_ESCAPES)}"'
+        for name, value in labels.items()
     )
     return f"{{{','.join(pairs)}}}"
+
+
+def _valid(text: str) -> str:
+    # Bytes that are no UTF-8, before backslashes are escaped: a parser refuses "\\udcff".
+    return text.encode("utf-8", "replace").decode()
 
 
 def _help(text: str) -> str:

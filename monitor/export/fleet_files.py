@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ CONFIG, RULES, TARGETS, SERVICE = (
 )  # fmt: skip
 # A driver keeps less for itself; more, with nobody on the GPU, is somebody's who has gone.
 LEFT_BEHIND_BYTES: Final = 2 << 30
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+(?:%\w+)?\]|[\w.-]+)(?::([0-9]{1,5}))?", re.ASCII)
+_LAST_PORT: Final = 65535
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.instance }}"
 _JOB: Final = "job {{ $labels.job_key }} on {{ $labels.instance }}"
 
@@ -101,8 +104,18 @@ ALERTS: Final = (
 
 def files(targets: Sequence[str]) -> dict[str, str]:
     """Return each file by its name."""
-    hosts = [name if ":" in name else f"{name}:{EXPORT_PORT}" for name in targets]
+    hosts = [found for target in targets if (found := address(target)) is not None]
     return {CONFIG: _config(), RULES: _rules(), TARGETS: _targets(hosts), SERVICE: _service()}
+
+
+def address(target: str) -> str | None:
+    """Return a host and its port; ``None`` where Prometheus would refuse all for its sake."""
+    found = _HOST.fullmatch(
+        f"[{target}]" if target.count(":") > 1 and "[" not in target else target
+    )
+    if found is None or not 0 < int(found[2] or EXPORT_PORT) <= _LAST_PORT:
+        return None
+    return f"{found[1]}:{found[2] or EXPORT_PORT}"
 
 
 def _config() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import errno
 import socket
@@ -136,7 +135,8 @@ class _Request(BaseHTTPRequestHandler):
         kind, _, said = self.headers.get("Authorization", "").partition(" ")
         try:
             user, _, password = base64.b64decode(said, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:
+            # Neither base64 nor text.
             return False
         return kind.lower() == "basic" and self.server.config.lets_in(user, password)
 
@@ -165,6 +165,6 @@ def _cannot_listen(address: str, port: int, error: Exception) -> UsageProblem | 
     if number == errno.EACCES:
         return NotPermitted(f"Port {port} is for root alone.", "Take another: --port 9400")
     return UsageProblem(
-        f"It cannot listen at {at}: {error}.",
+        f"It cannot listen at {at}: {getattr(error, 'strerror', None) or error}.",
         "Name an address of this machine, as `ip -brief address` lists them: --address 0.0.0.0",
     )

@@ -6,6 +6,7 @@ Of YAML it takes what such a file needs: names, below them names with a value ea
 from __future__ import annotations
 
 import hmac
+import re
 import ssl
 import threading
 from collections.abc import Callable, Mapping
@@ -20,12 +21,13 @@ from whyidle.monitor.core.errors import UsageProblem
 _TLS, _USERS = "tls_server_config", "basic_auth_users"
 _CERT, _KEY = "cert_file", "key_file"
 _KNOWN: Final[Mapping[str, frozenset[str] | None]] = {_TLS: frozenset({_CERT, _KEY}), _USERS: None}
-_EXAMPLE: Final = f"""It looks like this:
-{_TLS}:
-  {_CERT}: server.crt
-  {_KEY}: server.key
-{_USERS}:
-  alice: $2y$10$..."""
+# An error is one line, whatever is in it.
+_EXAMPLE: Final = (
+    f"It has '{_TLS}:', below that, indented, '{_CERT}: server.crt' and '{_KEY}: server.key';"
+    f" and '{_USERS}:', below that 'alice: $2y$10$...'; each on a line of its own."
+)
+# The kind, the cost as a power of two, salt and hash.
+_HASH: Final = re.compile(r"\$2[aby]\$(?:0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
 # Compared with when there is no such user, so that the time of an answer names no users.
 _NOBODY: Final = "$2b$10$" + "." * 53
 MOST_KEPT: Final = 100
@@ -77,7 +79,7 @@ def read(path: Path) -> WebConfig:
     parts = _parsed(text, path)
     users = parts.get(_USERS, {})
     for user, stored in users.items():
-        if not stored.startswith(("$2a$", "$2b$", "$2y$")) or len(stored) != 60:
+        if not _HASH.fullmatch(stored):
             raise UsageProblem(
                 f"In {path} the password of '{user}' is no bcrypt hash.",
                 f"Make one with: htpasswd -nBC 10 {user}",

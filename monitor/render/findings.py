@@ -193,9 +193,17 @@ def gain(finding: FindingJson) -> str | None:
     low, high = finding["lost_share"]
     slow, fast = finding["speedup"]
     what = {"steps": "a step gets", "samples": "samples come"}[finding["paced_by"]]
-    text = f"Costs {low:.0%} to {high:.0%} of the time; {what} {slow:.2f}x to {fast:.2f}x faster."
+    lost_time = _between(f"{low:.0%}", f"{high:.0%}")
+    text = (
+        f"Costs {lost_time} of the time; {what} {_between(f'{slow:.2f}x', f'{fast:.2f}x')} faster."
+    )
     lost = cost(finding)
     return text if lost is None else f"{text} At the power drawn now that is {lost}."
+
+
+def _between(low: str, high: str) -> str:
+    """Write a range; ends that read the same are one number."""
+    return low if low == high else f"{low} to {high}"
 
 
 def cost(finding: FindingJson) -> str | None:
@@ -233,10 +241,16 @@ def overhead(cost: OverheadJson) -> str | None:
 
 def source(evidence: EvidenceJson) -> str:
     """Say where a number comes from, and how old it is."""
-    window, age = evidence["window_s"], evidence["age_s"]
-    over = "" if window is None else f", over {amount(window, 's')}"
+    age = evidence["age_s"]
     old = "" if age is None or age < 1 else f", {amount(age, 's')} ago"
-    return f"{evidence['source']}{over}{old}"
+    return f"{origin(evidence)}{old}"
+
+
+def origin(evidence: EvidenceJson) -> str:
+    """Say where a number comes from; what is kept is read when its age is another."""
+    window = evidence["window_s"]
+    over = "" if window is None else f", over {amount(window, 's')}"
+    return f"{evidence['source']}{over}"
 
 
 def _line(text: str, width: int) -> Text:

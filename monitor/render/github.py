@@ -36,7 +36,7 @@ def of_gate(answer: GateJson, diagnosis: DiagnosisJson, repository: Repository) 
         yield _command("error", where, title, text)
     elif answer["why_unknown"]:
         text = [f"It is not known whether it is slower: {answer['why_unknown']}."]
-        yield _command("warning", where, title, text)
+        yield _command("warning", where, f"Not judged: {answer['baseline']}", text)
     for finding in gate.new_findings(answer, diagnosis):
         yield _finding(finding, diagnosis, repository)
 
@@ -49,7 +49,7 @@ def _speed(answer: GateJson) -> str:
 def _finding(finding: FindingJson, answer: DiagnosisJson, repository: Repository) -> str:
     where = dict(_where(finding, answer, repository))
     title = f"{finding['title']} [{finding['rule']}]"
-    return _command(LEVELS[finding["severity"]], where, title, said.lines(finding))
+    return _command(LEVELS[finding["severity"]], where, title, said.lines(finding, repository))
 
 
 def _command(level: str, where: Mapping[str, str], title: str, text: Iterable[str]) -> str:

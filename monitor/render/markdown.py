@@ -14,7 +14,7 @@ from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.render import said
 from whyidle.monitor.render.budget import clock, in_order, share
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.findings import by_need, called_by, gain, overhead, source, verdict
+from whyidle.monitor.render.findings import by_need, called_by, gain, origin, overhead, verdict
 from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.places import Repository
 
@@ -76,7 +76,7 @@ def _finding(finding: FindingJson, repository: Repository) -> Iterator[str]:
         yield f"{plain(back)}\n"
     for e in finding["evidence"]:
         value = plain(amount(e["value"], e["unit"]))
-        yield f"- {plain(e['name'])}: **{value}** ({plain(source(e))})"
+        yield f"- {plain(e['name'])}: **{value}** ({plain(origin(e))})"
     for at in finding["where"]:
         much = "" if at["share"] is None else f", {at['share']:.0%}"
         where = code(_place(at["file"], at["line"], repository))
@@ -91,7 +91,7 @@ def _finding(finding: FindingJson, repository: Repository) -> Iterator[str]:
 
 
 def _place(file: str, line: int, repository: Repository) -> str:
-    return f"{repository.path(file) or file}{f':{line}' if line else ''}"
+    return f"{repository.shown(file)}{f':{line}' if line else ''}"
 
 
 def _not_checked(answer: DiagnosisJson) -> Iterator[str]:

@@ -80,7 +80,11 @@ def amount(value: float | str, unit: str) -> str:
     if unit.startswith("bytes"):
         return size(value) + unit.removeprefix("bytes").replace("_per_second", "/s")
     plain = f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
-    return plain if unit in {"", "count"} else f"{plain} {unit}".replace(" 1/", " a ")
+    return (
+        plain
+        if unit in {"", "count"}
+        else f"{plain} {unit}".replace(" 1/", " a ").replace("per_", "a ")
+    )
 
 
 def money(value: float, currency: str) -> str:

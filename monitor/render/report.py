@@ -15,7 +15,7 @@ from whyidle.monitor.processes import open_as
 from whyidle.monitor.processes.open_as import User
 from whyidle.monitor.processes.secrets import mask_text
 from whyidle.monitor.render import numbers
-from whyidle.monitor.render.places import Repository
+from whyidle.monitor.render.places import Repository, homeless
 from whyidle.monitor.runs.summary import RunSummary
 from whyidle.monitor.signals.account import HostAccount
 from whyidle.monitor.signals.source import LARGEST
@@ -60,7 +60,7 @@ class Report:
         return cls(
             answer,
             dict(_environment(window, summary)),
-            Repository.around(Path.cwd()),
+            Repository.here(),
             window.host,
             None if window.step_s is None else window.step_s.value * 1e9,
             {
@@ -72,7 +72,7 @@ class Report:
 
     def path(self, file: str) -> str:
         """Return a path as others may see it: in the repository, or below the home folder."""
-        return self.repository.path(file) or _homeless(file)
+        return self.repository.shown(file)
 
 
 def excerpt(place: PlaceJson, user: str | None) -> Excerpt | None:
@@ -117,7 +117,7 @@ def _of_run(summary: RunSummary) -> Iterator[tuple[str, str]]:
     run, steps = summary.run, summary.trained.steps
     started = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(run.started_ms / 1000))
     known = {
-        "command": None if run.command is None else mask_text(_homeless(run.command)),
+        "command": None if run.command is None else mask_text(homeless(run.command)),
         "recorded": f"{started}, {numbers.duration(summary.seconds)}",
         "framework": run.framework,
         "Python": run.python,
@@ -125,9 +125,3 @@ def _of_run(summary: RunSummary) -> Iterator[tuple[str, str]]:
         "ended": run.end_reason or "not yet",
     }
     yield from ((name, value) for name, value in known.items() if value)
-
-
-def _homeless(text: str) -> str:
-    """Return text without the name of a home folder."""
-    home = os.path.expanduser("~")  # noqa: PTH111  Path.home() raises where there is none
-    return text.replace(f"{home}/", "~/") if home not in {"", "/", "~"} else text

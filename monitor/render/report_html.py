@@ -19,9 +19,9 @@ from whyidle.monitor.render.findings import (
     called_by,
     code_lines,
     gain,
+    origin,
     overhead,
     phases,
-    source,
     verdict,
 )
 from whyidle.monitor.render.numbers import amount
@@ -134,7 +134,7 @@ def _finding(finding: FindingJson, report: Report) -> Iterator[str]:
     yield "<ul>"
     for e in finding["evidence"]:
         value = text(amount(e["value"], e["unit"]))
-        where = text(source(e))
+        where = text(origin(e))
         yield f'<li>{text(e["name"])}: <b>{value}</b> <span class="soft">({where})</span></li>'
     yield "</ul>"
     yield from _places(finding, report)

@@ -30,8 +30,8 @@ td, th { text-align: left; padding: 3px 10px 3px 0; border-bottom: 1px solid var
 th { color: var(--soft); }
 td.number, th.number { text-align: right; white-space: nowrap; }
 .bar { display: flex; height: 30px; border-radius: 4px; overflow: hidden; margin: 8px 0; }
-.bar span { padding: 5px 0; font-size: 12px; text-align: center; overflow: hidden;
-  white-space: nowrap; }
+.bar span { padding: 5px 4px; font-size: 12px; text-align: center; overflow: hidden;
+  white-space: nowrap; text-overflow: ellipsis; }
 .dot { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 7px; }
 .card { background: var(--card); border: 1px solid var(--line); border-left: 5px solid var(--side);
   border-radius: 4px; padding: 12px 16px; margin: 12px 0; }

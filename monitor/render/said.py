@@ -7,19 +7,21 @@ from collections.abc import Iterator
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.core.finding import FRAMEWORKS
 from whyidle.monitor.render.escape import printable
-from whyidle.monitor.render.findings import called_by, gain, source
+from whyidle.monitor.render.findings import called_by, gain, origin
 from whyidle.monitor.render.numbers import amount
+from whyidle.monitor.render.places import Repository
 
 
-def lines(finding: FindingJson) -> Iterator[str]:
+def lines(finding: FindingJson, repository: Repository) -> Iterator[str]:
     """Yield what was found, on what grounds, and what to change."""
     if (back := gain(finding)) is not None:
         yield back
     for e in finding["evidence"]:
-        yield printable(f"{e['name']}: {amount(e['value'], e['unit'])} ({source(e)})")
+        yield printable(f"{e['name']}: {amount(e['value'], e['unit'])} ({origin(e)})")
     for place in finding["where"]:
         share = "" if place["share"] is None else f", {place['share']:.0%}"
-        yield printable(f"at {place['file']}:{place['line']} in {place['function']}{share}")
+        at = f"{repository.shown(place['file'])}:{place['line']}"
+        yield printable(f"at {at} in {place['function']}{share}")
         if place is finding["where"][0] and (callers := called_by(place)):
             yield printable(callers)
     for name, fix in finding["fixes"].items():

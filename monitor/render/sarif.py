@@ -85,7 +85,7 @@ def _result(
 ) -> JsonObject:
     place, is_own = places.of(finding, answer)
     others = [*finding["where"][1:], *(c for w in finding["where"][:1] for c in w.get("chain", ()))]
-    text = [f"{printable(finding['title'])}.", *said.lines(finding)]
+    text = [f"{printable(finding['title'])}.", *said.lines(finding, repository)]
     uri = _artifact(place, answer, repository)
     return {
         "ruleId": finding["rule"],

@@ -204,7 +204,7 @@ def test_a_summary_has_the_findings(monitor: Monitor, run: int) -> None:
     ("target", "code", "said"),
     [
         ("nosuch", Exit.USAGE, "no recording and no file 'nosuch'"),
-        ("99999999", Exit.GONE, "no process 99999999"),
+        ("99999999", Exit.GONE, "no recording and no process 99999999"),
         ("/etc/hostname", Exit.USAGE, "no trace that we read"),
     ],
 )

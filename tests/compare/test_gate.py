@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -14,7 +16,7 @@ from whyidle.monitor.compare import baseline, of_window
 from whyidle.monitor.compare.gate import NO_STEPS, VARIES, Outcome, as_json, judge
 from whyidle.monitor.compare.sides import Side
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.runs.stacks import CodeLine
 
@@ -156,20 +158,35 @@ def test_a_baseline_comes_back_as_it_was(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x1f\x8b\x08\x00", b"{}", "cut"], ids=repr)
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"nonsense", b"\x1f\x8b\x08\x00", b"{}", "cut", "damaged", "deep", "another version"],
+    ids=repr,
+)
 def test_a_file_that_is_no_baseline_is_a_sentence(tmp_path: Path, content: bytes | str) -> None:
     path = tmp_path / "main.json.gz"
     if content == "cut":
         baseline.save(path, [run(40.0)])
         content = path.read_bytes()[:-40]
+    if content == "damaged":
+        baseline.save(path, [run(40.0)])
+        whole = path.read_bytes()
+        content = whole[:100] + b"\xaa" * 60 + whole[160:]
+    if content == "deep":
+        content = gzip.compress(b"[" * 100_000)
+    if content == "another version":
+        baseline.save(path, [run(40.0)])
+        text = gzip.decompress(path.read_bytes())
+        content = gzip.compress(text.replace(b'"schema":1', b'"schema":2', 1))
     assert isinstance(content, bytes)
     path.write_bytes(content)
     with pytest.raises(Exception, match=r"main\.json\.gz") as caught:
         baseline.load(str(path), tmp_path)
     assert type(caught.value).__name__ in {"UsageProblem", "StorageProblem"}
+    assert cast(Problem, caught.value).next_step
 
 
-@pytest.mark.parametrize("name", ["", ".hidden", "-x", "a\nb"])
+@pytest.mark.parametrize("name", ["", ".hidden", "-x", "a\nb", "./", "/"])
 def test_names_that_are_none(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageProblem):
         baseline.path_of(name, tmp_path)

@@ -13,11 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, Monitor
+from tests.conftest import ROOT, Monitor, command
 from tests.export.exporter import exporter, free_port, samples
 from tests.export.test_dcgm import BOARD, once
+from whyidle.monitor.core.errors import Exit
 from whyidle.monitor.export import families
-from whyidle.monitor.export.fleet_files import ALERTS, CONFIG, RECORDED, RULES, TARGETS
+from whyidle.monitor.export.fleet_files import (
+    ALERTS,
+    CONFIG,
+    RECORDED,
+    RULES,
+    TARGETS,
+    address,
+)
 
 Tape = Callable[..., dict[str, str]]
 PROMETHEUS = ROOT / ".venv" / "prometheus" / "usr" / "bin"
@@ -58,8 +66,38 @@ def test_it_writes_what_is_not_there_yet(fleet: Path, monitor: Monitor) -> None:
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monitor: Monitor) -> None:
     (tmp_path / "file").write_text("")
     done = monitor("fleet", "init", tmp_path / "file" / "in")
-    assert done.returncode == 2
+    assert done.returncode == Exit.STORAGE
     assert "cannot be written" in done.stderr
+
+
+@pytest.mark.parametrize("target", ["http://node1", "node1/metrics", "a b", "node1:0", "n:70000"])
+def test_a_target_that_prometheus_refuses_is_not_written(
+    tmp_path: Path, monitor: Monitor, target: str
+) -> None:
+    done = monitor("fleet", "init", tmp_path / "fleet", "--target", target)
+    assert done.returncode == Exit.USAGE
+    assert "--target node1" in done.stderr
+    assert not (tmp_path / "fleet").exists()
+
+
+def test_a_reader_that_is_gone_is_no_folder_that_cannot_be_written(
+    tmp_path: Path, state: Path
+) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    env = {**os.environ, "WHYIDLE_STATE_DIR": str(state)}
+    done = subprocess.run(
+        command("fleet", "init", tmp_path / "fleet"), env=env, stdout=write,
+        stderr=subprocess.PIPE, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    os.close(write)
+    assert "cannot be written" not in done.stderr
+    assert len(list((tmp_path / "fleet").iterdir())) == 4
+
+
+def test_an_address_gets_its_port() -> None:
+    found = [address(each) for each in ("node1", "10.0.0.1:80", "::1", "[fe80::1]:9401")]
+    assert found == ["node1:9400", "10.0.0.1:80", "[::1]:9400", "[fe80::1]:9401"]
 
 
 def test_rules_ask_for_names_that_are_exported() -> None:

@@ -109,7 +109,8 @@ def test_passwords_are_asked_for(tmp_path: Path) -> None:
     server.start()
     assert ask(server)[0] == 401
     assert ask(server, Authorization=basic("ada", "wrong"))[0] == 401
-    assert ask(server, Authorization="Basic %%%")[0] == 401
+    for said in ("Basic %%%", "Basic \xe4", "Basic", basic("a\0b", "c\0d")):
+        assert ask(server, Authorization=said)[0] == 401
     assert ask(server, Authorization=basic("ada", "secret")) == (200, PAGE)
     server.close()
 
@@ -144,6 +145,7 @@ def test_tls_by_the_files_that_it_names(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("basic_auth_users:\n  ada: secret\n", "the password of 'ada' is no bcrypt hash"),
+        (f"basic_auth_users:\n  ada: $2b$99${'.' * 53}\n", "the password of 'ada' is no bcrypt"),
         ("tls_server_config:\n  cert_file: a\n", "lacks key_file"),
         ("tls_server_config:\n  cert_file: a\n  key_file: b\n", "cannot be used"),
         ("tls_server_config:\n  client_auth_type: X\n", "line 2: 'client_auth_type' is not"),
@@ -160,6 +162,7 @@ def test_what_is_wrong_in_the_file_is_said(tmp_path: Path, text: str, says: str)
         read(file)
     assert says in raised.value.what
     assert raised.value.next_step
+    assert raised.value.next_step.isprintable()
 
 
 def test_no_file_is_said(tmp_path: Path) -> None:
@@ -176,3 +179,9 @@ def test_labels_may_hold_anything() -> None:
     assert text == (
         '# HELP a It says\\nmore \\\\ here.\n# TYPE a gauge\na{x="a\\"b\\\\c\\nd"} 1.5\n'
     )
+
+
+def test_bytes_that_are_no_text_are_no_escape_that_a_parser_refuses() -> None:
+    family = Family("a", "gauge", "It.")
+    family.add(1.0, {"x": b"j\xff".decode(errors="surrogateescape")})
+    assert page([family]).endswith(b'a{x="j?"} 1\n')

@@ -15,6 +15,7 @@ from rich.console import Console
 from tests.conftest import ROOT
 from tests.rules.windows import WINDOWS, recorded
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
+from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, as_json, diagnose
 from whyidle.monitor.render import github, markdown, report_html, sarif
 from whyidle.monitor.render.findings import screen
@@ -146,6 +147,17 @@ def test_a_line_outside_is_never_taken_for_one_of_the_repository(
 ) -> None:
     assert repository.path(file) is None
     assert "file=" not in github.page(answer_at(file), repository)
+
+
+def test_a_folder_that_is_gone_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(UsageProblem, match="has been deleted"):
+        Repository.here()
 
 
 def test_a_fault_keeps_its_fingerprint_while_its_line_moves(

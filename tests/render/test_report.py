@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +18,9 @@ from tests.rules.windows import recorded
 from whyidle.monitor.core.errors import Exit
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
-from whyidle.monitor.render import report_html, report_markdown
+from whyidle.monitor.render import github, report_html, report_markdown, sarif
+from whyidle.monitor.render.findings import gain
+from whyidle.monitor.render.places import homeless
 from whyidle.monitor.render.report import Report, excerpt
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.account import account_of
@@ -121,6 +126,40 @@ def test_code_is_masked_and_only_what_the_jobs_user_may_read(tmp_path: Path) -> 
         assert excerpt(cast(Any, {**place, "file": file, "line": line}), None) is None
 
 
+def test_no_home_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/data/bob")
+    assert homeless("a /data/bob/x.py, /home/al_ice/y.py, /Users/eve/z, /root/w") == (
+        "a ~/x.py, ~/y.py, ~/z, ~/w"
+    )
+    assert homeless("jobs/home/al/x /srv/root/y /home") == "jobs/home/al/x /srv/root/y /home"
+    report = made("input_starved/before_torch")
+    (first, *_) = report.answer["findings"]
+    place = {"file": "/home/al_ice/train.py", "line": 3, "function": "f", "share": None}
+    answer = cast(Any, {**report.answer, "findings": [{**first, "where": [place]}]})
+    for text in (
+        report_html.page(replace(report, answer=answer)),
+        report_markdown.page(replace(report, answer=answer)),
+        github.page(answer, report.repository),
+        sarif.document(answer, report.repository)["runs"][0]["results"][0]["message"]["text"],
+    ):
+        assert "~/train.py:3" in unescape(text)
+        assert "ice/" not in text
+
+
+def test_what_is_kept_has_no_age() -> None:
+    report = made("input_starved/before_torch")
+    answer = json.loads(json.dumps(report.answer).replace('"age_s": null', '"age_s": 9.0'))
+    assert any(e["age_s"] for f in answer["findings"] for e in f["evidence"])
+    aged = replace(report, answer=answer)
+    for text in (
+        report_html.page(aged),
+        report_markdown.page(aged),
+        github.page(answer, report.repository),
+        json.dumps(sarif.document(answer, report.repository)["runs"][0]["results"][0]["message"]),
+    ):
+        assert " ago)" not in text
+
+
 @pytest.fixture
 def run(state: Path) -> None:
     with Writer.open(state / DATABASE) as writer:
@@ -157,3 +196,10 @@ def test_a_trace_has_a_report_too(monitor: Monitor, tmp_path: Path) -> None:
     done = monitor("report", "train.json", "--out", "page.html", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert ("input_starved", "high") in Page((tmp_path / "page.html").read_text()).findings
+
+
+def test_a_range_whose_ends_read_the_same_is_one_number() -> None:
+    (first, *_) = made("input_starved/before_torch").answer["findings"]
+    said = gain(cast(Any, {**first, "lost_share": [0.071, 0.074], "speedup": [1.081, 1.084]}))
+    assert said is not None
+    assert said.startswith("Costs 7% of the time; a step gets 1.08x faster.")

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.render.trace_answers import ACCOUNT, BUSY, MS, answer, budget, device
+from whyidle.monitor.render.numbers import amount
 from whyidle.monitor.render.trace import screen, verdict
 
 PAGE = """\
@@ -172,6 +173,11 @@ def test_a_few_operations_in_a_long_window_are_not_said_to_be_healthy() -> None:
     assert said is not None
     assert said.startswith("For 99% of the window no operation ran on the GPU")
     assert "nothing worth fixing" in str(verdict(answer(device(account))))
+
+
+def test_a_rate_is_read_as_words() -> None:
+    assert amount(3.083, "per_second") == "3.08 a second"
+    assert amount(2.0, "bytes_per_second") == "2 B/s"
 
 
 def test_amounts_of_a_step_come_from_the_jobs_own_where_the_trace_shows_none() -> None:
