@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +126,34 @@ def test_the_mark_is_put_before_what_julia_runs(monkeypatch: pytest.MonkeyPatch)
         assert with_marks(command) == expected
     monkeypatch.setattr("whyidle.monitor.app.launch.JULIA_MARKS", "julia/nowhere.jl")
     assert with_marks(["julia", "a.jl"]) == ["julia", "a.jl"]
+
+
+INTERRUPTED = """
+include(ARGS[1])
+ccall(:jl_exit_on_sigint, Cvoid, (Cint,), 0)
+WhyIdle.step()
+try
+    println("ready"); flush(stdout)
+    t = time()
+    while time() - t < 20; WhyIdle.step(); end
+    println("lost")
+catch error
+    println(typeof(error))
+end
+"""
+
+
+def test_an_interrupt_in_the_middle_of_a_mark_is_the_users(tmp_path: Path) -> None:
+    script = tmp_path / "train.jl"
+    script.write_text(INTERRUPTED)
+    marks = Path(wire.__file__).parent / wire.JULIA_MARKS
+    job = subprocess.Popen([JULIA, script, marks], stdout=subprocess.PIPE, text=True)
+    try:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+        time.sleep(1)
+        job.send_signal(signal.SIGINT)
+        assert job.communicate(timeout=30)[0] == "InterruptException\n"
+    finally:
+        job.kill()
+        job.wait()
