@@ -8,7 +8,8 @@ import errno
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -38,6 +39,8 @@ class Server(ThreadingHTTPServer):
         self.page = page
         self.config = config
         self._room = threading.BoundedSemaphore(MOST_AT_A_TIME)
+        # Each connection, and until when it may last.
+        self._until: dict[socket.socket, float] = {}
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             super().__init__((address, port), _Request)
@@ -81,16 +84,35 @@ class Server(ThreadingHTTPServer):
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve one connection."""
         try:
-            request.settimeout(SECONDS)
-            if self.config.tls is not None:
-                # Here and not where connections are taken: a client may be slow about it.
-                request = self.config.tls.wrap_socket(request, server_side=True)
-            super().process_request_thread(request, client_address)
+            with self._limited(request):
+                request.settimeout(SECONDS)
+                if self.config.tls is not None:
+                    # Here and not where connections are taken: a client may be slow about it.
+                    request = self.config.tls.wrap_socket(request, server_side=True)
+                super().process_request_thread(request, client_address)
         except (OSError, ssl.SSLError):
             with contextlib.suppress(OSError):
                 request.close()
         finally:
             self._room.release()
+
+    @contextlib.contextmanager
+    def _limited(self, request: socket.socket) -> Iterator[None]:
+        # One of its own: TLS takes the one that it is given.
+        with request.dup() as connection:
+            self._until[connection] = time.monotonic() + SECONDS
+            try:
+                yield
+            finally:
+                del self._until[connection]
+
+    def service_actions(self) -> None:
+        """End what lasts too long: who sends a byte now and then runs into no timeout."""
+        now = time.monotonic()
+        for connection, until in tuple(self._until.items()):
+            if now > until:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client that goes away is no news."""

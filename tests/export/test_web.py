@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import shutil
 import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,6 +80,26 @@ def test_clients_that_say_nothing_keep_nobody_out_for_long(
         each.close()
     threading.Event().wait(0.2)
     assert ask(server) == (200, PAGE)
+
+
+def test_clients_that_say_little_are_cut_off(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whyidle.monitor.export.server.SECONDS", 1.0)
+    address = ("127.0.0.1", server.server_port)
+    slow = [socket.create_connection(address) for _ in range(MOST_AT_A_TIME)]
+    end = time.monotonic() + 10
+    served = False
+    while not served and time.monotonic() < end:
+        for each in slow:
+            with contextlib.suppress(OSError):
+                each.send(b"G")
+        threading.Event().wait(0.2)
+        with contextlib.suppress(http.client.HTTPException, OSError):
+            served = ask(server) == (200, PAGE)
+    for each in slow:
+        each.close()
+    assert served
 
 
 def test_a_port_that_is_taken_says_what_to_type(server: Server, config: WebConfig) -> None:
