@@ -96,9 +96,11 @@ def test_shares_lines_and_waits_are_those_of_the_job(python: str, tmp_path: Path
     assert set(shares) <= {"helper", "sleep", "train"}
     # Where all cores are taken, we get one when the job sleeps: then that is seen too often.
     assert shares["helper"] / len(found) == pytest.approx(truth, abs=0.15)
-    lines = {(place.function, place.line) for stack in found for place in stack.users}
+    lines = [(place.function, place.line) for stack in found for place in stack.users]
     functions = {"helper": range(8, 12), "sleep": (13,), "train": range(16, 23), "<module>": (23,)}
-    assert all(line in functions.get(function, ()) for function, line in lines - {("tell", 5)})
+    wrong = [x for x in lines if x != ("tell", 5) and x[1] not in functions.get(x[0], ())]
+    # Nothing stops while it is read: a frame may go to its next line meanwhile.
+    assert len(wrong) <= 0.01 * len(lines), Counter(wrong)
     asleep = [stack.waits for stack in found if stack.leaf.function == "sleep"]
     awake = [stack.waits for stack in found if stack.leaf.function == "helper"]
     # There it also wants a core for a while after its sleep, and waits for nothing else.
