@@ -27,7 +27,7 @@ class JobTime:
     def take(
         self,
         job: Job,
-        told: Recording | None,
+        recorded: Recording | None,
         readings: Mapping[str, GpuReading],
         seconds: float,
     ) -> None:
@@ -35,10 +35,10 @@ class JobTime:
 
         The counters alone know no causes. Of a GPU that says nothing, nothing is known.
         """
-        if told is not None and told.idle is not None:
-            devices = len(job.gpus) or len(told.gpus) or 1
+        if recorded is not None and recorded.idle is not None:
+            devices = len(job.gpus) or len(recorded.gpus) or 1
             self.seconds += seconds * devices
-            for part, share in told.idle.items():
+            for part, share in recorded.idle.items():
                 self.idle[part] += seconds * devices * share
             return
         for index in job.gpus:

@@ -33,22 +33,22 @@ class Shown:
 
 def scrape(collector: Collector, shown: Shown) -> bytes:
     """Return the page of this moment."""
-    look, recorded, job_times = collector.last, collector.recordings, collector.job_times
+    look, of_key, job_times = collector.last, collector.recordings, collector.job_times
     jobs = {job.name: job for job in look.jobs[:MOST_JOBS]}
-    told = {
-        name: found for name, job in jobs.items() if (found := recorded.get(job.key)) is not None
+    recorded = {
+        name: found for name, job in jobs.items() if (found := of_key.get(job.key)) is not None
     }
     times = {name: job_times[job.key] for name, job in jobs.items() if job.key in job_times}
     labels = {gpu.index: {"gpu": gpu.index, "UUID": gpu.uuid or ""} for gpu in look.facts}
     parts: list[Family] = []
     if shown.dcgm_names:
-        theirs = dcgm.all_labels(look.facts, shown.host, shown.host_label)
-        parts += dcgm.families((theirs[i], look.readings[i]) for i in theirs if i in look.readings)
+        named = dcgm.all_labels(look.facts, shown.host, shown.host_label)
+        parts += dcgm.families((named[i], look.readings[i]) for i in named if i in look.readings)
     parts += gpus.families(labels, look.readings, dict(collector.gpu_times))
     parts += _strangers(labels, look)
-    parts += _of_jobs(jobs, told, labels)
+    parts += _of_jobs(jobs, recorded, labels)
     parts += job_time.families(times)
-    parts += recordings.families(told)
+    parts += recordings.families(recorded)
     parts += _of_ourselves(collector, look)
     return page(parts)
 
@@ -62,20 +62,20 @@ def _strangers(labels: Mapping[str, Labels], look: Look) -> Iterable[Family]:
 
 
 def _of_jobs(
-    jobs: Mapping[str, Job], told: Mapping[str, Recording], gpu_labels: Mapping[str, Labels]
+    jobs: Mapping[str, Job], recorded: Mapping[str, Recording], gpu_labels: Mapping[str, Labels]
 ) -> Iterable[Family]:
     info, memory = f.JOB_INFO.family(), f.JOB_GPU.family()
     for name, job in jobs.items():
-        info.add(1.0, _who(name, job, told.get(name)))
+        info.add(1.0, _who(name, job, recorded.get(name)))
         for index, held in job.gpus.items():
             if index in gpu_labels:
                 memory.add(held, {"job_key": name, **gpu_labels[index]})
     return info, memory
 
 
-def _who(name: str, job: Job, told: Recording | None) -> Labels:
+def _who(name: str, job: Job, recorded: Recording | None) -> Labels:
     who = job.identity
-    known = told.run if told is not None else None
+    known = recorded.run if recorded is not None else None
     return {
         "job_key": name,
         "pid": str(job.key.pid),

@@ -52,7 +52,7 @@ class JuliaRecords:
         self._first: Counters | None = None
         # Of the total what is told so far, and when: a long pause is counted at its end, and fills
         # the seconds before it.
-        self._told: tuple[int, int] | None = None
+        self._reported: tuple[int, int] | None = None
 
     def take(self, now_ns: int) -> list[Record]:
         """Return what is new; of a process that has ended the last marks of steps alone."""
@@ -132,10 +132,10 @@ class JuliaRecords:
     def _values(self, counters: Counters, now_ns: int) -> dict[str, float | None]:
         first = self._first = self._first or counters
         total = counters.pause_ns - first.pause_ns
-        if self._told is not None:
-            told, then_ns = self._told
-            total = max(told, min(total, told + now_ns - then_ns))
-        self._told = total, now_ns
+        if self._reported is not None:
+            reported, then_ns = self._reported
+            total = max(reported, min(total, reported + now_ns - then_ns))
+        self._reported = total, now_ns
         return {
             wire.GC_NS: total,
             wire.GC_COLLECTIONS: _since(counters.pauses, first.pauses),

@@ -74,10 +74,11 @@ def detect(window: Window) -> Verdict:
     gain = _gain(window, account, surely, unclear)
     if gain.high < LEAST:
         return None
+    helpers = _helpers(window, rows)
     return Found(
         gain=gain,
-        evidence=(*_evidence(window, rows), *_of_helpers(window, rows)),
-        where=(*_where(account, rows), *_in_helpers(window, rows)),
+        evidence=(*_evidence(window, rows), *_of_helpers(window, helpers)),
+        where=(*_where(account, rows), *_in_helpers(helpers)),
         slice=Slice.IDLE_UNKNOWN if window.device == "gpu" else None,
         confidence=Confidence.INFERRED,
         severity=Severity.of_share(gain.low),
@@ -163,18 +164,18 @@ def _helpers(window: Window, rows: Sequence[HostRow]) -> list[Helper]:
     return [each for each in window.job.helpers if each.cores >= LEAST]
 
 
-def _of_helpers(window: Window, rows: Sequence[HostRow]) -> Iterator[Evidence]:
-    cores = sum(each.cores for each in _helpers(window, rows))
+def _of_helpers(window: Window, helpers: Sequence[Helper]) -> Iterator[Evidence]:
+    cores = sum(each.cores for each in helpers)
     if cores:
         yield Evidence.of(
             "processes that it started, meanwhile", window.job.measure(cores, "cores")
         )
 
 
-def _in_helpers(window: Window, rows: Sequence[HostRow]) -> tuple[Place, ...]:
+def _in_helpers(helpers: Sequence[Helper]) -> tuple[Place, ...]:
     """Return the lines of the user's at which these are found most, with shares of their time."""
     shares: dict[CodeLine, float] = {}
-    for each in _helpers(window, rows):
+    for each in helpers:
         for line in each.lines:
             at = CodeLine(line.file, line.line, line.function)
             shares[at] = max(shares.get(at, 0.0), line.share)
