@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from whyidle.monitor.attach import ladder
@@ -49,6 +50,8 @@ AN_AGENT = "an agent"
 EXIT_SECONDS = 10.0
 # An import of a framework takes so long, and the agent comes at its end.
 BROUGHT_SECONDS = 5.0
+
+NOT_TRACED: Mapping[ProcessKey, float] = MappingProxyType({})
 
 
 class AgentManager:
@@ -90,9 +93,16 @@ class AgentManager:
         self.last_word: str | None = None
 
     def tick(
-        self, now: float, stats: Mapping[ProcessKey, Stat], known: Mapping[ProcessKey, Identity]
+        self,
+        now: float,
+        stats: Mapping[ProcessKey, Stat],
+        known: Mapping[ProcessKey, Identity],
+        traced: Mapping[ProcessKey, float] = NOT_TRACED,
     ) -> None:
-        """Take in what is new; start with the processes whose turn it is."""
+        """Take in what is new; start with the processes whose turn it is.
+
+        ``traced``: how many seconds a step takes by the last trace.
+        """
         self._now, self._readings = now, {}
         self._track(now, stats, known)
         self._want_named(now, stats, known)
@@ -107,7 +117,7 @@ class AgentManager:
         self._judge(stats, known)
         self._say_if_hanging(stats)
         self._events.count_short_lived(now)
-        self._events.add(self._external.tick(self._processes.values()))
+        self._events.add(self._external.tick(self._processes.values(), traced))
 
     def _tend(self, tracked: TrackedProcess, now: float, stat: Stat | None) -> None:
         if stat is not None:
@@ -149,7 +159,7 @@ class AgentManager:
         """Put what is true of the whole job."""
         inside = [tracked for tracked in self._processes.values() if tracked.link is not None]
         agents = len(inside)
-        inside += [tracked for tracked in self._processes.values() if tracked.julia is not None]
+        inside += [tracked for tracked in self._processes.values() if tracked.is_read_outside]
         # A launcher has no rank, and knows nothing of steps.
         inside.sort(
             key=lambda tracked: (
@@ -157,7 +167,7 @@ class AgentManager:
                 agent_events.rank_of(tracked) or 0,
             )
         )
-        put_job(reading, [tracked.agent_stats.latest for tracked in inside], agents)
+        put_job(reading, [tracked.reading for tracked in inside], agents)
 
     def counted(self) -> dict[ProcessKey, Mapping[str, Any]]:
         """Return what each process has done since the recording began, also those that ended."""

@@ -191,7 +191,8 @@ class Recorder:
             self._metadata.name(self._outside.leader)
 
     def _ask_agents(self, moment: Moment) -> None:
-        self._agents.tick(moment.at, moment.stats, self._outside.known)
+        traced = self._traces.step_seconds(moment.at)
+        self._agents.tick(moment.at, moment.stats, self._outside.known, traced)
 
     def _read_job(self, moment: Moment) -> None:
         self._outside.read_job(moment, self._guard)

@@ -165,6 +165,11 @@ class Traces:
         is_put = _put(member.reading, m.PROCESS_STEP_P50, m.PROCESS_STEPS, seconds)
         return replace(member, steps_source=SOURCE) if is_put else member
 
+    def step_seconds(self, now: float) -> dict[ProcessKey, float]:
+        """Return how long a step takes, of the process that the last trace is of."""
+        seconds = self._step_seconds(now)
+        return {} if self.last is None or seconds is None else {self.last.key: seconds}
+
     def _step_seconds(self, now: float) -> float | None:
         """Return what the last trace says of a step, where it still may be so."""
         last = self.last

@@ -14,9 +14,10 @@ from whyidle.monitor.processes.process import JULIA, Identity, JobEvent, Process
 from whyidle.monitor.processes.procfs import TICKS_PER_SECOND, Stat
 from whyidle.monitor.recording.julia_records import JuliaRecords
 from whyidle.monitor.recording.snapshot import Member
+from whyidle.monitor.recording.stats import step_times
 from whyidle.monitor.recording.stats.agent_stats import MEASURED, AgentStats
 from whyidle.monitor.recording.stats.code_lines import Where
-from whyidle.monitor.recording.stats.totals import ProcessTotals
+from whyidle.monitor.recording.stats.totals import LOOP, ProcessTotals
 
 # A process that has just begun may end at once, or become another program: it waits.
 BEGUN_SECONDS = 1.0
@@ -87,6 +88,18 @@ class TrackedProcess:
         """Tell whether it trains, or is known from inside, by its stacks or its collector."""
         seen = (self.link, self.outside, self.julia)
         return self.is_wanted or any(each is not None for each in seen)
+
+    @property
+    def is_read_outside(self) -> bool:
+        """Tell whether without an agent more is known than counters: Julia's, or its steps."""
+        counted = self.agent_stats.steps.source == LOOP
+        return self.link is None and (self.julia is not None or counted)
+
+    @property
+    def reading(self) -> Reading:
+        """What was measured last."""
+        inside = self.link is not None or self.julia is not None
+        return self.agent_stats.latest if inside else self.without()
 
     @property
     def may_inject(self) -> bool:
@@ -168,7 +181,7 @@ class TrackedProcess:
             method=self.method,
             refusal=self.refusal,
             stops_ms=self.outcome.stops_ms if self.outcome else (),
-            reading=self.agent_stats.latest if inside or self.julia else self.without(),
+            reading=self.reading,
             where=where,
             looks=looks,
             read_line=read_line,
@@ -179,9 +192,14 @@ class TrackedProcess:
         )
 
     def without(self) -> Reading:
-        """Return why nothing is known from inside."""
+        """Return why nothing is known from inside; its steps may be counted from outside."""
         reason = NOT_YET if self.method is None else NO_AGENT
-        return Reading(unknown=dict.fromkeys(MEASURED, reason))
+        reading = Reading(unknown=dict.fromkeys(MEASURED, reason))
+        if self.agent_stats.steps.source == LOOP and not self.is_stopped:
+            for metric in step_times.MEASURED:
+                del reading.unknown[metric]
+            self.agent_stats.steps.put(reading, time.monotonic_ns(), reason)
+        return reading
 
 
 def has_framework(who: Identity) -> bool:

@@ -19,6 +19,7 @@ from whyidle.monitor.tracing.scheduler import TAKEN
 _SOURCES: Final = {
     "whyidle.step": "monitor.step()",
     "optimizer": "optimizer",
+    "loop": "turns of the job's own loop",
     "trace": "from a trace",
 }
 FEW: Final = 2

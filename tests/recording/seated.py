@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tests.link.conftest import FS, Puppet
 from whyidle.monitor.attach.answers import OUTSIDE, PTRACE, Outcome, Refusal, Rung
-from whyidle.monitor.link.records import Stacks
+from whyidle.monitor.link.records import Stacks, Steps
 from whyidle.monitor.processes.process import Identity, JobEvent, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs, Stat
 from whyidle.monitor.processes.target import Target
@@ -97,9 +97,14 @@ class Samples:
     refused: Refusal | None = None
     closed = False
     watched: ClassVar[dict[ProcessKey, float]] = {}
+    # Whose loops were to be read, with what a trace says of a step; and what they came to.
+    uncounted: ClassVar[dict[ProcessKey, float | None]] = {}
+    turned: ClassVar[dict[ProcessKey, Steps]] = {}
 
     def __init__(self, fs: ProcFs) -> None:
         Samples.watched = {}
+        Samples.uncounted = {}
+        Samples.turned.clear()
 
     def watch(self, wanted: Mapping[ProcessKey, float]) -> None:
         Samples.watched = dict(wanted)
@@ -111,6 +116,14 @@ class Samples:
 
     def take_threads(self) -> dict[ProcessKey, Stacks]:
         return {}
+
+    def count_turns(self, wanted: Mapping[ProcessKey, float | None]) -> None:
+        Samples.uncounted = dict(wanted)
+
+    def take_turns(self) -> dict[ProcessKey, Steps]:
+        found = dict(Samples.turned)
+        Samples.turned.clear()
+        return found
 
     def refusals(self) -> dict[ProcessKey, Refusal]:
         return {} if Samples.refused is None else dict.fromkeys(Samples.watched, Samples.refused)

@@ -20,6 +20,10 @@ TEXT_LENGTH, TEXT_STATE = 16, 32
 # Bits of a text's state: how wide its characters are, behind what they follow, and all are ASCII.
 TEXT_KIND, TEXT_COMPACT, TEXT_ASCII = 2, 5, 6
 TYPE_NAME = 24
+# The first word of an iterator over a list, of an enumeration and of a number is where it is.
+RANGE, GENERATOR, ZIP, NUMBER = "PyRangeIter_Type", "PyGen_Type", "PyZip_Type", "PyLong_Type"
+INDEXED = ("PyEnum_Type", "PyListIter_Type", "PyTupleIter_Type")
+COUNTS = (RANGE, GENERATOR, ZIP, NUMBER, *INDEXED)
 # Nothing that is read of a thread lies behind it.
 THREAD_BYTES = 320
 # Its conditions are what a thread waits at for the interpreter's lock.
@@ -51,6 +55,8 @@ class Layout:
     frame_code: int
     frame_previous: int
     frame_instruction: int
+    # Its variables, and behind them what it works with.
+    frame_locals: int
     code_first_line: int
     code_filename: int
     code_name: int
@@ -59,6 +65,10 @@ class Layout:
     text_compact: int
     thread_next: int = 8
     thread_interpreter: int = 16
+    # Where a generator keeps its frame, before 3.11 what points to it.
+    generator_frame: int = 16
+    # What is left of a range that is walked through; ``None``: it counts up, at the first word.
+    range_left: int | None = None
     # Before 3.11: the main thread's own number, instead of the kernel's.
     main_thread: int | None = None
     frame_at: int | None = None
@@ -90,6 +100,7 @@ _V39 = Layout(
     frame_previous=24,
     frame_code=32,
     frame_instruction=104,
+    frame_locals=360,
     code_first_line=40,
     code_filename=104,
     code_name=112,
@@ -112,12 +123,14 @@ _V311 = Layout(
     frame_code=32,
     frame_previous=48,
     frame_instruction=56,
+    frame_locals=72,
     frame_owner=69,
     code_first_line=72,
     code_filename=112,
     code_name=120,
     code_lines=136,
     code_start=184,
+    generator_frame=80,
     text_ascii=48,
     text_compact=72,
     gil=360,
@@ -135,6 +148,8 @@ _V312 = replace(
     frame_owner=70,
     code_first_line=68,
     code_start=192,
+    generator_frame=72,
+    range_left=32,
     text_ascii=40,
     text_compact=56,
     gil=384,
@@ -143,7 +158,7 @@ _V312 = replace(
 )
 KNOWN = {
     (3, 9): _V39,
-    (3, 10): replace(_V39, lines=Lines.LINE_TABLE, frame_instruction=96),
+    (3, 10): replace(_V39, lines=Lines.LINE_TABLE, frame_instruction=96, frame_locals=352),
     (3, 11): _V311,
     (3, 12): _V312,
 }
@@ -187,7 +202,7 @@ def from_table(table: Sequence[int]) -> Layout | None:
         return None
     filename, name, _, lines, first_line = table[at.code : at.code + 5]
     following, interpreter, frame, _, number, chunk = table[at.thread : at.thread + 6]
-    previous, code, instruction, _, owner = table[at.frame : at.frame + 5]
+    previous, code, instruction, variables, owner = table[at.frame : at.frame + 5]
     return Layout(
         lines=Lines.LOCATIONS,
         interpreters_head=table[5],
@@ -201,12 +216,15 @@ def from_table(table: Sequence[int]) -> Layout | None:
         frame_code=code,
         frame_previous=previous,
         frame_instruction=instruction,
+        frame_locals=variables,
         frame_owner=owner,
         code_first_line=first_line,
         code_filename=filename,
         code_name=name,
         code_lines=lines,
         code_start=table[at.code_start],
+        generator_frame=_V312.generator_frame,
+        range_left=_V312.range_left,
         text_ascii=table[at.text],
         text_compact=table[at.text] + 16,
         gil=table[at.gil],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from whyidle.monitor.attach.ptrace import elf, maps
@@ -35,6 +36,8 @@ class Opened:
     # The bytes by which the main thread is known again.
     is_main: bytes
     gil: int
+    # The types of what counts, by name, where this Python shows them.
+    counts: Mapping[str, int]
 
 
 def find(target: Target, memory: Memory) -> Opened:
@@ -73,6 +76,7 @@ def _find(target: Target, memory: Memory) -> Opened:
         gil=memory.words(interpreter + layout.gil, 1)[0]
         if layout.gil_is_pointed_to
         else runtime + layout.gil,
+        counts={n: address for n in parts.COUNTS if (address := image.variable(n)) is not None},
     )
 
 

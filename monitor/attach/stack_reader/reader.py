@@ -8,7 +8,7 @@ then the sample is dropped, and counted.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from whyidle.agents.wire import STACK_DEPTH, WAITERS
@@ -17,6 +17,7 @@ from whyidle.monitor.attach.stack_reader import opening, thread_state
 from whyidle.monitor.attach.stack_reader.code_objects import Code, CodeObjects, Place
 from whyidle.monitor.attach.stack_reader.frames import Frame, Frames
 from whyidle.monitor.attach.stack_reader.layout import GIL_BYTES, GIL_HOLDER
+from whyidle.monitor.attach.stack_reader.loop_counters import Count, Loop, LoopCounters
 from whyidle.monitor.attach.stack_reader.other_threads import OtherThreads
 from whyidle.monitor.attach.stack_reader.snapshot import Snapshot
 from whyidle.monitor.attach.stack_reader.thread_state import ThreadState
@@ -74,6 +75,7 @@ class StackReader:
         self._holders: dict[int, Frames] = {}
         self._others = OtherThreads(target, self._memory, found)
         self._codes = CodeObjects(found.layout, found.code_type, is_users)
+        self._loops = LoopCounters(found, self._codes)
 
     def close(self) -> None:
         """Let go of the process."""
@@ -111,6 +113,20 @@ class StackReader:
                 if found is not None:
                     yield found
                 break
+
+    def loops(self) -> Mapping[Loop, Count]:
+        """Return how far the loops of the user's functions have come; none where it is torn."""
+        try:
+            snapshot, innermost = self._frames.begin(self._opened.is_main)
+            mine: list[tuple[Frame, Place]] = []
+            for frame in self._frames.walk(snapshot, innermost):
+                code = self._code(snapshot, frame)
+                place = None if code is None else code.place(frame.instruction)
+                if code is not None and place is not None and code.is_users:
+                    mine.append((frame, place))
+            return self._loops.read(snapshot, mine)
+        except Torn:
+            return {}
 
     def _sampled(
         self, frames: Frames, known_by: bytes, state: ThreadState | None, letter: bytes

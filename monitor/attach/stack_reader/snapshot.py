@@ -42,6 +42,10 @@ class Snapshot:
         found, at = self.find(address, size)
         return found[at : at + size]
 
+    def anew(self, address: int, size: int) -> bytes:
+        """Return so many bytes as they are by now."""
+        return self._read(address, size)
+
     def word(self, address: int) -> int:
         """Return a word of 64 bits."""
         value: int = _WORD.unpack_from(*self.find(address, 8))[0]

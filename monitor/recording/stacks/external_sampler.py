@@ -7,7 +7,7 @@ from outside is not bound to such places; where it can be read, the agent's stac
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.link.records import Stacks
@@ -15,6 +15,7 @@ from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.recording.stacks.thread import StackThread
 from whyidle.monitor.recording.stats.code_lines import Where
+from whyidle.monitor.recording.stats.totals import LOOP
 from whyidle.monitor.recording.tracked_process import TrackedProcess
 from whyidle.monitor.runs.summary import SHORT_LIVED, THREADS
 
@@ -25,6 +26,8 @@ MOST_REPORTED = 4
 HZ, OTHERS_HZ, MOST_OTHERS = 20.0, 2.0, 10
 # To open a process costs more than a sample of it: of many young ones two stand for all.
 MOST_YOUNG, YOUNG_HZ = 2, 20.0
+# Whose loops are read: ranks turn alike.
+MOST_COUNTED = 4
 # How often the thread is asked, however fast the ticks are; a little early is not too late.
 TAKEN_SECONDS = 0.9
 
@@ -40,8 +43,10 @@ class ExternalSampler:
         self._reported: set[str] = set()
         self._taken = 0.0
 
-    def tick(self, processes: Iterable[TrackedProcess]) -> list[JobEvent]:
-        """Begin, go on or end; returns what happened."""
+    def tick(
+        self, processes: Iterable[TrackedProcess], traced: Mapping[ProcessKey, float]
+    ) -> list[JobEvent]:
+        """Begin, go on or end; returns what happened. ``traced``: how long steps take by traces."""
         processes = list(processes)
         wanted = sorted(filter(_is_wanted, processes), key=self._place)[: MOST_OTHERS + 1]
         if wanted:
@@ -54,6 +59,8 @@ class ExternalSampler:
         self._watched = {tracked.key: tracked for tracked in wanted}
         places = enumerate(self._watched.items())
         self._thread.watch({k: _hz(place, tracked) for place, (k, tracked) in places})
+        uncounted = [k for k, tracked in self._watched.items() if _is_uncounted(tracked)]
+        self._thread.count_turns({key: traced.get(key) for key in uncounted[:MOST_COUNTED]})
         return events + self._news()
 
     def close(self) -> list[JobEvent]:
@@ -88,11 +95,17 @@ class ExternalSampler:
             if (tracked := self._watched.get(key)) is not None:
                 tracked.threads = tracked.threads or Where(key, OUTSIDE, THREADS)
                 tracked.threads.take(stacks, now_ns)
+        self._take_turns()
         for tracked in self._watched.values():
             if tracked.outside is not None:
                 tracked.outside.look_back(now_ns)
             events += _due(tracked, now_ns, ending=False)
         return events
+
+    def _take_turns(self) -> None:
+        for key, steps in self._thread.take_turns().items():
+            if (tracked := self._watched.get(key)) is not None:
+                tracked.agent_stats.take([steps], lambda t: t)
 
     def _take_young(self, stacks: Stacks, now_ns: int) -> None:
         """Keep where processes were that may end at once, with the one that stands for the job."""
@@ -121,6 +134,12 @@ def _is_wanted(tracked: TrackedProcess) -> bool:
     """Tell whether it trains, or is one of Python's that a job may wait for: a pool's, a server."""
     runs_python = tracked.identity.python is not None or tracked.link is not None
     return not tracked.is_young and (tracked.has_framework or runs_python)
+
+
+def _is_uncounted(tracked: TrackedProcess) -> bool:
+    """Tell whether it trains, and nothing better than its loops counts its steps."""
+    source = tracked.agent_stats.steps.source
+    return tracked.has_framework and not tracked.is_young and source in {None, LOOP}
 
 
 def _hz(place: int, tracked: TrackedProcess) -> float:

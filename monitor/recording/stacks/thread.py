@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Mapping
@@ -10,12 +11,13 @@ from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.attach.stack_reader.owner import CodeOwner
 from whyidle.monitor.attach.stack_reader.reader import StackReader
 from whyidle.monitor.attach.stack_reader.unreadable import Ended, Unreadable
-from whyidle.monitor.link.records import Stacks
+from whyidle.monitor.link.records import Stacks, Steps
 from whyidle.monitor.processes.mounts import Mounts
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.recording.stacks.counts import StackCounts
+from whyidle.monitor.recording.stacks.turns import Turns
 
 # Of a core; where samples cost more, there are fewer.
 BUDGET = 0.015
@@ -23,6 +25,8 @@ BUDGET = 0.015
 _FOLLOWS = 0.05
 # Of the first process its other threads are sampled, too: so many of them, and seldom.
 THREADS_HZ, MOST_THREADS = 2.0, 10
+# How often its loops are read, where nothing else counts its steps.
+LOOPS_HZ = 5.0
 # A process that could not be read may be another program by now.
 TRY_AGAIN_SECONDS = 5.0
 _IDLE_SECONDS = 1.0
@@ -43,6 +47,9 @@ class StackThread:
         self._left: dict[ProcessKey, tuple[Stacks, int]] = {}
         # The other threads of those that are sampled often.
         self._threads: dict[ProcessKey, StackCounts] = {}
+        # Of processes whose steps nothing else counts, and when their loops are due.
+        self._turns: dict[ProcessKey, Turns] = {}
+        self._loops_due: dict[ProcessKey, float] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -72,6 +79,20 @@ class StackThread:
         now_ns = time.monotonic_ns()
         with self._lock:
             return {k: s.record(now_ns)[0] for k, s in self._threads.items() if s.samples}
+
+    def count_turns(self, wanted: Mapping[ProcessKey, float | None]) -> None:
+        """Count the turns of these processes' loops; with each, what a trace says of a step."""
+        with self._lock:
+            self._turns = {k: self._turns.get(k) or Turns() for k in wanted}
+            for key, step_s in wanted.items():
+                self._turns[key].step_s = step_s
+
+    def take_turns(self) -> dict[ProcessKey, Steps]:
+        """Return the steps that ended since the last call, as far as loops tell them."""
+        now_ns = time.monotonic_ns()
+        with self._lock:
+            taken = {key: turns.take(now_ns) for key, turns in self._turns.items()}
+        return {key: steps for key, steps in taken.items() if steps is not None}
 
     def refusals(self) -> dict[ProcessKey, Refusal]:
         """Return why processes cannot be sampled, of those that were asked for."""
@@ -131,6 +152,7 @@ class StackThread:
         began = time.thread_time()
         try:
             stack = sampled.reader.sample()
+            self._look_at_loops(key, sampled)
             if key == self._first:
                 self._sample_threads(key, sampled)
         except Ended:
@@ -151,6 +173,19 @@ class StackThread:
         if not sampled.makes_sense:
             self._drop(key)
             self._refuse(key, Refusal(f"The stack of process {key.pid} cannot be understood."))
+
+    def _look_at_loops(self, key: ProcessKey, sampled: StackCounts) -> None:
+        now = time.monotonic()
+        if key not in self._turns or self._loops_due.get(key, now) > now:
+            return
+        # Never in step with what the job repeats.
+        pause = self._slower / LOOPS_HZ * random.uniform(0.5, 1.5)  # noqa: S311  no secret
+        self._loops_due[key] = now + pause
+        if found := sampled.reader.loops():
+            with self._lock:
+                turns = self._turns.get(key)
+                if turns is not None:
+                    turns.look(found, time.monotonic_ns())
 
     def _sample_threads(self, key: ProcessKey, sampled: StackCounts) -> None:
         others = self._threads.get(key)

@@ -14,7 +14,7 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.link.records import Steps
 from whyidle.monitor.recording.stats.event_limits import MOST_COUNTED
-from whyidle.monitor.recording.stats.totals import quantiles
+from whyidle.monitor.recording.stats.totals import LOOP, quantiles
 
 SECOND = 1_000_000_000
 # What is said of "now": so long, or a few steps where they take longer, but no more than this.
@@ -28,6 +28,9 @@ NO_STEP = "no step has ended since the agent came"
 NO_OPTIMIZER = "no optimizer has stepped and nothing marks steps: whyidle.monitor.step() does"
 NO_MARK = "no mark of a step was seen: of JAX without marks only a trace tells the steps"
 NONE_LATELY = "no step has ended lately"
+
+SOURCES = (*wire.STEP_SOURCES, LOOP)
+ONLY_MEANS = "turns of a loop are counted, and none is timed"
 
 MEASURED = (m.PROCESS_STEPS, m.PROCESS_STEP_P50, m.PROCESS_STEP_P95)
 _SHARES: dict[Metric, float] = {m.PROCESS_STEP_P50: 0.5, m.PROCESS_STEP_P95: 0.95}
@@ -54,7 +57,10 @@ class StepTimes:
 
     def take(self, steps: Steps, at_ns: int) -> bool:
         """Take in one record; returns whether it makes sense."""
-        if steps.source not in wire.STEP_SOURCES or not 0 < steps.count <= MOST_COUNTED:
+        if steps.source not in SOURCES or not 0 < steps.count <= MOST_COUNTED:
+            return False
+        if steps.source == LOOP and self.source not in {None, LOOP}:
+            # Something better counts.
             return False
         durations = [ns for ns in steps.durations if ns][: steps.count]
         span = steps.span_ns
@@ -82,6 +88,8 @@ class StepTimes:
         known = quantiles(self._weighed(), list(_SHARES.values()))
         for metric, found in zip(_SHARES, known, strict=True):
             reading.put(metric, None if found is None else found / 1e9, NONE_LATELY)
+        if self.source == LOOP and reading.values.pop(m.PROCESS_STEP_P95, None) is not None:
+            reading.unknown[m.PROCESS_STEP_P95] = ONLY_MEANS
         reading.values[m.PROCESS_STEPS] = self._rate(begin, now_ns)
 
     def _rate(self, begin: int, now_ns: int) -> float:

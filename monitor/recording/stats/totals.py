@@ -142,6 +142,8 @@ class Stretches:
         self._found = [pair[0] for pair in pairs]
 
 
+# The source of steps that are turns of the job's own loop: counted from outside, and none is timed.
+LOOP = "loop"
 TOTALS = tuple(x.gauge.key for x in METRICS if x.gauge is not None and x.gauge.in_run)
 
 
@@ -191,12 +193,14 @@ class ProcessTotals:
     def as_json(self) -> JsonObject:
         """Return it as it is kept."""
         counts, took = self._spread.histogram()
+        # Of a loop only means are known: the longest steps are not among them.
+        timed = self.source != LOOP
         return {
             "steps": self.steps if self.source else None,
             "source": self.source,
             "step_p50_ns": _whole(self._spread.quantile(0.5)),
-            "step_p95_ns": _whole(self._spread.quantile(0.95)),
-            "step_counts": counts if counts[-1] else [],
+            "step_p95_ns": _whole(self._spread.quantile(0.95)) if timed else None,
+            "step_counts": counts if counts[-1] and timed else [],
             "step_sum_ns": took,
             "stretches": self._stretches.as_json(),
             "totals": {

@@ -111,7 +111,7 @@ def test_reasons_of_many_processes_are_shown_a_few_times(
     events = []
     for pid in range(20):
         monkeypatch.setattr(samples, "refused", Refusal(f"The memory of {pid} may not be read."))
-        events += sampler.tick([tracked(puppet, pid)])
+        events += sampler.tick([tracked(puppet, pid)], {})
     assert len(events) == external_sampler.MOST_REPORTED
     sampler.close()
 
@@ -122,7 +122,7 @@ def test_the_first_rank_is_sampled_often_and_some_others_now_and_then(
     launcher, workers = tracked(puppet, 1), [tracked(puppet, 100 + n) for n in range(20)]
     ranks = [tracked(puppet, 10 + rank, rank) for rank in (1, 0)]
     sampler = external_sampler.ExternalSampler(FS, launcher.key)
-    sampler.tick([launcher, *workers, *ranks])
+    sampler.tick([launcher, *workers, *ranks], {})
     assert len(samples.watched) == 1 + external_sampler.MOST_OTHERS
     assert list(samples.watched)[:3] == [ranks[1].key, ranks[0].key, launcher.key]
     assert samples.watched[ranks[1].key] == external_sampler.HZ
@@ -135,14 +135,14 @@ def test_processes_that_may_end_at_once_are_kept_together(
     job = tracked(puppet, 5)
     young = [replace(tracked(puppet, 20 + n), is_young=True) for n in range(4)]
     sampler = external_sampler.ExternalSampler(FS)
-    sampler.tick(young)
+    sampler.tick(young, {})
     assert not samples.watched
-    sampler.tick([*young, job])
+    sampler.tick([*young, job], {})
     assert len(samples.watched) == 1 + external_sampler.MOST_YOUNG
     assert samples.watched[young[0].key] == external_sampler.YOUNG_HZ
     for each in young[:2]:
         samples.seen[each.key] = SEEN, 0
-    sampler.tick([job])
+    sampler.tick([job], {})
     (event,) = sampler.close()
     assert event.data is not None
     assert (event.kind, event.key, event.data["samples"]) == ("short_lived_stacks", job.key, 8)
@@ -153,8 +153,8 @@ def test_what_was_seen_of_a_process_is_kept_when_it_ends(
 ) -> None:
     seen = tracked(puppet, 5)
     sampler = external_sampler.ExternalSampler(FS)
-    sampler.tick([seen])
+    sampler.tick([seen], {})
     samples.seen[seen.key] = SEEN, 0
-    (event,) = sampler.tick([])
+    (event,) = sampler.tick([], {})
     assert event.data is not None
     assert (event.kind, event.data["samples"]) == ("stacks", 4)

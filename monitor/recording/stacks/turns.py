@@ -1,0 +1,170 @@
+"""Steps by the turns of the job's own loop, for a job in which nothing else counts them.
+
+The loops of a job turn at different rates: epochs, steps, what a step repeats. Where a trace says
+how long a step takes, the loop that agrees with it counts. Otherwise it is the outermost function
+in which a loop turned some times in the first seconds, and there the loop that turns most often, as
+long as it seldom begins anew: what a step repeats does so all the time. It stays chosen, so that
+epochs, which turn later, do not take its place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from whyidle.monitor.attach.stack_reader.code_objects import Place
+from whyidle.monitor.attach.stack_reader.loop_counters import Count, Loop
+from whyidle.monitor.link.records import Steps
+from whyidle.monitor.recording.stats.step_times import SECOND
+from whyidle.monitor.recording.stats.totals import LOOP
+
+# A loop has turned so often before it counts, and began anew in no more than this share of turns.
+LEAST_TURNS: Final = 3
+MOST_RESTARTS: Final = 0.1
+# Before so long nothing is chosen: an outer loop has had its turns.
+SETTLED_NS: Final = 6 * SECOND
+# By so many growths of a number it is known whether they are all multiples of something.
+LEAST_GROWTHS: Final = 5
+# How far back its rate reaches; a loop that has not been seen for so long has ended.
+REACH_NS: Final = 20 * SECOND
+# So much a trace and a loop may differ about a step: a profiler slows it.
+AGREES: Final = 2.0
+# Loops whose rates differ by less turn together.
+ALIKE: Final = 1.1
+MOST_LOOPS: Final = 500
+
+
+@dataclass
+class _Turned:
+    """One counter since it was first seen."""
+
+    place: Place
+    value: int
+    lowest: int
+    highest: int
+    turns: int = 0
+    restarts: int = 0
+    # What all growths are multiples of, and how many were seen.
+    unit: int = 0
+    grew: int = 0
+    at_ns: int = 0
+    # When, and how many turns until then.
+    seen: deque[tuple[int, int, int]] = field(default_factory=deque)
+
+    def look(self, count: Count, now_ns: int) -> None:
+        """Take in where it stands now."""
+        grown = count.value - self.value
+        self.lowest, self.highest = min(self.lowest, count.value), max(self.highest, count.value)
+        if grown < 0:
+            # It went to its end and began anew.
+            self.restarts += 1
+            grown = self.highest - self.value + count.value - self.lowest
+        if grown:
+            self.unit, self.grew = math.gcd(self.unit, grown), self.grew + 1
+        self.turns += grown
+        self.value, self.place, self.at_ns = count.value, count.place, now_ns
+        self.seen.append((now_ns, self.turns, self.restarts))
+        while self.seen[0][0] < now_ns - REACH_NS:
+            self.seen.popleft()
+
+    @property
+    def rate(self) -> float:
+        """Its turns a second."""
+        (since, turned, _), (until, turns, _) = self.seen[0], self.seen[-1]
+        return (turns - turned) * SECOND / max(1, until - since)
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether it begins anew so often that it is a part of something that repeats."""
+        (_, turned, restarted), (_, turns, restarts) = self.seen[0], self.seen[-1]
+        return restarts - restarted > MOST_RESTARTS * (turns - turned)
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether it turns, and does little else."""
+        turned = self.seen[-1][1] - self.seen[0][1]
+        return turned >= LEAST_TURNS and not self.is_restless
+
+    @property
+    def counts_by_one(self) -> bool:
+        """Whether a number that grows may be one of turns: it never falls."""
+        return self.unit == 1 and self.grew >= LEAST_GROWTHS and not self.restarts
+
+
+class Turns:
+    """Takes the counters of one process."""
+
+    def __init__(self) -> None:
+        # What a trace says of a step.
+        self.step_s: float | None = None
+        self._loops: dict[Loop, _Turned] = {}
+        self._chosen: Loop | None = None
+        # Until when, and up to which turn, steps were told.
+        self._until: tuple[int, int] = 0, 0
+        self._began = 0
+
+    @property
+    def place(self) -> Place | None:
+        """The line at which the function of the chosen loop was last seen."""
+        return None if self._chosen is None else self._loops[self._chosen].place
+
+    def look(self, found: Mapping[Loop, Count], now_ns: int) -> None:
+        """Take in where all counters stand."""
+        self._began = self._began or now_ns
+        for loop, count in found.items():
+            if loop in self._loops:
+                self._loops[loop].look(count, now_ns)
+            elif len(self._loops) < MOST_LOOPS:
+                new = self._loops[loop] = _Turned(
+                    count.place, count.value, count.value, count.value
+                )
+                new.look(count, now_ns)
+        gone = [x for x, t in self._loops.items() if t.at_ns < now_ns - REACH_NS]
+        for loop in gone:
+            del self._loops[loop]
+        if self._chosen not in self._loops:
+            self._chosen = None
+
+    def take(self, now_ns: int) -> Steps | None:
+        """Return the steps since the last call."""
+        chosen = self._choose(now_ns)
+        if chosen is None:
+            return None
+        turned = self._loops[chosen]
+        if chosen != self._chosen:
+            # Not what it turned before it was chosen: another may have counted then.
+            self._chosen, self._until = chosen, (turned.at_ns, turned.turns)
+            return None
+        since, before = self._until
+        count, span = turned.turns - before, turned.at_ns - since
+        if count <= 0 or span <= 0:
+            return None
+        self._until = turned.at_ns, turned.turns
+        return Steps(now_ns, LOOP, span, count, [span // count])
+
+    def _choose(self, now_ns: int) -> Loop | None:
+        steady = {x: t.rate for x, t in self._loops.items() if t.is_steady}
+        if self.step_s:
+            agrees = {x: abs(math.log(rate * self.step_s)) for x, rate in steady.items()}
+            least = min(agrees.values(), default=math.inf)
+            if least <= math.log(AGREES):
+                return self._kept([x for x in agrees if agrees[x] <= least + math.log(ALIKE)])
+        stays = self._chosen is not None and not self._loops[self._chosen].is_restless
+        if stays or now_ns - self._began < SETTLED_NS:
+            return self._chosen if stays else None
+        iterators = {x: r for x, r in steady.items() if x.is_iterator}
+        some = iterators or {x: r for x, r in steady.items() if self._loops[x].counts_by_one}
+        if not some:
+            return None
+        outermost = min(x.depth for x in some)
+        its = {x: r for x, r in some.items() if x.depth == outermost}
+        # Of numbers that grow the slowest: the others are of samples, or of tokens.
+        wanted = max(its.values()) if iterators else min(its.values())
+        return self._kept([x for x in its if wanted / ALIKE <= its[x] <= wanted * ALIKE])
+
+    def _kept(self, alike: list[Loop]) -> Loop:
+        """Of those that turn alike the one that was chosen stays."""
+        return self._chosen if self._chosen in alike else min(alike)

@@ -1,0 +1,182 @@
+"""Steps by the turns of a job's own loop: programs in many styles, on every Python."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.agents.pythons import every_python
+from tests.attach.test_stack_reader import Job, reading, script
+from whyidle.monitor.attach.stack_reader.code_objects import Place
+from whyidle.monitor.attach.stack_reader.loop_counters import Count, Loop
+from whyidle.monitor.attach.stack_reader.reader import StackReader
+from whyidle.monitor.recording.stacks.turns import REACH_NS, SETTLED_NS, Turns
+from whyidle.monitor.recording.stats.step_times import SECOND
+from whyidle.monitor.recording.stats.totals import LOOP
+
+COUNTED = """
+import signal, time
+done = [0]
+signal.signal(signal.SIGUSR1, lambda *_: print(done[0], flush=True))
+def step():
+    # What a step repeats is no step.
+    for part in range(4):
+        time.sleep(0.001)
+    done[0] += 1
+"""
+STYLES = {
+    "a range in a function": """
+def main():
+    for _ in range(10**9):
+        step()
+print("ready", flush=True)
+main()
+""",
+    "batches of a generator, numbered, in the module": """
+def batches():
+    while True:
+        for begin in range(0, 64000, 16):
+            yield begin, begin + 16
+print("ready", flush=True)
+for number, (begin, end) in enumerate(batches()):
+    step()
+""",
+    "epochs over a list, in a function of their own": """
+def one_epoch(batches):
+    for batch in batches:
+        step()
+def fit():
+    for epoch in range(1000):
+        one_epoch([None] * 400)
+print("ready", flush=True)
+fit()
+""",
+    "a while loop over its own number": """
+class Trainer:
+    def fit(self):
+        number, seen = 0, 0
+        while number < 10**9:
+            step()
+            number += 1
+            seen += 512
+print("ready", flush=True)
+Trainer().fit()
+""",
+    "two things at once": """
+def fit(xs, ys):
+    for epoch in range(1000):
+        for x, y in zip(iter(xs), iter(ys)):
+            step()
+print("ready", flush=True)
+fit([0] * 50, (0,) * 50)
+""",
+}
+
+
+def follow(reader: StackReader, turns: Turns, seconds: float, faster: float = 8.0) -> None:
+    """Look for a while; to it the time goes ``faster`` than ours."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        turns.look(reader.loops(), round(faster * time.monotonic_ns()))
+        time.sleep(0.013)
+
+
+def done(job: Job) -> int:
+    assert job.stdout is not None
+    os.kill(job.pid, signal.SIGUSR1)
+    return int(job.stdout.readline())
+
+
+@every_python
+@pytest.mark.parametrize("style", STYLES)
+def test_steps_are_those_that_the_job_counts_itself(
+    style: str, python: str, tmp_path: Path
+) -> None:
+    with script(COUNTED + STYLES[style], tmp_path, [python]) as job, reading(job, tmp_path) as it:
+        turns, before, told, deadline = Turns(), -1, 0, time.monotonic() + 10
+        while turns.place is None and time.monotonic() < deadline:
+            follow(it, turns, 0.2)
+            turns.take(round(8 * time.monotonic_ns()))
+            before = done(job)
+        follow(it, turns, 1.5)
+        steps, after = turns.take(round(8 * time.monotonic_ns())), done(job)
+    assert steps is not None
+    assert steps.source == LOOP
+    told = steps.count
+    # A step or two end while it is asked.
+    assert told == pytest.approx(after - before, abs=4 + 0.05 * (after - before))
+
+
+PLACE = Place("train.py", 7, "fit")
+STEP, EPOCH, PART = (
+    Loop(1, 5, (3,), is_iterator=True),
+    Loop(0, 4, (1,), is_iterator=True),
+    Loop(2, 6, (0,), is_iterator=True),
+)
+
+
+def seen(turns: Turns, at: float, values: Mapping[Loop, float]) -> None:
+    counts = {loop: Count(int(value), PLACE) for loop, value in values.items()}
+    turns.look(counts, round(at * SECOND))
+
+
+def test_the_loop_that_agrees_with_a_trace_counts() -> None:
+    turns = Turns()
+    for tick in range(200):
+        at = 1 + tick / 10
+        seen(turns, at, {EPOCH: at, STEP: 20 * at, PART: 80 * at})
+    now = round(21 * SECOND)
+    assert turns.take(now) is None
+    assert turns._chosen == EPOCH
+    turns.step_s = 0.06
+    turns.take(now)
+    assert turns._chosen == STEP
+    # A trace of which no loop knows anything changes nothing.
+    turns.step_s = 5e-6
+    turns.take(now)
+    assert turns._chosen == STEP
+
+
+def test_epochs_that_turn_late_do_not_take_the_place_of_steps() -> None:
+    turns = Turns()
+    for tick in range(900):
+        at = 1 + tick / 10
+        seen(turns, at, {EPOCH: at // 10, STEP: (10 * at) % 100})
+        turns.take(round(at * SECOND))
+    assert turns._chosen == STEP
+
+
+def test_turns_across_a_new_beginning_are_counted() -> None:
+    turns, told = Turns(), 0
+    for tick in range(600):
+        at = 1 + tick / 10
+        seen(turns, at, {STEP: round(10 * at) % 50})
+        steps = turns.take(round(at * SECOND))
+        told += steps.count if steps else 0
+    # The end of a list is not seen, and what it holds is learned with time.
+    assert told == pytest.approx(10 * (60 - SETTLED_NS / SECOND), rel=0.05)
+
+
+def test_what_begins_anew_all_the_time_and_what_grows_by_leaps_are_no_steps() -> None:
+    turns = Turns()
+    tokens = Loop(0, 4, (2,), is_iterator=False)
+    for tick in range(200):
+        at = 1 + tick / 10
+        seen(turns, at, {PART: tick % 4, tokens: 512 * tick})
+        assert turns.take(round(at * SECOND)) is None
+
+
+def test_a_loop_that_is_gone_is_forgotten() -> None:
+    turns = Turns()
+    for tick in range(100):
+        seen(turns, 1 + tick / 10, {STEP: tick})
+        turns.take(round((1 + tick / 10) * SECOND))
+    assert turns.place == PLACE
+    seen(turns, 12 + REACH_NS / SECOND, {})
+    assert turns.take(round(40 * SECOND)) is None
+    assert turns.place is None
