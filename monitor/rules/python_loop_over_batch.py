@@ -35,6 +35,7 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.loops import Looping, over_samples
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import Traced
@@ -77,7 +78,9 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.INSIDE)
     seen = step_samples(window.job)
     rows = () if window.host is None else window.host.rows
-    loop = over_samples(seen.lines, ((row.frames, row.share) for row in rows))
+    # A validation goes through batches as well, and what it calls trains nothing.
+    steps = [row for row in rows if row.phase is Phase.STEP] or rows
+    loop = over_samples(seen.lines, ((row.frames, row.share) for row in steps))
     if loop is None:
         return window.lacks(Need.SOURCE)
     # That each pass calls the framework, a trace shows; without one the samples must.

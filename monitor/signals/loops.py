@@ -88,16 +88,23 @@ def over_samples(
 
 @lru_cache(maxsize=4096)
 def _trains(line: CodeLine) -> bool:
-    """Tell whether a line is a part of training: a known call, or a state that it renews."""
+    """Tell whether a line is a part of training: a known call, or an object's state is renewed."""
     if any(_TRAINS.fullmatch(_callee(call)) for call in calls(line.file, line.line)):
         return True
-    renewed = (node for node in nodes_at(line.file, line.line) if isinstance(node, ast.Assign))
-    return any(
-        isinstance(node.value, ast.Call)
-        and not _GATHERS.fullmatch(dotted(node.value.func))
-        and set().union(*map(_names, node.targets))
-        & set().union(*map(_names, _arguments(node.value))) - {"self"}
-        for node in renewed
+    stored = (node for target in _renewed(line) for node in ast.walk(target))
+    return any(isinstance(node, ast.Attribute | ast.Subscript) for node in stored)
+
+
+@lru_cache(maxsize=4096)
+def _renewed(line: CodeLine) -> tuple[ast.expr, ...]:
+    """Return what a line makes anew from what it was: of variables, only its function knows."""
+    nodes = (node for node in nodes_at(line.file, line.line) if isinstance(node, ast.Assign))
+    return tuple(
+        target
+        for node in nodes
+        if isinstance(node.value, ast.Call) and not _GATHERS.fullmatch(dotted(node.value.func))
+        for target in node.targets
+        if _names(target) & set().union(*map(_names, _arguments(node.value))) - {"self"}
     )
 
 
@@ -123,7 +130,7 @@ def _trained(frames: tuple[CodeLine, ...]) -> Iterator[Spot]:
     trains = False
     for line in frames:
         trains = trains or _trains(line)
-        if trains:
+        if trains or _renewed(line):
             around = nodes_at(line.file, line.line)
             yield from (_spot(line, node) for node in around if isinstance(node, Loop))
 

@@ -21,6 +21,7 @@ from whyidle.monitor.core.finding import Confidence, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.loops import over_samples
+from whyidle.monitor.signals.window import Window
 
 NAME = "python_loop_over_batch"
 FIXES = {
@@ -219,6 +220,36 @@ def test_a_loop_whose_body_is_in_another_function(tmp_path: Path) -> None:
     # The pass back through what the loop has made is the loop's as well.
     assert found.share == pytest.approx(0.9)
     assert [place.line for place in found.where] == [8]
+
+
+def test_what_a_pass_calls_may_renew_its_own_variables(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    layers = "    x = relu(self.first(x))\n    return self.second(x)\n"
+    file.write_text(
+        DEEP.replace("    return self.net(sample).square().mean()\n", layers.replace("x", "sample"))
+    )
+    found = over_samples(
+        (), stacked(file, ((13, 8, 3), 0.5), ((14, 8, 3), 0.2), ((10, 3), 0.2), ((3,), 0.1))
+    )
+    assert found is not None
+    assert found.share == pytest.approx(0.9)
+    assert [place.line for place in found.where] == [8]
+
+
+def test_a_validation_goes_through_batches(tmp_path: Path) -> None:
+    text = LOOP.replace("def step(", "def {}(")
+    facts = {"torch": {"backend": "cpu"}}
+    linear = CodeLine("/env/lib/python3.11/site-packages/torch/nn/modules/linear.py", 5, "forward")
+
+    def job(name: str) -> Window:
+        lines = written(tmp_path, text.format(name), 2)
+        training = CodeLine(str(tmp_path / "train.py"), 3, "fit")
+        line = CodeLine(str(tmp_path / "train.py"), 2, name)
+        seen = stacks((linear, (line,), 40), (linear, (training,), 50))
+        return window(facts=facts, lines=lines, looks=90, stacks=seen)
+
+    assert is_silent(NAME, job("evaluate"))
+    assert found(NAME, job("losses_of")).where[0].line == 2
 
 
 @pytest.mark.parametrize(
