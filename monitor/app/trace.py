@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -21,13 +22,14 @@ from whyidle.monitor.store.stored_traces import Kept, keep
 from whyidle.monitor.store.traces import forget
 from whyidle.monitor.traces.analysis import Analysis, analyse
 from whyidle.monitor.traces.answer import contract
+from whyidle.monitor.traces.ranks.answer import job_answer
 from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.space import MOST_FILES, Space
 
 
 def run(  # the options, by name
     *,
-    file: str,
+    files: tuple[str, ...],
     top: int,
     run: str | None,
     seconds: float | None,
@@ -35,6 +37,10 @@ def run(  # the options, by name
     as_json: bool,
 ) -> None:
     """Account for a trace file, or for a trace that is taken now; keep it where asked for."""
+    file = files[0]
+    if len(files) > 1 or (os.path.isdir(file) and not _is_process(file)):  # noqa: PTH112  too long
+        _of_ranks(files, top, alone=(run, seconds, server), as_json=as_json)
+        return
     # Said before a long file is read, not after.
     number = None if run is None else _number_of(run)
     shot = None
@@ -56,6 +62,23 @@ def run(  # the options, by name
     # Last: a full disk must not cost the answer.
     if number is not None or shot is not None:
         _keep(analysis, answer, number, shot)
+
+
+def _of_ranks(
+    files: tuple[str, ...], top: int, *, alone: tuple[object, ...], as_json: bool
+) -> None:
+    if any(option is not None for option in alone):
+        raise UsageProblem(
+            "--run, --seconds and --server are for one file or process, and these are several.",
+            "Leave them out, or name one of them.",
+        )
+    _show(answer_of_ranks(files), Path(files[0]).name, top, as_json=as_json)
+
+
+def answer_of_ranks(files: Sequence[str]) -> TraceJson:
+    """Read the files of a job, or its folder, and show how far it is where that takes long."""
+    with Progress(Path(files[0]).name) as progress:
+        return job_answer(files, progress)
 
 
 def _is_ours(path: Path) -> bool:

@@ -25,9 +25,11 @@ def of(target: str, seconds: float | None = None) -> Window:
         return opening.of_run(database(), run)
 
     # Only a trace file needs them, and numpy with them.
-    from whyidle.monitor.app.trace import analysis_of  # noqa: PLC0415
+    from whyidle.monitor.app.trace import analysis_of, answer_of_ranks  # noqa: PLC0415
     from whyidle.monitor.traces.answer import contract  # noqa: PLC0415
 
+    if Path(target).is_dir():
+        return opening.of_answer(answer_of_ranks([target]), Path(target).name)
     return opening.of_answer(contract(analysis_of(target)), Path(target).name)
 
 
@@ -37,8 +39,9 @@ def run_of(target: str, seconds: float | None = None) -> str | None:
         raise UsageProblem(
             f"There is no file '{target}'.", "Say where it is: monitor diagnose PATH"
         )
-    run = None if Path(target).is_file() else _recorded(target)
-    is_process = run is None and not Path(target).is_file()
+    is_file = Path(target).is_file() or _is_folder(target)
+    run = None if is_file else _recorded(target)
+    is_process = run is None and not is_file
     if seconds is not None and not is_process:
         raise UsageProblem(
             "--seconds is for a running process that is not being recorded.",
@@ -47,6 +50,11 @@ def run_of(target: str, seconds: float | None = None) -> str | None:
     if is_process:
         run = _watched(target, WATCH_SECONDS if seconds is None else seconds)
     return run
+
+
+def _is_folder(target: str) -> bool:
+    """Tell whether a folder of traces is meant; a number is rather a process or a recording."""
+    return not target.isdecimal() and Path(target).is_dir()
 
 
 def looks_like_a_file(target: str) -> bool:

@@ -58,7 +58,7 @@ A file named view:      monitor trace ./view"""
 
 
 @click.command(cls=FileFirst, epilog=_EPILOG)
-@click.argument("file", metavar="FILE|PID")
+@click.argument("files", metavar="FILE|DIR|PID", nargs=-1, required=True)
 @click.option("--top", type=click.IntRange(min=0), default=TOP, show_default=True, metavar="N",
               help="Kernels to list.")  # fmt: skip
 @click.option("--run", metavar="RUN", help="Keep it with this recording; see `monitor runs`.")
@@ -71,11 +71,14 @@ A file named view:      monitor trace ./view"""
 @options.as_json
 @options.implemented_by("trace")
 def command() -> None:
-    """Account for the time in a profiler's file, or of a running process.
+    """Account for the time in a profiler's file, in those of all ranks, or of a running process.
 
     FILE is a trace of the PyTorch profiler (Kineto JSON), of JAX and TensorFlow (XPlane), or of
     Nsight Systems (nsys export --type sqlite), also with .gz. Every nanosecond of each device is
     compute, communication, copies, or idle by cause.
+
+    Several files, or those in a folder DIR, are the ranks of one job: beside the account of all of
+    them it says which rank the others wait for, how long, and at what.
 
     Of a process with this PID, a number that names no file, a short trace is taken now, through the
     small agent that `monitor attach` also uses: it goes in for it, and out again.

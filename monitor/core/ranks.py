@@ -238,7 +238,7 @@ def chance_of(late: Floats, worst: int) -> float:
     like, or, where steps are too few for that, the steps of the latest are held against their own
     spread.
     """
-    by_spread = late.shape[1] * _spread(late[:, worst])
+    by_spread: float = late.shape[1] * _spread(late[:, worst])
     return min(1.0, by_spread, _redrawn(late, worst))
 
 

@@ -25,6 +25,7 @@ from whyidle.monitor.render.budget import (
 )
 from whyidle.monitor.render.devices import devices, kind_words, label, total_of
 from whyidle.monitor.render.escape import printable
+from whyidle.monitor.render.ranks import ranks
 from whyidle.monitor.traces.window import is_mostly_outside, is_too_short
 
 # A loss is worth mentioning from here on, where findings call it medium.
@@ -38,6 +39,7 @@ _FORMATS = {
     "kineto": "PyTorch (Kineto)",
     "xplane": "JAX or TensorFlow (XPlane)",
     "nsys": "Nsight Systems",
+    "mixed": "several profilers",
 }
 # For ASCII terminals; one for one, so that columns stay aligned.
 _ASCII = str.maketrans("█▓▒·–…µ▏", "#=-.-~u|")  # noqa: RUF001  the dash is the point
@@ -75,7 +77,8 @@ def page(answer: TraceJson, *, name: str, top: int, width: int) -> Group:
         parts.append(Group(*legend(budget, _of_a_step(answer), width, len(answer["devices"]))))
     parts += [Text(text, "bold")] if (text := verdict(answer)) else []
     parts += owners(budget, answer.get("where") or [], width)
-    parts += devices(answer["devices"], width)
+    several = answer.get("ranks")
+    parts += devices(answer["devices"], width) if several is None else ranks(several, width)
     parts += [*kernels(answer, top, width), *copies(answer, width), *collectives(answer, width)]
     if answer["warnings"]:
         parts.append(Group(*_warnings(answer["warnings"])))

@@ -15,10 +15,13 @@ from whyidle.monitor.core.contracts.trace import (
     KernelsJson,
     LaunchingJson,
     OwnerJson,
+    RankJson,
+    RanksJson,
     TraceJson,
 )
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.ranks import Ranks, RankShare
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.window import is_too_short
 
@@ -104,6 +107,13 @@ class Traced:
         """Each device, as the answer has it."""
         return self.answer["devices"]
 
+    # Ranks ---------------------------------------------------------------------------------------
+    @cached_property
+    def ranks(self) -> Ranks | None:
+        """The ranks of the job side by side; ``None``: it is of one file only."""
+        found = self.answer.get("ranks")
+        return None if found is None else _ranks(found)
+
     # What ran ------------------------------------------------------------------------------------
     def calls(self, pattern: str) -> list[CallJson]:
         """Return the host's calls whose whole name matches, the most frequent first."""
@@ -144,3 +154,37 @@ class Traced:
 
     def _ratio(self, ns: int) -> Measure:
         return self.measure(ns / self.total_ns, "ratio")
+
+
+def _ranks(found: RanksJson) -> Ranks:
+    """Return the ranks of an answer as rules ask for them."""
+    each = [(rank, _share_of(rank)) for rank in found["each"]]
+    late = found["straggler"]
+    mine = None
+    if late is not None:
+        keys = [(rank["file"], rank["device"]) for rank, _ in each]
+        mine = each[keys.index((late["file"], late["device"]))][1]
+    alike = set() if late is None else set(late["alike"])
+    return Ranks(
+        each=tuple(share for _, share in each),
+        straggler=mine,
+        alike=tuple(share for rank, share in each if rank["rank"] in alike),
+        collectives=found["collectives"],
+        steps=found["steps"],
+        step_ns=float(found["step_ns"] or 0),
+        kinds={} if late is None else late["collectives"],
+        chance=None if late is None else late["chance"],
+        reason=found["unknown"].get("straggler", ""),
+    )
+
+
+def _share_of(rank: RankJson) -> RankShare:
+    late, waits = rank["late"] or [0.0, 0.0], rank["waits"] or [0.0, 0.0]
+    return RankShare(
+        rank=rank["rank"],
+        pid=rank["pid"],
+        host=rank["host"],
+        last=rank["last"] or 0.0,
+        late=(late[0], late[1]),
+        waits=(waits[0], waits[1]),
+    )

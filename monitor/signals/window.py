@@ -17,6 +17,7 @@ from whyidle.monitor.core.finding import Framework, Need, NotChecked, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
+from whyidle.monitor.core.ranks import Ranks
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.estimate import BACKENDS, ORDER, SEEN, WHOLE, Running
@@ -328,6 +329,15 @@ class Window:
     def calls_per_step(self, pattern: str) -> Measure | None:
         """Return how often the host makes such calls in a step."""
         return None if self.trace is None else self.trace.calls_per_step(pattern)
+
+    @cached_property
+    def ranks(self) -> Ranks | None:
+        """How often each rank of the job comes last, and how long the others wait for it.
+
+        By the newest trace of several ranks, else by what was seen of them live.
+        """
+        traced = next((t.ranks for t in self.traces if t.ranks is not None), None)
+        return self.job.ranks if traced is None else traced
 
     @property
     def syncs_per_step(self) -> Measure | None:

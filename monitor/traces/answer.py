@@ -32,7 +32,7 @@ def contract(
     trace, steps = analysis.trace, analysis.steps
     devices = [_device(analysis, report) for report in analysis.devices]
     median = None if steps.median is None else to_ns(steps.median, trace.ticks_per_ns)
-    budget = _sum([device["budget"] for device in devices], len(steps.start))
+    budget = total([device["budget"] for device in devices], len(steps.start))
     spans = [device["budget"]["total_ns"] for device in devices]
     covers = None if window is None else window.to_json(spans)
     said = [] if covers is None else window_warnings(covers, budget["total_ns"])
@@ -74,6 +74,7 @@ def contract(
             {"gpu": one.gpu, "name": one.name, "mean": one.mean, "samples": one.samples}
             for one in trace.gpu_metrics
         ],
+        "ranks": None,
         "unknown": _unknown(analysis, ours=ours),
     }
 
@@ -164,10 +165,10 @@ def _budget(sums: dict[Cause, int], trace: Trace, steps: int) -> BudgetJson:
 def _step_sum(devices: list[DeviceJson], steps: int) -> BudgetJson | None:
     if not steps:
         return None
-    return _sum([budget for device in devices if (budget := device["step_budget"])], steps)
+    return total([budget for device in devices if (budget := device["step_budget"])], steps)
 
 
-def _sum(budgets: list[BudgetJson], steps: int) -> BudgetJson:
+def total(budgets: list[BudgetJson], steps: int) -> BudgetJson:
     """Add up budgets of several devices; without any, all slices are there and zero."""
     slices, details = by_slice({})
     for budget in budgets:

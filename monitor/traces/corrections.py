@@ -92,7 +92,8 @@ def _cpu(trace: Trace) -> Device | None:
         return None
     pids = {t.pid for t in trace.threads if t.pid is not None}
     pid = pids.pop() if len(pids) == 1 else None
-    return Device("cpu", "0", ops.take(np.argsort(ops.start, kind="stable")), pid=pid)
+    ops = ops.take(np.argsort(ops.start, kind="stable"))
+    return Device("cpu", "0", ops, trace.machine, pid, trace.rank)
 
 
 def _work_of(trace: Trace, thread: int) -> Ops:

@@ -100,6 +100,17 @@ class Links(Table):
 
 
 @dataclass(slots=True)
+class Messages(Table):
+    """What a file says of the communication of a device, beside the names of its kernels."""
+
+    row: Ids  # of the operation
+    name: Ids  # of the collective, an index into names
+    group: Ids  # the process group, an index into names
+    sequence: Ints  # which one of its group it is
+    bytes: Ints
+
+
+@dataclass(slots=True)
 class Marks(Table):
     """Step markers, sorted by start."""
 
@@ -143,6 +154,7 @@ class Device:
     pid: int | None = None
     rank: int | None = None
     model: str | None = None
+    messages: Messages = field(default_factory=Messages.of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +188,12 @@ class Trace:
     warnings: list[str] = field(default_factory=list)
     # Records that the profiler had no room for, as far as the file says.
     dropped: int = 0
+    # How many ranks the job has, and its only process group, where the file says so.
+    world: int | None = None
+    group: str | None = None
+    # Of a file of one process: its rank, and its machine.
+    rank: int | None = None
+    machine: str | None = None
     gpu_metrics: list[GpuMetric] = field(default_factory=list)
     # Why a field of a device is None: field -> reason.
     unknown: dict[str, str] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from whyidle.monitor.traces import file_types
 from whyidle.monitor.traces.model import Format
 from whyidle.monitor.traces.stream import GZIP, GzipStream, NotAFile, Stream, open_file
 
-__all__ = ["Progress", "Source", "Stream", "identify"]
+__all__ = ["Progress", "Source", "Stream", "identify", "show", "traces_in"]
 
 # Called now and then while a file is read: bytes of the file on disk used so far, and its size.
 Progress = Callable[[int, int], None]
@@ -114,13 +114,13 @@ def _unopened(path: Path, error: Exception) -> Problem:
 
 def _folder(path: Path) -> Problem:
     what = f"{show(path)} is a folder."
-    newest = heapq.nlargest(1, _traces(path))
+    newest = heapq.nlargest(1, traces_in(path))
     if not newest:
         return UsageProblem(what, "No trace was seen in it; name the file: *.xplane.pb, *.json.gz")
     return UsageProblem(what, f"The newest trace in it: monitor trace {show(Path(newest[0][1]))}")
 
 
-def _traces(folder: Path) -> Iterator[tuple[float, str]]:
+def traces_in(folder: Path) -> Iterator[tuple[float, str]]:
     """Find what may be a trace by its name, with the time of its last change."""
     waiting, left = [(str(folder), 0)], _ENTRIES
     while waiting and left > 0:

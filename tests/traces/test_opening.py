@@ -210,7 +210,7 @@ def test_a_folder_is_looked_through_with_bounds(
         (tmp_path / f"{number}").mkdir()
         (tmp_path / f"{number}" / "a.json").touch()
     (tmp_path / "0" / "up").symlink_to(tmp_path)
-    assert len(list(opening._traces(tmp_path))) <= 20
+    assert len(list(opening.traces_in(tmp_path))) <= 20
 
 
 @given(st.binary(max_size=400))

@@ -236,6 +236,109 @@ class GpuMetricJson(TypedDict):
     samples: int
 
 
+class RankJson(TypedDict):
+    """One rank of a job: a device, and the file that it comes from."""
+
+    rank: int | None
+    host: str | None
+    pid: int | None
+    file: str
+    device: str
+    kind: str
+    budget: BudgetJson
+    step_budget: BudgetJson | None
+    steps: StepsJson
+    compute_ns: int
+    comm_ns: int
+    exposed_comm_ns: int
+    # Of the collectives that it shared, the part that it came last to.
+    last: float | None
+    # Parts of a step: how long others waited for it, and it for others; with what computing covers
+    # as the high end.
+    late: list[float] | None
+    waits: list[float] | None
+    # Its clock less that of the first rank, as the ends of what they shared show.
+    clock_ns: int | None
+    unknown: Unknown
+
+
+class ReasonJson(TypedDict):
+    """What a rank does for longer than the others, in a step, and the line it belongs to."""
+
+    slice: str
+    ns: int
+    where: OwnerJson | None
+
+
+class StragglerJson(TypedDict):
+    """The rank that the others wait for."""
+
+    rank: int | None
+    host: str | None
+    pid: int | None
+    file: str
+    device: str
+    # Of a step, and in nanoseconds a step.
+    share: list[float]
+    late_ns: list[int]
+    last: float
+    # Others that are late as it is.
+    alike: list[int | None]
+    # What it comes late to: parts of its lateness.
+    collectives: dict[str, float]
+    # How often chance alone does this.
+    chance: float
+    why: ReasonJson | None
+
+
+class ImbalanceJson(TypedDict):
+    """How unevenly the ranks compute."""
+
+    most_over_mean: float
+    busiest: int | None
+    least_ns: int
+    most_ns: int
+
+
+class ExchangeJson(TypedDict):
+    """All communication of one kind and size among groups of one size."""
+
+    kind: str
+    bytes: int | None
+    ranks: int
+    count: int
+    # Over all ranks: in it, and there waiting for the last one to come.
+    total_ns: int
+    waiting_ns: int | None
+    # Of the data alone, as the last to come sees it.
+    gb_per_s: float | None
+
+
+class SkewJson(TypedDict):
+    """How far the clocks of the ranks are apart; times of several files need it."""
+
+    most_ns: int
+    rank: int | None
+
+
+class RanksJson(TypedDict):
+    """RANKS: the ranks of one job side by side."""
+
+    each: list[RankJson]
+    straggler: StragglerJson | None
+    imbalance: ImbalanceJson | None
+    communication: list[ExchangeJson]
+    skew: SkewJson | None
+    # Collectives that several ranks shared, and the steps they were in.
+    collectives: int
+    steps: int
+    step_ns: int | None
+    world: int | None
+    missing: list[int]
+    warnings: list[str]
+    unknown: Unknown
+
+
 class TraceJson(ActivityJson):
     """TRACE: the answer of ``monitor trace --json``."""
 
@@ -254,6 +357,8 @@ class TraceJson(ActivityJson):
     missing: MissingJson
     # Counters as the profiler sampled them; answers stored by older versions have none.
     gpu_metrics: NotRequired[list[GpuMetricJson]]
+    # Of a folder, or several files: the ranks of one job.
+    ranks: NotRequired[RanksJson | None]
     unknown: Unknown
 
 

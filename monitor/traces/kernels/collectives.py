@@ -75,14 +75,14 @@ def collectives(kernels: Iterable[Named]) -> list[Collective]:
     """Join the kernels that do the same, the longest total first."""
     sums: dict[tuple[str, str | None, str | None, str | None], list[int]] = {}
     for kernel in kernels:
-        both = sums.setdefault(_read(kernel.name), [0, 0])
+        both = sums.setdefault(read_name(kernel.name), [0, 0])
         both[0] += kernel.count
         both[1] += kernel.total
     found = [Collective(*key, count=count, total=total) for key, (count, total) in sums.items()]
     return sorted(found, key=lambda one: -one.total)
 
 
-def _read(name: str) -> tuple[str, str | None, str | None, str | None]:
+def read_name(name: str) -> tuple[str, str | None, str | None, str | None]:
     """Read kind, type, algorithm and protocol from a kernel's name."""
     name = name.split("(", 1)[0]
     kind = next((kind for kind, pattern in _KIND if pattern.search(name)), "unknown")

@@ -7,7 +7,16 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from whyidle.monitor.traces.kineto.header import Header, base_ns, dropped, model_of, rank_of, whole
+from whyidle.monitor.traces.kineto.header import (
+    Header,
+    base_ns,
+    dropped,
+    host_of,
+    model_of,
+    rank_of,
+    whole,
+    world_of,
+)
 from whyidle.monitor.traces.kineto.processes import name_processes
 from whyidle.monitor.traces.kineto.rows import CATEGORIES, KERNEL, HostRows, Rows, WorkRows
 from whyidle.monitor.traces.model import (
@@ -28,7 +37,7 @@ from whyidle.monitor.traces.names import STEP_MARK, copy_cause, host_cause, kern
 _YEAR_2001: Final = 10**18
 _MARK: Final = -1
 _UNKNOWN: Final = {
-    "host": "a Kineto file does not name its machine",
+    "host": "the file does not name its machine: newer versions of PyTorch write it",
     "pid": "no host event says which process launched the work",
     "rank": "the file has no distributedInfo",
     "model": "the file does not describe this device in deviceProperties",
@@ -45,6 +54,8 @@ def assemble(rows: Rows, header: Header) -> Trace:
         table.end -= origin
     trace = Trace("kineto", ticks_per_ns=1, events=rows.events)
     trace.dropped = dropped(header)
+    trace.world, trace.group = world_of(header)
+    trace.rank, trace.machine = rank_of(header), host_of(header)
     trace.origin_ns = origin if origin >= _YEAR_2001 else base_ns(header, origin)
     trace.names = list(rows.names)
     trace.threads, indices = _threads(rows)
@@ -53,7 +64,8 @@ def assemble(rows: Rows, header: Header) -> Trace:
     _add_devices(trace, work, rows)
     name_processes(trace)
     for device in trace.devices:
-        device.rank, device.model = rank_of(header), model_of(header, device.index)
+        device.rank, device.model = trace.rank, model_of(header, device.index)
+        device.host = trace.machine
         for name, reason in _UNKNOWN.items():
             if getattr(device, name) is None:
                 trace.unknown[name] = reason
@@ -138,6 +150,7 @@ def _add_devices(trace: Trace, work: WorkRows, rows: Rows) -> None:
     kinds = _kinds(work, list(rows.kernels), 2, _work_kind)
     work.name += np.int32(_append(trace, rows.kernels))
     work.stream += np.int32(_append(trace, rows.streams))
+    noted = _append(trace, rows.messages.names)
     # File order is nearly that of time; a stable sort keeps what is left of it.
     order = np.lexsort((work.correlation, work.start))
     for index, number in sorted(rows.devices.items(), key=lambda item: _natural(item[0])):
@@ -153,7 +166,8 @@ def _add_devices(trace: Trace, work: WorkRows, rows: Rows) -> None:
             external=part.external,
             bytes=part.bytes,
         )
-        trace.devices.append(Device(kind="gpu", index=index, ops=ops))
+        messages = rows.messages.of(ops, mine, noted)
+        trace.devices.append(Device(kind="gpu", index=index, ops=ops, messages=messages))
 
 
 def _work_kind(category: int, name: str) -> int:

@@ -20,6 +20,7 @@ class Header(msgspec.Struct):
     devices: Any = msgspec.field(default=None, name="deviceProperties")
     distributed: Any = msgspec.field(default=None, name="distributedInfo")
     base: Any = msgspec.field(default=None, name="baseTimeNanoseconds")
+    host: Any = msgspec.field(default=None, name="host_name")
     # What the profiler itself logged while it recorded.
     errors: Any = msgspec.field(default=None, name="ERROR")
     said: Any = msgspec.field(default=None, name="WARNING")
@@ -65,6 +66,22 @@ def rank_of(header: Header) -> int | None:
     """Return the rank of the process within its job."""
     info = header.distributed
     return whole(info.get("rank")) if isinstance(info, dict) else None
+
+
+def world_of(header: Header) -> tuple[int | None, str | None]:
+    """Return how many ranks the job has, and the name of its process group if it has only one."""
+    info = header.distributed
+    if not isinstance(info, dict):
+        return None, None
+    groups, size = info.get("pg_config"), whole(info.get("world_size"))
+    if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):
+        return size, None
+    return size, str(groups[0].get("pg_name", 0))
+
+
+def host_of(header: Header) -> str | None:
+    """Return the name of the machine: newer files have it."""
+    return header.host if isinstance(header.host, str) and header.host else None
 
 
 def dropped(header: Header) -> int:

@@ -30,6 +30,14 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     bytes: Scalar = -1
     stack: Scalar = msgspec.field(default=None, name="Call stack")
     name: Scalar = None
+    # Of communication, since torch 2.2; with types of all kinds.
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    group: Any = msgspec.field(default=None, name="Process Group Name")
+    ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    sent: Any = msgspec.field(default=None, name="In msg nelems")
+    received: Any = msgspec.field(default=None, name="Out msg nelems")
+    dtype: Any = None
+    sequence: Any = msgspec.field(default=None, name="Seq")
 
 
 NO_ARGS: Final = Args()

@@ -16,6 +16,7 @@ from whyidle.monitor.traces.interning import (
     Keys,
     Names,
 )
+from whyidle.monitor.traces.kineto.messages import Sent
 from whyidle.monitor.traces.kineto.numbers import integers, nanoseconds
 from whyidle.monitor.traces.kineto.record import NO_ARGS, Args, Batch, Event, ExactEvent, Metadata
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Table
@@ -91,6 +92,7 @@ class Rows:
         self.calls: list[Links] = []
         self.externals: list[Links] = []
         self.stacks: list[Links] = []
+        self.messages = Sent()
         self.thread_names: dict[tuple[str, str], str] = {}
         self._spans = 0
 
@@ -121,6 +123,7 @@ class Rows:
         )
         calls = integers([a.correlation for a in args])
         externals = _externals(args)
+        self.messages.by_operator(args, externals)
         self._link(self.calls, calls, (category == _DRIVER) & (calls >= 0))
         self._link(self.externals, externals, (category >= _OPERATOR) & (externals >= 0))
         stacks = [(at, a.stack) for at, a in enumerate(args) if a.stack and type(a.stack) is str]
@@ -138,6 +141,7 @@ class Rows:
     def _add_work(self, timed: _Timed) -> None:
         events, args = timed.events, timed.args()
         pairs = list(zip(events, args, strict=True))
+        self.messages.by_kernel(args)
         self.work.append(
             WorkRows(
                 start=timed.start,

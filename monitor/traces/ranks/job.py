@@ -1,0 +1,119 @@
+"""The files of a job -> an answer and members for each; a process for each core reads them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+from whyidle.monitor.core.contracts.trace import TraceJson
+from whyidle.monitor.core.errors import Problem
+from whyidle.monitor.traces.analysis import analyse
+from whyidle.monitor.traces.answer import contract
+from whyidle.monitor.traces.opening import Progress, show
+from whyidle.monitor.traces.ranks.files import Files
+from whyidle.monitor.traces.ranks.member import Member, members
+
+# Below this a process of its own takes longer to start than the files to be read.
+_SMALL: Final = 2 << 20
+_RANK: Final = re.compile(r"rank[-_.]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_ENDED: Final = "the process that read it ended: did the machine run out of memory?"
+
+
+@dataclass(frozen=True, slots=True)
+class RankFile:
+    """One file that was read."""
+
+    path: Path
+    answer: TraceJson
+    members: list[Member]
+
+    @property
+    def name(self) -> str:
+        """As it is shown."""
+        return show(Path(self.path.name))
+
+    @property
+    def rank_by_name(self) -> int | None:
+        """The rank that the name of the file says, if it does."""
+        found = _RANK.findall(self.path.name)
+        return int(found[-1]) if found else None
+
+
+@dataclass(slots=True)
+class Job:
+    """The files that were read, and why others were not."""
+
+    files: list[RankFile] = field(default_factory=list)
+    failed: list[tuple[Path, Problem]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+
+def read_job(files: Files, progress: Progress | None = None) -> Job:
+    """Read all files; one that cannot be read costs only itself."""
+    job = Job(said=list(files.said))
+    size = {path: _size(path) for path in files.paths}
+    done = 0
+    for path, found in _each(files.paths, sum(size.values())):
+        if isinstance(found, Problem):
+            job.failed.append((path, found))
+        else:
+            job.files.append(found)
+        done += size[path]
+        if progress:
+            progress(done, sum(size.values()))
+    order = {path: i for i, path in enumerate(files.paths)}
+    job.files.sort(key=lambda file: order[file.path])
+    job.failed.sort(key=lambda one: order[one[0]])
+    return job
+
+
+def _each(paths: Sequence[Path], size: int) -> Iterator[tuple[Path, RankFile | Problem]]:
+    workers = min(len(paths), len(os.sched_getaffinity(0)))
+    if workers < 2 or size < _SMALL:
+        yield from ((path, _read(path)) for path in paths)
+        return
+    left = list(paths)
+    for path, found in _in_processes(paths, workers):
+        if found is not None:
+            left.remove(path)
+            yield path, found
+    # Whichever of them it was that ended its process: each by itself.
+    for path in left:
+        one = next(_in_processes([path], 1))[1]
+        yield path, one or Problem(f"{show(path)}: {_ENDED}", "Name it alone: monitor trace FILE")
+
+
+def _in_processes(
+    paths: Sequence[Path], workers: int
+) -> Iterator[tuple[Path, RankFile | Problem | None]]:
+    """Yield each file as it is done; None where its process ended."""
+    # A fork would carry locks of threads with it.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        running: dict[Future[RankFile | Problem], Path] = {pool.submit(_read, p): p for p in paths}
+        for future in as_completed(running):
+            try:
+                yield running[future], future.result()
+            except BrokenProcessPool:
+                yield running[future], None
+
+
+def _read(path: Path) -> RankFile | Problem:
+    try:
+        analysis = analyse(path)
+    except Problem as problem:
+        return problem
+    return RankFile(path, contract(analysis), members(analysis))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
