@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.traces.ranks_folder import Job
+from tests.traces.xplane_bytes import EPOCH, Plane, space
 from whyidle.monitor.core.contracts.trace import RanksJson, TraceJson
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.traces.analysis import analyse
@@ -217,3 +219,42 @@ def test_a_folder_without_any_trace_says_so(tmp_path: Path) -> None:
     (tmp_path / "one.json").write_text("{}")
     with pytest.raises(UsageProblem, match="no trace that we read"):
         job_answer([str(tmp_path)])
+
+
+def xplane_of(files: int, gpus: int, late: float, folder: Path) -> None:
+    """Processes of JAX with GPUs of their own; their clocks differ, and nothing says the rank."""
+    rng, step, kernel = (
+        np.random.default_rng(5),
+        10_000_000,
+        "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+    )
+    planes = [[Plane(f"/device:GPU:{gpu}") for gpu in range(gpus)] for _ in range(files)]
+    events: dict[tuple[int, int], list[bytes]] = {}
+    now = np.full((files, gpus), 1000.0)
+    for turn in range(60):
+        work = step * (1 + 0.01 * rng.standard_normal((files, gpus)))
+        work[-1, -1] += late * step
+        end = float((now + work).max()) + 50_000
+        for i, of_file in enumerate(planes):
+            for gpu, plane in enumerate(of_file):
+                begun, took = float(now[i, gpu]), float(work[i, gpu])
+                line = events.setdefault((i, gpu), [])
+                line.append(plane.event("fusion", int(begun * 1000), int(took * 1000)))
+                at = begun + took
+                line.append(plane.event(kernel, int(at * 1000), int((end - at) * 1000)))
+        now[:] = end + 1000 * (turn % 3)
+    for i, of_file in enumerate(planes):
+        for gpu, plane in enumerate(of_file):
+            plane.line("Stream #20(compute)", *events[i, gpu], key=20, at=EPOCH + 40_000 * i)
+        (folder / f"host{i}.xplane.pb").write_bytes(space(*of_file, hosts=(f"host{i}",)))
+
+
+def test_gpus_of_jax_on_two_hosts(tmp_path: Path) -> None:
+    xplane_of(2, 2, 0.1, tmp_path)
+    found = of_ranks(job_answer([str(tmp_path)]))
+    late = found["straggler"]
+    assert late is not None, found["unknown"]
+    assert (late["host"], late["file"], late["device"]) == ("host1", "host1.xplane.pb", "1")
+    assert sum(late["share"]) / 2 == pytest.approx(0.1 / 1.1, rel=0.1)
+    xplane_of(2, 2, 0.0, tmp_path)
+    assert of_ranks(job_answer([str(tmp_path)]))["straggler"] is None
