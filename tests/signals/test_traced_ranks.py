@@ -21,7 +21,8 @@ def test_a_folder_says_who_is_late(tmp_path: Path) -> None:
     assert found.straggler in found.each
     assert [each.rank for each in found.each] == [0, 1, 2, 3]
     low, high = found.straggler.late
-    assert low < 0.2 / 1.22 * 1.1 and high > 0.2 / 1.22 * 0.9
+    assert low < 0.2 / 1.22 * 1.1
+    assert high > 0.2 / 1.22 * 0.9
     assert found.steps == 20
 
 

@@ -14,6 +14,7 @@ from whyidle.monitor.core.contracts.trace import RanksJson, TraceJson
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
+from whyidle.monitor.traces.ranks import job as reading
 from whyidle.monitor.traces.ranks.answer import job_answer
 
 
@@ -258,3 +259,12 @@ def test_gpus_of_jax_on_two_hosts(tmp_path: Path) -> None:
     assert sum(late["share"]) / 2 == pytest.approx(0.1 / 1.1, rel=0.1)
     xplane_of(2, 2, 0.0, tmp_path)
     assert of_ranks(job_answer([str(tmp_path)]))["straggler"] is None
+
+
+def test_processes_read_what_one_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = str(Job(3, steps=5, late=0.1).write(tmp_path))
+    (tmp_path / "none.json").write_text("{}")
+    alone = job_answer([folder])
+    monkeypatch.setattr(reading, "_SMALL", 0)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    assert job_answer([folder]) == alone
