@@ -58,7 +58,7 @@ A file named view:      monitor trace ./view"""
 
 
 @click.command(cls=FileFirst, epilog=_EPILOG)
-@click.argument("files", metavar="FILE|DIR|PID", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...|DIR|PID", nargs=-1, required=True)
 @click.option("--top", type=click.IntRange(min=0), default=TOP, show_default=True, metavar="N",
               help="Kernels to list.")  # fmt: skip
 @click.option("--run", metavar="RUN", help="Keep it with this recording; see `monitor runs`.")

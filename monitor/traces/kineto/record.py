@@ -30,7 +30,7 @@ class Args(msgspec.Struct, gc=False, frozen=True):
     bytes: Scalar = -1
     stack: Scalar = msgspec.field(default=None, name="Call stack")
     name: Scalar = None
-    # Of communication, since torch 2.2; with types of all kinds.
+    # Of communication, by newer versions of torch; with types of all kinds.
     collective: Any = msgspec.field(default=None, name="Collective name")
     group: Any = msgspec.field(default=None, name="Process Group Name")
     ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
