@@ -72,6 +72,7 @@ class Devices(Part):
         found["devices"] = len(default.local_devices())
         found["devices_of_all"] = default.device_count()
         found["processes"] = 1 + max((d.process_index for d in default.devices()), default=0)
+        found["rank"] = default.process_index() if found["processes"] > 1 else None
         found["gpus_present"] = self._gpus
         found["gpus_visible"] = os.environ.get(VISIBLE)
         found["platforms_asked"] = _platforms_asked()

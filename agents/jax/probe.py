@@ -14,6 +14,7 @@ Its state has these facts, as far as its parts know them:
     devices                 those of the backend that belong to this process
     devices_of_all          those of the backend in all processes
     processes               how many processes the job spans
+    rank                    which of them this one is; null where it is alone
     devices_used            devices with an array of this process on them
     gpus_present            NVIDIA GPUs in /dev, as the job sees it; null where it cannot be seen
     gpus_visible            what CUDA_VISIBLE_DEVICES says; null where it is not set

@@ -75,6 +75,7 @@ class Processes(Part):
 
     def begin(self) -> None:
         """Check that it is kept where we look, if torch was built with it."""
+        self._last: dict[str, Any] = {"world_size": 1}
         self.facts()
 
     def facts(self) -> dict[str, Any]:
@@ -83,10 +84,11 @@ class Processes(Part):
         if loaded(DISTRIBUTED) is None:
             return {}
         group = need(DISTRIBUTED, "_world", "_default_pg")
-        if group is None:
-            return {"world_size": 1}
-        return {
-            "world_size": int(group.size()),
-            "rank": int(group.rank()),
-            "distributed_backend": str(need(DISTRIBUTED, "get_backend")()),
-        }
+        if group is not None:
+            self._last = {
+                "world_size": int(group.size()),
+                "rank": int(group.rank()),
+                "distributed_backend": str(need(DISTRIBUTED, "get_backend")()),
+            }
+        # A job that ends leaves its group first: it was one of many all the same.
+        return dict(self._last)

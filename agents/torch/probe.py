@@ -19,6 +19,8 @@ The facts of its state, each as far as it is known:
     parallel                     what is around the model: "DistributedDataParallel",
                                  "FullyShardedDataParallel", "fully_shard", ..
     world_size, rank, distributed_backend
+    collective                   {number, name, sizes, types, group, state}: the last it began,
+                                 where it has begun none for 30 s; null while they go on
     autocast                     names of the types of the regions entered
     matmul_precision, convolution_precision
                                  of float32 on GPUs: "tf32", "ieee", "none" (as the framework likes)
@@ -37,6 +39,7 @@ from __future__ import annotations
 
 from ..framework import FrameworkProbe, Part
 from ..modules import loaded
+from .collectives import Collectives
 from .compilations import Compilations
 from .debugging import DebuggingModes
 from .loaders import LoaderWaits
@@ -82,6 +85,7 @@ class TorchProbe(FrameworkProbe):
         DebuggingModes,
         CudaMemory,
         Processes,
+        Collectives,
         Parameters,
         Optimizers,
         Model,

@@ -27,6 +27,8 @@ from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.render import numbers
 from whyidle.monitor.store import Event, Run
 
+# The latest ones of many.
+_MOST_RANKS: Final = 8
 # How often to ask for the state of a trace that is being taken.
 _TRACE_SECONDS: Final = 1.0
 
@@ -116,6 +118,29 @@ def _finding(found: FindingJson, run: Run, way: str, more: str = "") -> str:
         f'<p class="w-verdict">{markup.chip(found["severity"])}<b>{safe(found["title"])}</b>'
         f'{safe(gives)} <span class="w-mono">{safe(at)}</span> {link}{safe(more)}</p>'
     )
+
+
+def ranks(answer: DiagnosisJson) -> str:
+    """Return how much each rank waits, and who comes last; nothing for a job of one."""
+    # A run of an earlier program has none.
+    known = answer.get("ranks")
+    if not known:
+        return ""
+    late = {(known["straggler"] or {"rank": None})["rank"], *known["alike"]} - {None}
+    shown = sorted(known["each"], key=lambda rank: -rank["late"][0])[:_MOST_RANKS]
+    rows = [
+        (
+            f"rank {rank['rank']}",
+            numbers.show(rank["host_shares"].get("waits", 0.0), "ratio"),
+            numbers.show(rank["late"][0], "ratio") if rank["rank"] in late else "",
+            "comes last" if rank["rank"] in late else "",
+        )
+        for rank in sorted(shown, key=lambda rank: rank["rank"] or 0)
+    ]
+    more = len(known["each"]) - len(rows)
+    head = markup.title("Ranks", f"{more} more wait alike" if more else "by their main threads")
+    columns = ("", "waits", "the others wait for it, at least", "")
+    return head + markup.table(columns, rows, right={1, 2})
 
 
 def events(news: News) -> str:

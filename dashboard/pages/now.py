@@ -69,7 +69,8 @@ def _live(shown: PageState, choice: str, peak: str | None) -> None:
     charts = _charts(data)
     found = _now_parts.finding(answer, shown.run)
     hottest = your_code.hottest(data)
-    write(markup.stack(_now_parts.tiles(data), _account(data), hottest, found))
+    ranks = _now_parts.ranks(answer)
+    write(markup.stack(_now_parts.tiles(data), _account(data), hottest, found, ranks))
     widgets.board("charts", charts)
     write(_now_parts.events(news))
 

@@ -26,6 +26,32 @@ _SEE: Final = "See which processes have JAX or PyTorch: monitor ps"
 
 def worker_of(named: ProcessKey, fs: ProcFs) -> ProcessKey:
     """Return the process to trace; raises where a person must choose."""
+    ours, above = _family(named, fs)
+    return chosen(named, ours, above)
+
+
+def ranks_below(named: ProcessKey, fs: ProcFs) -> list[Identity]:
+    """Return who may be a rank of the job, each once; raises where nobody is.
+
+    Where launchers say so, the oldest of each number: a loader's workers have that of their parent.
+    Else all with a framework: only these know whether they belong together.
+    """
+    ours, _ = _family(named, fs)
+    oldest = sorted(ours, key=lambda who: who.key.start_ticks)
+    numbered = {who.rank.rank: who for who in reversed(oldest) if who.rank is not None}
+    found = list(numbered.values()) if len(numbered) > 1 else oldest
+    if len(found) > 1:
+        return sorted(found, key=lambda who: (who.rank.rank if who.rank else 0, who.key))
+    stat = fs.stat(named.pid)
+    parent = "PID" if stat is None else stat.parent
+    raise UsageProblem(
+        f"Process {named.pid} has no ranks below it.",
+        f"Name who started them: monitor trace {parent} --all-ranks",
+    )
+
+
+def _family(named: ProcessKey, fs: ProcFs) -> tuple[list[Identity], Mapping[int, frozenset[int]]]:
+    """Return who has a framework at or below a process, and who stands above each."""
     stats = {pid: stat for pid in fs.pids() if (stat := fs.stat(pid)) is not None}
     family = [pid for pid in stats if _is_at_or_below(pid, named, stats)]
     known = (describe(pid, fs) for pid in family)
@@ -42,7 +68,7 @@ def worker_of(named: ProcessKey, fs: ProcFs) -> ProcessKey:
             f"What runs below process {named.pid} belongs to another user.",
             f"Name it: monitor trace {pid}",
         )
-    return chosen(named, ours, {pid: _above(pid, stats) for pid in family})
+    return ours, {pid: _above(pid, stats) for pid in family}
 
 
 def chosen(

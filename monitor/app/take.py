@@ -79,11 +79,7 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
     """
     named = Target.named(pid)
     space = Space(database())
-    if not space.has_room():
-        raise Problem(
-            f"The disk under {space.folder.parent} has too little room left for a trace.",
-            "Make some: monitor prune --older-than 7d",
-        )
+    check_room(space)
     with ended_by_signals():
         target = named if server is not None else _worker_of(named)
         key = target.key
@@ -92,14 +88,23 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
         if server is not None:
             seconds = min(seconds, MOST_SERVER_SECONDS)
             return Shot(key, _from_server(key, space, owner, server, seconds), run, seconds)
-        with _entered(target) as link:
+        with entered(target) as link:
             listener = _Listener(link)
             taken = _from_agent(listener, space, owner, seconds)
             return Shot(key, taken, run, seconds, listener.step_ns(taken, seconds))
 
 
+def check_room(space: Space) -> None:
+    """Raise where the disk would be full."""
+    if not space.has_room():
+        raise Problem(
+            f"The disk under {space.folder.parent} has too little room left for a trace.",
+            "Make some: monitor prune --older-than 7d",
+        )
+
+
 # Inside ------------------------------------------------------------------------------------------
-def _say(what: str) -> None:
+def say(what: str) -> None:
     """Tell a person who looks on what is going on."""
     if sys.stderr.isatty():
         click.echo(what, err=True)
@@ -125,13 +130,13 @@ def _worker_of(named: Target) -> Target:
 
 
 @contextlib.contextmanager
-def _entered(target: Target) -> Iterator[Link]:
+def entered(target: Target) -> Iterator[Link]:
     """Bring the agent into a process, for as long as it is needed."""
     key = target.key
     nothing = precheck.without_framework(target)
     if nothing is not None:
         raise UsageProblem(nothing.what, "See which processes have: monitor ps")
-    _say(f"Going into process {key.pid} …")
+    say(f"Going into process {key.pid} …")
     outcome = ladder.enter(target)
     if not outcome.inside:
         raise _not_entered(target, outcome.refusal)
@@ -218,7 +223,7 @@ def _wait(
     try:
         exchange()
         found: Taken | str | None = way.ask(seconds)
-        _say(f"Taking a trace of process {pid}, of at most {seconds:g} s …")
+        say(f"Taking a trace of process {pid}, of at most {seconds:g} s …")
         while found is None:
             time.sleep(BETWEEN)
             exchange()

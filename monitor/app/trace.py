@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from whyidle.monitor.app.take import Shot, take
+from whyidle.monitor.app.take_ranks import take_ranks
 from whyidle.monitor.core.contracts.trace import TraceJson
 from whyidle.monitor.core.defaults import TRACE_SECONDS
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
@@ -34,10 +35,14 @@ def run(  # the options, by name
     run: str | None,
     seconds: float | None,
     server: int | None,
+    all_ranks: bool,
     as_json: bool,
 ) -> None:
     """Account for a trace file, or for a trace that is taken now; keep it where asked for."""
     file = files[0]
+    if all_ranks:
+        _now_of_ranks(files, TRACE_SECONDS if seconds is None else seconds, top, as_json=as_json)
+        return
     if len(files) > 1 or (os.path.isdir(file) and not _is_process(file)):  # noqa: PTH112  too long
         _of_ranks(files, top, alone=(run, seconds, server), as_json=as_json)
         return
@@ -79,6 +84,23 @@ def answer_of_ranks(files: Sequence[str]) -> TraceJson:
     """Read the files of a job, or its folder, and show how far it is where that takes long."""
     with Progress(Path(files[0]).name) as progress:
         return job_answer(files, progress)
+
+
+def _now_of_ranks(
+    files: tuple[str, ...], seconds: float, top: int, *, as_json: bool
+) -> None:
+    """Take a trace of each rank at once, and account for them as for a folder of files."""
+    if len(files) > 1 or not _is_process(files[0]):
+        step = "Name who started the ranks: monitor trace PID --all-ranks"
+        raise UsageProblem("--all-ranks is for a running process, and this is a file.", step)
+    found = take_ranks(files[0], seconds)
+    answer = answer_of_ranks([str(found.folder)])
+    if as_json:
+        click.echo(line({**answer, "taken": found.as_json()}))
+    else:
+        _show(answer, found.folder.name, top, as_json=False)
+    failed = (f"No trace of {each.name}: {each.why}." for each in found.ranks if each.why)
+    say(*failed, f"Look at them again with: monitor trace {found.folder}")
 
 
 def _is_ours(path: Path) -> bool:

@@ -14,12 +14,16 @@ from whyidle.monitor.recording.session import Session
 from whyidle.monitor.render.console import say
 from whyidle.monitor.render.screens import Quiet
 from whyidle.monitor.signals import opening
+from whyidle.monitor.signals.dumped import of_dumps
 from whyidle.monitor.signals.window import Window
+from whyidle.monitor.sources.flight_recorder import dumps_of
 from whyidle.monitor.store import Reader, UnknownRun
 
 
 def of(target: str, seconds: float | None = None) -> Window:
     """Return the window over what is meant: a file where there is one of that name."""
+    if seconds is None and Path(target).exists() and (dumps := dumps_of(Path(target))):
+        return of_dumps(dumps, Path(target).name)
     run = run_of(target, seconds)
     if run is not None:
         return opening.of_run(database(), run)

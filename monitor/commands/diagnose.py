@@ -14,6 +14,7 @@ FORMATS = ("json", "sarif", "github", "markdown")
 _EPILOG = """\b
 The last recording:      monitor diagnose
 A trace file:            monitor diagnose trace.json.gz
+A hang of many ranks:    monitor diagnose DUMPS      (a folder of PyTorch's flight recorder)
 In a test of your own:   monitor run -- python train.py && monitor diagnose last --fail-on medium
 For a code host:         monitor diagnose last --format sarif > whyidle.sarif"""
 

@@ -52,6 +52,7 @@ class FileFirst(click.Command):
 
 _EPILOG = """\b
 A running process:      monitor trace PID --seconds 0.5
+All ranks of a job:     monitor trace PID --all-ranks        (of torchrun, mpirun, ..)
 Look at it elsewhere:   monitor trace view FILE              (XPlane, in XProf)
                         monitor trace view FILE --perfetto OUT.json.gz
 A file named view:      monitor trace ./view"""
@@ -68,6 +69,8 @@ A file named view:      monitor trace ./view"""
 @click.option("--server", type=click.IntRange(1, 65535), metavar="PORT",
               help="Of a process: ask its own jax.profiler.start_server(PORT), for"
               f" {MOST_SERVER_SECONDS:g} s at most.")  # fmt: skip
+@click.option("--all-ranks", is_flag=True,
+              help="Of a process: of each rank that it started, at the same time.")  # fmt: skip
 @options.as_json
 @options.implemented_by("trace")
 def command() -> None:

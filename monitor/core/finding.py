@@ -189,6 +189,8 @@ class Found:
     frameworks: tuple[Framework, ...] = ()
     # Other fixes than the rule's, where those would not fit what was found.
     fixes: Mapping[Framework, Fix] | None = None
+    # It names lines whose cure another finding about them knows better.
+    yields_lines: bool = False
     # Without a gain: of how much of the time it is the reason, so that no symptom stands beside it.
     explains: float | None = None
 

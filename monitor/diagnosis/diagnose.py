@@ -33,6 +33,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.costs import cost_of, overhead
 from whyidle.monitor.diagnosis.device_activity import busy
+from whyidle.monitor.diagnosis.ranks import ranks_json
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.runs.summary import RunSummary
@@ -45,6 +46,7 @@ from whyidle.monitor.signals.window import Window
 LEAST: Final = LEAST_LOST[Severity.LOW]
 NO_GPU: Final = "no GPU computes for it, as far as is known"
 NOT_SAMPLED: Final = "the main thread was not sampled: no agent was inside"
+NO_RANKS: Final = "no two ranks were seen: attach whoever started them"
 NO_CORES: Final = "the CPU time of the job's processes was not read"
 NO_WAITS: Final = "the samples do not say whether the thread waited"
 # Smaller parts of the host's time say nothing.
@@ -190,7 +192,7 @@ def _without_symptoms(found: list[Finding]) -> list[Finding]:
     for each in found:
         named = [causes[name] for name in each.rule.symptom_of if name in causes]
         mine = [cause for cause in named if cause.lost >= MOST_OF * each.lost]
-        if each.rule.is_last_resort:
+        if each.rule.is_last_resort or each.found.yields_lines:
             mine = [cause for cause in known if _explains(cause, each)]
         elif each.rule.kind is Kind.TIME:
             mine += [cause for cause in known if _stands_for(cause, each)]
@@ -275,6 +277,7 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
         "unexplained": {part: round(n, 4) for part, n in diagnosis.unexplained.items()},
         "warnings": window.warnings,
         "host": host_json(window.host, window.core_account),
+        "ranks": (ranks := ranks_json(window)),
         "compute": None if (works := busy(window)) is None else works.as_json(),
         "overhead": overhead(window),
         "findings": [finding_json(diagnosis, each) for each in diagnosis.findings],
@@ -286,6 +289,7 @@ def as_json(diagnosis: Diagnosis) -> DiagnosisJson:
         "unknown": {
             **({} if window.budget else {"budget": why_no_budget(window)}),
             **({} if works else {"compute": NO_GPU}),
+            **({} if ranks else {"ranks": NO_RANKS}),
         },
     }
 

@@ -69,7 +69,7 @@ def how(tracked: TrackedProcess) -> str:
 
 def rank_of(tracked: TrackedProcess) -> int | None:
     """Return which one of equal workers it is, if it is one."""
-    return tracked.identity.rank.rank if tracked.identity.rank else None
+    return tracked.rank
 
 
 def who(tracked: TrackedProcess) -> str:

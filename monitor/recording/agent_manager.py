@@ -163,8 +163,8 @@ class AgentManager:
         # A launcher has no rank, and knows nothing of steps.
         inside.sort(
             key=lambda tracked: (
-                tracked.identity.rank is None,
-                agent_events.rank_of(tracked) or 0,
+                tracked.rank is None,
+                tracked.rank or 0,
             )
         )
         put_job(reading, [tracked.reading for tracked in inside], agents)

@@ -29,7 +29,7 @@ class Member:
     """One process of the job that has a framework loaded, and whether the agent is in it."""
 
     key: ProcessKey
-    # As torchrun, SLURM or Open MPI number it.
+    # As torchrun, SLURM or Open MPI number it, or its framework.
     rank: int | None
     # A name of the ladder's methods; ``None`` while it is being tried.
     method: str | None

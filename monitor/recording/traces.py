@@ -192,11 +192,10 @@ class Traces:
         return [self._candidate(tracked, ALL) for tracked in in_order(processes, now, 0.0)]
 
     def _candidate(self, tracked: TrackedProcess, share: float) -> Candidate:
-        rank = tracked.identity.rank
         latest = tracked.agent_stats.latest
         return Candidate(
             tracked.key,
-            rank.rank if rank else None,
+            tracked.rank,
             latest.get(m.PROCESS_STEP_P50),
             partial(self._way, tracked, share),
             # Where only a trace knows how long they take, nobody counts any.
@@ -225,7 +224,7 @@ def in_order(
     """Return the processes that have been entered for a while, those that stand for all first."""
 
     def place(tracked: TrackedProcess) -> tuple[float, bool, int, int]:
-        rank = float("inf") if tracked.identity.rank is None else tracked.identity.rank.rank
+        rank = float("inf") if tracked.rank is None else tracked.rank
         # A launcher makes no steps.
         silent = tracked.agent_stats.latest.get(m.PROCESS_STEPS) is None
         return rank, silent, tracked.key.start_ticks, tracked.key.pid

@@ -79,6 +79,19 @@ class TrackedProcess:
         return has_framework(self.identity)
 
     @property
+    def rank(self) -> int | None:
+        """Its number among the job's equal workers, as its framework says, or its launcher.
+
+        What starts several from one process (``mp.spawn``) leaves nothing in their environments, or
+        the one number of their parent.
+        """
+        for facts in self.agent_stats.frameworks.latest.values():
+            rank, several = facts.get("rank"), facts.get("world_size") or facts.get("processes")
+            if isinstance(rank, int) and isinstance(several, int) and several > 1:
+                return rank
+        return None if self.identity.rank is None else self.identity.rank.rank
+
+    @property
     def is_wanted(self) -> bool:
         """Tell whether it is worth entering."""
         return self.has_framework or self.is_named
@@ -177,7 +190,7 @@ class TrackedProcess:
             where, looks, read_line = (), 0, None
         return Member(
             key=self.key,
-            rank=self.identity.rank.rank if self.identity.rank else None,
+            rank=self.rank,
             method=self.method,
             refusal=self.refusal,
             stops_ms=self.outcome.stops_ms if self.outcome else (),

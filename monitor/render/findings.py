@@ -20,6 +20,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
     NotCheckedJson,
     OverheadJson,
 )
+from whyidle.monitor.core.contracts.ranks import SeenRanksJson
 from whyidle.monitor.core.finding import FRAMEWORKS, Confidence, Framework
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
@@ -50,6 +51,9 @@ LEAST_ROW: Final = 0.05
 # Of cores: less is drawn as nothing.
 LEAST_CORES: Final = 0.05
 MOST_CALLERS: Final = 3
+# Of ranks as many lines, the latest first; of what each is at as many words.
+MOST_RANKS: Final = 8
+MOST_CLASSES: Final = 3
 NO_CODE: Final = "none of your code"
 NOT_KNOWN: Final = "Too little is known for a verdict: see below what is missing."
 
@@ -71,8 +75,8 @@ def page(diagnosis: Diagnosis, width: int) -> Group:
         parts.append(Text(f"Where the time goes is not known: {answer['unknown']['budget']}."))
     else:
         parts.append(Group(bar(budget, width), *legend(budget, None, width, 1)))
-    if rows := list(_host(answer["host"], width)):
-        parts.append(Group(*rows))
+    tables = (list(_host(answer["host"], width)), list(_ranks(answer.get("ranks"), width)))
+    parts.extend(Group(*rows) for rows in tables if rows)
     if answer["compute"]:
         parts.append(Group(*_compute(answer["compute"], width)))
     parts.extend(Group(*_finding(each, width)) for each in answer["findings"])
@@ -142,6 +146,27 @@ def _host(host: HostJson, width: int) -> Iterator[Text]:
         total = cores["total"]
         which = "Its one core is" if total == 1 else f"All {total:g} cores are"
         yield _line(f"{which} taken: {parts}.", width)
+
+
+def _ranks(ranks: SeenRanksJson | None, width: int) -> Iterator[Text]:
+    """Say how much each rank waits, and what it is at; of many the latest and some others."""
+    if ranks is None:
+        return
+    each = sorted(ranks["each"], key=lambda rank: -rank["late"][0])
+    late = {(ranks["straggler"] or {"rank": None})["rank"], *ranks["alike"]} - {None}
+    there = max(ranks["world_size"] or 0, len(each))
+    yield Text(f"Its ranks, by their main threads ({len(each)} of {there} seen)", style="dim")
+    for rank in sorted(each[:MOST_RANKS], key=lambda rank: rank["rank"] or 0):
+        shares = dict(rank["host_shares"])
+        waits = shares.pop("waits", 0.0)
+        words = [f"{HOST_LOOKS[HostClass(c)].words} {n:.0%}" for c, n in shares.items()]
+        last = "   comes last" if rank["rank"] in late else ""
+        text = (
+            f"rank {rank['rank']:<3} waits {waits:>4.0%}   {', '.join(words[:MOST_CLASSES])}{last}"
+        )
+        yield _line(text, width)
+    if len(each) > MOST_RANKS:
+        yield _line(f"and {len(each) - MOST_RANKS} more", width)
 
 
 def _finding(finding: FindingJson, width: int) -> Iterator[Text]:

@@ -151,4 +151,6 @@ step = jax.jit(step, donate_argnums=(0,), compiler_options=options)""",
         ),
     },
     detect=detect,
+    # The exchange lasts until the late rank has come.
+    symptom_of=("straggler_rank",),
 )

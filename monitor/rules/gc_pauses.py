@@ -16,9 +16,10 @@ launched.
 Call `gc.freeze()` once, after the data and the model are there: the collector does not look at
 these objects again. Let it come less often by `gc.set_threshold`. A `gc.collect()` in the training
 loop belongs to every hundredth step, or nowhere: tensors and arrays are freed by their reference
-counts, at once, without it. In Julia `GC.gc()` walks over all objects, `GC.gc(false)` over the
-young ones: where the collector does not know how full the device is (Flux.jl with CUDA.jl), the
-young collection every few steps is the cheap one.
+counts, at once, without it. Of several ranks all wait while one collects: `gc.disable()`, and
+`gc.collect()` at the same step on all of them. In Julia `GC.gc()` walks over all objects,
+`GC.gc(false)` over the young ones: where the collector does not know how full the device is
+(Flux.jl with CUDA.jl), the young collection every few steps is the cheap one.
 
 ## When it is wrong
 A job that makes many objects in circles each step (trees whose nodes know their parents) has to
@@ -74,7 +75,7 @@ def detect(window: Window) -> Verdict:
     pauses = window.share(Slice.IDLE_GC) if m.JOB_GC_PAUSE in window.job.means else None
     if pauses is None:
         return window.lacks(Need.INSIDE)
-    if pauses.value < LEAST:
+    if max(pauses.value, _of_ranks(window)) < LEAST:
         return None
     asked, whose = _asked(window), "Julia" if julia.is_julia(window) else "Python"
     title = f"The job has {whose} collect garbage in its loop" if asked else None
@@ -105,11 +106,19 @@ def _gain(window: Window, pauses: Measure, *, asked: bool) -> Gain:
     rate = window.job.mean(m.PROCESS_GC_COLLECTIONS)
     least = ASKED_BACK_LEAST if asked else BACK_LEAST
     most = pauses.value
+    # Ranks collect when they like, and all wait for each of them, one after the other at most.
+    together = _of_ranks(window)
     if rate is None or pauses.value >= rate.value * FULL_S:
         most += _slowed(window, pauses.value)
-    if window.host is None:
-        return Gain.between(pauses.value * least, most)
+    if window.host is None or together > most:
+        return Gain.between(pauses.value * least, max(most, together))
     return of_work(window, pauses.value * least, most)
+
+
+def _of_ranks(window: Window) -> float:
+    """Return the shares of all ranks that were seen, added up; none where there is only one."""
+    shares = [each.means.get(m.PROCESS_GC_PAUSE, 0.0) for each in window.job.ranks_seen]
+    return sum(shares) if len(shares) > 1 else 0.0
 
 
 def _slowed(window: Window, pauses: float) -> float:
@@ -123,6 +132,9 @@ def _slowed(window: Window, pauses: float) -> float:
 
 def _evidence(window: Window, pauses: Measure) -> list[Evidence]:
     found = [Evidence.of("time in the collector", pauses)]
+    if (together := _of_ranks(window)) > pauses.value:
+        several = f"in the collectors of {len(window.job.ranks_seen)} ranks, which come in turns"
+        found.append(Evidence.of(several, replace(pauses, value=together)))
     rate = window.job.mean(m.PROCESS_GC_COLLECTIONS)
     if rate is not None and rate.value:
         found.append(Evidence.of("collections", rate))

@@ -14,7 +14,9 @@ timeout, 10 minutes with NCCL, 30 with gloo.
 ## How to fix
 Look at the line, and at who should have let it go on: the thread that holds the lock, the process
 that fills the queue, the rank that is not there. `faulthandler` prints where each thread is, from
-inside and without a debugger. Of several ranks the one at another line than the rest is the cause.
+inside and without a debugger. Of several ranks the one at another line than the rest is the cause,
+and of those that stand in collectives the one that has begun fewer: PyTorch's flight recorder says
+in which one each of them is.
 
 ## When it is wrong
 A program that waits on purpose (a server without requests, a notebook, an evaluation that waits
@@ -48,7 +50,7 @@ from whyidle.monitor.core.finding import (
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.awaited import Awaited, awaited, in_training
 from whyidle.monitor.signals.quiet import are_known, may_be_coming, works
-from whyidle.monitor.signals.standstill import Stand, Standstill
+from whyidle.monitor.signals.standstill import Stand, Standstill, missing
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
@@ -80,7 +82,8 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.GPU, "whether it computes meanwhile")
     processes = _processes(window)
     what = {each: _awaited(each, processes) for each in (*still.stands, *still.helpers)}
-    first = sorted(still.stands, key=lambda each: what[each] is Awaited.RANKS)
+    behind = missing(still.stands)
+    first = sorted(still.stands, key=lambda each: (each not in behind, what[each] is Awaited.RANKS))
     cause = what[first[0]]
     # Whom it waits for, where that stands, too.
     by_workers = cause is Awaited.LOADER and bool(still.helpers)
@@ -92,7 +95,7 @@ def detect(window: Window) -> Verdict:
         where=own((*_holders(window, cause), *_places(order))),
         severity=_severity(still, list(what.values()), cause, _is_all(still, processes)),
         confidence=Confidence.MEASURED if still.stepped else Confidence.INFERRED,
-        title=f"The job stands still: {who} {what[order[0]]}",
+        title=f"The job stands still: {_comes(behind, still.stands) or f'{who} {what[order[0]]}'}",
         fixes=dict.fromkeys(_FRAMEWORKS, Fix(f"{_WAY_OUT[cause]} {_LOOK}", _CODE)),
         explains=min(1.0, still.seconds / window.job.seconds) if window.job.seconds else None,
     )
@@ -133,8 +136,7 @@ def _may_be_right(
 
 
 def _processes(window: Window) -> int:
-    known = (window.fact("world_size"), window.fact("processes"))
-    return max((n for n in known if isinstance(n, int)), default=1)
+    return window.world_size or 1
 
 
 def _holders(window: Window, cause: Awaited) -> Iterator[Place]:
@@ -186,8 +188,27 @@ def _said(
         ]
     if len(what) > 1:
         words += [(_name(each), f"{what[each]} at {_short(each)}") for each in what]
+    words += [
+        (f"{_name(each)} began last", each.collective.words)
+        for each in still.stands
+        if each.collective is not None
+    ]
     for name, value in words:
         yield Evidence(name, value, "", SAMPLES, window.job.age_s, still.seconds)
+
+
+def _comes(behind: Sequence[Stand], stands: Sequence[Stand]) -> str | None:
+    """Say whom the others wait for, where the flight recorder knows; ``None``: it does not."""
+    if not behind:
+        return None
+    names = ", ".join(_name(each) for each in behind)
+    others = [each for each in stands if each not in behind]
+    missed = behind[0].collective
+    assert missed is not None  # noqa: S101  it is behind in one
+    has = "has" if len(behind) == 1 else "have"
+    if any(other.collective and other.collective.number == missed.number for other in others):
+        return f"{names} {has} not started {missed.words}, in which the others wait"
+    return f"{names} {has} begun nothing after {missed.words}"
 
 
 def _who(still: Standstill, stand: Stand) -> str:

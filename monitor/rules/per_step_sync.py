@@ -203,5 +203,6 @@ for number, (x, y) in enumerate(batches, 1):
         ),
     },
     detect=detect,
-    symptom_of=("large_readback",),
+    # The late rank's gradients are what such a read waits for.
+    symptom_of=("large_readback", "straggler_rank"),
 )

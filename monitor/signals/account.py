@@ -175,7 +175,7 @@ def account_of(stacks: StackSamples, *, by_time: bool = False) -> HostAccount | 
         total += counts.samples
         known += counts.known
         phase = phase_of(chain)
-        for doing, samples in _divided(chain, counts):
+        for doing, samples in divided(chain, counts):
             key = chain.frames, doing, phase
             shares[key] = shares.get(key, 0.0) + samples
             when[key] = when.get(key, 0) | counts.when
@@ -211,7 +211,7 @@ def _settled(rows: Sequence[HostRow]) -> Iterator[HostRow]:
             yield row
 
 
-def _divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
+def divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
     """Yield what a chain was doing, and in how many samples."""
     waited, locked = (
         n * counts.samples / counts.known if counts.known else 0.0

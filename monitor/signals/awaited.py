@@ -33,7 +33,7 @@ class Awaited(StrEnum):
 
 
 _OF_RANKS: Final = re.compile(
-    r".*/(torch/(distributed|nn/parallel)|horovod|mpi4py|deepspeed/comm"
+    r".*/(torch/(distributed|nn/parallel)|horovod|mpi4py|deepspeed/comm|accelerate/utils/operations"
     r"|jax/experimental/multihost_utils|jax/_src/(distributed|multihost_utils))[/.].*"
 )
 _OF_PERSONS: Final = re.compile(r".*/(ipykernel(_launcher)?|IPython|pdb|bdb|cmd|code)[/.].*")
@@ -47,8 +47,10 @@ _OF_LOCKS: Final = re.compile(
 )
 # By the last part of what the line calls.
 _COLLECTIVES: Final = re.compile(
-    r"(monitored_)?barrier|(all_|reduce_)?(reduce|gather|scatter)(_\w+)?|all_to_all\w*|broadcast\w*"
-    r"|init_process_group|rendezvous|sync_global_devices|process_allgather|wait_for_everyone"
+    r"(monitored_)?barrier|(all_?|reduce_?)?(reduce|gather|scatter)v?(_\w+)?|all_?to_?all\w*"
+    r"|broadcast\w*|bcast|sendrecv|init_process_group|rendezvous|sync_global_devices"
+    r"|process_allgather|wait_for_everyone",
+    re.IGNORECASE,
 )
 _READS: Final = re.compile(r"read\w*|recv\w*|accept|connect|urlopen|select|poll|communicate")
 _LOCKS: Final = re.compile(r"acquire|get|put|join|wait|result|as_completed")
@@ -124,6 +126,16 @@ def _at(chain: Chain) -> _At:
         doing=None if row is None else row.doing,
         phase=None if row is None else row.phase,
     )
+
+
+def in_collective(chain: Chain) -> bool:
+    """Tell whether a thread is where ranks exchange something, by its files or by its line."""
+    at = [line for line in (chain.leaf, chain.called) if line is not None]
+    if any(_OF_RANKS.fullmatch(line.file) for line in at):
+        return True
+    inner = chain.frames[0] if chain.frames else None
+    names = () if inner is None else called(inner.file, inner.line)
+    return any(_COLLECTIVES.fullmatch(name.rpartition(".")[2]) for name in names)
 
 
 def in_training(chain: Chain) -> bool:

@@ -30,8 +30,9 @@ from whyidle.monitor.runs.summary import (
 )
 from whyidle.monitor.signals import rolling
 from whyidle.monitor.signals.drift import drift_of
+from whyidle.monitor.signals.rank_seen import ranks_of
 from whyidle.monitor.signals.recorded import Facts, GpuUser, Helper, Recorded, SeenGpu, Trend
-from whyidle.monitor.signals.standstill import standstill_of
+from whyidle.monitor.signals.standstill import FRAMEWORK, MOST_FACTS, standstill_of
 from whyidle.monitor.store import Event, GpuProcess, Point, Reader, Run
 
 # Of each series; what a roll-up holds is read whatever the length of the run.
@@ -89,12 +90,10 @@ MOSTLY_MS: Final = 300
 # What the monitor takes itself.
 OF_OURSELVES: Final = (m.SELF_CPU, m.SELF_RSS)
 MOST_EVENTS: Final = 500
-# Of stack samples, ten seconds each, the newest; of facts, the last of each framework.
+# Of stack samples, ten seconds each, the newest.
 MOST_STACKS: Final = 600
-MOST_FACTS: Final = 20
 # Of processes, to say what they read from.
 MOST_READERS: Final = 12
-FRAMEWORK: Final = "framework"
 TRENDS: Final = (
     m.JOB_RSS,
     m.PROCESS_RSS,
@@ -187,6 +186,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         command=run.command,
         settings=None if who is None else who.settings,
         pid=run.target_pid if who is None else who.pid,
+        ranks_seen=ranks_of(reader, run, steady.start_ms, steady.end_ms),
     )
 
 
@@ -196,6 +196,8 @@ def _helpers(
     """Yield the processes beside the one that stands for the job, but its other ranks."""
     for each in in_order(run):
         is_rank = each.rank is not None and (who is None or each.rank != who.rank)
+        # Who starts ranks only waits for them.
+        is_rank |= who is not None and who.rank is not None and each.pid == run.target_pid
         if who is None or each.pid == who.pid or is_rank or (each.counted and each.counted.steps):
             continue
         found = reader.means(

@@ -15,6 +15,7 @@ from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.opening import estimated
+from whyidle.monitor.signals.rank_seen import RankSeen
 from whyidle.monitor.signals.recorded import GpuUser, Helper, Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.standstill import Stand, Standstill
 from whyidle.monitor.signals.traced import Traced
@@ -46,7 +47,7 @@ _T = TypeVar("_T")
 
 def dump(window: Window) -> JsonObject:
     """Return everything that rules can ask of a window."""
-    names = [f.name for f in fields(Recorded) if f.name not in {*_STACKS, "helpers"}]
+    names = [f.name for f in fields(Recorded) if f.name not in {*_STACKS, "helpers", "ranks_seen"}]
     data = {name: _plain(getattr(window.job, name)) for name in names}
     for name in _STACKS:
         data[name] = getattr(window.job, name).packed(MOST_BYTES, MOST_CHAINS)
@@ -57,6 +58,13 @@ def dump(window: Window) -> JsonObject:
             "stacks": each.stacks.packed(MOST_BYTES, MOST_CHAINS),
         }
         for each in window.job.helpers
+    ]
+    data["ranks_seen"] = [
+        {
+            **{name: _plain(getattr(each, name)) for name in ("rank", "pid", "means", "steps")},
+            "stacks": each.stacks.packed(MOST_BYTES, MOST_CHAINS),
+        }
+        for each in window.job.ranks_seen
     ]
     return {
         "target": window.target,
@@ -87,6 +95,13 @@ def load(data: Mapping[str, Any]) -> Window:
         )
         for each in job.get("helpers", ())
     )
+    job["ranks_seen"] = tuple(
+        RankSeen(
+            each["rank"], each["pid"], StackSamples.of_events([each["stacks"]]),
+            _metrics(each["means"], float), each["steps"],
+        )
+        for each in job.get("ranks_seen", ())
+    )  # fmt: skip
     job["means"] = _metrics(job["means"], float)
     job["unknown"] = _metrics(job["unknown"], str)
     job["trends"] = _metrics(job["trends"], Trend)

@@ -14,6 +14,7 @@ from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.drift import Drift
+from whyidle.monitor.signals.rank_seen import RankSeen
 from whyidle.monitor.signals.standstill import Standstill
 
 Facts = Mapping[str, Any]
@@ -148,6 +149,8 @@ class Recorded:
     settings: Mapping[str, str] | None = None
     # Of the process that stands for the job.
     pid: int | None = None
+    # All of its ranks that were seen, where there are several.
+    ranks_seen: tuple[RankSeen, ...] = ()
 
     def mean(self, metric: Metric) -> Measure | None:
         """Return the mean of a metric over the window."""

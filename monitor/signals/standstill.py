@@ -6,21 +6,27 @@ what the kernel and the driver counted in that time.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
+import msgspec
+
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
-from whyidle.monitor.runs.summary import STACKS, Watched, in_order, subjects
+from whyidle.monitor.runs.summary import STACKS, Watched, event_data, in_order, subjects
 from whyidle.monitor.store import Event, Gpu, Point, Reader, Run
 
 # Of the samples of some seconds so many are at one line; a loop that polls is at two now and then.
 SAME: Final = 0.95
 # Read first; all only where these are at one line: ten seconds each at first, later a minute.
 FEW: Final = 3
+# What frameworks say of themselves, and how often it is looked for a word of the recorder's.
+FRAMEWORK: Final = "framework"
+MOST_FACTS: Final = 20
 MOST: Final = 600
 # Older than this nothing is said of now: a late event, and the tick that brings it.
 LATEST_MS: Final = 75_000
@@ -41,6 +47,27 @@ OF_GPUS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class Collective:
+    """The last collective that a rank began."""
+
+    # Among those of its group, from the first on.
+    number: int | None = None
+    name: str | None = None
+    sizes: tuple[tuple[int, ...], ...] = ()
+    types: tuple[str, ...] = ()
+    group: str | None = None
+    # "scheduled", "started" or "completed", where the backend says so: gloo's is always the first.
+    state: str | None = None
+
+    @property
+    def words(self) -> str:
+        """What it is, as a person would say it."""
+        shapes = ("x".join(map(str, size)) or "1" for size in self.sizes)
+        what = " ".join((*dict.fromkeys(self.types), ", ".join(shapes))).strip()
+        return f"{self.name} #{self.number}{f' of {what}' if what else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class Stand:
     """A main thread that was at one line of the user's all the time."""
 
@@ -52,6 +79,8 @@ class Stand:
     # The share of the samples in which it did not run, and that for Python's lock alone.
     waits: float | None = None
     for_lock: float = 0.0
+    # What it exchanged last with other ranks, where PyTorch's flight recorder says so.
+    collective: Collective | None = None
 
     @property
     def line(self) -> CodeLine:
@@ -157,7 +186,20 @@ def _stand(
     locked = sum(n.locked for n in mine.values())
     waits = (waited + locked) / known if known else None
     for_lock = locked / known if known else 0.0
-    return Stand(who.pid, who.rank, most, (end_ms - since_ms) / 1000, waits, for_lock), since_ms
+    seconds, last = (end_ms - since_ms) / 1000, _collective(reader, run, who)
+    return Stand(who.pid, who.rank, most, seconds, waits, for_lock, last), since_ms
+
+
+def _collective(reader: Reader, run: Run, who: Watched) -> Collective | None:
+    """Return what its agent says of it now; what it cannot mean is left out."""
+    said = event_data(reader, run, (FRAMEWORK,), who, most=MOST_FACTS)
+    facts = ((data.get("facts") or {}) for data in said if data.get("probe") == "torch")
+    last = [each["collective"] for each in facts if "collective" in each]
+    if not last or not isinstance(last[-1], dict):
+        return None
+    with contextlib.suppress(msgspec.ValidationError):
+        return msgspec.convert(last[-1], Collective)
+    return None
 
 
 def _same(events: Sequence[Event], span: tuple[int, int], *, is_over: bool) -> list[Event]:
@@ -205,3 +247,19 @@ def _line(chain: Chain) -> CodeLine | None:
 
 def _series(reader: Reader, run: Run, metric: Metric, start_ms: int, end_ms: int) -> list[Point]:
     return reader.series(metric, [run.id], start_ms, end_ms, POINTS)[run.id]
+
+
+def missing(stands: Sequence[Stand]) -> tuple[Stand, ...]:
+    """Return the ranks that have begun fewer collectives of a group than others wait in."""
+    by_group: dict[str | None, dict[Stand, Collective]] = {}
+    for each in stands:
+        if each.collective is not None and each.collective.number is not None:
+            by_group.setdefault(each.collective.group, {})[each] = each.collective
+    for group in by_group.values():
+        numbers = {stand: last.number or 0 for stand, last in group.items()}
+        if len(group) > 1 and min(numbers.values()) < max(numbers.values()):
+            return tuple(each for each, n in numbers.items() if n == min(numbers.values()))
+        waiting = tuple(each for each, last in group.items() if last.state == "scheduled")
+        if any(last.state == "started" for last in group.values()) and waiting:
+            return waiting
+    return ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.trace import BudgetJson
@@ -35,9 +35,13 @@ from whyidle.monitor.signals.blended import (
 )
 from whyidle.monitor.signals.cores import CoreAccount, Runner, cores_of, may_use
 from whyidle.monitor.signals.loading import Busy, Loading, busy_workers, loading_of
+from whyidle.monitor.signals.ranks import RankAccount, accounts_of, are_one_job
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.trust import Believed, believed
+
+if TYPE_CHECKING:
+    from whyidle.monitor.core.ranks import Ranks
 
 # The agent sees these whole; where there is no trace they stand for the slice.
 _WAITS: Final[dict[Slice, Metric]] = {part: ORDER[part] for part in SEEN}
@@ -353,6 +357,34 @@ class Window:
     def compiles_per_step(self) -> Measure | None:
         """Compilations in a step that no cache had, after warming up."""
         return self.per_step(m.PROCESS_COMPILES)
+
+    # Its ranks -----------------------------------------------------------------------------------
+    @cached_property
+    def rank_accounts(self) -> tuple[RankAccount, ...]:
+        """Where each rank's main thread was, where several were sampled."""
+        return accounts_of(self.job.ranks_seen)
+
+    @cached_property
+    def ranks(self) -> Ranks | None:
+        """Who keeps the others waiting; ``None``: no two ranks were seen."""
+        accounts = self.rank_accounts
+        if len(accounts) < 2 or not are_one_job(accounts, self.world_size):
+            return None
+        # It needs numpy, which takes time to come.
+        from whyidle.monitor.signals.late_rank import compared  # noqa: PLC0415
+
+        return compared(accounts, ahead=self.runs_ahead)
+
+    @property
+    def world_size(self) -> int | None:
+        """How many ranks the job has, as it says itself."""
+        known = (self.fact("world_size"), self.fact("processes"))
+        return max((n for n in known if isinstance(n, int)), default=None)
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether the host launches work before what it launched last is done."""
+        return self.device != "cpu" or not self.uses("pytorch")
 
     @property
     def loaders(self) -> list[Mapping[str, Any]]:

@@ -20,6 +20,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Need, NotChecked, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import diagnose, finding_json
+from whyidle.monitor.signals.rank_seen import RankSeen
 from whyidle.monitor.signals.window import Window
 
 NAME = "gc_pauses"
@@ -170,3 +171,16 @@ def test_threads_of_jax_that_slept_meanwhile_come_late() -> None:
     assert by_name["jax"].gain is not None
     assert by_name["torch"].gain is not None
     assert by_name["jax"].gain.high > by_name["torch"].gain.high
+
+
+def test_ranks_that_collect_when_they_like_wait_for_each_other() -> None:
+    ranks = tuple(RankSeen(n, 100 + n, means={m.PROCESS_GC_PAUSE: 0.008}) for n in range(8))
+    means = {m.JOB_GC_PAUSE: 0.008, m.PROCESS_GC_COLLECTIONS: 0.1}
+    assert judge(NAME, window(means=means)) is None
+    finding = found(NAME, window(means=means, ranks_seen=ranks))
+    assert finding.gain is not None
+    # One of them at least; all of them, where none falls together.
+    assert finding.gain.low == pytest.approx(0.004)
+    assert finding.gain.high == pytest.approx(0.064)
+    said = {each.name: each.value for each in finding.evidence}
+    assert said["in the collectors of 8 ranks, which come in turns"] == pytest.approx(0.064)

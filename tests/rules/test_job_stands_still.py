@@ -15,7 +15,7 @@ from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.runs.stacks import Chain, CodeLine
-from whyidle.monitor.signals.standstill import Stand, Standstill
+from whyidle.monitor.signals.standstill import Collective, Stand, Standstill
 from whyidle.monitor.signals.window import Window
 
 NAME = "job_stands_still"
@@ -277,3 +277,27 @@ def test_the_line_itself_is_no_finding_beside_it() -> None:
     found_ = diagnose(replace(window_, job=job))
     assert [each.rule.id for each in found_.findings] == [NAME]
     assert found_.findings[0].also_seen == ("host_code",)
+
+
+def _in(stand: Stand, number: int, name: str = "gloo:all_reduce") -> Stand:
+    return replace(stand, collective=Collective(number, name, ((1024, 2),), ("Float",), "all"))
+
+
+def test_the_rank_that_has_begun_fewer_collectives_is_who_is_missing() -> None:
+    still = of(BARRIER, BARRIER, BARRIER)
+    before = still.job.standstill
+    assert before is not None
+    one, two, three = before.stands
+    stands = (_in(one, 42), _in(two, 41), _in(three, 42))
+    finding = found(
+        NAME, replace(still, job=replace(still.job, standstill=replace(before, stands=stands)))
+    )
+    assert finding.title is not None
+    assert "rank 1 has begun nothing after gloo:all_reduce #41 of Float 1024x2" in finding.title
+    said = {each.name: each.value for each in finding.evidence}
+    assert said["rank 2 began last"] == "gloo:all_reduce #42 of Float 1024x2"
+    alike = tuple(_in(each, 42) for each in before.stands)
+    finding = found(
+        NAME, replace(still, job=replace(still.job, standstill=replace(before, stands=alike)))
+    )
+    assert finding.title == "The job stands still: rank 0 waits for other processes of the job"

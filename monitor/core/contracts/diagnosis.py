@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+from whyidle.monitor.core.contracts.ranks import SeenRanksJson
 from whyidle.monitor.core.contracts.trace import BudgetJson, Unknown
 
 
@@ -153,6 +154,7 @@ class DiagnosisJson(TypedDict):
     unexplained: dict[str, float]
     warnings: list[str]
     host: HostJson
+    ranks: SeenRanksJson | None
     compute: ComputeJson | None
     overhead: OverheadJson
     findings: list[FindingJson]

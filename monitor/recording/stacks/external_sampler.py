@@ -7,7 +7,7 @@ from outside is not bound to such places; where it can be read, the agent's stac
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from whyidle.monitor.attach.answers import OUTSIDE
 from whyidle.monitor.link.records import Stacks
@@ -23,7 +23,9 @@ REFUSED = "outside_refused"
 # A sentence may name a process: each new one has its own.
 MOST_REPORTED = 4
 # The process that stands for the job, and so many of the others.
-HZ, OTHERS_HZ, MOST_OTHERS = 20.0, 2.0, 10
+HZ, OTHERS_HZ, MOST_OTHERS = 20.0, 2.0, 15
+# Of the other ranks of a job each is held against the rest: they share so many, some for each.
+RANKS_HZ, MOST_OF_RANK = 40.0, 10.0
 # To open a process costs more than a sample of it: of many young ones two stand for all.
 MOST_YOUNG, YOUNG_HZ = 2, 20.0
 # Whose loops are read: ranks turn alike.
@@ -57,8 +59,7 @@ class ExternalSampler:
         for gone in self._watched.keys() - {tracked.key for tracked in wanted}:
             events += _end(self._watched.pop(gone))
         self._watched = {tracked.key: tracked for tracked in wanted}
-        places = enumerate(self._watched.items())
-        self._thread.watch({k: _hz(place, tracked) for place, (k, tracked) in places})
+        self._thread.watch(_rates(list(self._watched.values())))
         uncounted = [k for k, tracked in self._watched.items() if _is_uncounted(tracked)]
         self._thread.count_turns({key: traced.get(key) for key in uncounted[:MOST_COUNTED]})
         return events + self._news()
@@ -75,9 +76,8 @@ class ExternalSampler:
 
     def _place(self, tracked: TrackedProcess) -> tuple[float, bool, bool, int, int]:
         """Order them as readers do: the first stands for the job."""
-        rank = tracked.identity.rank
         key = tracked.key
-        number = float("inf") if rank is None else rank.rank
+        number = float("inf") if tracked.rank is None else tracked.rank
         return number, key != self._root, not tracked.has_framework, key.start_ticks, key.pid
 
     def _take(self) -> list[JobEvent]:
@@ -142,10 +142,16 @@ def _is_uncounted(tracked: TrackedProcess) -> bool:
     return tracked.has_framework and not tracked.is_young and source in {None, LOOP}
 
 
-def _hz(place: int, tracked: TrackedProcess) -> float:
-    if tracked.is_young:
-        return YOUNG_HZ
-    return OTHERS_HZ if place else HZ
+def _rates(watched: Sequence[TrackedProcess]) -> dict[ProcessKey, float]:
+    """Return how often each is sampled, the first of them most often."""
+    settled = [each for each in watched if not each.is_young]
+    # A loader's workers have the rank of whom they load for, who came first.
+    leaders = {each.rank: each.key for each in reversed(settled) if each.rank is not None}
+    others = set(leaders.values()) - {each.key for each in settled[:1]}
+    shared = min(MOST_OF_RANK, RANKS_HZ / max(1, len(others)))
+    rates = {each.key: YOUNG_HZ if each.is_young else OTHERS_HZ for each in watched}
+    rates |= dict.fromkeys(others, max(OTHERS_HZ, shared))
+    return rates | {each.key: HZ for each in settled[:1]}
 
 
 def _end(tracked: TrackedProcess) -> list[JobEvent]:

@@ -126,7 +126,21 @@ def test_the_first_rank_is_sampled_often_and_some_others_now_and_then(
     assert len(samples.watched) == 1 + external_sampler.MOST_OTHERS
     assert list(samples.watched)[:3] == [ranks[1].key, ranks[0].key, launcher.key]
     assert samples.watched[ranks[1].key] == external_sampler.HZ
+    assert samples.watched[ranks[0].key] == external_sampler.MOST_OF_RANK
     assert samples.watched[launcher.key] == external_sampler.OTHERS_HZ
+
+
+def test_ranks_share_their_samples_and_their_loaders_workers_get_none(
+    puppet: Puppet, samples: type[Samples]
+) -> None:
+    ranks = [tracked(puppet, 10 + rank, rank) for rank in range(8)]
+    workers = [tracked(puppet, 30 + rank, rank) for rank in range(8)]
+    sampler = external_sampler.ExternalSampler(FS)
+    sampler.tick([*ranks, *workers])
+    shared = external_sampler.RANKS_HZ / 7
+    assert samples.watched[ranks[0].key] == external_sampler.HZ
+    assert {samples.watched[each.key] for each in ranks[1:]} == {shared}
+    assert {samples.watched[each.key] for each in workers} == {external_sampler.OTHERS_HZ}
 
 
 def test_processes_that_may_end_at_once_are_kept_together(

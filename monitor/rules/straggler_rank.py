@@ -1,0 +1,265 @@
+"""One rank comes last to the collectives, and all others wait for it.
+
+## What it sees
+Where the main thread of each rank on this host was, second by second: at its own work, or waiting
+in a collective, or for a device that waits in one. The rank that waits least, while the others wait
+for it, is the late one. What it works longer at than they do says which line makes it late. It is
+named only where neither chance nor a difference of some percent would do as well.
+
+## Why it costs
+Ranks exchange their gradients in each step, and the exchange ends when the last of them has begun
+it. A step of all ranks takes as long as the longest of them: of a hundred devices ninety-nine stand
+still for one file that is read slowly.
+
+## How to fix
+Look at that rank's line, not at the line where the others wait. Give all ranks the same amount of
+work: shards by stride or shuffled (`DistributedSampler`), texts of like length in the batches of
+one step. What only one rank does (logging, saving, validating) belongs into a thread, or is done
+less often. Where the same line takes longer on one rank, look at its host: its disk, its cores, its
+neighbours. Python's collector runs when it likes on each rank, and all wait for each of them:
+`gc.disable()`, and `gc.collect()` every so many steps on all ranks at once.
+
+## When it is wrong
+Ranks of other hosts are not seen: attach there, too. A device that is slower than the others looks
+like them from the host: see `clock_throttled`, and take a trace of each rank. Where hosts work
+ahead of their devices, a rank that does a little more may have the time for it: there the gain
+begins at nothing, unless its GPU is idle while those of the others claim to work.
+
+## Documents
+Beyond the documents: D3 counts communication, and not whom it waits for.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Framework,
+    Gain,
+    Need,
+    NotChecked,
+    Severity,
+    Verdict,
+)
+from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
+from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.ranks import SHORT, LateRow, RankAccount, places_of, rows_of
+from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.window import Window
+
+if TYPE_CHECKING:
+    from whyidle.monitor.core.ranks import Ranks, RankShare
+
+# A rank that waits less than so much itself has no time to spare: its host is what is late.
+NO_SLACK: Final = 0.10
+# A line that takes so many times as long as on the other ranks is of this rank alone.
+ALONE: Final = 10.0
+MOST_ROWS: Final = 3
+# Of the largest difference between two ranks.
+LEAST_OF_MOST: Final = 0.2
+# Of the time: the collector takes so much anywhere.
+LEAST_PAUSES: Final = 0.01
+SAMPLES: Final = "stack samples"
+# What a rank's own work is said to be, and what to do about it.
+_OF_INPUT: Final = frozenset({HostClass.LOADER, HostClass.WAIT, HostClass.PUT})
+
+
+def detect(window: Window) -> Verdict:
+    """Judge the ranks that were seen."""
+    ranks = window.ranks
+    if ranks is None:
+        return _not_seen(window)
+    late = ranks.straggler
+    if late is None:
+        return window.lacks(Need.LONGER) if ranks.reason in SHORT else None
+    mine = next((x for x in window.rank_accounts if x.seen.rank == late.rank), None)
+    others = [x for x in window.rank_accounts if x.seen.rank != late.rank]
+    rows = () if mine is None else tuple(_notable(rows_of(mine, others)))
+    busier = _idle_meanwhile(window, late)
+    if busier is not None and busier <= 0 and window.runs_ahead:
+        # Its device has as much to do as theirs: what its host does more is hidden.
+        return None
+    slack = mine is not None and busier is None and _has_time(window, mine)
+    gain = _gain(window, late, others, busier, slack=slack)
+    return Found(
+        gain=gain,
+        evidence=tuple(_evidence(window, ranks, late, rows, busier)),
+        where=own(places_of(rows)),
+        severity=Severity.LOW if slack else None,
+        title=_title(ranks, late, rows),
+        confidence=Confidence.HINTED if slack else Confidence.INFERRED,
+        fixes=_fixes(rows),
+        # Of the process that stands for the job other rules say what is wrong with those lines.
+        yields_lines=late.pid is not None and late.pid == window.job.pid,
+    )
+
+
+def _notable(rows: tuple[LateRow, ...]) -> Iterator[LateRow]:
+    """Yield those that make up the difference; samples are a little more anywhere."""
+    yield from (row for row in rows[:MOST_ROWS] if row.more >= LEAST_OF_MOST * rows[0].more)
+
+
+def _not_seen(window: Window) -> NotChecked | None:
+    if (window.world_size or 1) < 2:
+        return None
+    what = "all ranks of this host in one: attach whoever started them"
+    return window.lacks(Need.RECORDING, what)
+
+
+def _gain(
+    window: Window,
+    late: RankShare,
+    others: Sequence[RankAccount],
+    busier: float | None,
+    *,
+    slack: bool,
+) -> Gain:
+    """Return all that it has more to do at most, and what is left of it divided among all."""
+    low, high = late.late
+    if busier is not None:
+        low, high = min(low, busier), max(high, busier)
+    # The others get back no more than they wait, or may wait.
+    waits = [each.waits + each.launches * window.runs_ahead for each in others]
+    high = min(high, statistics.median(waits)) if waits else high
+    low, several = min(low, high), 1 + len(others)
+    return Gain.between(0.0 if slack else low * (several - 1) / several, high)
+
+
+def _idle_meanwhile(window: Window, late: RankShare) -> float | None:
+    """Return by how much busier the other ranks' GPUs claim to be: those wait in a kernel."""
+    by_pid = {
+        user.pid: gpu.means[m.GPU_UTILISATION]
+        for gpu in window.job.gpus
+        if m.GPU_UTILISATION in gpu.means
+        for user in gpu.users
+        if user.is_ours
+    }
+    mine = by_pid.get(late.pid) if late.pid is not None else None
+    pids = {each.pid for each in window.job.ranks_seen} - {late.pid}
+    others = [by_pid[pid] for pid in pids if pid in by_pid]
+    return None if mine is None or not others else statistics.median(others) - mine
+
+
+def _has_time(window: Window, late: RankAccount) -> bool:
+    """Tell whether its host may have the time for what it does more: its device is behind."""
+    if not window.runs_ahead or late.waits <= NO_SLACK:
+        return False
+    cores = late.seen.means.get(m.PROCESS_CPU)
+    if window.device != "cpu" or cores is None:
+        return True
+    # What computes are other threads of it: they run for less of the time than the host works.
+    return cores - late.ran >= late.own
+
+
+def _title(ranks: Ranks, late: RankShare, rows: tuple[LateRow, ...]) -> str:
+    named = sorted(x.rank for x in (late, *ranks.alike) if x.rank is not None)
+    who = f"Rank {named[0]} comes" if len(named) == 1 else f"Ranks {_listed(named)} come"
+    one = len(ranks.each) - len(named) == 1
+    waiting = "the other one waits" if one else "the others wait"
+    if not rows or rows[0].line is None:
+        return f"{who} last, and {waiting}"
+    return f"{who} last and {waiting}: {_words(rows[0].doing)} in {rows[0].line.function}"
+
+
+def _listed(ranks: list[int]) -> str:
+    return f"{', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+
+
+def _words(doing: HostClass) -> str:
+    return HOST_LOOKS[doing].words
+
+
+def _evidence(
+    window: Window,
+    ranks: Ranks,
+    late: RankShare,
+    rows: tuple[LateRow, ...],
+    busier: float | None,
+) -> Iterator[Evidence]:
+    job, middle = window.job, sum(late.late) / 2
+    yield Evidence.of("the others wait for it", job.measure(middle, "ratio", SAMPLES))
+    if window.step_s is not None:
+        each = job.measure(middle * window.step_s.value, "s", SAMPLES)
+        yield Evidence.of("late in a step by", each)
+    yield Evidence.of("the latest in so much of the time", job.measure(late.last, "ratio", SAMPLES))
+    for row in rows:
+        at = "none of your code" if row.line is None else _short(row)
+        said = f"{row.share:.0%} of its time, {row.others:.0%} of the others'"
+        yield Evidence(f"{_words(row.doing)} at {at}", said, "", SAMPLES, job.age_s, job.seconds)
+    if busier is not None:
+        yield Evidence.of("its GPU is less busy by", job.measure(busier, "ratio", "nvml"))
+    yield from _pauses(window, late)
+    seen = f"{len(ranks.each)} of {max(window.world_size or 0, len(ranks.each))}"
+    yield Evidence("ranks that were looked at", seen, "", SAMPLES, job.age_s, job.seconds)
+
+
+def _pauses(window: Window, late: RankShare) -> Iterator[Evidence]:
+    """Yield how long Python's collector ran on it, where that is longer than on the others."""
+    pauses = {
+        x.rank: x.means[m.PROCESS_GC_PAUSE]
+        for x in window.job.ranks_seen
+        if m.PROCESS_GC_PAUSE in x.means
+    }
+    others = [pause for rank, pause in pauses.items() if rank != late.rank]
+    mine = pauses.get(late.rank) if late.rank is not None else None
+    if mine is not None and others and mine > statistics.median(others) + LEAST_PAUSES:
+        yield Evidence.of("its garbage collector", window.job.measure(mine, "ratio"))
+
+
+def _short(row: LateRow) -> str:
+    assert row.line is not None  # noqa: S101  asked for only where there is one
+    return f"{Path(row.line.file).name}:{row.line.line} in {row.line.function}"
+
+
+_BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
+_LOOK: Final = "Look at the line that makes this rank late, not at where the others wait."
+_SHARED_OUT: Final = "Give all ranks the same amount of work: shards by stride or shuffled."
+_FIXES: Final[dict[Framework, Fix]] = {
+    "pytorch": Fix(
+        f"{_LOOK} {_SHARED_OUT}",
+        """\
+sampler = DistributedSampler(dataset, shuffle=True)
+loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)""",
+    ),
+    "jax": Fix(
+        f"{_LOOK} {_SHARED_OUT}",
+        "mine = samples[jax.process_index() :: jax.process_count()]",
+    ),
+}
+_OF_ONE: Final = Fix(
+    "Only this rank does it while the others wait: do it in a thread, less often, or on all ranks "
+    "in turns.",
+    """\
+saving = ThreadPoolExecutor(max_workers=1)  # once
+state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+saving.submit(torch.save, state, path)  # where it was saved""",
+)
+_OF_ITS_HOST: Final = Fix(
+    "Look at what this rank reads and waits for, which the others do not: its disk or share of the "
+    "network, its loader's workers and cores; or read ahead on all of them.",
+)
+
+
+def _fixes(rows: tuple[LateRow, ...]) -> dict[Framework, Fix] | None:
+    """Return what fits the line: done elsewhere, or a look at its host; else shared out anew."""
+    if not rows:
+        return None
+    if rows[0].share > ALONE * rows[0].others:
+        return dict.fromkeys(_BOTH, _OF_ONE)
+    return dict.fromkeys(_BOTH, _OF_ITS_HOST) if rows[0].doing in _OF_INPUT else None
+
+
+rule = Rule(
+    title="One rank comes last to the collectives, and all others wait for it",
+    documents=("beyond the documents",),
+    fixes=_FIXES,
+    detect=detect,
+)

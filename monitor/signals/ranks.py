@@ -1,0 +1,170 @@
+"""The ranks of a job on this host: where each one's main thread was, held against the others.
+
+Ranks make their steps together. Whoever works longest makes the others wait: they stand in a
+collective, or for a device that stands in one, while it is still at its own work.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Place
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts
+from whyidle.monitor.signals.account import divided
+from whyidle.monitor.signals.awaited import in_collective
+from whyidle.monitor.signals.rank_seen import RankSeen
+
+# What waits for a device, and with it for those that it exchanges gradients with.
+WAITS: Final = frozenset({HostClass.FRAMEWORK_WAIT, HostClass.READ})
+# Who launches work on a device may do so ahead of it, or stand in a queue that is full.
+LAUNCHES: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.PUT})
+# Steps a second are means over the same time, with an end each.
+ALIKE: Final = 1.2
+WAITS_FOR_RANKS: Final = "waits"
+FEW: Final = "the ranks were not sampled for long enough"
+# Why no rank is named, where more would tell; the second is that of ``core/ranks.py``.
+SHORT: Final = frozenset({FEW, "too few steps to tell a late rank from chance"})
+# A wait of MPI's turns and asks instead of sleeping.
+_TURNS: Final = re.compile(r".*/mpi4py/.*")
+
+
+@dataclass(frozen=True, slots=True)
+class LateRow:
+    """A part of a rank's own work: the user's line, what it did there, and how much more of it."""
+
+    line: CodeLine | None
+    doing: HostClass
+    # Of its time, and what the others have there, in the middle.
+    share: float
+    others: float
+
+    @property
+    def more(self) -> float:
+        """By how much it is more than theirs."""
+        return self.share - self.others
+
+
+class Seen(NamedTuple):
+    """One chain: in which seconds it was seen, a bit each, and in how many samples it did what."""
+
+    when: int
+    waits: float
+    launches: float
+    own: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankAccount:
+    """Where the main thread of one rank was; the shares of a class and of the lines sum to one."""
+
+    seen: RankSeen
+    chains: tuple[Seen, ...]
+    # Its own work, by line and class.
+    works: Mapping[tuple[CodeLine | None, HostClass], float]
+    # The share of the time in which it had a core, or wanted one.
+    ran: float
+    # Whether it was found in a collective.
+    exchanges: bool
+
+    @property
+    def launches(self) -> float:
+        """The share of the time in which it launches, or waits to launch."""
+        return sum(each.launches for each in self.chains) / self.seen.stacks.samples
+
+    @property
+    def own(self) -> float:
+        """The share of its own work, without what launches work of a device."""
+        return sum(each.own for each in self.chains) / self.seen.stacks.samples
+
+    @property
+    def waits(self) -> float:
+        """The share of the time in which it waits for others, or for a device that does."""
+        return sum(each.waits for each in self.chains) / self.seen.stacks.samples
+
+    @property
+    def by_class(self) -> dict[str, float]:
+        """The share of each class, the largest first; a wait in a collective is one of its own."""
+        found: dict[str, float] = {WAITS_FOR_RANKS: self.waits}
+        for (_, doing), share in self.works.items():
+            found[str(doing)] = found.get(str(doing), 0.0) + share
+        return {k: round(n, 4) for k, n in sorted(found.items(), key=lambda x: -x[1]) if n}
+
+
+def accounts_of(ranks: Sequence[RankSeen]) -> tuple[RankAccount, ...]:
+    """Return the account of each rank that was sampled."""
+    return tuple(_account(each) for each in ranks if each.stacks.samples)
+
+
+def _account(seen: RankSeen) -> RankAccount:
+    works: dict[tuple[CodeLine | None, HostClass], float] = {}
+    found, ran = [], 0.0
+    # In an order of their own: what is drawn must not depend on how they were kept.
+    for chain, counts in sorted(seen.stacks.chains.items(), key=str):
+        waits, launches = _parts(chain, counts, works)
+        found.append(Seen(counts.when, waits, launches, counts.samples - waits - launches))
+        still = (counts.waited + counts.locked) / counts.known if counts.known else 0.0
+        ran += counts.samples * (1 - still)
+    whole = seen.stacks.samples
+    shares = {key: n / whole for key, n in works.items()}
+    exchanges = any(map(in_collective, seen.stacks.chains))
+    return RankAccount(seen, tuple(found), shares, ran / whole, exchanges)
+
+
+def _parts(
+    chain: Chain, counts: Counts, works: dict[tuple[CodeLine | None, HostClass], float]
+) -> tuple[float, float]:
+    """Return in how many samples a chain waited for others, and launched; add up the rest."""
+    idle = busy = 0.0
+    collective = in_collective(chain)
+    turns = chain.leaf is not None and bool(_TURNS.fullmatch(chain.leaf.file))
+    before: HostClass | None = None
+    for doing, n in divided(chain, counts):
+        if doing in WAITS or (collective and (doing is HostClass.WAIT or turns)):
+            idle += n
+            continue
+        if doing in LAUNCHES or (doing is HostClass.UNCLEAR and before is not doing):
+            busy += n
+        # Of one class what ran comes first; what sleeps at a line of its own launches nothing.
+        before = doing
+        key = chain.frames[0] if chain.frames else None, doing
+        works[key] = works.get(key, 0.0) + n
+    return idle, busy
+
+
+def are_one_job(accounts: Sequence[RankAccount], world_size: int | None) -> bool:
+    """Tell whether processes with numbers work together: tasks of SLURM may be jobs of their own.
+
+    Their framework says so, or they were seen in a collective; and they make their steps together.
+    """
+    if (world_size or 0) < 2 and not any(each.exchanges for each in accounts):
+        return False
+    paces = [pace for each in accounts if (pace := each.seen.means.get(m.PROCESS_STEPS))]
+    return not paces or max(paces) <= ALIKE * min(paces)
+
+
+def rows_of(account: RankAccount, others: Sequence[RankAccount]) -> tuple[LateRow, ...]:
+    """Return where a rank works longer than the others do, the largest difference first."""
+    rows = (
+        LateRow(*key, share, _middle([each.works.get(key, 0.0) for each in others]))
+        for key, share in account.works.items()
+    )
+    return tuple(sorted((row for row in rows if row.more > 0), key=lambda row: -row.more))
+
+
+def places_of(rows: Sequence[LateRow], most: int = 3) -> tuple[Place, ...]:
+    """Return the user's lines of such rows, each once."""
+    found: dict[CodeLine, float] = {}
+    for row in rows:
+        if row.line is not None:
+            found[row.line] = found.get(row.line, 0.0) + row.share
+    return tuple(Place(*line, share) for line, share in list(found.items())[:most])
+
+
+def _middle(values: Sequence[float]) -> float:
+    return statistics.median(values) if values else 0.0

@@ -1,0 +1,118 @@
+"""A job of two ranks, however it was started: attach to who started them, and hear who is late."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Monitor
+
+pytest.importorskip("torch.distributed")
+
+# Rank 1 reads for 30 ms in each step; all end together once a file is there.
+JOB = """
+import os, subprocess, sys, time
+import torch
+import torch.distributed as dist
+from torch import multiprocessing
+
+def read(rank):
+    time.sleep(0.03 * (rank == 1))
+
+def train(rank, meet, until):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{meet}", rank=rank, world_size=2)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(256, 256))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(10**9):
+        read(rank)
+        optimizer.zero_grad()
+        model(torch.randn(64, 256)).square().mean().backward()
+        optimizer.step()
+        if step % 10 == 9:
+            ends = torch.tensor(float(os.path.exists(until)))
+            dist.all_reduce(ends)
+            if ends.item():
+                break
+        if step == 20 and rank == 0:
+            print("ready", flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    how, *more = sys.argv[1:]
+    if how == "spawn":
+        multiprocessing.spawn(train, tuple(more), nprocs=2)
+    elif how == "popen":
+        some = [subprocess.Popen([sys.executable, __file__, str(n), *more]) for n in range(2)]
+        sys.exit(sum(each.wait() for each in some))
+    else:
+        train(int(os.environ.get("RANK", how)), *more)
+"""
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+
+
+@contextmanager
+def job(folder: Path, how: str) -> Iterator[int]:
+    """Start a job, and yield the pid of who started its ranks once they train."""
+    script, until = folder / "train.py", folder / "until"
+    script.write_text(JOB)
+    starts = TORCHRUN if how == "torchrun" else (sys.executable,)
+    process = subprocess.Popen(
+        [*starts, str(script), how, str(folder / "meet"), str(until)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process.pid
+    finally:
+        until.touch()
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("how", ["spawn", "popen", "torchrun"])
+def test_the_late_rank_is_named_whoever_started_it(
+    how: str, monitor: Monitor, tmp_path: Path
+) -> None:
+    with job(tmp_path, how) as pid:
+        watched = monitor("attach", pid, "--for", "16", "--no-trace", "--json", "-q")
+        assert watched.returncode == 0, watched.stderr
+    answer = json.loads(monitor("diagnose", "last", "--json").stdout)
+    ranks = answer["ranks"]
+    assert [(each["rank"], each["steps"] > 100) for each in ranks["each"]] == [(0, True), (1, True)]
+    assert ranks["straggler"]["rank"] == 1
+    (finding,) = (each for each in answer["findings"] if each["rule"] == "straggler_rank")
+    assert finding["where"][0]["function"] == "read"
+    assert finding["title"].startswith("Rank 1 comes last")
+
+
+def test_a_trace_of_each_rank_at_the_same_time(monitor: Monitor, tmp_path: Path) -> None:
+    with job(tmp_path, "spawn") as pid:
+        done = monitor("trace", pid, "--all-ranks", "--seconds", "0.5", "--json")
+        assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert [each["rank"] for each in answer["ranks"]] == [0, 1]
+    files = [Path(each["file"]) for each in answer["ranks"]]
+    assert {file.parent for file in files} == {Path(answer["folder"])}
+    assert len(list(Path(answer["folder"]).iterdir())) == 2
+    # A machine that does much besides takes short ones.
+    assert answer["overlap_s"] > 0
+    for file in files:
+        assert json.loads(monitor("trace", file, "--json").stdout)["events"] > 0
+
+
+def test_ranks_are_looked_for_below_who_started_them(monitor: Monitor) -> None:
+    done = monitor("trace", "1", "--all-ranks")
+    assert done.returncode == 2
+    done = monitor("trace", __file__, "--all-ranks")
+    assert "is for a running process" in done.stderr
