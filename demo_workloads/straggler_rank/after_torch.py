@@ -20,7 +20,7 @@ FILES, USUAL_BYTES, BATCH, HIDDEN, CLASSES = 256, 60_000, 16, 1024, 8
 WARM_UP = 20
 
 
-def files_by_size():
+def files_by_size() -> list[bytes]:
     """Return compressed files as a directory lists them that is sorted by size."""
     random.seed(SEED)
     words = b" ".join(str(random.random()).encode() for _ in range(20_000))
@@ -28,15 +28,15 @@ def files_by_size():
     return [zlib.compress(words[:size], 1) for size in sizes]
 
 
-def part_of(files, rank, ranks):
+def part_of(files: list[bytes], rank: int, ranks: int) -> list[bytes]:
     return files[rank::ranks]
 
 
-def features(file):
+def features(file: bytes) -> np.ndarray:
     return np.bincount(np.frombuffer(zlib.decompress(file), np.uint8), minlength=256)
 
 
-def train(rank, ranks, meet, seconds, steps):
+def train(rank: int, ranks: int, meet: str, seconds: float, steps: int) -> None:
     torch.manual_seed(SEED)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"file://{meet}", rank=rank, world_size=ranks)
@@ -45,13 +45,13 @@ def train(rank, ranks, meet, seconds, steps):
         nn.Linear(256, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN), nn.ReLU(),
         nn.Linear(HIDDEN, CLASSES),
     )  # fmt: skip
-    model = DistributedDataParallel(model)
+    parallel = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     labels = torch.randint(CLASSES, (BATCH,))
     done, began, go_on = -WARM_UP, time.perf_counter(), torch.ones(1)
     while done < steps and go_on.item():
         x = np.stack([features(file) for file in random.choices(files, k=BATCH)])
-        loss = nn.functional.cross_entropy(model(torch.from_numpy(x).float()), labels)
+        loss = nn.functional.cross_entropy(parallel(torch.from_numpy(x).float()), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -76,4 +76,4 @@ if __name__ == "__main__":
     given = asked.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         more = given.ranks, f"{folder}/meet", given.seconds, given.steps
-        multiprocessing.spawn(train, more, nprocs=given.ranks)
+        multiprocessing.spawn(train, more, nprocs=given.ranks)  # type: ignore[attr-defined]

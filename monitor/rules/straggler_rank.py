@@ -51,7 +51,14 @@ from whyidle.monitor.core.finding import (
 )
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.ranks import SHORT, LateRow, RankAccount, places_of, rows_of
+from whyidle.monitor.signals.ranks import (
+    BY_SAMPLES,
+    SHORT,
+    LateRow,
+    RankAccount,
+    places_of,
+    rows_of,
+)
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
@@ -67,7 +74,6 @@ MOST_ROWS: Final = 3
 LEAST_OF_MOST: Final = 0.2
 # Of the time: the collector takes so much anywhere.
 LEAST_PAUSES: Final = 0.01
-SAMPLES: Final = "stack samples"
 # What a rank's own work is said to be, and what to do about it.
 _OF_INPUT: Final = frozenset({HostClass.LOADER, HostClass.WAIT, HostClass.PUT})
 
@@ -84,10 +90,11 @@ def detect(window: Window) -> Verdict:
     others = [x for x in window.rank_accounts if x.seen.rank != late.rank]
     rows = () if mine is None else tuple(_notable(rows_of(mine, others)))
     busier = _idle_meanwhile(window, late)
-    if busier is not None and busier <= 0 and window.runs_ahead:
+    is_live = window.ranks_source == BY_SAMPLES
+    if is_live and busier is not None and busier <= 0 and window.runs_ahead:
         # Its device has as much to do as theirs: what its host does more is hidden.
         return None
-    slack = mine is not None and busier is None and _has_time(window, mine)
+    slack = is_live and mine is not None and busier is None and _has_time(window, mine)
     gain = _gain(window, late, others, busier, slack=slack)
     return Found(
         gain=gain,
@@ -95,11 +102,17 @@ def detect(window: Window) -> Verdict:
         where=own(places_of(rows)),
         severity=Severity.LOW if slack else None,
         title=_title(ranks, late, rows),
-        confidence=Confidence.HINTED if slack else Confidence.INFERRED,
+        confidence=_confidence(is_live=is_live, slack=slack),
         fixes=_fixes(rows),
         # Of the process that stands for the job other rules say what is wrong with those lines.
         yields_lines=late.pid is not None and late.pid == window.job.pid,
     )
+
+
+def _confidence(*, is_live: bool, slack: bool) -> Confidence:
+    if not is_live:
+        return Confidence.MEASURED
+    return Confidence.HINTED if slack else Confidence.INFERRED
 
 
 def _notable(rows: tuple[LateRow, ...]) -> Iterator[LateRow]:
@@ -129,7 +142,7 @@ def _gain(
     # The others get back no more than they wait, or may wait.
     waits = [each.waits + each.launches * window.runs_ahead for each in others]
     high = min(high, statistics.median(waits)) if waits else high
-    low, several = min(low, high), 1 + len(others)
+    low, several = min(low, high), 2 if window.ranks is None else len(window.ranks.each)
     return Gain.between(0.0 if slack else low * (several - 1) / several, high)
 
 
@@ -184,21 +197,21 @@ def _evidence(
     rows: tuple[LateRow, ...],
     busier: float | None,
 ) -> Iterator[Evidence]:
-    job, middle = window.job, sum(late.late) / 2
-    yield Evidence.of("the others wait for it", job.measure(middle, "ratio", SAMPLES))
+    job, middle, source = window.job, sum(late.late) / 2, window.ranks_source
+    yield Evidence.of("the others wait for it", job.measure(middle, "ratio", source))
     if window.step_s is not None:
-        each = job.measure(middle * window.step_s.value, "s", SAMPLES)
+        each = job.measure(middle * window.step_s.value, "s", source)
         yield Evidence.of("late in a step by", each)
-    yield Evidence.of("the latest in so much of the time", job.measure(late.last, "ratio", SAMPLES))
+    yield Evidence.of("the latest in so much of the time", job.measure(late.last, "ratio", source))
     for row in rows:
         at = "none of your code" if row.line is None else _short(row)
         said = f"{row.share:.0%} of its time, {row.others:.0%} of the others'"
-        yield Evidence(f"{_words(row.doing)} at {at}", said, "", SAMPLES, job.age_s, job.seconds)
+        yield Evidence(f"{_words(row.doing)} at {at}", said, "", BY_SAMPLES, job.age_s, job.seconds)
     if busier is not None:
         yield Evidence.of("its GPU is less busy by", job.measure(busier, "ratio", "nvml"))
     yield from _pauses(window, late)
     seen = f"{len(ranks.each)} of {max(window.world_size or 0, len(ranks.each))}"
-    yield Evidence("ranks that were looked at", seen, "", SAMPLES, job.age_s, job.seconds)
+    yield Evidence("ranks that were looked at", seen, "", BY_SAMPLES, job.age_s, job.seconds)
 
 
 def _pauses(window: Window, late: RankShare) -> Iterator[Evidence]:
@@ -235,12 +248,9 @@ loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler)""",
     ),
 }
 _OF_ONE: Final = Fix(
-    "Only this rank does it while the others wait: do it in a thread, less often, or on all ranks "
-    "in turns.",
-    """\
-saving = ThreadPoolExecutor(max_workers=1)  # once
-state = {name: value.detach().clone() for name, value in model.state_dict().items()}
-saving.submit(torch.save, state, path)  # where it was saved""",
+    "The other ranks spend next to no time there. What only this one does belongs into a thread, "
+    "or is done less often; where all of them do it, look at what is slower on this one: its disk, "
+    "its network, its part of the data.",
 )
 _OF_ITS_HOST: Final = Fix(
     "Look at what this rank reads and waits for, which the others do not: its disk or share of the "

@@ -35,7 +35,7 @@ from whyidle.monitor.signals.blended import (
 )
 from whyidle.monitor.signals.cores import CoreAccount, Runner, cores_of, may_use
 from whyidle.monitor.signals.loading import Busy, Loading, busy_workers, loading_of
-from whyidle.monitor.signals.ranks import RankAccount, accounts_of, are_one_job
+from whyidle.monitor.signals.ranks import BY_SAMPLES, RankAccount, accounts_of, are_one_job
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.trust import Believed, believed
@@ -374,6 +374,11 @@ class Window:
         from whyidle.monitor.signals.late_rank import compared  # noqa: PLC0415
 
         return compared(accounts, ahead=self.runs_ahead)
+
+    @property
+    def ranks_source(self) -> str:
+        """Who says so."""
+        return BY_SAMPLES
 
     @property
     def world_size(self) -> int | None:

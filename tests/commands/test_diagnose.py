@@ -227,9 +227,8 @@ def test_the_rules_are_listed_with_those_that_are_planned(monitor: Monitor) -> N
     assert listed.keys() == rules.load().keys()
     assert listed["input_starved"]["state"] == "built"
     planned = [each for each in listed.values() if each["state"] == "planned"]
-    assert planned
     assert all(each["fixes"] for each in planned)
-    assert "planned" in monitor("rules").stdout
+    assert ("planned" in monitor("rules").stdout) is bool(planned)
 
 
 def test_a_rule_that_cannot_be_loaded_is_named_beside_the_list(
