@@ -113,7 +113,9 @@ def job(folder: Path, how: str) -> Iterator[int]:
     )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        # Gloo says something before.
+        while (line := process.stdout.readline()) != "ready\n":
+            assert line, "the job has ended"
         yield process.pid
     finally:
         until.touch()
