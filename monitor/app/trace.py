@@ -86,9 +86,7 @@ def answer_of_ranks(files: Sequence[str]) -> TraceJson:
         return job_answer(files, progress)
 
 
-def _now_of_ranks(
-    files: tuple[str, ...], seconds: float, top: int, *, as_json: bool
-) -> None:
+def _now_of_ranks(files: tuple[str, ...], seconds: float, top: int, *, as_json: bool) -> None:
     """Take a trace of each rank at once, and account for them as for a folder of files."""
     if len(files) > 1 or not _is_process(files[0]):
         step = "Name who started the ranks: monitor trace PID --all-ranks"
@@ -99,8 +97,9 @@ def _now_of_ranks(
         click.echo(line({**answer, "taken": found.as_json()}))
     else:
         _show(answer, found.folder.name, top, as_json=False)
-    failed = (f"No trace of {each.name}: {each.why}." for each in found.ranks if each.why)
-    say(*failed, f"Look at them again with: monitor trace {found.folder}")
+    for each in (each for each in found.ranks if each.why):
+        say(f"No trace of {each.name}: {each.why}.")
+    say(f"Traces of {found.count} ranks.", f"Look at them again: monitor trace {found.folder}")
 
 
 def _is_ours(path: Path) -> bool:

@@ -22,7 +22,9 @@ from whyidle.monitor.store import Reader, UnknownRun
 
 def of(target: str, seconds: float | None = None) -> Window:
     """Return the window over what is meant: a file where there is one of that name."""
-    if seconds is None and Path(target).exists() and (dumps := dumps_of(Path(target))):
+    # A number is rather a process or a recording.
+    is_path = seconds is None and not target.isdecimal() and Path(target).exists()
+    if is_path and (dumps := dumps_of(Path(target))):
         return of_dumps(dumps, Path(target).name)
     run = run_of(target, seconds)
     if run is not None:

@@ -70,6 +70,7 @@ NO_SLACK: Final = 0.10
 # A line that takes so many times as long as on the other ranks is of this rank alone.
 ALONE: Final = 10.0
 MOST_ROWS: Final = 3
+LATEST: Final = {True: "the latest in so much of the time", False: "collectives it came last to"}
 # Of the largest difference between two ranks.
 LEAST_OF_MOST: Final = 0.2
 # Of the time: the collector takes so much anywhere.
@@ -99,7 +100,7 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain=gain,
         evidence=tuple(_evidence(window, ranks, late, rows, busier)),
-        where=own(places_of(rows)),
+        where=own((*window.where_late, *places_of(rows))),
         severity=Severity.LOW if slack else None,
         title=_title(ranks, late, rows),
         confidence=_confidence(is_live=is_live, slack=slack),
@@ -202,7 +203,7 @@ def _evidence(
     if window.step_s is not None:
         each = job.measure(middle * window.step_s.value, "s", source)
         yield Evidence.of("late in a step by", each)
-    yield Evidence.of("the latest in so much of the time", job.measure(late.last, "ratio", source))
+    yield Evidence.of(LATEST[source == BY_SAMPLES], job.measure(late.last, "ratio", source))
     for row in rows:
         at = "none of your code" if row.line is None else _short(row)
         said = f"{row.share:.0%} of its time, {row.others:.0%} of the others'"
@@ -211,7 +212,7 @@ def _evidence(
         yield Evidence.of("its GPU is less busy by", job.measure(busier, "ratio", "nvml"))
     yield from _pauses(window, late)
     seen = f"{len(ranks.each)} of {max(window.world_size or 0, len(ranks.each))}"
-    yield Evidence("ranks that were looked at", seen, "", BY_SAMPLES, job.age_s, job.seconds)
+    yield Evidence("ranks that were looked at", seen, "", source, job.age_s, job.seconds)
 
 
 def _pauses(window: Window, late: RankShare) -> Iterator[Evidence]:

@@ -9,7 +9,6 @@ from typing import Any
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.core.ranks import Ranks
 from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
 from whyidle.monitor.runs.stacks import StackSamples
@@ -131,8 +130,6 @@ class Recorded:
     # How often it was looked at; ``None``: recordings of before do not say.
     looks: int | None = None
     helpers: tuple[Helper, ...] = ()
-    # How the ranks of the job on this host came to what they share; ``None``: nobody looked.
-    ranks: Ranks | None = None
     # Where the other threads of the same process were that run Python.
     threads: StackSamples = field(default_factory=StackSamples)
     # And processes that it starts and that hardly live.

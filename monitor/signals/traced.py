@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from whyidle.monitor.core.contracts.trace import (
     BudgetJson,
@@ -21,9 +22,11 @@ from whyidle.monitor.core.contracts.trace import (
 )
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.core.ranks import Ranks, RankShare
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.window import is_too_short
+
+if TYPE_CHECKING:
+    from whyidle.monitor.core.ranks import Ranks, RankShare
 
 # Fewer steps have no mean to speak of.
 LEAST_STEPS = 3
@@ -158,6 +161,8 @@ class Traced:
 
 def _ranks(found: RanksJson) -> Ranks:
     """Return the ranks of an answer as rules ask for them."""
+    from whyidle.monitor.core.ranks import Ranks  # noqa: PLC0415  numpy comes with it
+
     each = [(rank, _share_of(rank)) for rank in found["each"]]
     late = found["straggler"]
     mine = None
@@ -179,6 +184,8 @@ def _ranks(found: RanksJson) -> Ranks:
 
 
 def _share_of(rank: RankJson) -> RankShare:
+    from whyidle.monitor.core.ranks import RankShare  # noqa: PLC0415
+
     late, waits = rank["late"] or [0.0, 0.0], rank["waits"] or [0.0, 0.0]
     return RankShare(
         rank=rank["rank"],

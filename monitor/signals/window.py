@@ -17,7 +17,6 @@ from whyidle.monitor.core.finding import Framework, Need, NotChecked, Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.metrics import Metric
-from whyidle.monitor.core.ranks import Ranks
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.estimate import BACKENDS, ORDER, SEEN, WHOLE, Running
@@ -334,15 +333,6 @@ class Window:
         """Return how often the host makes such calls in a step."""
         return None if self.trace is None else self.trace.calls_per_step(pattern)
 
-    @cached_property
-    def ranks(self) -> Ranks | None:
-        """How often each rank of the job comes last, and how long the others wait for it.
-
-        By the newest trace of several ranks, else by what was seen of them live.
-        """
-        traced = next((t.ranks for t in self.traces if t.ranks is not None), None)
-        return self.job.ranks if traced is None else traced
-
     @property
     def syncs_per_step(self) -> Measure | None:
         """Values read back from the device in a step, outside of optimizers."""
@@ -366,7 +356,12 @@ class Window:
 
     @cached_property
     def ranks(self) -> Ranks | None:
-        """Who keeps the others waiting; ``None``: no two ranks were seen."""
+        """Who keeps the others waiting; ``None``: no two ranks were seen.
+
+        By the newest trace of several ranks, else by what was seen of them live.
+        """
+        if self._ranks_traced is not None:
+            return self._ranks_traced.ranks
         accounts = self.rank_accounts
         if len(accounts) < 2 or not are_one_job(accounts, self.world_size):
             return None
@@ -378,7 +373,19 @@ class Window:
     @property
     def ranks_source(self) -> str:
         """Who says so."""
-        return BY_SAMPLES
+        return BY_SAMPLES if self._ranks_traced is None else self._ranks_traced.source
+
+    @property
+    def where_late(self) -> tuple[Place, ...]:
+        """The line that a trace gives the late rank's lateness to; none where it gives none."""
+        answer = None if self._ranks_traced is None else self._ranks_traced.answer.get("ranks")
+        late = None if answer is None else answer["straggler"]
+        at = None if late is None or late["why"] is None else late["why"]["where"]
+        return () if at is None else (Place(at["file"], at["line"], at["function"]),)
+
+    @cached_property
+    def _ranks_traced(self) -> Traced | None:
+        return next((trace for trace in self.traces if trace.ranks is not None), None)
 
     @property
     def world_size(self) -> int | None:

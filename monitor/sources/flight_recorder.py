@@ -19,6 +19,11 @@ from typing import Any, Final, NoReturn
 MOST_BYTES: Final = 64 << 20
 MOST_FILES: Final = 4096
 _RANK: Final = re.compile(r".*?(\d+)(?:\.(?:json|pkl|pickle))?")
+# A pickle, or JSON with one of its names at once: a folder may hold traces of gigabytes instead.
+_HEAD_BYTES: Final = 400
+_HEAD: Final = re.compile(
+    rb"\x80[\x02-\x05]|\s*\{.*\"(version|entries|pg_\w+|(comm_lib|nccl)_\w+)\"", re.DOTALL
+)
 _KEYS: Final = frozenset({"version", "entries", "pg_status", "pg_config"})
 
 
@@ -71,6 +76,9 @@ def read(path: Path) -> Dump:
         stat = path.stat()
         if rank is None or not path.is_file() or not 0 < stat.st_size <= MOST_BYTES:
             raise NoDump("its name ends in no rank, or its size is none of a dump")
+        with path.open("rb") as file:
+            if not _HEAD.match(file.read(_HEAD_BYTES)):
+                raise NoDump("it does not begin like one")
         data = _loaded(path.read_bytes())
     except OSError as error:
         raise NoDump(error.strerror or "it cannot be read") from None

@@ -83,7 +83,7 @@ class Runs:
         return os.system, ("echo ran > ran",)
 
 
-@pytest.mark.parametrize("protocol", [0, 2, 4, 5])
+@pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_a_pickle_that_names_code_is_refused_and_runs_nothing(
     protocol: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +93,16 @@ def test_a_pickle_that_names_code_is_refused_and_runs_nothing(
     with pytest.raises(NoDump, match="which no dump does"):
         read(path)
     assert not (tmp_path / "ran").exists()
+    assert dumps_of(tmp_path) == []
+
+
+def test_a_folder_of_traces_is_none_of_dumps_and_is_not_read_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rank_0.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
+    (tmp_path / "rank_1.pb").write_bytes(b"\n\x10/host:CPU")
+    (tmp_path / "rank_2").write_bytes(pickle.dumps({"entries": []}, 0))
+    monkeypatch.setattr(Path, "read_bytes", None)
     assert dumps_of(tmp_path) == []
 
 
