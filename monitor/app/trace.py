@@ -23,7 +23,7 @@ from whyidle.monitor.store.stored_traces import Kept, keep
 from whyidle.monitor.store.traces import forget
 from whyidle.monitor.traces.analysis import Analysis, analyse
 from whyidle.monitor.traces.answer import contract
-from whyidle.monitor.traces.ranks.answer import job_answer
+from whyidle.monitor.traces.ranks.answer import job_answer, of_one_file
 from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.space import MOST_FILES, Space
 
@@ -63,6 +63,7 @@ def run(  # the options, by name
     analysis = analysis_of(file, None if window is None else window.step_ns)
 
     answer = contract(analysis, ours=ours, window=window)
+    answer["ranks"] = of_one_file(analysis, answer)
     _show(answer, Path(file).name, top, as_json=as_json)
     # Last: a full disk must not cost the answer.
     if number is not None or shot is not None:

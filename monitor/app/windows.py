@@ -33,10 +33,14 @@ def of(target: str, seconds: float | None = None) -> Window:
     # Only a trace file needs them, and numpy with them.
     from whyidle.monitor.app.trace import analysis_of, answer_of_ranks  # noqa: PLC0415
     from whyidle.monitor.traces.answer import contract  # noqa: PLC0415
+    from whyidle.monitor.traces.ranks.answer import of_one_file  # noqa: PLC0415
 
     if Path(target).is_dir():
         return opening.of_answer(answer_of_ranks([target]), Path(target).name)
-    return opening.of_answer(contract(analysis_of(target)), Path(target).name)
+    analysis = analysis_of(target)
+    answer = contract(analysis)
+    answer["ranks"] = of_one_file(analysis, answer)
+    return opening.of_answer(answer, Path(target).name)
 
 
 def run_of(target: str, seconds: float | None = None) -> str | None:

@@ -15,7 +15,7 @@ from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
 from whyidle.monitor.traces.ranks import job as reading
-from whyidle.monitor.traces.ranks.answer import job_answer
+from whyidle.monitor.traces.ranks.answer import job_answer, of_one_file
 
 
 def answer(folder: Path, job: Job) -> TraceJson:
@@ -257,6 +257,12 @@ def test_gpus_of_jax_on_two_hosts(tmp_path: Path) -> None:
     assert late is not None, found["unknown"]
     assert (late["host"], late["file"], late["device"]) == ("host1", "host1.xplane.pb", "1")
     assert sum(late["share"]) / 2 == pytest.approx(0.1 / 1.1, rel=0.1)
+    # One file alone has two of the four.
+    analysis = analyse(tmp_path / "host1.xplane.pb")
+    alone = of_one_file(analysis, contract(analysis))
+    assert alone is not None
+    assert alone["straggler"] is not None
+    assert (alone["straggler"]["device"], len(alone["each"])) == ("1", 2)
     xplane_of(2, 2, 0.0, tmp_path)
     assert of_ranks(job_answer([str(tmp_path)]))["straggler"] is None
 

@@ -26,11 +26,12 @@ from whyidle.monitor.core.contracts.trace import (
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.core.ranks import Ranks, RankShare, Who, judge
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.traces.analysis import Analysis
 from whyidle.monitor.traces.opening import Progress, show
 from whyidle.monitor.traces.ranks.files import Files, files_of
 from whyidle.monitor.traces.ranks.job import Job, RankFile, read_job
 from whyidle.monitor.traces.ranks.matching import Shared, shared
-from whyidle.monitor.traces.ranks.member import WAIT_FOR_ALL, Member
+from whyidle.monitor.traces.ranks.member import WAIT_FOR_ALL, Member, members
 from whyidle.monitor.traces.ranks.merging import merged
 
 # Names in a sentence.
@@ -70,6 +71,15 @@ def job_answer(names: Sequence[str], progress: Progress | None = None) -> TraceJ
     answer = merged([file.answer for file in used or job.files], show(Path(names[0])))
     answer["ranks"] = ranks_json(ranks, [*said, *_failed(job)])
     return answer
+
+
+def of_one_file(analysis: Analysis, answer: TraceJson) -> RanksJson | None:
+    """Return how the devices of one file come to what they share; ``None``: no two share any."""
+    if len(analysis.devices) < 2:
+        return None
+    ranks = list(_ranks([RankFile(analysis.path, answer, members(analysis))]))
+    several = sum(len(rank.member) > 0 for rank in ranks) > 1
+    return ranks_json(ranks, []) if several else None
 
 
 def _nothing(files: Files, job: Job) -> Problem:
