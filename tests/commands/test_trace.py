@@ -202,7 +202,7 @@ def test_a_file_named_view_is_reached_by_its_path(monitor: Monitor, tmp_path: Pa
 
 def test_both_forms_are_in_the_help(monitor: Monitor) -> None:
     output = monitor("trace", "--help").stdout
-    assert "monitor trace [OPTIONS] FILE|PID\n" in output
+    assert "monitor trace [OPTIONS] FILE...|DIR|PID\n" in output
     assert "monitor trace view FILE" in output
     assert "monitor trace view [OPTIONS] FILE|RUN\n" in monitor("trace", "view", "-h").stdout
 
