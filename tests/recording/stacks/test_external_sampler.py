@@ -136,7 +136,7 @@ def test_ranks_share_their_samples_and_their_loaders_workers_get_none(
     ranks = [tracked(puppet, 10 + rank, rank) for rank in range(8)]
     workers = [tracked(puppet, 30 + rank, rank) for rank in range(8)]
     sampler = external_sampler.ExternalSampler(FS)
-    sampler.tick([*ranks, *workers])
+    sampler.tick([*ranks, *workers], {})
     shared = external_sampler.RANKS_HZ / 7
     assert samples.watched[ranks[0].key] == external_sampler.HZ
     assert {samples.watched[each.key] for each in ranks[1:]} == {shared}
