@@ -33,6 +33,7 @@ test: lint ## set up, then every check, and tests of everything: six minutes
 test-long: ## set up, then the rest of the tests: every variant, long stress, many random examples
 	@.ci/setup test
 	@.ci/tensorflow
+	@.ci/trainers
 	@echo "== tests: pytest, those that make test leaves out (tests/long.toml)"
 	@WHYIDLE_LONG=1 $(PYTEST) -n 2 -m "long or many"
 

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 # Where the job's own whyidle keeps them once it is imported: here, and in older versions.
 MODULES = ("whyidle.monitor.core.marks", "whyidle.monitor.marks")
-# The name in that module that ``step`` calls.
+# The name in that module that ``step`` calls, and the one for what the monitor has found.
 SLOT = "listener"
+TOLD = "told"
 SOURCE = "whyidle.step"
 
 
@@ -45,6 +46,18 @@ class Marks:
         listener = _listener(tick)
         self._context.hooks.add(lambda: _take_back(names, listener))
         names[SLOT] = listener
+
+
+def tell(said: dict[str, Any] | None) -> bool:
+    """Leave what the monitor has found where the job's own code may look for it; or take it away.
+
+    Returns whether there is such a place: only where the job has imported it.
+    """
+    names = loaded(MODULES[0])
+    if names is None or TOLD not in names:
+        return False
+    names[TOLD] = said
+    return True
 
 
 def _listener(tick: Callable[[int], None]) -> Callable[[], None]:

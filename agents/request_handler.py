@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from .marks import tell
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from .lease import Leases
     from .probes import Probes
     from .tracing import Traces
+
+
+_KNOWN = ("hello", "lease", "probe", "trace", "drop", "tell")
 
 
 def _no(why: str) -> dict[str, Any]:
@@ -32,6 +37,8 @@ class RequestHandler:
     ) -> None:
         # The last client has left.
         self.is_over = False
+        # Something lies where the job's own code may look for it.
+        self.has_told = False
         self._leases = leases
         self._probes = probes
         self._traces = traces
@@ -50,9 +57,9 @@ class RequestHandler:
             return self._probe(message.get("name"), message.get("on"))
         if do in ("trace", "drop"):
             return self._trace(message) if do == "trace" else self._drop(message.get("id"))
-        if do == "leave":
-            return self._leave(client)
-        return _no("a message is an object whose do is hello, lease, probe, trace, drop or leave")
+        if do in ("tell", "leave"):
+            return self._tell(message.get("said")) if do == "tell" else self._leave(client)
+        return _no(f"a message is an object whose do is {', '.join(_KNOWN)} or leave")
 
     def _state(self) -> dict[str, Any]:
         spool = self._endpoint.spool
@@ -86,6 +93,12 @@ class RequestHandler:
         if self._traces.drop(number):
             return {"ok": True}
         return _no("there is no file of a trace with that id")
+
+    def _tell(self, said: Any) -> dict[str, Any]:
+        if not isinstance(said, dict):
+            return _no("said is an object")
+        self.has_told = tell(said) or self.has_told
+        return {"ok": True, "heard": self.has_told}
 
     def _leave(self, client: int) -> dict[str, Any]:
         self._leases.leave(client)

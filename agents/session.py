@@ -10,6 +10,7 @@ from functools import partial
 from .facts import facts
 from .lease import Leases
 from .main_thread import main_thread
+from .marks import tell
 from .probes import KNOWN, Probes
 from .request_handler import RequestHandler
 from .ring import Ring
@@ -94,7 +95,9 @@ class Session:
         self._endpoint.spool.write_last(["bye", time.monotonic_ns(), reason])
 
     def undo(self) -> None:
-        """Undo what the probes changed in the job."""
+        """Undo what the probes changed in the job, and what it was told."""
+        if self._handler.has_told:
+            tell(None)
         self._traces.undo()
         self._probes.undo()
 

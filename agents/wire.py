@@ -63,6 +63,8 @@ with ``"ok"``; a refusal has ``"why"``. No message carries code.
                                                 or "why" not: the user profiles, a trace is on, too
                                                 soon for a share X of the time, nothing to trace
     {"do": "drop", "id": N}                     -> removes the file of a trace
+    {"do": "tell", "said": {..}}                -> "heard": what was found so far, for the job's own
+                                                code to look at (``marks.py``)
     {"do": "leave"}                             -> this client's lease ends; the last one's ends all
 
 When every client has read all of a spool longer than ``SPOOL_TRIM``, the agent empties it and

@@ -11,6 +11,7 @@ import click
 from whyidle.monitor.app import live_dashboard, record
 from whyidle.monitor.app.background import announcer, start
 from whyidle.monitor.app.jobs import find_jobs
+from whyidle.monitor.app.notify import Notifying, arguments
 from whyidle.monitor.app.ps import job_table
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
@@ -39,6 +40,7 @@ def run(
     quiet: bool,
     dashboard: bool,
     export: int | None,
+    notify: str | None,
     background: bool,
     ready_fd: int | None,
     start_ticks: int | None,
@@ -46,6 +48,7 @@ def run(
 ) -> None:
     """Record the job until it ends, or in the background."""
     share = record.share_of(trace_share, no_trace=no_trace)
+    told = None if notify is None else arguments(notify)
     target = _target(pid, start_ticks, wait=wait)
     if background:
         if dashboard:
@@ -56,11 +59,13 @@ def run(
                 "Start the exporter by itself, it reads what is recorded: monitor export",
             )
         start(target, seconds=seconds, hz=hz, label=label, require_gpu=require_gpu,
-              observe=observe, any_user=any_user, trace_share=share, as_json=as_json)  # fmt: skip
+              observe=observe, any_user=any_user, trace_share=share, notify=notify,
+              as_json=as_json)  # fmt: skip
         return
     screen = record.screen(as_json=as_json, quiet=quiet, everything=everything)
     with _exporting(export), live_dashboard.beside(screen, wanted=dashboard) as opened:
-        session = Session(database(), opened.screen)
+        shown = opened.screen if told is None else Notifying(opened.screen, told)
+        session = Session(database(), shown)
         session.open_gpus(require=require_gpu)
         summary = session.record(
             Wanted(target, hz, label, observe=observe, any_user=any_user, trace_share=share),

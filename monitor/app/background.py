@@ -31,6 +31,7 @@ def start(
     observe: bool,
     any_user: bool,
     trace_share: float,
+    notify: str | None,
     as_json: bool,
 ) -> None:
     """Start a recorder in a session of its own, and say how it is ended."""
@@ -46,6 +47,7 @@ def start(
     more += ["--require-gpu"] if require_gpu else []
     more += ["--observe"] if observe else []
     more += ["--any-user"] if any_user else []
+    more += ["--notify", notify] if notify is not None else []
     run, child = record(target, *more, trace_share=trace_share)
     if as_json:
         click.echo(jsonl.line({"run": run, "pid": target.pid, "recorder_pid": child.pid}))

@@ -50,7 +50,7 @@ def run_of(target: str, seconds: float | None = None) -> str | None:
             f"There is no file '{target}'.", "Say where it is: monitor diagnose PATH"
         )
     is_file = Path(target).is_file() or _is_folder(target)
-    run = None if is_file else _recorded(target)
+    run = None if is_file else recorded(target)
     is_process = run is None and not is_file
     if seconds is not None and not is_process:
         raise UsageProblem(
@@ -72,7 +72,7 @@ def looks_like_a_file(target: str) -> bool:
     return "/" in target or target.endswith((".gz", ".json", ".pb", ".sqlite"))
 
 
-def _recorded(target: str) -> str | None:
+def recorded(target: str) -> str | None:
     """Return the run that is meant; ``None`` for a process of which there is no recording."""
     if not database().exists():
         return None if target.isdecimal() else target

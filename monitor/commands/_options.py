@@ -72,9 +72,9 @@ def traces(function: Function) -> Function:
 
 
 def implemented_by(
-    name: str, function: str = "run"
+    name: str, function: str = "run", room: str = "app"
 ) -> Callable[[Callable[[], None]], Callable[..., None]]:
-    """Hand the options of a command by name to a function of a module in ``app/``.
+    """Hand the options of a command by name to a function of a module in ``app/`` or another room.
 
     It is imported when the command runs and not before, so that --help is quick.
     """
@@ -82,7 +82,7 @@ def implemented_by(
     def declare(command: Callable[[], None]) -> Callable[..., None]:
         @functools.wraps(command)
         def call(**options: object) -> None:
-            module = importlib.import_module(f"whyidle.monitor.app.{name}")
+            module = importlib.import_module(f"whyidle.monitor.{room}.{name}")
             getattr(module, function)(**options)
 
         return call

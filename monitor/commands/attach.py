@@ -10,7 +10,8 @@ _EPILOG = """\b
 Choose from a list:             monitor attach
 By the name of its script:      monitor attach train.py
 Before it has been started:     monitor attach train.py --wait
-In the background:              monitor attach 4711 --background"""
+In the background:              monitor attach 4711 --background
+To be told of what is found:    monitor attach 4711 --notify ~/bin/tell-me"""
 
 
 @click.command(epilog=_EPILOG)
@@ -29,6 +30,9 @@ In the background:              monitor attach 4711 --background"""
 @click.option("--dashboard", is_flag=True, help="Show it as a web page too; it stays until Ctrl-C.")
 @click.option("--export", type=click.IntRange(1, 65535), metavar="PORT",
               help="Serve this host to Prometheus meanwhile; see `monitor export`.")  # fmt: skip
+@click.option("--notify", metavar="CMD", callback=options.text,
+              help="Run CMD when a finding of high severity appears; it gets JSON on its standard"
+              " input, and no shell reads it.")  # fmt: skip
 @click.option("--background", is_flag=True, help="Record on in the background; see `monitor stop`.")
 @click.option("--ready-fd", type=int, hidden=True)
 @click.option("--start-ticks", type=int, hidden=True)

@@ -9,7 +9,13 @@ from whyidle.monitor.commands import _options as options
 _LOOPBACK = "127.0.0.1"
 
 
-@click.command()
+_EPILOG = """\b
+The newest recording:   monitor dashboard
+One recording:          monitor dashboard 7
+A recorded sample:      monitor dashboard --sample"""
+
+
+@click.command(epilog=_EPILOG)
 @click.argument("run", required=False, callback=options.text)
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N",
               help="Where it listens (default: 8765 if that is free, else any).")  # fmt: skip

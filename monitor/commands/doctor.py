@@ -6,8 +6,12 @@ import click
 
 from whyidle.monitor.commands import _options as options
 
+_EPILOG = """\b
+This machine:   monitor doctor
+One process:    monitor doctor 4711"""
 
-@click.command()
+
+@click.command(epilog=_EPILOG)
 @click.argument("pid", required=False)
 @options.require_gpu
 @click.option(

@@ -10,7 +10,13 @@ from whyidle.monitor.core.defaults import EXPORT_PORT
 _LOOPBACK = "127.0.0.1"
 
 
-@click.command()
+_EPILOG = """\b
+This host, for Prometheus:   monitor export
+One scrape:                  monitor export --once
+Record each job on a GPU:    monitor export --attach gpu"""
+
+
+@click.command(epilog=_EPILOG)
 @click.option("--port", type=click.IntRange(1, 65535), default=EXPORT_PORT, show_default=True,
               metavar="N", help="Where it listens.")  # fmt: skip
 @click.option("--address", default=_LOOPBACK, show_default=True, metavar="A",

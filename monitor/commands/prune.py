@@ -42,7 +42,12 @@ class Size(click.ParamType[int]):
         return int(float(found[1]) * _SIZES[found[2]])
 
 
-@click.command()
+_EPILOG = """\b
+What would go:            monitor prune --older-than 30d --dry-run
+All but the newest ten:   monitor prune --keep 10"""
+
+
+@click.command(epilog=_EPILOG)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--older-than", type=Age(), metavar="AGE", help="Runs that ended before, e.g. 30d.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="All but the newest N.")

@@ -6,8 +6,12 @@ import click
 
 from whyidle.monitor.commands import _options as options
 
+_EPILOG = """\b
+The jobs of this machine:   monitor ps
+For another program:        monitor ps --json"""
 
-@click.command()
+
+@click.command(epilog=_EPILOG)
 @options.as_json
 @options.implemented_by("ps")
 def command() -> None:

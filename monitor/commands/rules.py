@@ -6,8 +6,12 @@ import click
 
 from whyidle.monitor.commands import _options as options
 
+_EPILOG = """\b
+Every fault:       monitor rules
+The page of one:   monitor rules input_starved"""
 
-@click.command()
+
+@click.command(epilog=_EPILOG)
 @click.argument("rule", metavar="[ID]", required=False)
 @options.as_json
 @options.implemented_by("rules")

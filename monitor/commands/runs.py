@@ -6,8 +6,13 @@ import click
 
 from whyidle.monitor.commands import _options as options
 
+_EPILOG = """\b
+All recordings:    monitor runs
+The newest:        monitor runs last
+Give one a name:   monitor runs 7 --label before"""
 
-@click.command()
+
+@click.command(epilog=_EPILOG)
 @click.argument("run", required=False)
 @click.option(
     "--label", metavar="TEXT", callback=options.text, help="Name this recording; '' for no name."

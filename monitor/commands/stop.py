@@ -6,8 +6,13 @@ import click
 
 from whyidle.monitor.commands import _options as options
 
+_EPILOG = """\b
+The only one:     monitor stop
+One of several:   monitor stop 7
+All of them:      monitor stop --all"""
 
-@click.command()
+
+@click.command(epilog=_EPILOG)
 @click.argument("run", required=False)
 @click.option("--all", "everything", is_flag=True, help="End every recording of this machine.")
 @options.as_json

@@ -9,9 +9,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import Any
 
 # Called at the end of each step; an agent puts it here, and removes it again.
 listener: Callable[[], object] | None = None
+# What a monitor that watches has found by now; an agent puts it here, and removes it again.
+told: dict[str, Any] | None = None
 
 
 class Step:

@@ -169,6 +169,11 @@ class Link:
         if self.is_open:
             self._control.ask("drop", id=number)
 
+    def tell(self, said: Mapping[str, object]) -> None:
+        """Tell the agent what was found, for the job's own code; an older one refuses."""
+        if self.is_open and not self._control.is_waiting_for("tell"):
+            self._control.ask("tell", said=said)
+
     def ask_to_leave(self) -> None:
         """Ask the agent to leave; the next exchanges give its last records, then ``LinkLost``."""
         self._leaving = True

@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Final
 
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
+from whyidle.monitor.processes.notebooks import notebook_of
 from whyidle.monitor.processes.process import ProcessKey, script_of
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.secrets import mask
@@ -59,10 +60,18 @@ def _running(name: str, fs: ProcFs) -> list[ProcessKey]:
         # Whoever called us has our words in its command line.
         if pid not in above and not stat.has_ended and us in {0, fs.owner(pid)}
     }
-    found = {pid for pid in mine if _runs(name, fs.arguments(pid) or [])}
+    found = {pid for pid in mine if _runs(name, fs.arguments(pid) or []) or _shows(name, pid, fs)}
     parents = {pid: stat.parent for pid, stat in stats.items()}
     first = [pid for pid in found if not (_above(pid, parents) - {pid}) & found]
     return sorted(ProcessKey(pid, stats[pid].start_ticks) for pid in first)
+
+
+def _shows(name: str, pid: int, fs: ProcFs) -> bool:
+    """Tell whether it is the kernel of a notebook of this name."""
+    if not name.endswith(".ipynb"):
+        return False
+    shown = notebook_of(fs.arguments(pid) or [], fs.environment(pid) or {}, None)
+    return shown == f"notebook {PurePath(name).name}"
 
 
 def _runs(name: str, arguments: list[str]) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from whyidle.monitor.core import settings
+from whyidle.monitor.processes.notebooks import notebook_of
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank, rank_of
 from whyidle.monitor.processes.secrets import mask
@@ -122,7 +123,9 @@ def describe(pid: int, fs: ProcFs | None = None, files: set[str] | None = None) 
         parent=stat.parent,
         name=stat.name,
         command=shlex.join(arguments) or f"[{stat.name}]",
-        script=script_of(arguments) or stat.name,
+        script=notebook_of(arguments, environment, fs.link(f"{pid}/cwd"))
+        or script_of(arguments)
+        or stat.name,
         user=user_of(fs, pid),
         python=python_of(fs.link(f"{pid}/exe"), files),
         frameworks=None if files is None else frameworks_of(files, f"{fs.root}/{pid}/root"),

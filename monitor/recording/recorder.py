@@ -20,6 +20,7 @@ from whyidle.monitor.recording.requests import Requests, Wanted
 from whyidle.monitor.recording.rows import Rows, Subjects
 from whyidle.monitor.recording.run_metadata import RunMetadata
 from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.recording.telling import Telling
 from whyidle.monitor.recording.traces import Traces
 from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.news import GpuEvent
@@ -79,6 +80,7 @@ class Recorder:
             guard=guard,
         )
         self._faults = Faults(writer, self.run, key, guard)
+        self._telling = Telling(guard)
         self._stages: tuple[Stage, ...] = (
             ("processes", lambda moment: outside.follow(moment, guard)),
             ("ending", outside.look_for_the_end),
@@ -128,7 +130,10 @@ class Recorder:
         self._guard.run(self._stages[2:], moment)
         self._ticks += 1
         self._outside.overhead.tick_seconds = time.monotonic() - started
-        return self._snapshot(moment)
+        snapshot = self._snapshot(moment)
+        if (said := self._telling.due(snapshot)) is not None:
+            self._guard.attempt("telling", lambda: self._agents.tell(said))
+        return snapshot
 
     def _snapshot(self, moment: Moment) -> Snapshot:
         stats, target = moment.stats, self.wanted.target.key

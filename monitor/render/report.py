@@ -75,7 +75,7 @@ class Report:
         return self.repository.shown(file)
 
 
-def excerpt(place: PlaceJson, user: str | None) -> Excerpt | None:
+def excerpt(place: PlaceJson, user: str | None, around: int = AROUND) -> Excerpt | None:
     """Return the code around a line, masked; none of a file that the job's user may not read."""
     file, line = place["file"], place["line"]
     if line < 1 or not file.endswith(".py") or not Path(file).is_absolute():
@@ -91,8 +91,8 @@ def excerpt(place: PlaceJson, user: str | None) -> Excerpt | None:
         return None
     if line > len(lines):
         return None
-    first = max(1, line - AROUND)
-    shown = lines[first - 1 : line + AROUND]
+    first = max(1, line - around)
+    shown = lines[first - 1 : line + around]
     masked = (mask_text(each.expandtabs(4))[:LONGEST_LINE] for each in shown)
     return Excerpt(first, tuple(masked), line)
 

@@ -44,7 +44,8 @@ def document(answer: DiagnosisJson, repository: Repository) -> JsonObject:
         },
         # What stands before the slash is the same of each run: code hosts put runs in its place.
         "automationDetails": {"id": f"whyidle/{printable(answer['target'])}"},
-        "originalUriBaseIds": {_ROOT: {"uri": f"{repository.root.as_uri().rstrip('/')}/"}},
+        # Where it lies, each reader knows for itself; the path here concerns nobody.
+        "originalUriBaseIds": {_ROOT: {"description": {"text": "The root of the repository."}}},
         "invocations": [_invocation(answer)],
         "columnKind": "unicodeCodePoints",
         "results": [_result(each, answer, repository, ids) for each in answer["findings"]],
@@ -126,13 +127,13 @@ def _location(place: PlaceJson | None, artifact: JsonObject) -> JsonObject:
 
 
 def _artifact(place: PlaceJson | None, answer: DiagnosisJson, repository: Repository) -> JsonObject:
-    """Return where it is: below the root, else the whole path; without a line, the target."""
+    """Return where it is: below the root, else the path without whose home it is in."""
     if place is None:
         return {"uri": _quoted(answer["target"])}
     path = repository.path(place["file"])
     if path is not None:
         return {"uri": _quoted(path), "uriBaseId": _ROOT}
-    file = PurePosixPath(place["file"])
+    file = PurePosixPath(places.homeless(place["file"]))
     return {"uri": f"file://{_quoted(str(file))}" if file.is_absolute() else _quoted(str(file))}
 
 

@@ -39,6 +39,8 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
         b'{"do": ["hello"]}',
         b'{"do": "run", "code": "1"}',
         b'{"do": "lease"}',
+        b'{"do": "tell"}',
+        b'{"do": "tell", "said": ["x"]}',
         b'{"do": "lease", "read": -1}',
         b'{"do": "lease", "read": true}',
         b'{"do": "lease", "read": 1.5}',

@@ -107,3 +107,35 @@ assert marks.listener is mine_own
             assert wire.STEPS not in client.wait_for("gauges")[2]
             client.ask("leave")
         ends_well(process)
+
+
+@every_python
+def test_what_was_found_lies_where_the_job_looks_and_is_taken_away(
+    python: str, tmp_path: Path
+) -> None:
+    source = f"""{IMPORT}
+marks = bring()
+start(); until(reachable); ready()
+until(lambda: marks.told is not None)
+assert marks.told == {{"run": 7, "parts": {{"compute": 0.25}}}}
+print("told", flush=True)
+until(lambda: not reachable())
+until(lambda: marks.told is None)
+"""
+    with job(source, tmp_path, python) as process:
+        with Client(tmp_path, process.pid) as client:
+            said = {"run": 7, "parts": {"compute": 0.25}}
+            assert client.ask("tell", said=said) == {"ok": True, "heard": True}
+            assert process.stdout is not None
+            assert "told" in process.stdout.readline()
+            client.ask("leave")
+        ends_well(process)
+
+
+def test_a_job_that_has_no_place_for_it_hears_nothing(tmp_path: Path) -> None:
+    source = "start(); until(reachable); ready(); until(lambda: not reachable())"
+    with job(source, tmp_path) as process:
+        with Client(tmp_path, process.pid) as client:
+            assert client.ask("tell", said={}) == {"ok": True, "heard": False}
+            client.ask("leave")
+        ends_well(process)

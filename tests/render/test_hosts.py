@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tests.conftest import ROOT
 from tests.rules.windows import WINDOWS, recorded
+from whyidle.dashboard.pages import _finding_card
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, as_json, diagnose
@@ -21,6 +22,7 @@ from whyidle.monitor.render import github, markdown, report_html, sarif
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.render.places import Repository
 from whyidle.monitor.render.report import Report
+from whyidle.monitor.serve import brief
 
 SCHEMA: Final = ROOT / "tests" / "data" / "sarif" / "sarif-schema-2.1.0.json.gz"
 HOSTILE: Final = (
@@ -90,9 +92,29 @@ def by_report(found: Diagnosis) -> list[tuple[str, str]]:
     return re.findall(r'data-rule="(\w+)"\s+data-severity="(\w+)"', text)
 
 
+def by_agent(answer: DiagnosisJson, repository: Repository) -> list[tuple[str, str]]:
+    """What the tool get_findings of `monitor mcp` says."""
+    said = cast(Any, brief.findings(answer, repository))
+    rest = {each["rule"]: each["severity"] for each in answer["findings"]}
+    shown = [(each["rule"], each["severity"]) for each in said["findings"]]
+    return shown + [(rule, rest[rule]) for rule in said["more"]]
+
+
+def by_page(answer: DiagnosisJson, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The cards of the page Fix."""
+    text: list[str] = []
+    monkeypatch.setattr(_finding_card, "write", text.append)
+    for each in answer["findings"]:
+        _finding_card.head(each, (), 1)
+    return [
+        (rule, severity.lower())
+        for severity, rule in re.findall(r">(\w+)</span><b>.*finding=(\w+)", "\n".join(text))
+    ]
+
+
 @pytest.mark.parametrize("name", recordings())
 def test_every_surface_shows_the_findings_of_the_answer(
-    name: str, tmp_path: Path, validator: Any
+    name: str, tmp_path: Path, validator: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = diagnosed(name)
     answer = as_json(found)
@@ -102,6 +124,8 @@ def test_every_surface_shows_the_findings_of_the_answer(
     assert by_markdown(answer, repository) == expected
     assert by_screen(found) == expected
     assert by_report(found) == expected
+    assert by_agent(answer, repository) == expected
+    assert by_page(answer, monkeypatch) == expected
     levels = [(rule, github.LEVELS[severity]) for rule, severity in expected]
     assert by_annotations(answer, repository) == levels
     validator.validate(sarif.document(answer, repository))
@@ -201,3 +225,10 @@ def test_a_job_that_means_ill_steers_no_host(repository: Repository, validator: 
     for sign in ("<script", "](", "\x1b", "\u202e", "https://", " @all", "\n::warning"):
         assert sign not in text, sign
     assert max(map(len, text.splitlines())) < 20_000
+
+
+def test_sarif_does_not_say_where_the_checkout_lies(repository: Repository) -> None:
+    inside = sarif.page(answer_at(str(repository.root / "jobs" / "train.py")), repository)
+    assert str(repository.root) not in inside
+    outside = sarif.page(answer_at("/home/somebody/lib/x.py"), repository)
+    assert "somebody" not in outside

@@ -12,8 +12,11 @@ from streamlit.testing.v1 import AppTest
 from tests.dashboard import stores
 from tests.dashboard.pages.asked import drawn, text
 from tests.dashboard.pairs import AFTER, BEFORE, HOSTILE, file_of, make
-from whyidle.dashboard.pages import _finding_card
+from tests.render.test_hosts import diagnosed
+from whyidle.dashboard.pages import _finding_card, fix
+from whyidle.dashboard.views import job
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.diagnosis.diagnose import as_json
 from whyidle.monitor.store import NewRun, Writer
 
 CURED = replace(AFTER, parts={Slice.COMPUTE: 0.97, Slice.IDLE_DISPATCH: 0.03})
@@ -47,6 +50,19 @@ def test_it_says_how_a_change_is_measured_and_where_that_was_done(store: Path) -
     assert 'href="compare?run=2&amp;a=1&amp;b=2">Compare with run 2</a>, which came after' in said
     said = text(drawn("fix", store, "after"))
     assert 'href="compare?run=2&amp;a=1&amp;b=2">Compare with run 1</a>, which came before' in said
+
+
+def test_the_page_has_the_findings_of_the_answer_in_their_order(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = as_json(diagnosed("combined/copies_and_gc/before_torch"))
+    assert len(answer["findings"]) > 1
+    monkeypatch.setattr(job, "diagnosis", lambda *_: answer)
+    fix._diagnosed.clear()
+    said = text(drawn("fix", store, "before"))
+    fix._diagnosed.clear()
+    shown = re.findall(r'<b>[^<]*</b> <a class="w-sub w-mono" href="[^"]*finding=(\w+)"', said)
+    assert shown == [each["rule"] for each in answer["findings"]]
 
 
 def test_what_was_not_checked_says_what_it_needs(store: Path) -> None:

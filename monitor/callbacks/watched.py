@@ -1,0 +1,68 @@
+"""What the callbacks share: the mark of a step, and what a monitor that watches has found.
+
+It runs in the user's training: nothing here reads a file, waits, or raises.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from whyidle.monitor.core import marks
+
+PREFIX = "whyidle/"
+
+
+def step_ended() -> None:
+    """Mark the end of a step, where somebody listens."""
+    heard = marks.listener
+    if heard is not None:
+        heard()
+
+
+class Watched:
+    """What was found so far, as a logger takes it."""
+
+    def __init__(self) -> None:
+        # The agent takes what it told away when it leaves; the verdict comes after.
+        self._last: dict[str, Any] | None = None
+
+    def news(self) -> dict[str, float] | None:
+        """Return numbers to log where there are new ones; ``None`` while nobody watches."""
+        told = marks.told
+        if told is None or told is self._last:
+            return None
+        self._last = told
+        return numbers(told)
+
+    def verdict(self) -> str | None:
+        """Return what was found, in a few lines; ``None``: nobody watched."""
+        told = marks.told or self._last
+        return None if told is None else verdict(told)
+
+
+def numbers(told: dict[str, Any]) -> dict[str, float]:
+    """Return the account as shares from 0 to 1, and the gain of the first finding's fix."""
+    found = {f"{PREFIX}{part}": float(share) for part, share in told.get("parts", {}).items()}
+    idle = [share for part, share in told.get("parts", {}).items() if part.startswith("idle_")]
+    if idle:
+        found[f"{PREFIX}idle"] = round(float(sum(idle)), 4)
+    for finding in told.get("findings", [])[:1]:
+        if finding.get("speedup"):
+            found[f"{PREFIX}speedup_low"] = float(finding["speedup"][0])
+            found[f"{PREFIX}speedup_high"] = float(finding["speedup"][1])
+    return found
+
+
+def verdict(told: dict[str, Any]) -> str:
+    """Say it for a person."""
+    parts = sorted(told.get("parts", {}).items(), key=lambda item: -item[1])
+    shares = ", ".join(f"{part.replace('_', ' ')} {share:.0%}" for part, share in parts[:4])
+    lines = [f"whyidle: {shares or 'where the time goes is not known'}."]
+    for finding in told.get("findings", []):
+        speedup, at = finding.get("speedup"), finding.get("at")
+        gain = f", {speedup[0]:.2f}x to {speedup[1]:.2f}x to be had" if speedup else ""
+        where = f", {at}" if at else ""
+        severity = finding["severity"].upper()
+        lines.append(f"  {severity:<6} {finding['title']}{gain}{where} [{finding['rule']}]")
+    lines.append(f"  Evidence and fixes: monitor diagnose {told.get('run')}")
+    return "\n".join(lines)

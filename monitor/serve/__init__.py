@@ -1,0 +1,1 @@
+"""What `monitor mcp` serves to coding agents: tools, resources and prompts."""

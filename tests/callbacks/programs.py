@@ -1,0 +1,83 @@
+"""Trainings in each trainer, as their users write them; a data set that sleeps leaves time idle."""
+
+from __future__ import annotations
+
+# Long enough for a recording to say something twice.
+SECONDS = 16.0
+
+COMMON = f"""
+import json, os, sys, time
+os.environ["KERAS_BACKEND"] = "torch"
+import torch
+torch.manual_seed(0)
+until = time.monotonic() + {SECONDS}
+class Slow(torch.utils.data.Dataset):
+    def __len__(self): return 100_000
+    def __getitem__(self, i):
+        time.sleep(0.002)
+        return torch.full((8,), float(i % 7)), torch.tensor([float(i % 2)])
+def say(logged): print("LOGGED", json.dumps(logged), flush=True)
+"""
+HUGGINGFACE = f"""{COMMON}
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from whyidle.monitor.callbacks.huggingface import Whyidle
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(8, 1)
+    def forward(self, x, labels):
+        out = self.body(x)
+        return {{"loss": torch.nn.functional.mse_loss(out, labels), "logits": out}}
+class Until(TrainerCallback):
+    def on_step_end(self, args, state, control, **_):
+        control.should_training_stop = time.monotonic() > until
+class Rows(Slow):
+    def __getitem__(self, i):
+        x, y = super().__getitem__(i)
+        return {{"x": x, "labels": y}}
+trainer = Trainer(Model(), TrainingArguments("out", max_steps=100_000, report_to="none",
+    logging_steps=5, per_device_train_batch_size=8, save_strategy="no", use_cpu=True,
+    disable_tqdm=True), train_dataset=Rows())
+trainer.add_callback(Until())
+trainer.add_callback(Whyidle(trainer.log))
+trainer.train()
+say([e for e in trainer.state.log_history if any(k.startswith("whyidle/") for k in e)])
+"""
+LIGHTNING = f"""{COMMON}
+import lightning.pytorch as L
+from lightning.pytorch.loggers import CSVLogger
+from whyidle.monitor.callbacks.lightning import Whyidle
+class Model(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Linear(8, 1)
+    def training_step(self, batch, _):
+        x, y = batch
+        return torch.nn.functional.mse_loss(self.body(x), y)
+    def configure_optimizers(self): return torch.optim.SGD(self.parameters(), lr=1e-3)
+class Until(L.Callback):
+    def on_train_batch_end(self, trainer, *_):
+        trainer.should_stop = time.monotonic() > until
+class Mine(CSVLogger):
+    seen = []
+    def log_metrics(self, metrics, step=None):
+        self.seen.append(dict(metrics))
+L.Trainer(accelerator="cpu", max_epochs=1, min_epochs=0, callbacks=[Until(), Whyidle()],
+    logger=Mine("out"), enable_progress_bar=False, enable_checkpointing=False,
+    enable_model_summary=False).fit(Model(), torch.utils.data.DataLoader(Slow(), batch_size=8))
+say([e for e in Mine.seen if any(k.startswith("whyidle/") for k in e)])
+"""
+KERAS = f"""{COMMON}
+import keras
+from whyidle.monitor.callbacks.keras import Whyidle
+class Until(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if time.monotonic() > until: self.model.stop_training = True
+model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+model.compile(optimizer="sgd", loss="mse")
+data = torch.utils.data.DataLoader(Slow(), batch_size=8)
+history = model.fit(data, epochs=100, steps_per_epoch=100, verbose=0,
+    callbacks=[Whyidle(), Until()])
+say([{{k: v[-1] for k, v in history.history.items() if k.startswith("whyidle/")}}])
+"""
+EVERY = {"huggingface": HUGGINGFACE, "lightning": LIGHTNING, "keras": KERAS}

@@ -1,0 +1,53 @@
+"""In each trainer one line marks steps, and logs idle time by cause while a monitor watches."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.callbacks.programs import EVERY
+from tests.conftest import ROOT, command
+from whyidle.monitor.store import Reader
+
+PYTHON = ROOT / ".venv" / "trainers" / "bin" / "python"
+pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason=".ci/trainers was not run")
+
+
+def train(trainer: str, folder: Path, *before: str) -> tuple[list[dict[str, float]], str]:
+    script = folder / "train.py"
+    script.write_text(EVERY[trainer])
+    done = subprocess.run(
+        [*before, str(PYTHON), str(script)],
+        cwd=folder, capture_output=True, text=True, check=False, timeout=150,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    (said,) = [each for each in done.stdout.splitlines() if each.startswith("LOGGED")]
+    return json.loads(said.removeprefix("LOGGED ")), done.stdout
+
+
+@pytest.mark.parametrize("trainer", EVERY)
+def test_idle_time_by_cause_reaches_the_users_logger(
+    trainer: str, state: Path, tmp_path: Path
+) -> None:
+    logged, out = train(trainer, tmp_path, *command("run", "--quiet", "--"))
+    last = [each for each in logged if "whyidle/idle" in each][-1]
+    assert 0 < last["whyidle/idle"] <= 1
+    assert last["whyidle/idle_input"] > 0.3
+    assert "whyidle: idle input" in out
+    assert "monitor diagnose 1" in out
+    with Reader.open(state / "whyidle.db") as reader:
+        (run,) = reader.runs()
+    (who,) = [each for each in (run.info or {})["processes"] if each["counted"]]
+    assert who["counted"]["source"] == "whyidle.step"
+
+
+@pytest.mark.parametrize("trainer", EVERY)
+def test_while_nobody_watches_nothing_is_logged_or_printed(trainer: str, tmp_path: Path) -> None:
+    logged, out = train(trainer, tmp_path)
+    assert logged in ([], [{}])
+    assert "whyidle" not in out

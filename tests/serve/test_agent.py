@@ -1,0 +1,23 @@
+"""An agent that knows only the tools finds the fault of a demo, mends it, and measures the gain."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from benchmarks import agent_plays
+
+
+@pytest.mark.ptrace
+def test_an_agent_finds_mends_and_verifies(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    came = asyncio.run(agent_plays.play("input_starved", 25, tmp_path))
+    assert came["rule"] == "input_starved"
+    assert "time.sleep" in came["line"]
+    assert came["evidence"] >= 1
+    assert came["verdict"] == "B is faster"
+    assert "input_starved" in came["gone"]
+    low, _, high = came["measured"]
+    assert 1 < low <= high
