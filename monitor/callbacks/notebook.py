@@ -130,8 +130,8 @@ class WhyidleMagics(Magics):
     def _cell(self, cell: str) -> None:
         recording = _Recording()
         try:
-            if self.shell is not None:
-                self.shell.run_cell(cell)
+            shell: Any = self.shell
+            shell.run_cell(cell)
         finally:
             recording.end()
         _show(recording.findings())
