@@ -52,6 +52,12 @@ def test_what_carries_a_command_out_takes_its_options(name: str) -> None:
         assert {each.name for each in part.params} == {*carried}
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_ends_with_examples(name: str) -> None:
+    declared = importlib.import_module(f"{commands.__name__}.{name}").command
+    assert f"monitor {name}" in (declared.epilog or "")
+
+
 def test_the_commands_are_there(monitor: Monitor) -> None:
     shown = monitor("--help").stdout
     assert all(f"\n  {name} " in shown for name in COMMANDS)

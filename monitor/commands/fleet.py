@@ -6,13 +6,16 @@ import click
 
 from whyidle.monitor.commands import _options as options
 
+_EPILOG = """\b
+What a server needs:   monitor fleet init ~/fleet --target node1 --target node2"""
 
-@click.group()
+
+@click.group(epilog=_EPILOG)
 def command() -> None:
     """Watch many hosts with a Prometheus server; each runs `monitor export`."""
 
 
-@command.command("init")
+@command.command("init", epilog=_EPILOG)
 @click.argument("folder", metavar="DIR", callback=options.text)
 @click.option("--target", "targets", multiple=True, metavar="HOST[:PORT]",
               help="A host to scrape; may be repeated (default: this one).")  # fmt: skip
