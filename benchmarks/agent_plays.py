@@ -108,6 +108,7 @@ async def play(fault: str, seconds: float, state: Path) -> dict[str, Any]:
         "verdict": compared["verdict"],
         "measured": compared["speedup_low_middle_high"],
         "gone": [each["rule"] for each in compared["findings_gone"]],
+        "left": {each["rule"]: each["severity_b"] for each in compared["findings_kept"]},
     }
 
 

@@ -232,7 +232,12 @@ def _matters(both: Mapping[str, float | None]) -> bool:
 
 def _rules(faults: list[FaultJson]) -> list[JsonObject]:
     return [
-        {"rule": each["rule"], "severity": each["severity"], "why_unknown": each["why_unknown"]}
+        {
+            "rule": each["rule"],
+            "severity_a": each["a"],
+            "severity_b": each["b"],
+            "why_unknown": each["why_unknown"],
+        }
         for each in faults[:MOST_RULES]
     ]
 

@@ -87,7 +87,8 @@ def test_a_change_that_helped_is_told_from_noise(store: Path) -> None:
     assert (answer["verdict"], answer["abstained"]) == ("B is faster", None)
     low, middle, high = answer["speedup_low_middle_high"]
     assert 2 < low <= middle <= high < 2.5
-    assert [each["rule"] for each in answer["findings_gone"]] == ["input_starved"]
+    (gone,) = answer["findings_gone"]
+    assert (gone["rule"], gone["severity_a"], gone["severity_b"]) == ("input_starved", "high", None)
     same = replace(BEFORE, label="again")
     make(store, same)
     again = reading.compare_runs("before", "again")
