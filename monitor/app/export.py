@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -11,8 +14,15 @@ import click
 
 from whyidle.monitor.app.exporting import here, host_name, serving
 from whyidle.monitor.app.recording_policy import Policy
+from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.paths import state_dir
 from whyidle.monitor.export import web_config as web
-from whyidle.monitor.export.scrape import Shown, scrape
+from whyidle.monitor.export.collector import Collector
+from whyidle.monitor.export.fleet_files import JOB
+from whyidle.monitor.export.otlp import Pusher
+from whyidle.monitor.export.remote_write import Sender
+from whyidle.monitor.export.scrape import Shown, families, scrape
+from whyidle.monitor.export.unscraped import FILE, Backfill, Unscraped
 from whyidle.monitor.render.console import say
 
 
@@ -22,10 +32,14 @@ def run(
     address: str,
     once: bool,
     attach: Literal["all", "gpu", "none"],
+    users: tuple[str, ...],
     no_dcgm_names: bool,
     host_label: Literal["Hostname", "hostname"],
     host: str | None,
     web_config: str | None,
+    otlp: str | None,
+    backfill: str | None,
+    labels: tuple[str, ...],
     hz: float,
     require_gpu: bool,
 ) -> None:
@@ -33,14 +47,23 @@ def run(
     config = web.WebConfig() if web_config is None else web.read(Path(web_config))
     shown = Shown(host_name(host), host_label, not no_dcgm_names)
     collector = here(hz)
+    pusher = None if otlp is None else Pusher(collector, shown.host, otlp)
     if require_gpu:
         collector.open_driver()
     if once:
-        collector.once()
-        click.echo(scrape(collector, shown), nl=False)
-        collector.close()
+        _once(collector, shown, pusher)
         return
-    with serving(collector, shown, address, port, config):
+    scraped: Callable[[str], None] = lambda _: None  # noqa: E731
+    with contextlib.ExitStack() as stack:
+        sends = None
+        if backfill is not None:
+            sends = _backfill(collector, shown, backfill, _added(labels, f"{shown.host}:{port}"))
+            scraped = sends.scrapes.note
+        stack.enter_context(serving(collector, shown, (address, port), config, scraped))
+        for each in (sends, pusher):
+            if each is not None:
+                each.start()
+                stack.callback(each.close)
         if not address.startswith(("127.", "::1", "localhost")) and not (
             config.tls and config.users
         ):
@@ -48,8 +71,38 @@ def run(
                 f"Everybody who reaches {address} can read them, users and jobs included.",
                 "Safer: TLS and passwords by --web-config FILE",
             )
-        with Policy(attach, collector):
+        with Policy(attach, collector, frozenset(users)):
             _wait()
+
+
+def _once(collector: Collector, shown: Shown, pusher: Pusher | None) -> None:
+    collector.once()
+    if pusher is None:
+        click.echo(scrape(collector, shown), nl=False)
+    else:
+        pusher.push()
+        pusher.close()
+    collector.close()
+
+
+def _backfill(
+    collector: Collector, shown: Shown, url: str, added: Callable[[str], dict[str, str]]
+) -> Backfill:
+    page = partial(families, collector, shown)
+    return Backfill(collector, page, Sender(url), Unscraped(state_dir() / FILE), added)
+
+
+def _added(given: tuple[str, ...], name: str) -> Callable[[str], dict[str, str]]:
+    """Return what a server would add to what it scrapes, by the name that it calls us."""
+    pairs = {}
+    for each in given:
+        label, sign, value = each.partition("=")
+        if not sign or not label.isidentifier():
+            raise UsageProblem(
+                f"'{each}' is no label.", "Give its name and value: --label cluster=a"
+            )
+        pairs[label] = value
+    return lambda instance: {"job": JOB, "instance": instance or name, **pairs}
 
 
 def _wait() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from whyidle.monitor.core.errors import Problem
@@ -30,10 +30,14 @@ def host_name(given: str | None) -> str:
 
 @contextlib.contextmanager
 def serving(
-    collector: Collector, shown: Shown, address: str, port: int, config: WebConfig
+    collector: Collector,
+    shown: Shown,
+    place: tuple[str, int],
+    config: WebConfig,
+    scraped: Callable[[str], None] = lambda _: None,
 ) -> Iterator[None]:
     """Serve what it sees, until the block ends."""
-    server = Server(address, port, partial(scrape, collector, shown), config)
+    server = Server(*place, partial(scrape, collector, shown), config, scraped)
     say(f"Metrics for Prometheus: {server.url}")
     collector.start()
     server.start()
@@ -49,7 +53,7 @@ def beside(port: int) -> Iterator[None]:
     """Serve beside a recording, which goes on whatever becomes of it."""
     with contextlib.ExitStack() as stack:
         try:
-            opened = serving(here(1.0), Shown(host_name(None)), LOOPBACK, port, WebConfig())
+            opened = serving(here(1.0), Shown(host_name(None)), (LOOPBACK, port), WebConfig())
             stack.enter_context(opened)
         except Problem as problem:
             say(f"{problem.what} The recording goes on without it.", problem.next_step)

@@ -1,4 +1,4 @@
-"""``monitor fleet init``: the files that a Prometheus server needs."""
+"""``monitor fleet init``: the files that a Prometheus server and its hosts need."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.export.fleet_files import CONFIG, RULES, address, files
+from whyidle.monitor.export.host_files import SCRIPTS
 from whyidle.monitor.render.escape import printable
 
 
@@ -27,6 +28,8 @@ def init(*, folder: str, targets: tuple[str, ...]) -> None:
             is_new = not (place / name).exists()
             if is_new:
                 (place / name).write_text(text)
+                if name in SCRIPTS:
+                    (place / name).chmod(0o755)
             done.append(f"{'wrote' if is_new else 'kept '}  {place / name}")
     except OSError as error:
         raise StorageProblem(
@@ -34,6 +37,7 @@ def init(*, folder: str, targets: tuple[str, ...]) -> None:
             "Name a folder of your own: monitor fleet init ~/whyidle-fleet",
         ) from None
     done.append(f"Check the rules: promtool check rules {place / RULES}")
-    done.append(f"Start it:        prometheus --config.file={place / CONFIG}")
+    started = f"prometheus --config.file={place / CONFIG} --web.enable-remote-write-receiver"
+    done.append(f"Start it:        {started}")
     for line in done:
         click.echo(printable(line))

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, Literal, Self
 
 from whyidle.monitor.app import background
 from whyidle.monitor.app.jobs import find_jobs
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.export.collector import Collector
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import ProcessKey, user_of
+from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.render.console import say
 from whyidle.monitor.tracing.policy import SHARE
@@ -29,9 +30,14 @@ END_SECONDS: Final = 15.0
 class Policy:
     """Looks for new jobs on a thread of its own."""
 
-    def __init__(self, which: Which, collector: Collector) -> None:
+    def __init__(
+        self, which: Which, collector: Collector, users: Collection[str] = frozenset()
+    ) -> None:
         self._which = which
+        # Whose jobs; none named: everybody's.
+        self._users = users
         self._collector = collector
+        self._fs = ProcFs()
         self._recorders: list[subprocess.Popen[bytes]] = []
         self._seen: set[ProcessKey] = set()
         self._tried: set[ProcessKey] = set()
@@ -65,7 +71,7 @@ class Policy:
     def _look(self) -> None:
         self._recorders = [each for each in self._recorders if each.poll() is None]
         recorded = self._collector.recordings.keys()
-        now = set(self._wanted())
+        now = {key for key in self._wanted() if self._is_of_users(key)}
         # Seen twice: who has ended by then is not worth a recording.
         new = (now & self._seen) - recorded - self._tried
         self._seen, self._tried = now, self._tried & now
@@ -77,6 +83,9 @@ class Policy:
         yield from (job.key for job in self._collector.last.jobs if job.gpus)
         if self._which == "all":
             yield from (job.identity.key for job in find_jobs().jobs if job.refused is None)
+
+    def _is_of_users(self, key: ProcessKey) -> bool:
+        return not self._users or user_of(self._fs, key.pid) in self._users
 
     def _record(self, key: ProcessKey) -> None:
         try:

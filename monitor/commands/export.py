@@ -8,6 +8,8 @@ from whyidle.monitor.commands import _options as options
 from whyidle.monitor.core.defaults import EXPORT_PORT
 
 _LOOPBACK = "127.0.0.1"
+# The command line of a process is everybody's to read.
+BACKFILL_URL = "WHYIDLE_BACKFILL_URL"
 
 
 _EPILOG = """\b
@@ -25,6 +27,9 @@ Record each job on a GPU:    monitor export --attach gpu"""
 @click.option("--attach", type=click.Choice(["all", "gpu", "none"]), default="none",
               show_default=True, help="Jobs to record: yours on a GPU; all of yours with a"
               " framework, too; or none, which enters nothing.")  # fmt: skip
+@click.option("--user", "users", multiple=True, metavar="NAME",
+              help="Record only this user's; may be repeated (default: those of everybody that may"
+              " be entered).")  # fmt: skip
 @click.option("--no-dcgm-names", is_flag=True,
               help="Leave out the names of dcgm-exporter, where that runs beside it.")  # fmt: skip
 @click.option("--host-label", type=click.Choice(["Hostname", "hostname"]), default="Hostname",
@@ -34,6 +39,15 @@ Record each job on a GPU:    monitor export --attach gpu"""
               help="What this host is called (default: its name).")  # fmt: skip
 @click.option("--web-config", metavar="FILE", callback=options.text,
               help="TLS and passwords, in the file that exporters share.")  # fmt: skip
+@click.option("--otlp", metavar="URL", callback=options.text,
+              help="Send them to an OpenTelemetry receiver, too; with --once, once. Headers and the"
+              " rest by OTEL_EXPORTER_OTLP_*.")  # fmt: skip
+@click.option("--backfill", metavar="URL", callback=options.text, envvar=BACKFILL_URL,
+              help="Where what no server scraped is written once it can be: Prometheus or"
+              f" VictoriaMetrics. One with a password is safer in {BACKFILL_URL}.")  # fmt: skip
+@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE",
+              help="With --backfill: a label that the server adds to its scrapes; may be repeated"
+              " (job and instance are known).")  # fmt: skip
 @options.hz
 @options.require_gpu
 @options.implemented_by("export")

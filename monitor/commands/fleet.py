@@ -21,9 +21,10 @@ def command() -> None:
               help="A host to scrape; may be repeated (default: this one).")  # fmt: skip
 @options.implemented_by("fleet", "init")
 def init() -> None:
-    """Write the configuration of a Prometheus server into DIR.
+    """Write the configuration of a Prometheus server, and of its hosts, into DIR.
 
-    It gets what to scrape, recording rules, alerts (GPUs held and idle, memory held by nobody, lost
-    GPUs, XIDs, throttling, slower steps, findings that last), and a systemd unit for each host.
+    It gets what to scrape, recording rules, and alerts (GPUs held and idle, memory held by nobody,
+    lost GPUs, XIDs, throttling, slower steps, findings that last). For the hosts: a systemd unit, a
+    DaemonSet for Kubernetes, a prolog and an epilog for SLURM, a script that attaches in a pod.
     What is there already stays as it is.
     """

@@ -16,10 +16,11 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.errors import NoGpu, Problem
-from whyidle.monitor.export import recordings
+from whyidle.monitor.export import kubelet, recordings
 from whyidle.monitor.export.gpus import GpuTime
 from whyidle.monitor.export.job_time import JobTime
 from whyidle.monitor.export.jobs import Job, Jobs
+from whyidle.monitor.export.kubelet import Allocations
 from whyidle.monitor.export.recordings import Recording
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
@@ -29,6 +30,7 @@ from whyidle.monitor.sources.gpus import GpuProbe
 from whyidle.monitor.sources.ownership import is_alive, unclaimed
 
 RECORDINGS_EVERY_SECONDS: Final = 15.0
+PODS_EVERY_SECONDS: Final = 15.0
 # A driver that is not there may be loaded later.
 DRIVER_EVERY_SECONDS: Final = 30.0
 # A look may wait for NVML this share of its period, then it goes on without.
@@ -37,7 +39,8 @@ NVML_SHARE: Final = 0.7
 LONGEST_GAP_PERIODS: Final = 5.0
 ONCE_SECONDS: Final = 2.0
 # The parts that may fail each for itself.
-DRIVER, GPUS, JOBS, RECORDINGS = PARTS = ("driver", "gpus", "jobs", "recordings")
+PARTS = ("driver", "gpus", "jobs", "recordings", "pods", "otlp", "unscraped", "backfill")
+DRIVER, GPUS, JOBS, RECORDINGS, PODS, OTLP, UNSCRAPED, BACKFILL = PARTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +53,12 @@ class Look:
     readings: Mapping[str, GpuReading] = field(default_factory=dict)
     jobs: tuple[Job, ...] = ()
     strangers: Mapping[str, int] = field(default_factory=dict)
+    # Who the kubelet has given each GPU to.
+    allocated: Allocations = field(default_factory=dict)
 
 
 class Collector:
-    """Two threads: one looks at GPUs and processes, one reads recordings."""
+    """Three threads: for GPUs and processes, for recordings, for the pods of a kubelet."""
 
     def __init__(
         self,
@@ -67,6 +72,7 @@ class Collector:
         self.gpu_times: dict[str, GpuTime] = {}
         self.job_times: dict[ProcessKey, JobTime] = {}
         self.recordings: Mapping[ProcessKey, Recording] = {}
+        self.allocations: Allocations = {}
         # Why a part does not work at the moment.
         self.problems: dict[str, str] = {}
         self._store = store
@@ -82,6 +88,7 @@ class Collector:
         for name, every, step in (
             ("whyidle-looks", self.period, self.look),
             ("whyidle-recordings", RECORDINGS_EVERY_SECONDS, self.read_recordings),
+            ("whyidle-pods", PODS_EVERY_SECONDS, self.read_pods),
         ):
             threading.Thread(target=self._loop, args=(every, step), name=name, daemon=True).start()
 
@@ -94,6 +101,7 @@ class Collector:
     def once(self) -> None:
         """Look twice, as rates and activity need two samples."""
         self.read_recordings()
+        self.read_pods()
         self.look(ONCE_SECONDS)
         if self.last.readings:
             time.sleep(2 * SHORTEST_INTERVAL)
@@ -112,7 +120,8 @@ class Collector:
         began = time.monotonic()
         readings: Mapping[str, GpuReading] = {}
         jobs, strangers = self.last.jobs, self.last.strangers
-        self._attempt(DRIVER, self._connect)
+        allocated: Allocations = {}
+        self.attempt(DRIVER, self._connect)
         facts = tuple(gpu.facts for gpu in self._probe.gpus) if self._probe else ()
         gap = 0.0 if self._looked_at is None else began - self._looked_at
         seconds = gap if gap <= LONGEST_GAP_PERIODS * self.period else 0.0
@@ -125,11 +134,13 @@ class Collector:
                 member: key for key, each in self.recordings.items() for member in each.members
             }
             known |= {key: key for key in self.recordings}
-            jobs = tuple(self._jobs.find(facts, readings, known, began))
+            allocated = kubelet.of_gpus(facts, self.allocations)
+            jobs = tuple(self._jobs.find(facts, readings, known, began, allocated))
             strangers = dict(self._jobs.strangers)
             self._count(readings, jobs, seconds)
         self._looked_at = began
-        self.last = Look(began, time.monotonic() - began, facts, readings, jobs, strangers)
+        took = time.monotonic() - began
+        self.last = Look(began, took, facts, readings, jobs, strangers, allocated)
 
     def _connect(self) -> None:
         now = time.monotonic()
@@ -174,6 +185,13 @@ class Collector:
             if failed:
                 raise failed[0]
 
+    def read_pods(self) -> None:
+        """Ask the kubelet, where there is one. Never raises."""
+        found: Allocations = {}
+        with _Part(self, PODS):
+            found = kubelet.read()
+        self.allocations = found
+
     def caught(self, part: str, error: Exception | None) -> None:
         """Note that a part works, or why it does not; say it once."""
         if error is None:
@@ -186,7 +204,8 @@ class Collector:
         if before != what:
             self._say(f"{part}: {what} {next_step}".rstrip())
 
-    def _attempt(self, part: str, step: Callable[[], None]) -> None:
+    def attempt(self, part: str, step: Callable[[], None]) -> None:
+        """Do a step of a part; why it fails is noted. Never raises."""
         with _Part(self, part):
             step()
 

@@ -6,7 +6,7 @@ They stand here and nowhere else. What a name means: https://docs.nvidia.com/dat
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -14,6 +14,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.reading import NO_XID
 from whyidle.monitor.export.exposition import Family, Labels
+from whyidle.monitor.export.kubelet import Allocation
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.lifetime import Lifetime
 
@@ -112,6 +113,8 @@ NAMES: Final = (
          _once(lambda x: x.rows_correctable)),
     Name("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gauge", "1: a row of memory could not be replaced.",
          _once(lambda x: x.rows_failed)),
+    Name("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "gauge",
+         "Of a virtual GPU: 1 with a licence, 0 without.", _once(lambda x: x.licensed)),
     Name("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge",
          "Share of time in which the compute engine had work.", _of(m.GPU_ENGINE_ACTIVITY)),
     Name("DCGM_FI_PROF_SM_ACTIVE", "gauge", "Share of SM cycles with a warp resident.",
@@ -170,11 +173,18 @@ def families(
 
 
 def all_labels(
-    facts: Iterable[GpuFacts], host: str, label: HostLabel
+    facts: Iterable[GpuFacts],
+    host: str,
+    label: HostLabel,
+    allocated: Mapping[str, Sequence[Allocation]],
 ) -> Mapping[str, dict[str, str]]:
-    """Return the labels of all GPUs by their index."""
+    """Return the labels of all GPUs by their index; with its pod, where one has it for itself."""
     known = {gpu.index: gpu for gpu in facts}
-    return {
+    named = {
         index: labels_of(gpu, known.get(gpu.mig_of or "", gpu), host, label)
         for index, gpu in known.items()
     }
+    for index, who in allocated.items():
+        if len(who) == 1 and index in named:
+            named[index] |= who[0]._asdict()
+    return named

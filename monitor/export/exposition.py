@@ -50,16 +50,14 @@ def page(families: Iterable[Family]) -> bytes:
 def _written(labels: Labels) -> str:
     if not labels:
         return ""
-    pairs = (
-        f'{name}="{_valid(value)[:LONGEST_LABEL].translate(_ESCAPES)}"'
-        for name, value in labels.items()
-    )
+    pairs = (f'{name}="{valid(value).translate(_ESCAPES)}"' for name, value in labels.items())
     return f"{{{','.join(pairs)}}}"
 
 
-def _valid(text: str) -> str:
+def valid(text: str) -> str:
+    """Return a label's value without what a server would refuse."""
     # Bytes that are no UTF-8, before backslashes are escaped: a parser refuses "\\udcff".
-    return text.encode("utf-8", "replace").decode()
+    return text.encode("utf-8", "replace").decode()[:LONGEST_LABEL]
 
 
 def _help(text: str) -> str:

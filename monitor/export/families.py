@@ -57,6 +57,9 @@ GPU_IDLE_COST: Final = Name("whyidle_gpu_idle_cost_total", "counter",
     "Money for that time and energy, where prices are set.")
 GPU_XIDS: Final = Name("whyidle_gpu_xid_errors_total", "counter", "XID errors that were reported.")
 
+GPU_ALLOCATED: Final = Name("whyidle_gpu_allocated", "gauge",
+    "1: the kubelet has given it to this container.")
+
 # Of a job.
 JOB_INFO: Final = Name("whyidle_job_info", "gauge", "Who a job is; join by job_key.")
 JOB_GPU: Final = Name("whyidle_job_gpu_memory_bytes", "gauge",

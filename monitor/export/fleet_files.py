@@ -1,23 +1,20 @@
-"""What a Prometheus server needs to watch many hosts: scrapes, rules, alerts, and a service."""
+"""What watching many hosts needs: scrapes, rules and alerts, and what the hosts themselves run."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.defaults import EXPORT_PORT
 from whyidle.monitor.export import families as f
+from whyidle.monitor.export import host_files
 
 JOB: Final = "whyidle"
-CONFIG, RULES, TARGETS, SERVICE = (
-    "prometheus.yml", "whyidle.rules.yml", "whyidle.targets.json", "whyidle-export.service"
-)  # fmt: skip
+CONFIG, RULES, TARGETS = "prometheus.yml", "whyidle.rules.yml", "whyidle.targets.json"
 # A driver keeps less for itself; more, with nobody on the GPU, is somebody's who has gone.
 LEFT_BEHIND_BYTES: Final = 2 << 30
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+(?:%\w+)?\]|[\w.-]+)(?::([0-9]{1,5}))?", re.ASCII)
@@ -105,7 +102,8 @@ ALERTS: Final = (
 def files(targets: Sequence[str]) -> dict[str, str]:
     """Return each file by its name."""
     hosts = [found for target in targets if (found := address(target)) is not None]
-    return {CONFIG: _config(), RULES: _rules(), TARGETS: _targets(hosts), SERVICE: _service()}
+    served = {CONFIG: _config(), RULES: _rules(), TARGETS: _targets(hosts)}
+    return {**served, **host_files.files()}
 
 
 def address(target: str) -> str | None:
@@ -119,12 +117,16 @@ def address(target: str) -> str | None:
 
 
 def _config() -> str:
-    return f"""# prometheus --config.file={CONFIG}
+    return f"""# prometheus --config.file={CONFIG} --web.enable-remote-write-receiver
 global:
   scrape_interval: 15s
   evaluation_interval: 30s
 rule_files:
   - {RULES}
+# What a host that was cut off sends later: monitor export --backfill http://HERE:9090
+storage:
+  tsdb:
+    out_of_order_time_window: 7d
 scrape_configs:
   - job_name: {JOB}
     # Read anew when it changes: add hosts there.
@@ -144,35 +146,3 @@ def _rules() -> str:
 
 def _targets(hosts: Sequence[str]) -> str:
     return json.dumps([{"targets": list(hosts)}], indent=2) + "\n"
-
-
-def _service() -> str:
-    monitor = Path(sys.executable).parent / "monitor"
-    return f"""# On each host: cp {SERVICE} /etc/systemd/system/
-# Then: systemctl enable --now whyidle-export
-[Unit]
-Description=whyidle: GPUs and jobs of this host for Prometheus
-After=network.target
-
-[Service]
-# As root it sees whose each job is; it enters none.
-# For other hosts: --address 0.0.0.0 --web-config /etc/whyidle/web.yml
-ExecStart={monitor} export
-# Recordings that it shall show are made with the same: with --attach gpu, or by hand.
-Environment=WHYIDLE_STATE_DIR=/var/lib/whyidle
-StateDirectory=whyidle
-Restart=on-failure
-Nice=10
-MemoryHigh=1G
-NoNewPrivileges=yes
-ProtectSystem=strict
-# Where the agents of --attach gpu write.
-ReadWritePaths=/tmp
-ProtectHome=read-only
-ProtectKernelTunables=yes
-ProtectControlGroups=yes
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
-
-[Install]
-WantedBy=multi-user.target
-"""

@@ -36,6 +36,8 @@ class GpuTime:
         default_factory=lambda: {"true": _Sums(), "false": _Sums(), "unknown": _Sums()}
     )
     xids: int = 0
+    # Bytes over PCIe, by direction, as the rate of each look says.
+    pcie: dict[str, float] = field(default_factory=lambda: {"transmit": 0.0, "receive": 0.0})
     # At some look the power was not known: then the energy is not.
     lacks_power: bool = False
     # At the last look; ``None``: the driver says nothing of it.
@@ -46,6 +48,8 @@ class GpuTime:
         busy = busy_share(read)
         held: Held = "unknown" if read.processes_unknown else "true" if read.processes else "false"
         self.is_held_idle = None
+        for way, metric in (("transmit", m.GPU_PCIE_TX), ("receive", m.GPU_PCIE_RX)):
+            self.pcie[way] += seconds * (read.reading.get(metric) or 0.0)
         if busy is None:
             return
         if held != "unknown":

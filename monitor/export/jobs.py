@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.export import kubelet
+from whyidle.monitor.export.kubelet import Allocations
+from whyidle.monitor.processes.container import placed
 from whyidle.monitor.processes.namespace import pids_match
 from whyidle.monitor.processes.process import Identity, ProcessKey, describe
 from whyidle.monitor.processes.procfs import ProcFs
@@ -22,8 +25,14 @@ class Owner:
     """Whose a process is, as schedulers say; empty where they do not."""
 
     slurm_job: str = ""
+    slurm_step: str = ""
     pod: str = ""
     namespace: str = ""
+    # Its name in the pod, as the kubelet tells it.
+    container: str = ""
+    container_id: str = ""
+    pod_uid: str = ""
+    is_in_pod: bool = False
 
 
 @dataclass(slots=True)
@@ -70,11 +79,12 @@ class Jobs:
         readings: Mapping[str, GpuReading],
         recorded: Mapping[ProcessKey, ProcessKey],
         now: float,
+        allocated: Allocations | None = None,
     ) -> list[Job]:
         """Return the jobs, those with the most device memory first.
 
         ``recorded`` has each process that a recording is known to watch, and the one that it
-        was asked for.
+        was asked for; ``allocated`` who was given each GPU, by the kubelet.
         """
         held = self._held(facts, readings)
         found = {key: Job(key) for key in recorded.values()}
@@ -87,6 +97,10 @@ class Jobs:
         for job in found.values():
             known = self._look(job.key, now)
             job.identity, job.owner = known.identity, known.owner
+            if job.owner.is_in_pod and (
+                who := kubelet.owner(job.gpus, allocated or {}, job.owner.pod)
+            ):
+                job.owner = replace(job.owner, **who._asdict())
         kept = found.keys() | users
         self._known = {key: known for key, known in self._known.items() if key in kept}
         return sorted(found.values(), key=lambda job: (-job.memory, job.key))
@@ -162,14 +176,22 @@ class Jobs:
 
 
 def owner_of(fs: ProcFs, pid: int) -> Owner:
-    """Return whose a process is, by its environment.
+    """Return whose a process is: by its control group, else by its environment.
 
     No file of a container's is opened: it could be a link to one of ours, or never end.
     """
     given = fs.environment(pid) or {}
-    host = given.get("HOSTNAME", "") if "KUBERNETES_SERVICE_HOST" in given else ""
+    group = placed(fs.text(f"{pid}/cgroup") or "")
+    is_in_pod = bool(group.pod_uid) or "KUBERNETES_SERVICE_HOST" in given
+    # By its job it is known for sure; steps of an outer job may be left in its environment.
+    same = group.slurm_job in {"", given.get("SLURM_JOB_ID", "")}
     return Owner(
-        slurm_job=given.get("SLURM_JOB_ID", ""),
-        pod=given.get("POD_NAME") or host,
+        slurm_job=group.slurm_job or given.get("SLURM_JOB_ID", ""),
+        slurm_step=group.slurm_step or (given.get("SLURM_STEP_ID", "") if same else ""),
+        # Without a name it has that of its host, which a pod is.
+        pod=given.get("POD_NAME") or (given.get("HOSTNAME", "") if is_in_pod else ""),
         namespace=given.get("POD_NAMESPACE", ""),
+        container_id=group.container_id,
+        pod_uid=group.pod_uid,
+        is_in_pod=is_in_pod,
     )

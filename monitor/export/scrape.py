@@ -33,6 +33,11 @@ class Shown:
 
 def scrape(collector: Collector, shown: Shown) -> bytes:
     """Return the page of this moment."""
+    return page(families(collector, shown))
+
+
+def families(collector: Collector, shown: Shown | None = None) -> list[Family]:
+    """Return all that is known at this moment; dcgm-exporter's names only where shown."""
     look, of_key, job_times = collector.last, collector.recordings, collector.job_times
     jobs = {job.name: job for job in look.jobs[:MOST_JOBS]}
     recorded = {
@@ -41,16 +46,17 @@ def scrape(collector: Collector, shown: Shown) -> bytes:
     times = {name: job_times[job.key] for name, job in jobs.items() if job.key in job_times}
     labels = {gpu.index: {"gpu": gpu.index, "UUID": gpu.uuid or ""} for gpu in look.facts}
     parts: list[Family] = []
-    if shown.dcgm_names:
-        named = dcgm.all_labels(look.facts, shown.host, shown.host_label)
+    if shown is not None and shown.dcgm_names:
+        named = dcgm.all_labels(look.facts, shown.host, shown.host_label, look.allocated)
         parts += dcgm.families((named[i], look.readings[i]) for i in named if i in look.readings)
     parts += gpus.families(labels, look.readings, dict(collector.gpu_times))
     parts += _strangers(labels, look)
+    parts += _allocated(labels, look)
     parts += _of_jobs(jobs, recorded, labels)
     parts += job_time.families(times)
     parts += recordings.families(recorded)
     parts += _of_ourselves(collector, look)
-    return page(parts)
+    return parts
 
 
 def _strangers(labels: Mapping[str, Labels], look: Look) -> Iterable[Family]:
@@ -58,6 +64,14 @@ def _strangers(labels: Mapping[str, Labels], look: Look) -> Iterable[Family]:
     for index, number in look.strangers.items():
         if index in labels:
             family.add(float(number), labels[index])
+    return (family,)
+
+
+def _allocated(labels: Mapping[str, Labels], look: Look) -> Iterable[Family]:
+    family = f.GPU_ALLOCATED.family()
+    for index, allocations in look.allocated.items():
+        for each in allocations:
+            family.add(1.0, {**labels[index], **each._asdict()})
     return (family,)
 
 
@@ -76,14 +90,18 @@ def _of_jobs(
 def _who(name: str, job: Job, recorded: Recording | None) -> Labels:
     who = job.identity
     known = recorded.run if recorded is not None else None
+    rank = who.rank if who is not None else None
+    container = job.owner.container or (who.container if who else known and known.container)
     return {
         "job_key": name,
         "pid": str(job.key.pid),
         "user": (who.user if who else known and known.user) or "",
         "slurm_job": job.owner.slurm_job,
+        "slurm_step": job.owner.slurm_step,
+        "rank": "" if rank is None else str(rank.rank),
         "pod": job.owner.pod,
         "namespace": job.owner.namespace,
-        "container": (who.container if who else known and known.container) or "",
+        "container": container or "",
         "framework": (who.framework if who else None) or (known and known.framework) or "",
         "run": "" if known is None else str(known.id),
     }
@@ -93,7 +111,7 @@ def _of_ourselves(collector: Collector, look: Look) -> Iterable[Family]:
     build, problem, cpu, rss, tick, age, left_out = (
         name.family() for name in (f.BUILD, f.PROBLEM, f.CPU, f.RSS, f.TICK, f.AGE, f.LEFT_OUT)
     )
-    build.add(1.0, {"version": _version()})
+    build.add(1.0, {"version": version_here()})
     for part in PARTS:
         problem.add(float(part in collector.problems), {"part": part})
     cpu.add(time.process_time(), {})
@@ -104,7 +122,8 @@ def _of_ourselves(collector: Collector, look: Look) -> Iterable[Family]:
     return build, problem, cpu, rss, tick, age, left_out
 
 
-def _version() -> str:
+def version_here() -> str:
+    """Return the version of whyidle."""
     try:
         return version("whyidle")
     except PackageNotFoundError:

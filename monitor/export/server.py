@@ -22,6 +22,7 @@ from whyidle.monitor.export.web_config import WebConfig
 SECONDS: Final = 10.0
 MOST_AT_A_TIME: Final = 16
 PATH: Final = "/metrics"
+_TIMEOUT: Final = "X-Prometheus-Scrape-Timeout-Seconds"
 _START: Final = b'<!doctype html><title>whyidle</title><a href="/metrics">Metrics</a>\n'
 
 
@@ -34,10 +35,17 @@ class Server(ThreadingHTTPServer):
     block_on_close = False
 
     def __init__(
-        self, address: str, port: int, page: Callable[[], bytes], config: WebConfig
+        self,
+        address: str,
+        port: int,
+        page: Callable[[], bytes],
+        config: WebConfig,
+        scraped: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.page = page
         self.config = config
+        # Told when a server of metrics came, and by which name it calls us.
+        self.scraped = scraped
         self._room = threading.BoundedSemaphore(MOST_AT_A_TIME)
         # Each connection, and until when it may last.
         self._until: dict[socket.socket, float] = {}
@@ -146,6 +154,9 @@ class _Request(BaseHTTPRequestHandler):
                            "text/plain", with_body=with_body)  # fmt: skip
                 raise
             self._send(HTTPStatus.OK, page, CONTENT_TYPE, with_body=with_body)
+            # Others, who only look, send no such header.
+            if with_body and _TIMEOUT in self.headers:
+                self.server.scraped(self.headers.get("Host", ""))
         elif path == "/":
             self._send(HTTPStatus.OK, _START, "text/html", with_body=with_body)
         else:

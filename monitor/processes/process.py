@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from whyidle.monitor.core import settings
+from whyidle.monitor.processes.container import placed
 from whyidle.monitor.processes.notebooks import notebook_of
 from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.ranks import Rank, rank_of
@@ -48,14 +49,6 @@ _PYTHON_PROGRAM = re.compile(r"/python(\d+\.\d+)[a-z]*(?: \(deleted\))?$")
 _ANY_PYTHON = re.compile(r"/python[\d.]*[a-z]*(?: \(deleted\))?$")
 _PYTHON_LIBRARY = re.compile(r"/libpython(\d+\.\d+)[a-z]*\.so[^/]*$")
 _PYTHON_MODULES = re.compile(r"/lib/python(\d+\.\d+)[a-z]*/lib-dynload/")
-_CONTAINERS = (
-    ("kubernetes", re.compile(r"kubepods.*?pod([0-9a-f_-]{36})")),
-    ("docker", re.compile(r"docker[-/]([0-9a-f]{12})")),
-    ("podman", re.compile(r"libpod-([0-9a-f]{12})")),
-    ("containerd", re.compile(r"cri-containerd-([0-9a-f]{12})")),
-    ("slurm job", re.compile(r"slurm.*/job_(\d+)")),
-    ("lxc", re.compile(r"/lxc(?:\.payload\.|/)([^/]+)")),
-)
 
 
 class ProcessKey(NamedTuple):
@@ -259,10 +252,8 @@ def python_of(exe: str | None, files: set[str] | None) -> str | None:
 
 
 def _container(fs: ProcFs, pid: int) -> str | None:
-    groups = fs.text(f"{pid}/cgroup") or ""
-    for kind, pattern in _CONTAINERS:
-        if hit := pattern.search(groups):
-            return f"{kind} {hit[1][:12]}"
+    if shown := placed(fs.text(f"{pid}/cgroup") or "").shown:
+        return shown
     ours, theirs = fs.namespace, fs.link(f"{pid}/ns/pid")
     return "another pid namespace" if ours and theirs and ours != theirs else None
 

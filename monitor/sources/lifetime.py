@@ -8,6 +8,7 @@ from typing import Any, Final
 from whyidle.monitor.sources.nvml import PERMANENT, SENTINELS, Nvml, Unknown
 
 MEMORY_V2: Final = 0x02000028
+_LICENCES: Final = "nvmlDeviceGetGridLicensableFeatures_v4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class Lifetime:
     rows_correctable: float | None = None
     rows_uncorrectable: float | None = None
     rows_failed: float | None = None
+    # Of a virtual GPU: 1 with a licence, 0 without.
+    licensed: float | None = None
 
 
 class LifetimeProbe:
@@ -47,7 +50,19 @@ class LifetimeProbe:
             rows_correctable=_sane(rows[0]),
             rows_uncorrectable=_sane(rows[1]),
             rows_failed=_sane(rows[3]),
+            licensed=self._licensed(),
         )
+
+    def _licensed(self) -> float | None:
+        found = self._ask(_LICENCES)
+        if found is None:
+            return None
+        if not found.isGridLicenseSupported:
+            # A real GPU needs none.
+            self._never.add(_LICENCES)
+            return None
+        some = found.gridLicensableFeatures[: found.licensableFeaturesCount]
+        return float(any(each.featureState for each in some))
 
     def _ask(self, function: str, *arguments: Any) -> Any:
         if function in self._never:

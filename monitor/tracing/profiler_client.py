@@ -13,6 +13,8 @@ import sys
 import time
 from typing import Any, Final
 
+from whyidle.monitor.core.protobuf import BYTES, Damaged, fields, written
+
 METHOD: Final = "/tensorflow.ProfilerService/Profile"
 # Field numbers of ProfileRequest, ProfileOptions and ProfileResponse.
 DURATION_MS, OPTIONS, ROOT, SESSION, HOST, EMIT_XSPACE = 1, 4, 5, 6, 7, 9
@@ -36,24 +38,22 @@ _BUSY: Final = "another profiling session active"
 def request(milliseconds: int) -> bytes:
     """Return the request: just enough to see where the time goes, without Python calls."""
     options = {VERSION: 1, HOST_TRACER: 2, DEVICE_TRACER: 1, PYTHON_TRACER: 0, ENABLE_HLO: 1}
-    packed = b"".join(_number(n, value) for n, value in options.items())
-    packed += _number(OPTIONS_DURATION_MS, milliseconds) + _number(RAISE_ERROR, 1)
+    packed = b"".join(written(n, value) for n, value in options.items())
+    packed += written(OPTIONS_DURATION_MS, milliseconds) + written(RAISE_ERROR, 1)
     return b"".join(
         (
-            _number(DURATION_MS, milliseconds),
-            _bytes(OPTIONS, packed),
-            _bytes(ROOT, NOWHERE),
-            _bytes(SESSION, b"whyidle"),
-            _bytes(HOST, b"whyidle"),
-            _number(EMIT_XSPACE, 1),
+            written(DURATION_MS, milliseconds),
+            written(OPTIONS, packed),
+            written(ROOT, NOWHERE),
+            written(SESSION, b"whyidle"),
+            written(HOST, b"whyidle"),
+            written(EMIT_XSPACE, 1),
         )
     )
 
 
 def trace_of(answer: bytes) -> memoryview | None:
     """Return the trace in an answer; ``None`` if there is none."""
-    from whyidle.monitor.traces.xplane.wire import BYTES, Damaged, fields  # noqa: PLC0415
-
     found = None
     try:
         for number, wire, value, stop in fields(answer, 0, len(answer)):
@@ -112,22 +112,6 @@ def main(arguments: list[str]) -> int:
         out.write(trace)
     print(began, ended, realtime, file=sys.stderr)  # noqa: T201  the answer
     return 0
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*out, value))
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
 
 
 if __name__ == "__main__":

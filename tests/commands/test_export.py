@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.conftest import Monitor, start_job
+from tests.conftest import JOB, Monitor, start_job
 from tests.export.exporter import exporter, values
-from whyidle.monitor.app import background
+from whyidle.monitor.app import background, recording_policy
 from whyidle.monitor.app.recording_policy import Policy
 from whyidle.monitor.core.errors import TargetGone
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.export.collector import Collector, Look
 from whyidle.monitor.export.jobs import Job
-from whyidle.monitor.processes.process import ProcessKey
+from whyidle.monitor.processes.process import ProcessKey, user_of
+from whyidle.monitor.processes.procfs import ProcFs
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.store import Reader
 
@@ -122,5 +125,71 @@ def test_an_exporter_that_records_ends_its_recordings(tape: Tape, state: Path) -
             (run,) = reader.runs()
         assert run.ended_ms is not None
         assert run.target_pid == job.pid
+        assert job.poll() is None
+        job.kill()
+
+
+def test_only_jobs_of_users_that_are_named_are_recorded(
+    state: Path, recorders: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with start_job() as mine, start_job() as other:
+        keys = [Target.named(str(job.pid)).key for job in (mine, other)]
+        owners = {keys[0].pid: "ada", keys[1].pid: "bob"}
+        monkeypatch.setattr(recording_policy, "user_of", lambda _, pid: owners[pid])
+        collector = Collector(state / DATABASE, print)
+        collector.last = Look(0.0, jobs=tuple(Job(key, {"0": 1.0}) for key in keys))
+        for users, expected in (({"ada"}, keys[:1]), ({"carl"}, []), (set(), keys)):
+            recorders.clear()
+            policy = Policy("gpu", collector, users)
+            for _ in range(3):
+                policy._look()
+            assert sorted(recorders) == sorted(expected), users
+            policy.__exit__()
+        mine.kill()
+        other.kill()
+
+
+def test_all_are_jobs_on_a_gpu_and_those_with_a_framework(
+    state: Path, recorders: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has ended by the second look, or that refuses, is none."""
+    with start_job() as on_gpu, start_job() as trains, start_job() as refuses:
+        keys = [Target.named(str(job.pid)).key for job in (on_gpu, trains, refuses)]
+        looks = [
+            [_job(keys[1]), _job(keys[2], refused="closed"), _job(ProcessKey(keys[0].pid, 1))],
+            [_job(keys[1]), _job(keys[2], refused="closed")],
+            [_job(keys[1]), _job(keys[2], refused="closed")],
+        ]
+        monkeypatch.setattr(
+            recording_policy, "find_jobs", lambda: SimpleNamespace(jobs=looks.pop(0))
+        )
+        collector = Collector(state / DATABASE, print)
+        collector.last = Look(0.0, jobs=(Job(keys[0], {"0": 1.0}),))
+        policy = Policy("all", collector)
+        for _ in range(3):
+            policy._look()
+        assert sorted(recorders) == sorted(keys[:2])
+        policy.__exit__()
+        for job in (on_gpu, trains, refuses):
+            job.kill()
+
+
+def _job(key: ProcessKey, refused: str | None = None) -> SimpleNamespace:
+    return SimpleNamespace(identity=SimpleNamespace(key=key), refused=refused)
+
+
+def test_a_training_job_without_a_gpu_is_recorded_by_all(tape: Tape, state: Path) -> None:
+    """For real: it is found by its framework, recorded, and left as it was."""
+    pytest.importorskip("torch")
+    source = f"import torch\n{JOB}"
+    user = user_of(ProcFs(), os.getpid())
+    with start_job(source) as job:
+        options = ("--attach", "all", "--user", user)
+        with exporter(tape("no_driver"), state, *options) as running:
+            name = str(job.pid)
+            running.until(lambda page: values(page, "whyidle_job_info", pid=name), 90)
+        with Reader.open(state / DATABASE) as reader:
+            mine = [run for run in reader.runs() if run.target_pid == job.pid]
+        assert [run.ended_ms is not None for run in mine] == [True]
         assert job.poll() is None
         job.kill()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 
-from tests.conftest import Monitor
+from tests.conftest import TAPES, Monitor
 from tests.export.exporter import samples, values
 
 Tape = Callable[..., dict[str, str]]
@@ -114,3 +115,13 @@ def test_a_mig_instance_goes_by_its_gpu_and_its_profile(monitor: Monitor, tape: 
 def test_no_value_is_no_series(monitor: Monitor, tape: Tape) -> None:
     page = once(monitor, tape("sentinels", TRAINER=os.getpid()))
     assert all(each.value < 1e12 for each in samples(page) if each.name.startswith("DCGM_"))
+
+
+def test_only_a_virtual_gpu_has_a_licence(monitor: Monitor, tape: Tape, tmp_path: Path) -> None:
+    name = "DCGM_FI_DEV_VGPU_LICENSE_STATUS"
+    assert values(once(monitor, tape("one_gpu", TRAINER=os.getpid())), name) == []
+    played = (TAPES / "one_gpu.tape").read_text()
+    for state in (1, 0):
+        file = tmp_path / f"{state}.tape"
+        file.write_text(f"{played}\ntrack 0 license 0:{state}\n")
+        assert values(once(monitor, tape(file, TRAINER=os.getpid())), name) == [state]

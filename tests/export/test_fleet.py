@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT, Monitor, command
-from tests.export.exporter import exporter, free_port, samples
+from tests.conftest import Monitor, command
+from tests.export.exporter import exporter, samples
+from tests.export.servers import prometheus, tool
 from tests.export.test_dcgm import BOARD, once
 from whyidle.monitor.core.errors import Exit
 from whyidle.monitor.export import families
@@ -25,17 +23,10 @@ from whyidle.monitor.export.fleet_files import (
     RULES,
     TARGETS,
     address,
+    files,
 )
 
 Tape = Callable[..., dict[str, str]]
-PROMETHEUS = ROOT / ".venv" / "prometheus" / "usr" / "bin"
-
-
-def tool(name: str) -> str:
-    found = PROMETHEUS / name
-    if not found.exists():
-        pytest.skip("no Prometheus (Debian gets one): .ci/prometheus")
-    return str(found)
 
 
 def promtool(*arguments: object, text: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -92,7 +83,7 @@ def test_a_reader_that_is_gone_is_no_folder_that_cannot_be_written(
     )  # fmt: skip
     os.close(write)
     assert "cannot be written" not in done.stderr
-    assert len(list((tmp_path / "fleet").iterdir())) == 4
+    assert {each.name for each in (tmp_path / "fleet").iterdir()} == files(["a"]).keys()
 
 
 def test_an_address_gets_its_port() -> None:
@@ -159,43 +150,18 @@ def test_each_alert_fires_for_its_fault_and_for_nothing_else(fleet: Path, tmp_pa
 def test_a_real_prometheus_scrapes_it_and_answers_the_board(
     tape: Tape, state: Path, tmp_path: Path, fleet: Path
 ) -> None:
-    server, port = tool("prometheus"), free_port()
     env = tape("eight_gpus", TRAINER=os.getpid())
     with exporter(env, state) as running:
         (fleet / TARGETS).write_text(json.dumps([{"targets": [f"127.0.0.1:{running.port}"]}]))
         text = (fleet / CONFIG).read_text()
         (fleet / CONFIG).write_text(text.replace("interval: 15s", "interval: 1s"))
-        options = (f"--config.file={fleet / CONFIG}", f"--storage.tsdb.path={tmp_path / 'data'}",
-                   f"--web.listen-address=127.0.0.1:{port}", "--log.level=error")  # fmt: skip
-        with subprocess.Popen([server, *options], stderr=subprocess.DEVNULL) as process:
-            try:
-                _until(port, "DCGM_FI_DEV_GPU_TEMP", 8)
-                for query in BOARD[:-1]:
-                    asked = query.replace("$instance", ".*").replace("$gpu", ".*")
-                    # A gpu and its instance, or one sum of all.
-                    many = 1 if query.startswith(("avg", "sum")) else 8
-                    assert len(_ask(port, asked)) == many, query
-                page = samples(running.scrape())
-                for name in {each.name for each in page if each.name.startswith("whyidle_gpu")}:
-                    assert len(_ask(port, name)) >= 8, name
-            finally:
-                process.terminate()
-
-
-def _ask(port: int, query: str) -> list[object]:
-    url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        found: list[object] = json.load(answer)["data"]["result"]
-    return found
-
-
-def _until(port: int, query: str, number: int) -> None:
-    end = time.monotonic() + 40
-    while time.monotonic() < end:
-        try:
-            if len(_ask(port, query)) == number:
-                return
-        except OSError:
-            pass
-        time.sleep(0.3)
-    raise AssertionError(query)
+        with prometheus(fleet / CONFIG, tmp_path / "data") as server:
+            server.until("DCGM_FI_DEV_GPU_TEMP", 8)
+            for query in BOARD[:-1]:
+                asked = query.replace("$instance", ".*").replace("$gpu", ".*")
+                # A gpu and its instance, or one sum of all.
+                many = 1 if query.startswith(("avg", "sum")) else 8
+                assert len(server.ask(asked)) == many, query
+            page = samples(running.scrape())
+            for name in {each.name for each in page if each.name.startswith("whyidle_gpu")}:
+                assert len(server.ask(name)) >= 8, name

@@ -171,3 +171,20 @@ def test_unknown_power_is_no_energy_of_zero() -> None:
     time.take(GpuReading(Reading({m.GPU_UTILISATION: 0.0}), processes_unknown="hidden"), 2.0)
     assert series("whyidle_gpu_idle_seconds_total") == [0, 2, 2]
     assert time.is_held_idle is None
+
+
+def test_a_step_is_that_of_the_control_group_else_of_the_environment(machine: Machine) -> None:
+    """An environment may be left over from another job; a control group is the kernel's."""
+    outer = {"SLURM_JOB_ID": "41", "SLURM_STEP_ID": "3"}
+    groups = {
+        7: "",
+        8: "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0\n",
+        9: "9:cpuset:/slurm/uid_0/job_42\n",
+        10: "9:cpuset:/slurm/uid_0/job_41\n",
+    }
+    for pid, text in groups.items():
+        machine.start(pid, **outer)
+        (machine.root / str(pid) / "cgroup").write_text(text)
+    jobs = found(machine, on(gpu0=tuple(groups)))
+    steps = {pid: (job.owner.slurm_job, job.owner.slurm_step) for pid, job in jobs.items()}
+    assert steps == {7: ("41", "3"), 8: ("42", "0"), 9: ("42", ""), 10: ("41", "3")}

@@ -19,7 +19,7 @@ from whyidle.monitor.core.metrics import STEP_BOUNDS_S, Scope
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.export import scrape as scraping
-from whyidle.monitor.export.collector import Collector, Look
+from whyidle.monitor.export.collector import PARTS, Collector, Look
 from whyidle.monitor.export.families import OF_JOB, OF_MONITOR
 from whyidle.monitor.export.job_time import IDLE, JobTime
 from whyidle.monitor.export.jobs import Job
@@ -62,7 +62,7 @@ def test_time_adds_up_over_looks(tape: Tape, state: Path) -> None:
     (memory,) = values(page, "whyidle_job_gpu_memory_bytes", gpu="0")
     assert memory == 60561555456
     assert values(page, "whyidle_gpu_power_limit_watts") == [700]
-    assert values(page, "whyidle_exporter_problem") == [0, 0, 0, 0]
+    assert values(page, "whyidle_exporter_problem") == [0] * len(PARTS)
 
 
 def test_a_lost_gpu_says_so_and_the_others_go_on(tape: Tape, state: Path) -> None:
@@ -140,7 +140,8 @@ def test_a_recording_says_why(tape: Tape, state: Path) -> None:
     name = f"{key.pid}-{key.start_ticks}"
     (info,) = [each.labels for each in samples(page) if each.name == "whyidle_job_info"]
     assert tuple(info) == (
-        "job_key", "pid", "user", "slurm_job", "pod", "namespace", "container", "framework", "run",
+        "job_key", "pid", "user", "slurm_job", "slurm_step", "rank", "pod", "namespace",
+        "container", "framework", "run",
     )  # fmt: skip
     assert (info["job_key"], info["run"], info["framework"]) == (name, str(run), "torch 2.13")
     found = [each.labels for each in samples(page) if each.name == "whyidle_job_finding"]
@@ -184,7 +185,7 @@ def test_attach_serves_beside_its_recording(tape: Tape, state: Path) -> None:
 def test_a_page_is_bounded_whatever_runs_here(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of jobs, names of any length: the series of a host have an upper bound."""
     collector = Collector(state / DATABASE, print)
-    monkeypatch.setattr(scraping, "_version", lambda: "1")
+    monkeypatch.setattr(scraping, "version_here", lambda: "1")
     few = scrape(collector, Shown("h")).decode()
     jobs = tuple(Job(ProcessKey(1000 + n, n), {"0": 1.0}) for n in range(5000))
     collector.last = Look(0.0, jobs=jobs)

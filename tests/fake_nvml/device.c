@@ -112,6 +112,31 @@ ENGINE(nvmlDeviceGetDecoderUtilization, "decoder")
 ENGINE(nvmlDeviceGetJpgUtilization, "jpeg")
 ENGINE(nvmlDeviceGetOfaUtilization, "ofa")
 
+/* As the header has it: three features, of which a virtual GPU has one. */
+struct licences {
+    int supported;
+    unsigned int count;
+    struct {
+        unsigned int code, state;
+        char info[128], product[128];
+        unsigned int enabled;
+        uint32_t year;
+        uint16_t month, day, hour, min, sec;
+        uint8_t status;
+    } features[3];
+};
+
+EXPORT int nvmlDeviceGetGridLicensableFeatures_v4(struct device *device, struct licences *out)
+{
+    ENTER(device);
+    if (!out)
+        return INVALID_ARGUMENT;
+    *out = (struct licences){0};
+    if (get_uint(device, "license", &out->features[0].state) == SUCCESS)
+        out->supported = out->count = out->features[0].enabled = 1;
+    return SUCCESS;
+}
+
 /* Slow on purpose, as the real one is: it counts bytes for 20 ms. See the latency in README.md. */
 EXPORT int nvmlDeviceGetPcieThroughput(struct device *device, unsigned int counter,
                                        unsigned int *out)

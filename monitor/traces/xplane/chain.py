@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.core.protobuf import BYTES, Damaged, fields, varint
 from whyidle.monitor.traces.model import Flags, Ints
 from whyidle.monitor.traces.xplane.vector import Buffer
 from whyidle.monitor.traces.xplane.walks import EVENT, Piece, Walks, begin, walk
-from whyidle.monitor.traces.xplane.wire import BYTES, Damaged, fields, varint
 
 # A field of a line that is no event is a number or a name: no longer than this.
 _HEADER: Final = 8 << 10

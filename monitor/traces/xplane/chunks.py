@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.core.protobuf import varint
 from whyidle.monitor.traces.model import Flags, Ids, Ints
 from whyidle.monitor.traces.stream import Stream
 from whyidle.monitor.traces.xplane import chain
@@ -15,7 +16,6 @@ from whyidle.monitor.traces.xplane.chain import FoundEvents
 from whyidle.monitor.traces.xplane.planes import Plane
 from whyidle.monitor.traces.xplane.vector import Buffer
 from whyidle.monitor.traces.xplane.walks import Piece
-from whyidle.monitor.traces.xplane.wire import varint
 
 CHUNK: Final = 2 << 20
 # Less room than this in a buffer is not worth another line.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from whyidle.monitor.traces.stream import Stream
-from whyidle.monitor.traces.xplane.wire import (
+from whyidle.monitor.core.protobuf import (
     BYTES,
     FIXED32,
     FIXED64,
@@ -15,6 +14,7 @@ from whyidle.monitor.traces.xplane.wire import (
     Field,
     varint,
 )
+from whyidle.monitor.traces.stream import Stream
 
 _BLOCK: Final = 64 << 10
 _FIXED: Final = {FIXED64: 8, FIXED32: 4}

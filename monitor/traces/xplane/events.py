@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.core.protobuf import Damaged
 from whyidle.monitor.traces.model import Flags, Ids, Ints
 from whyidle.monitor.traces.xplane import stats
 from whyidle.monitor.traces.xplane.layouts import Layouts, Places
 from whyidle.monitor.traces.xplane.odd import OddEvent, read_odd
 from whyidle.monitor.traces.xplane.vector import Buffer, varints
-from whyidle.monitor.traces.xplane.wire import Damaged
 
 # The fields of an event before its stats, as tags.
 _ID: Final = 0x08

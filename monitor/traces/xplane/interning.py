@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.core.protobuf import text
 from whyidle.monitor.traces.model import Ids, Ints
-from whyidle.monitor.traces.xplane.wire import text
 
 NAMELESS: Final = "(no name in the file)"
 # Numbers of a plane's table are looked up in an array where they are dense: it holds at most so

@@ -11,9 +11,9 @@ from typing import Final, Self
 
 import numpy as np
 
+from whyidle.monitor.core.protobuf import BYTES, Damaged, fields, varint
 from whyidle.monitor.traces.model import Flags, Ints
 from whyidle.monitor.traces.xplane.vector import Buffer, Words
-from whyidle.monitor.traces.xplane.wire import BYTES, Damaged, fields, varint
 
 # Stats longer than this, groups smaller than this, and more layouts of one length do not pay.
 _LONGEST: Final = 512

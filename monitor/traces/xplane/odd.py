@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from whyidle.monitor.traces.xplane.wire import BYTES, VARINT, Damaged, fields, signed, text
+from whyidle.monitor.core.protobuf import BYTES, VARINT, Damaged, fields, signed, text
 
 _ID, _OFFSET, _DURATION, _STATS, _OCCURRENCES = 1, 2, 3, 4, 5
 _UINT, _INT, _STRING, _REF = 3, 4, 5, 7

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from whyidle.monitor.core.protobuf import BYTES, VARINT, Damaged, Field, fields, signed, text
 from whyidle.monitor.traces.stream import Stream
 from whyidle.monitor.traces.xplane.cursor import Cursor
 from whyidle.monitor.traces.xplane.planes import METADATA, NAME, Line, Outline, Plane, Proto
 from whyidle.monitor.traces.xplane.tables import Tables
-from whyidle.monitor.traces.xplane.wire import BYTES, VARINT, Damaged, Field, fields, signed, text
 
 # More than any profile has: planes, those with lines, lines of all, facts of one, warnings.
 _PLANES: Final = 10_000

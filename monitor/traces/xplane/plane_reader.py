@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.core.protobuf import text
 from whyidle.monitor.traces.model import Ids, Ints
 from whyidle.monitor.traces.xplane.chunks import Chunks
 from whyidle.monitor.traces.xplane.clock import Clock
@@ -15,7 +16,6 @@ from whyidle.monitor.traces.xplane.columns import Columns
 from whyidle.monitor.traces.xplane.events import Decoder, Events, WantedStats
 from whyidle.monitor.traces.xplane.interning import Interner, Lookup
 from whyidle.monitor.traces.xplane.planes import Line, Plane
-from whyidle.monitor.traces.xplane.wire import text
 
 # The stats that are read, and the column that each fills.
 _NUMBERS: Final = {"correlation_id": "correlation", "_r": "root", "step_num": "step"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from whyidle.monitor.traces.xplane.wire import BYTES, VARINT, signed, text
+from whyidle.monitor.core.protobuf import BYTES, VARINT, signed, text
 
 METADATA: Final = "/host:metadata"
 # What is kept of a name.

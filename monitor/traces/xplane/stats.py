@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.core.protobuf import text
 from whyidle.monitor.traces.model import Flags, Ints
 from whyidle.monitor.traces.xplane.layouts import Places
 from whyidle.monitor.traces.xplane.odd import MOST_STATS
 from whyidle.monitor.traces.xplane.vector import Buffer, Words, varints
-from whyidle.monitor.traces.xplane.wire import text
 
 STAT: Final = 0x22
 # What a value is, by its tag.

@@ -6,10 +6,10 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from whyidle.monitor.core.protobuf import BYTES, VARINT, fields, signed
+from whyidle.monitor.core.protobuf import varint as number_at
 from whyidle.monitor.traces.xplane.cursor import Cursor
 from whyidle.monitor.traces.xplane.planes import NAME, Plane
-from whyidle.monitor.traces.xplane.wire import BYTES, VARINT, fields, signed
-from whyidle.monitor.traces.xplane.wire import varint as number_at
 
 # An entry larger than this is left out.
 _ENTRY: Final = 256 << 10

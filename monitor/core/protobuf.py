@@ -1,6 +1,6 @@
-"""Protocol buffers on the wire, one field at a time: what names, headers and odd events need.
+"""Protocol buffers on the wire, one field at a time, read and written.
 
-Field numbers of XPlane and of HLO are facts of their .proto files in openxla/xla.
+Field numbers are facts of the .proto files, and stand where they are used.
 """
 
 from __future__ import annotations
@@ -61,3 +61,18 @@ def fields(data: bytes | bytearray, at: int, end: int) -> Iterator[Field]:
 def text(data: bytes | bytearray) -> str:
     """Read bytes as text, whatever they are."""
     return data.decode(errors="replace")
+
+
+def written(number: int, value: int | bytes) -> bytes:
+    """Return a field: a number, or bytes (a text, a message)."""
+    if isinstance(value, int):
+        return _varint(number << 3 | VARINT) + _varint(value)
+    return _varint(number << 3 | BYTES) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*out, value))
