@@ -31,6 +31,7 @@ SCRIPTS = (
     "attach_stress",
     "dashboard",
     "fleet",
+    "fleet_page",
 )
 
 

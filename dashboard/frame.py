@@ -98,6 +98,11 @@ def page(draw: Callable[[PageState], None], shown: PageState) -> None:
     _guarded(lambda: draw(shown))
 
 
+def alone(draw: Callable[[], None]) -> None:
+    """Draw what is of no run; a failure shows as a message in its place."""
+    _guarded(draw)
+
+
 def live(
     draw: Callable[[PageState], None], shown: PageState, every: float | EllipsisType | None = ...
 ) -> None:

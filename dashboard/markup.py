@@ -45,6 +45,8 @@ STYLE: Final = """
   padding: 3px 12px 3px 0; font-weight: 400; vertical-align: top; overflow-wrap: anywhere; }
 .w-grid th { font-size: 0.76rem; opacity: 0.7; }
 .w-grid .n { text-align: right; white-space: nowrap; }
+.w-hours { display: flex; height: 11px; margin-top: 4px; }
+.w-hours i { display: block; height: 100%; }
 .w-link { white-space: nowrap; color: inherit !important; }
 .w-grid .w-when { white-space: nowrap; opacity: 0.7; width: 1%; padding-right: 18px; }
 .w-key { font-size: 0.8rem; margin-right: 14px; white-space: nowrap; }
@@ -68,6 +70,12 @@ STYLE: Final = """
 .w-row span:first-child { opacity: 0.7; }
 </style>
 """
+
+
+class Markup(str):
+    """Markup of ours for a cell; any other text in it went through ``safe``."""
+
+    __slots__ = ()
 
 
 def safe(text: object) -> str:
@@ -119,6 +127,14 @@ def link(page: str, words: str, **query: object) -> str:
     base = settings.current().base
     where = f"{f'/{base}' if base else ''}/{page}?{urlencode(query)}"
     return f'<a class="w-link" href="{safe(where)}" target="_self">{safe(words)} →</a>'
+
+
+def outside(url: str, words: str) -> Markup:
+    """Return a link to another server, which learns nothing of where it was clicked."""
+    return Markup(
+        f'<a class="w-link" href="{safe(url)}" target="_blank" rel="noopener noreferrer">'
+        f"{safe(words)} ↗</a>"
+    )
 
 
 class Tile(NamedTuple):
@@ -192,10 +208,14 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[
 
     def row(cells: Sequence[str], tag: str) -> str:
         shown = (
-            f"<{tag}{' class=n' if place in right else ''}>{safe(cell)}</{tag}>"
+            f"<{tag}{' class=n' if place in right else ''}>{_cell(cell)}</{tag}>"
             for place, cell in enumerate(cells)
         )
         return f"<tr>{''.join(shown)}</tr>"
 
     body = "".join(row(cells, "td") for cells in rows)
     return f'<table class="w-grid">{row(head, "th")}{body}</table>'
+
+
+def _cell(cell: str) -> str:
+    return cell if isinstance(cell, Markup) else safe(cell)

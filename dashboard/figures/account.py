@@ -12,11 +12,15 @@ from whyidle.dashboard.figures.base import Figure
 from whyidle.dashboard.views.causes import Causes
 from whyidle.dashboard.views.time_range import TimeRange, local
 from whyidle.monitor.core.contracts.trace import AccountJson
+from whyidle.monitor.core.metrics import Unit
 from whyidle.monitor.core.slices import LOOKS, Slice
 
 # Parts below the first cannot be seen; parts below the second have no room for a label.
 LEAST_SHARE: Final = 0.0005
 LEAST_WRITTEN: Final = 0.04
+_HOVERS: Final[Mapping[Unit, str]] = {
+    "seconds": "%{y:.3~s}s", "ratio": "%{y:.0%}", "count": "%{y:.1f}",
+}  # fmt: skip
 
 
 def bar(name: str, budgets: Mapping[str, AccountJson]) -> Figure:
@@ -67,13 +71,18 @@ def bars(rows: Mapping[str, Mapping[Slice, float]], form: str) -> list[dict[str,
 
 
 def over_time(
-    name: str, causes: Causes, span: TimeRange, marks: Sequence[Mapping[str, Any]] = ()
+    name: str,
+    causes: Causes,
+    span: TimeRange,
+    marks: Sequence[Mapping[str, Any]] = (),
+    unit: Unit | None = None,
 ) -> Figure:
     """Return step time by cause; marks show compilations, garbage collections and traces.
 
     These are areas with stepped edges: a bar per moment and cause costs the browser twice as much.
     """
-    hover = "%{y:.3~s}s" if causes.is_of_steps else "%{y:.0%}"
+    unit = unit or ("seconds" if causes.is_of_steps else "ratio")
+    hover = _HOVERS[unit]
     places = _places(causes.times)
     times = [local(time) for time, _ in places]
     known = next((_at(values, places) for values in causes.parts.values()), [])
@@ -92,7 +101,6 @@ def over_time(
         }
         for part, values in causes.parts.items()
     ]
-    unit: Any = "seconds" if causes.is_of_steps else "ratio"
     shape = base.layout(
         f"{name} {span.name}", xaxis=base.time_axis(span), yaxis=base.value_axis(unit),
         shapes=[_rule(mark) for mark in marks],

@@ -9,6 +9,7 @@ import click
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.export.fleet_files import CONFIG, RULES, address, files
 from whyidle.monitor.export.host_files import SCRIPTS
+from whyidle.monitor.fleet import grafana
 from whyidle.monitor.render.escape import printable
 
 
@@ -24,7 +25,7 @@ def init(*, folder: str, targets: tuple[str, ...]) -> None:
     done: list[str] = []
     try:
         place.mkdir(parents=True, exist_ok=True)
-        for name, text in files(targets or ("localhost",)).items():
+        for name, text in (files(targets or ("localhost",)) | grafana.files()).items():
             is_new = not (place / name).exists()
             if is_new:
                 (place / name).write_text(text)

@@ -23,8 +23,33 @@ def command() -> None:
 def init() -> None:
     """Write the configuration of a Prometheus server, and of its hosts, into DIR.
 
-    It gets what to scrape, recording rules, and alerts (GPUs held and idle, memory held by nobody,
-    lost GPUs, XIDs, throttling, slower steps, findings that last). For the hosts: a systemd unit, a
-    DaemonSet for Kubernetes, a prolog and an epilog for SLURM, a script that attaches in a pod.
+    It gets what to scrape, recording rules, alerts (GPUs held and idle, memory held by nobody, lost
+    GPUs, XIDs, throttling, slower steps, findings that last) and dashboards for Grafana. For the
+    hosts: a systemd unit, a DaemonSet for Kubernetes, a prolog and an epilog for SLURM, a script
+    that attaches in a pod.
     What is there already stays as it is.
+    """
+
+
+@command.command("top")
+@click.option("--url", metavar="URL", callback=options.text,
+              help="The server that answers PromQL (default: $WHYIDLE_PROM_URL).")  # fmt: skip
+@click.option("--since", default="24h", show_default=True, metavar="AGE", callback=options.text,
+              help="How far back: 30m, 24h, 7d.")  # fmt: skip
+@click.option("--by", multiple=True,
+              type=click.Choice(["job", "cause", "user", "team", "namespace", "host"]),
+              help="Only these tables; may be repeated (default: all).")  # fmt: skip
+@click.option("--counters", is_flag=True,
+              help="Add up the counters, not what the recording rules kept: slower, and with time"
+              " that was filled in later.")  # fmt: skip
+@options.as_json
+@options.implemented_by("fleet_top")
+def top() -> None:
+    """Show which jobs, causes, users, teams and hosts lose the most GPU-hours.
+
+    A Prometheus server, or VictoriaMetrics, is asked once: what was lost, the energy and money of
+    GPUs that were held and idle, jobs whose GPUs have done nothing for half an hour, alerts, hosts
+    that no longer answer. It sums best with the recording rules of `monitor fleet init`.
+
+    WHYIDLE_PROM_TOKEN, or WHYIDLE_PROM_USER and WHYIDLE_PROM_PASSWORD, let it in.
     """

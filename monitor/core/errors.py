@@ -47,7 +47,7 @@ class UsageProblem(Problem):
 
 
 class TargetGone(Problem):
-    """The process to watch does not exist, or no longer."""
+    """A process to watch is not there, or no longer; or a server that is asked does not answer."""
 
     code: int = Exit.GONE
 

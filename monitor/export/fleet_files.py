@@ -11,7 +11,7 @@ from typing import Final
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.defaults import EXPORT_PORT
 from whyidle.monitor.export import families as f
-from whyidle.monitor.export import host_files
+from whyidle.monitor.export import host_files, lost_time
 
 JOB: Final = "whyidle"
 CONFIG, RULES, TARGETS = "prometheus.yml", "whyidle.rules.yml", "whyidle.targets.json"
@@ -67,6 +67,8 @@ RECORDED: Final = (
         f"sum by (currency) (rate({f.GPU_IDLE_COST.name}[1h])) * 3600",
     ),
 )
+# In a group of their own, as they run less often.
+SUMS: Final = tuple(Rule(each.record, each.counted(lost_time.EVERY)) for each in lost_time.SUMS)
 _STEP: Final = m.JOB_STEP_P50.exported
 _HEAT: Final = " > 0.1 or ".join(
     x.exported for x in (m.GPU_THROTTLED_HEAT, m.GPU_THROTTLED_HARDWARE_HEAT, m.GPU_THROTTLED_BRAKE)
@@ -136,10 +138,14 @@ scrape_configs:
 
 
 def _rules() -> str:
-    groups = (("whyidle", RECORDED), ("whyidle alerts", ALERTS))
+    groups = (
+        ("whyidle", "", RECORDED),
+        ("whyidle lost time", f"    interval: {lost_time.EVERY}\n", SUMS),
+        ("whyidle alerts", "", ALERTS),
+    )
     written = (
-        f"  - name: {name}\n    rules:\n" + "\n".join(rule.written() for rule in rules)
-        for name, rules in groups
+        f"  - name: {name}\n{every}    rules:\n" + "\n".join(rule.written() for rule in rules)
+        for name, every, rules in groups
     )
     return "groups:\n" + "\n".join(written) + "\n"
 

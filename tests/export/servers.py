@@ -1,4 +1,4 @@
-"""Real servers of metrics as processes on loopback: Debian's Prometheus and VictoriaMetrics."""
+"""Real servers of Debian on loopback: Prometheus, VictoriaMetrics with vmalert, Alertmanager."""
 
 from __future__ import annotations
 
@@ -82,6 +82,40 @@ def victoria_metrics(data: Path, *options: str) -> Iterator[MetricsServer]:
         "-memory.allowedBytes=128MiB", *options,
     )  # fmt: skip
     with _running(MetricsServer("victoria-metrics", port), command, "/health") as server:
+        yield server
+
+
+@contextmanager
+def alertmanager(folder: Path) -> Iterator[MetricsServer]:
+    """Run Alertmanager, which tells nobody."""
+    port = free_port()
+    folder.mkdir()
+    (folder / "config.yml").write_text("route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
+    # Debian's reads its templates where a package is installed, and nowhere else.
+    share = PROGRAMS.parent / "share"
+    if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no mounts of one's own are permitted here: Alertmanager cannot be started")
+    command = (
+        "unshare", "-rm", "sh", "-c", 'mount --bind "$0" /usr/share && exec "$@"', str(share),
+        tool("prometheus-alertmanager"), f"--config.file={folder / 'config.yml'}",
+        f"--storage.path={folder}", f"--web.listen-address=127.0.0.1:{port}",
+        "--cluster.listen-address=", "--log.level=error",
+    )  # fmt: skip
+    with _running(MetricsServer("alertmanager", port), command, "/-/ready") as server:
+        yield server
+
+
+@contextmanager
+def vmalert(rules: Path, engine: MetricsServer, notified: MetricsServer) -> Iterator[MetricsServer]:
+    """Run what evaluates rules for VictoriaMetrics."""
+    port = free_port()
+    command = (
+        tool("vmalert"), f"-rule={rules}", f"-datasource.url={engine.url}",
+        f"-remoteWrite.url={engine.url}", f"-remoteRead.url={engine.url}",
+        f"-notifier.url={notified.url}", f"-httpListenAddr=127.0.0.1:{port}",
+        "-evaluationInterval=1s", "-loggerLevel=ERROR", "-remoteWrite.flushInterval=500ms",
+    )  # fmt: skip
+    with _running(MetricsServer("vmalert", port), command, "/health") as server:
         yield server
 
 

@@ -116,7 +116,8 @@ def record(writer: Writer, key: ProcessKey) -> int:
     ):
         data = {"rule": rule, "severity": severity, "state": said, "energy": energy}
         writer.finding(run, now + after, rule, severity, data)
-    job = Reading({m.JOB_LOADER_WAIT: 0.6, m.JOB_STEPS: 20.0, m.JOB_GC_PAUSE: 0.1})
+    waits = {m.JOB_LOADER_WAIT: 0.6, m.JOB_GC_PAUSE: 0.1}
+    job = Reading({**waits, m.JOB_STEPS: 20.0, m.JOB_STEP_P50: 0.04})
     for back in range(58, 0, -1):
         rows = {Scope.JOB: {run: job}, Scope.MONITOR: {run: Reading({m.SELF_CPU: 0.01})}}
         writer.append(run, Tick(now - back * 1000, rows))

@@ -1,0 +1,1 @@
+"""Many hosts, as a Prometheus server or VictoriaMetrics knows them: what they lose, and to whom."""
