@@ -7,13 +7,15 @@ makes a whole step, as with optimizers.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from weakref import ref
 
 from ..framework import Part
 from ..jax.internals import own, replace_in_class
-from ..modules import need
-from .internals import dress, is_eager
+from ..modules import loaded, need
+from .graphs import OTHER, TRAINS, GraphLook
+from .internals import backend, dress, is_eager
 from .pipelines import meet_iterator
 
 TYPE_CHECKING = False
@@ -26,15 +28,6 @@ SOURCE = "tf.function"
 # Functions of the same code that are told apart: one that is made anew for each step is one.
 MOST_OF_CODE = 8
 MOST_FUNCTIONS = 256
-# What ``GradientTape`` and ``tf.gradients`` call what they make, and a call of another graph, which
-# may hold anything.
-GRADIENTS = ("gradient_tape/", "gradients/")
-CALLS = (
-    *("PartitionedCall", "StatefulPartitionedCall", "While", "StatelessWhile"),
-    *("If", "StatelessIf", "Case", "StatelessCase", "XlaLaunch"),
-)
-MOST_OPERATIONS = 20_000
-TRAINS, UNCLEAR, OTHER = 2, 1, 0
 # In place of a key: it is no step.
 QUIET = 0
 
@@ -59,7 +52,8 @@ class Calls(Part):
         self._codes: dict[int, int] = {}
         # The key of each before another was found to train, and whether its own graph does.
         self._own: dict[int, int] = {}
-        self._judged: dict[int, int] = {}
+        self._judged: dict[int, GraphLook] = {}
+        self._policy: str | None = None
         self._sizes = (0, 0)
         ticks = [tick]
         self.hooks.add(ticks.clear)
@@ -80,10 +74,10 @@ class Calls(Part):
         alive = [(key, each) for key, each in found if each is not None]
         for key, each in alive:
             if key not in self._judged and (graph := _graph(each)) is not None:
-                self._judged[key] = _does(graph)
-        trains = any(self._judged.get(key) == TRAINS for key, _ in alive)
+                self._judged[key] = GraphLook(graph)
+        trains = any(self._does(key) == TRAINS for key, _ in alive)
         for key, _ in alive:
-            quiet = trains and self._judged.get(key) == OTHER
+            quiet = trains and self._does(key) == OTHER
             self._keys[key] = QUIET if quiet else self._own[key]
 
     def facts(self) -> dict[str, Any]:
@@ -95,7 +89,30 @@ class Calls(Part):
         return {
             "functions": len(alive),
             "jit_compile": any(vars(each).get("_jit_compile") is True for each in alive),
+            **self._computed(),
         }
+
+    def _computed(self) -> dict[str, Any]:
+        """Return what the graphs that train compute, and where; of all, where none surely does."""
+        looks = list(self._judged.values())
+        looks = [each for each in looks if each.does == TRAINS] or looks
+        products: dict[str, int] = {}
+        for each in looks:
+            for dtype, number in each.products.items():
+                products[dtype] = products.get(dtype, 0) + number
+        found: dict[str, Any] = {"products": products} if products else {}
+        if looks:
+            # What is put nowhere by name is on the first one.
+            names = set().union(*(each.devices for each in looks))
+            kind = backend()
+            found["devices_used"] = max(1, sum(each.startswith(f"{kind}:") for each in names))
+        if self._policy is not None:
+            found["dtype_policy"] = self._policy
+        return found
+
+    def _does(self, key: int) -> int | None:
+        look = self._judged.get(key)
+        return None if look is None else look.does
 
     def _meet(self, function: Any, arguments: tuple[Any, ...]) -> int:
         """Note a function that was not seen before; on the job's thread, and it cannot fail."""
@@ -112,7 +129,21 @@ class Calls(Part):
         self._living[key] = tuple(ref(function, partial(each.pop, key)) for each in tables)
         for each in arguments:
             meet_iterator(each)
+        # It is known on this thread alone.
+        self._policy = _policy()
         return self._keys[key]
+
+
+def _policy() -> str | None:
+    """Return Keras' policy of types for what this thread makes from here on; it cannot fail."""
+    with suppress(Exception):
+        state = (loaded("keras.src.backend.common.global_state") or {}).get("GLOBAL_STATE_TRACKER")
+        policy = getattr(state, "dtype_policy", None)
+        if policy is None:
+            policy = (loaded("tf_keras.src.mixed_precision.policy") or {}).get("_global_policy")
+        name = None if policy is None else vars(policy).get("_name")
+        return name if isinstance(name, str) else None
+    return None
 
 
 def _graph(function: Any) -> Any:
@@ -122,19 +153,6 @@ def _graph(function: Any) -> Any:
     for each in () if cache is None else cache.values():
         return getattr(each, "graph", None)
     return None
-
-
-def _does(graph: Any) -> int:
-    operations = graph.get_operations()
-    if len(operations) > MOST_OPERATIONS:
-        return UNCLEAR
-    found = OTHER
-    for each in operations:
-        if any(name in each.name for name in GRADIENTS):
-            return TRAINS
-        if each.type in CALLS:
-            found = UNCLEAR
-    return found
 
 
 def _calling(

@@ -31,6 +31,14 @@ def is_eager() -> Callable[[], bool]:
     return found
 
 
+def backend() -> str | None:
+    """Return the kind of devices that it computes on; ``None`` before the first use."""
+    context = (loaded(CONTEXT) or {}).get("_context")
+    devices = list(getattr(context, "_logical_devices", None) or ())
+    kinds = {each.device_type for each in devices}
+    return next((kind for kind in ("TPU", "GPU", "CPU") if kind in kinds), None)
+
+
 def dress(ours: Any, theirs: Any) -> Any:
     """Give ours the names of theirs, and tell AutoGraph that there is nothing in it to convert."""
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):

@@ -18,6 +18,9 @@ Its state has these facts, as far as its parts know them:
                             graph
     functions               functions that were called and are alive
     jit_compile             whether XLA compiles one of them
+    products                {DTYPE: NUMBER} of matrix products and convolutions in graphs that train
+    dtype_policy            Keras' policy for layers that are made from then on
+    devices_used            devices where they are put by name; the first, where none is named
     pipelines               [[STAGE, ..], ..] of ``tf.data``, the latest first, each from the data
                             to the batch
 

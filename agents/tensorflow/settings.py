@@ -10,7 +10,7 @@ from ..jax.devices import VISIBLE, gpus_present
 from ..modules import loaded, need
 from ..wire import DEBUG_MODES, POOL_PEAK_BYTES, POOL_USED_BYTES
 from .calls import called
-from .internals import CONTEXT
+from .internals import CONTEXT, backend
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,12 +56,10 @@ class Settings(Part):
             found["keras_backend"] = keras.get("_BACKEND")
             found["floatx"] = keras.get("_FLOATX")
             found["keras"] = (loaded("keras") or {}).get("__version__")
-        for backend in ("TPU", "GPU", "CPU") if _computes() else ():
-            here = self._devices(backend)
-            if here:
-                found["backend"] = backend.lower()
-                found["devices"] = len(here)
-                break
+        kind = backend() if _computes() else None
+        if kind is not None:
+            found["backend"] = kind.lower()
+            found["devices"] = len(self._devices(kind))
         if "backend" in found:
             found.update(self._choice())
         if found.get("backend") == "gpu":

@@ -11,10 +11,9 @@ import os
 import time
 from contextlib import suppress
 
-from ..jax.tracing import FIRST_NS, STOP_NS, keep_for_good
 from ..modules import loaded, need
-from ..trace_window import TraceWindow
-from ..tracer import Refused, TakenWindow, Tracer
+from ..session_tracer import SessionTracer
+from ..tracer import Refused, TakenWindow
 from ..wire import TRACE_FILE_CAP, clock_pair
 from .internals import CONTEXT
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from ..folder import Folder
     from ..trace_files import TraceFile
-    from ..wire import ClockPair
 
 MODULE = "tensorflow.python.profiler.profiler_v2"
 _USED = "the job profiles itself with tf.profiler"
@@ -37,17 +35,14 @@ _WRITES = (
 )
 
 
-class TensorFlowTracer(Tracer):
+class TensorFlowTracer(SessionTracer):
     """Takes traces of TensorFlow."""
 
     framework = "tensorflow"
 
     def __init__(self, folder: Folder) -> None:
-        super().__init__(TraceWindow(FIRST_NS, STOP_NS))
+        super().__init__()
         self._folder = folder
-        self._session: Any = None
-        self._lock: Any = None
-        self._began: ClockPair | None = None
 
     def is_used(self) -> bool:
         """Tell whether TensorFlow has devices."""
@@ -76,31 +71,31 @@ class TensorFlowTracer(Tracer):
         lock = _lock_of_profiler()
         if not lock.acquire(False):
             raise Refused(_USED)
-        self._lock = lock
+        self.lock = lock
         try:
             _check_free()
             session = need(MODULE, "_pywrap_profiler", "ProfilerSession")()
-            self._began = clock_pair()
+            self.began = clock_pair()
             # What is left out is as in the user's own: Python's calls are not traced.
             session.start(self._path(), {})
-            self._session = session
+            self.session = session
         except BaseException:
             self.abort()
             raise
 
     def save(self, file: TraceFile) -> TakenWindow:
         """End the session, and write what it has."""
-        session, began = self._session, self._began
+        session, began = self.session, self.began
         if session is None or began is None:
             raise Refused("no session of TensorFlow's profiler is on")
         ended = time.monotonic_ns()
         try:
             self.rest(session.export_to_tb)
         finally:
-            self._session = None
+            self.session = None
             # Before the lock is released: until it is deleted it is a session.
             del session
-            self._release()
+            self.release()
         cost = time.monotonic_ns() - ended
         try:
             self.rest(lambda: file.write(_content(self._path())))
@@ -108,27 +103,9 @@ class TensorFlowTracer(Tracer):
             _remove(self._path())
         return TakenWindow(began.monotonic_ns, ended, began.realtime_ns, None, cost)
 
-    def abort(self) -> None:
-        """End what is on without a file."""
-        self._session = None
-        self._release()
-
-    def forget(self) -> None:
-        """In a fork's child: to end the session would wait for threads that are not there."""
-        session, self._session = self._session, None
-        if session is not None:
-            keep_for_good(session)
-        self._release()
-
     def _path(self) -> str:
         """Return the folder that TensorFlow writes to, valid wherever ours is moved."""
         return f"/proc/self/fd/{self._folder.number}/{os.getpid()}.tensorflow"
-
-    def _release(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            with suppress(RuntimeError):
-                lock.release()
 
 
 def _content(path: str) -> bytes:

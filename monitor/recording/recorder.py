@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from whyidle.monitor.control.server import Server
 from whyidle.monitor.core.metrics import Scope
@@ -20,6 +20,7 @@ from whyidle.monitor.recording.requests import Requests, Wanted
 from whyidle.monitor.recording.rows import Rows, Subjects
 from whyidle.monitor.recording.run_metadata import RunMetadata
 from whyidle.monitor.recording.snapshot import Snapshot
+from whyidle.monitor.recording.stops import Stops
 from whyidle.monitor.recording.telling import Telling
 from whyidle.monitor.recording.traces import Traces
 from whyidle.monitor.sources.gpus import GpuProbe
@@ -80,6 +81,7 @@ class Recorder:
             guard=guard,
         )
         self._faults = Faults(writer, self.run, key, guard)
+        self._stops = Stops()
         self._telling = Telling(guard)
         self._stages: tuple[Stage, ...] = (
             ("processes", lambda moment: outside.follow(moment, guard)),
@@ -224,7 +226,8 @@ class Recorder:
         moment.events = self._gpu_events(moment.ts_ms)
 
     def _store_job_events(self, moment: Moment) -> None:
-        moment.happened = self._happened(another=moment.became_another)
+        stops = self._stops.look(moment.at, moment.stats) if moment.is_fresh else ()
+        moment.happened = self._happened(stops, another=moment.became_another)
 
     def _keep_up(self, moment: Moment) -> None:
         """Look after the store, ourselves, and what is known of the whole run."""
@@ -296,9 +299,12 @@ class Recorder:
         facts = {f.index: f for f in self._outside.gpus}
         return self._journal.of_gpus(self._probe.events(), facts, ts_ms)
 
-    def _happened(self, *, another: bool = False, ending: bool = False) -> tuple[JobEvent, ...]:
+    def _happened(
+        self, stops: Iterable[JobEvent] = (), *, another: bool = False, ending: bool = False
+    ) -> tuple[JobEvent, ...]:
         """Keep what happened in the job since the last call; returns what is news."""
         happened = [
+            *stops,
             *self._agents.take_events(),
             *self._traces.take_events(),
             *self._faults.take_events(),

@@ -53,6 +53,7 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals import julia
 from whyidle.monitor.signals.device_idle import lost_in
+from whyidle.monitor.signals.pages import FAULT_S, PAGE
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.source import called
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
@@ -61,13 +62,8 @@ from whyidle.monitor.signals.window import Window
 
 # Below this it does not matter; "low" in the contract.
 LEAST: Final = 0.01
-PAGE: Final = 4096
 # Less than 16 MB anew in a step is what gradients and activations of ordinary training take.
 LEAST_PAGES: Final = 4096
-# To map and clear a page, to fetch it into the caches, and to give it back: 0.8 us on a machine of
-# its own; in a virtual one, where each page is looked up twice, 1.3 to 2 us
-# (``benchmarks/unit_costs.py``).
-FAULT_S: Final = (0.8e-6, 2.0e-6)
 # Of the driver's time some covers work that the device still has to do.
 BACK_LEAST, BACK_MOST = 0.7, 1.0
 # What makes a tensor of its own.

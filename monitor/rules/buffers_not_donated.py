@@ -3,13 +3,15 @@
 ## What it sees
 A compiled program whose results are about as large as its arguments and that takes over none of
 their memory, and, in the source of the line that calls it, that the result takes the place of an
-argument: `state = step(state, batch)`. That is no fault of `q = f(p)`, where both are wanted.
+argument: `state = step(state, batch)`. That is no fault of `q = f(p)`, where both are wanted. A
+program that does less arithmetic than its results have numbers copies most of them, as one that
+writes a token to a cache; on a CPU the kernel counts the pages that this takes anew.
 
 ## Why it costs
 Parameters and the moments of the optimizer are needed once. Without donation the program must leave
 its arguments as they are, and needs as much memory again for the results. Where memory is what
-limits the batch, that is room for a larger one; and what has to be allocated each time costs a
-little time, too.
+limits the batch, that is room for a larger one. What has to be allocated each time costs a little
+time, too, and all of the time where a large array is copied to change a part of it.
 
 ## How to fix
 Tell `jax.jit` which arguments may be overwritten, with `donate_argnums`, and use them no more after
@@ -29,8 +31,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Need, Place, Severity, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Severity,
+    Verdict,
+)
 from whyidle.monitor.rules import Kind, Rule
+from whyidle.monitor.signals.pages import FAULT_S
 from whyidle.monitor.signals.replaced import calls_of, is_replaced
 from whyidle.monitor.signals.source import readable
 from whyidle.monitor.signals.window import Window
@@ -44,6 +57,14 @@ TAKEN_OVER: Final = 0.25
 # Of the memory that there is; from here on it limits what a job can do.
 NEAR_THE_LIMIT: Final = 0.8
 MUCH: Final = 0.1
+# Bytes of a number: float64 and complex64 have eight, most have fewer, and there are more of them.
+LARGEST_NUMBER: Final = 8
+COMPUTED: Final = 0.5
+# A second: less costs a hundredth of it.
+LEAST_PAGES: Final = 10_000
+# Beside the largest program others make new arrays, too.
+OF_COPIES: Final = 0.5
+MOST: Final = 0.99
 Program = Mapping[str, Any]
 
 
@@ -68,17 +89,40 @@ def detect(window: Window) -> Verdict:
 
 def _found(window: Window, program: Program, where: tuple[Place, ...]) -> Found:
     measure = window.job.measure
+    copies = _copies(program)
+    pages = window.job.mean(m.JOB_MINOR_FAULTS) if copies else None
+    gain = None if pages is None else _gain(window, pages.value)
     return Found(
-        gain=None,
+        gain=gain,
         evidence=(
             Evidence.of("results in memory of their own", measure(_twice(program), "bytes")),
             Evidence.of("arguments", measure(program["argument_bytes"], "bytes")),
             Evidence.of("of these overwritten", measure(program["aliased_bytes"], "bytes")),
+            *(() if gain is None or pages is None else (Evidence.of("pages made anew", pages),)),
         ),
         where=where,
-        severity=_severity(window, _twice(program)),
+        severity=_severity(window, _twice(program)) if gain is None else None,
+        confidence=Confidence.MEASURED if gain is None else Confidence.INFERRED,
+        title="A whole array is copied in each step, to change a part of it" if copies else None,
         frameworks=("jax",),
     )
+
+
+def _copies(program: Program) -> bool:
+    """Tell whether most of its results are as they were: to compute a number takes an operation."""
+    flops = program.get("flops")
+    numbers = _twice(program) / LARGEST_NUMBER
+    return isinstance(flops, int | float) and flops < COMPUTED * numbers
+
+
+def _gain(window: Window, pages: float) -> Gain | None:
+    """Return what the pages cost on a CPU, of which others may make some; ``None``: little."""
+    cores = window.job.mean(m.JOB_CPU)
+    if window.device != "cpu" or cores is None or pages < LEAST_PAGES:
+        return None
+    low, high = (min(MOST, pages * each / max(1.0, cores.value)) for each in FAULT_S)
+    # What is copied is read and written besides.
+    return Gain.between(OF_COPIES * low, min(MOST, 2 * high))
 
 
 def _severity(window: Window, twice: float) -> Severity:

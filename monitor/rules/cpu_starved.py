@@ -110,8 +110,10 @@ def detect(window: Window) -> Verdict:
     gain = _gain(window, lost, is_limited=stopped)
     cures = _cures(window, is_limited=stopped)
     if gain.high < LEAST_WAIT:
-        # The loader's workers may wait where the main thread does not.
-        return Found(None, evidence, severity=Severity.LOW, title=title, fixes=cures)
+        # A loader's workers, or other processes, may wait where the main thread does not.
+        alone = not stopped and not _workers(window) and _processes(window) < 2
+        low = Found(None, evidence, severity=Severity.LOW, title=title, fixes=cures)
+        return None if alone else low
     return Found(gain, evidence, slice=_slice(window), title=title, fixes=cures)
 
 

@@ -3,7 +3,9 @@
 ## What it sees
 In a trace of a GPU that has tensor cores for bfloat16 (Ampere and later, MI200 and later): what
 part of the time of its kernels goes to products of matrices and convolutions in float32 or TF32,
-by the names of the kernels.
+by the names of the kernels. Of TensorFlow without a trace: in which types the products of its
+graphs are, and whether Keras' policy says another one, as where it was set once the model was
+built. How much of the time they take is not known then, and no gain is said.
 
 ## Why it costs
 A tensor core multiplies bfloat16 16 times as fast as the float32 units of a data center's chip do,
@@ -34,7 +36,17 @@ import re
 from typing import Final
 
 from whyidle.monitor.core.contracts.trace import KernelJson
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Severity,
+    Verdict,
+)
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.traced import Traced
@@ -43,6 +55,8 @@ from whyidle.monitor.signals.window import Window
 
 # Less of the kernels' time is not worth a change of the arithmetic.
 LEAST: Final = 0.05
+# Of the products of graphs, whose sizes are not known: nearly all must be.
+MOSTLY: Final = 0.9
 PRODUCTS: Final = ("matmul", "convolution", "attention")
 # Tensor cores for bfloat16: compute capability 8 and more, CDNA 2 and 3.
 # Turing (T4, Quadro RTX 4000 to 8000, RTX 20x0) has none. By their data sheets such a product is 15
@@ -76,7 +90,7 @@ def detect(window: Window) -> Verdict:
     """Judge the precision of the products."""
     trace = window.gpu_trace
     if trace is None:
-        return window.lacks(Need.GPU_TRACE)
+        return _of_graphs(window)
     ran, work = trace.kernels, trace.share(Slice.COMPUTE)
     if not ran or not ran["total_ns"] or work is None:
         return window.lacks(Need.GPU_TRACE)
@@ -105,11 +119,48 @@ def detect(window: Window) -> Verdict:
     )
 
 
+def _of_graphs(window: Window) -> Verdict:
+    """Judge the products of TensorFlow's graphs by their types alone."""
+    products = window.fact("products")
+    if not isinstance(products, dict) or window.device != "gpu":
+        return window.lacks(Need.GPU_TRACE)
+    counts = {str(dtype): n for dtype, n in products.items() if isinstance(n, int)}
+    full, whole = counts.get("float32", 0), sum(counts.values())
+    if not whole or full < MOSTLY * whole:
+        return None
+    models = _by_driver(window)
+    if not all(models):
+        return window.lacks(Need.GPU_NAME)
+    if any(_from_f32(model) is None for model in models):
+        return None
+    job, policy = window.job, window.fact("dtype_policy")
+    evidence = [
+        Evidence.of("products in float32", job.measure(full, "count")),
+        Evidence.of("products", job.measure(whole, "count")),
+    ]
+    is_late = isinstance(policy, str) and policy.startswith("mixed_")
+    if is_late:
+        evidence.append(Evidence("Keras' policy", policy, "", "agent", job.age_s))
+    return Found(
+        None,
+        tuple(evidence),
+        severity=Severity.MEDIUM if is_late else Severity.LOW,
+        confidence=Confidence.INFERRED,
+        title=f"The policy {policy} was set once the model was built: it computes in float32"
+        if is_late
+        else None,
+        frameworks=("tensorflow",),
+    )
+
+
+def _by_driver(window: Window) -> list[str]:
+    return [gpu.name or "" for gpu in window.job.gpus if gpu.owned] or [""]
+
+
 def _models(window: Window, trace: Traced) -> list[str]:
     """Return the names of the GPUs, by the trace or by the driver."""
-    by_driver = [gpu.name or "" for gpu in window.job.gpus if gpu.owned] or [""]
     named = [device["model"] or "" for device in trace.devices]
-    return named if all(named) else by_driver
+    return named if all(named) else _by_driver(window)
 
 
 def _from_f32(model: str) -> tuple[float, float] | None:

@@ -1,10 +1,11 @@
 """Tokens are generated one at a time over a sequence that grows.
 
 ## What it sees
-Stack samples of the main thread in a loop of yours that puts a token to the end of a sequence and
-gives the sequence to the model in the next pass; or in `generate` of transformers, whose cache
-grows unless it is asked for one of a fixed length. How much of a GPU's time that leaves idle is
-not said: a trace shows it.
+Stack samples of the main thread in a loop of yours that puts a token to the end of a sequence, an
+array or a list, and gives the sequence to the model in the next pass; in one that gives the model
+what it made last, where keys and values are put to the end of those before; or in `generate` of
+transformers, whose cache grows unless it is asked for one of a fixed length. How much of a GPU's
+time that leaves idle is not said: a trace shows it.
 
 ## Why it costs
 Without a cache of keys and values the model computes the whole text again for each token of it.
@@ -46,7 +47,7 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.account import HostRow
 from whyidle.monitor.signals.acts import Phase
-from whyidle.monitor.signals.growing import grown_at
+from whyidle.monitor.signals.growing import Loop, caching_loops, grown_at
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
@@ -56,6 +57,7 @@ LEAST: Final = 0.10
 MUCH: Final = 0.50
 # A device that works for so much of the time has enough to do.
 BUSY: Final = 0.70
+_IN_STEPS: Final = frozenset({Phase.STEP, Phase.PERIODIC})
 
 
 def detect(window: Window) -> Verdict:
@@ -65,9 +67,10 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.INSIDE)
     shares: dict[CodeLine, float] = {}
     has_cache = False
+    caching = caching_loops(row.frames for row in account.rows if row.phase in _IN_STEPS)
     for row in account.rows:
-        line = _line(row)
-        has_cache = has_cache or row.phase is Phase.GENERATION
+        line = _line(row) or next((caching[x] for x in caching if _is_in(x, row)), None)
+        has_cache = has_cache or row.phase is Phase.GENERATION or line in caching.values()
         if line is not None:
             shares[line] = shares.get(line, 0.0) + row.share
     share = sum(shares.values())
@@ -92,7 +95,11 @@ def detect(window: Window) -> Verdict:
 def _line(row: HostRow) -> CodeLine | None:
     if row.phase is Phase.GENERATION:
         return row.begins
-    return grown_at(row.frames) if row.phase in {Phase.STEP, Phase.PERIODIC} else None
+    return grown_at(row.frames) if row.phase in _IN_STEPS else None
+
+
+def _is_in(loop: Loop, row: HostRow) -> bool:
+    return row.phase in _IN_STEPS and any(map(loop.has, row.frames))
 
 
 rule = Rule(

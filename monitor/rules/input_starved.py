@@ -69,9 +69,9 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, preparing, reading
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.gain import freed_cores, of_work
-from whyidle.monitor.signals.loading_cause import SAMPLES, Cause, cause_of
+from whyidle.monitor.signals.loading_cause import MOST_LINES, SAMPLES, Cause, cause_of
 from whyidle.monitor.signals.loading_kinds import LoadKind
-from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, pipeline_of
+from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import fetches, of_slice, own, seen
@@ -115,17 +115,19 @@ def detect(window: Window) -> Verdict:
     waits = _waits(window)
     verdict = _judge(window, waits)
     if isinstance(verdict, Found) and (pipeline := pipeline_of(window)) is not None:
-        return _of_pipeline(verdict, pipeline)
+        return _of_pipeline(window, verdict, pipeline)
     cause = cause_of(window) if isinstance(verdict, Found) else None
     return _explained(verdict, cause, waits) if isinstance(verdict, Found) and cause else verdict
 
 
-def _of_pipeline(found: Found, pipeline: Pipeline) -> Found:
+def _of_pipeline(window: Window, found: Found, pipeline: Pipeline) -> Found:
     """Name what a pipeline of tf.data does one after the other; what the wait costs stays."""
+    # A generator has no function that the pipeline names: threads are seen in it.
+    in_threads = (Place(x.file, x.line, x.function) for x in window.job.threads.lines(MOST_LINES))
     return replace(
         found,
         evidence=(*found.evidence, *pipeline.evidence),
-        where=found.where or own(pipeline.where),
+        where=found.where or own(pipeline.where) or own(in_threads),
         fixes={"tensorflow": pipeline.fix},
         frameworks=("tensorflow",),
     )
@@ -147,8 +149,10 @@ def _explained(found: Found, cause: Cause, waits: Measure | None) -> Found:
     elif cause.kind is LoadKind.START and waits is not None:
         # What is left is to wait for the first batch of the first epoch.
         gain, severity = Gain.between(BACK_LEAST * cause.least * waits.value, waits.value), None
-    elif gain is None and cause.kind in TAKES_NO_CORE:
-        severity = Severity.MEDIUM
+    elif gain is None and waits is not None and cause.kind in TAKES_NO_CORE:
+        # Nearer data, or more readers than cores, leave what is computed on it.
+        low = BACK_LEAST * cause.least * waits.value
+        gain, severity = Gain.between(low, min(MOST_LOST, waits.value)), None
     elif gain is not None and waits is not None:
         # What is done once, or not at all, needs no core: then the whole wait comes back.
         gain = Gain(gain.low, max(gain.high, min(MOST_LOST, waits.value)))
@@ -188,6 +192,9 @@ def _waits(window: Window) -> Measure | None:
     fed = min(fed, _idle_at_most(window))
     if fed >= LEAST_OF_LOOKS and fed > (0.0 if known is None else known.value):
         return window.job.measure(fed, "ratio", SAMPLES)
+    run = in_python(window) if known is None else None
+    if run is not None and run[0] - run[1] >= LEAST_OF_LOOKS:
+        return window.job.measure(run[0] - run[1], "ratio", SAMPLES)
     # Loaders of Keras, grain and others have no clock of the agent's.
     seen_there = 0.0 if host is None else host.share(HostClass.LOADER)
     if host is None or seen_there - host.error(seen_there) < LEAST_OF_LOOKS:

@@ -1,28 +1,32 @@
-"""The job stands still: its main thread waits at one line, and nothing works for it.
+"""The job stands still: it is stopped, or its main thread waits and nothing works for it.
 
 ## What it sees
-Samples of the stack that find the main thread of each process that trains at the same line for a
-minute or more, while the kernel counts next to no CPU time, reads and writes of the whole job, no
-step ends, and its GPUs do nothing. A GPU that claims to be busy without touching its memory, at
-the power of an idle one, only waits for other GPUs: that counts as nothing, too.
+A process of the job that the kernel calls stopped, since when, as seen once a second. Else samples
+of the stack that find the main thread of each process that trains at the same line for a minute or
+more, while the kernel counts next to no CPU time, reads and writes of the whole job, no step ends,
+and its GPUs do nothing. A GPU that claims to be busy without touching its memory, at the power of
+an idle one, only waits for other GPUs: that counts as nothing, too.
 
 ## Why it costs
-All of it. A lock that nobody releases, Python's own while a thread waits in C, a queue that nobody
-fills, a rank that left the loop before the others: none of these ends by itself, or only with a
-timeout, 10 minutes with NCCL, 30 with gloo.
+All of it. A process that is stopped, by Ctrl-Z, `kill -STOP`, a scheduler or a debugger, goes on
+only when somebody says so. A lock that nobody releases, Python's own while a thread waits in C, a
+queue that nobody fills, a rank that left the loop before the others: none of these ends by itself,
+or only with a timeout, 10 minutes with NCCL, 30 with gloo.
 
 ## How to fix
-Look at the line, and at who should have let it go on: the thread that holds the lock, the process
-that fills the queue, the rank that is not there. `faulthandler` prints where each thread is, from
-inside and without a debugger. Of several ranks the one at another line than the rest is the cause,
-and of those that stand in collectives the one that has begun fewer: PyTorch's flight recorder says
-in which one each of them is.
+`kill -CONT PID` lets a stopped process go on; what is stopped by Ctrl-Z does so by `fg` or `bg` in
+its shell. Else look at the line, and at who should have let it go on: the thread that holds the
+lock, the process that fills the queue, the rank that is not there. `faulthandler` prints where each
+thread is, from inside and without a debugger. Of several ranks the one at another line than the
+rest is the cause, and of those that stand in collectives the one that has begun fewer: PyTorch's
+flight recorder says in which one each of them is.
 
 ## When it is wrong
-A program that waits on purpose (a server without requests, a notebook, an evaluation that waits
-for the next checkpoint) stands still as well. Where no step was seen before and the line is in no
-loop that trains, and where it sleeps, saves or asks a person, it is a low finding. What runs on
-other machines is not seen: a rank may wait for one that saves there.
+Some schedulers stop jobs in turns, and a debugger stops on purpose. A program that waits on purpose
+(a server without requests, a notebook, an evaluation that waits for the next checkpoint) stands
+still as well. Where no step was seen before and the line is in no loop that trains, and where it
+sleeps, saves or asks a person, it is a low finding. What runs on other machines is not seen: a rank
+may wait for one that saves there.
 
 ## Documents
 Beyond the documents: in them every job goes on.
@@ -51,11 +55,14 @@ from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.awaited import Awaited, awaited, in_training
 from whyidle.monitor.signals.quiet import are_known, may_be_coming, works
 from whyidle.monitor.signals.standstill import Stand, Standstill, missing
+from whyidle.monitor.signals.stopped import Stopped
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
 
 # Whoever waits for less may wait for a slow disk.
 LEAST_S: Final = 60.0
+# Who stops a job to look at it lets it go on within seconds.
+LEAST_STOPPED_S: Final = 10.0
 # Steps were counted and none ends any more: this long, and so many times the longest of them.
 SURE_S: Final = 120.0
 SURE_STEPS: Final = 10.0
@@ -72,7 +79,10 @@ NEVER_LONG: Final = frozenset({Awaited.RANKS, Awaited.LOADER, Awaited.DEVICE, Aw
 
 
 def detect(window: Window) -> Verdict:
-    """Judge a job that is at one line."""
+    """Judge a job that is stopped, or is at one line."""
+    stopped = window.job.stopped
+    if stopped is not None and stopped.seconds >= LEAST_STOPPED_S:
+        return _of_stopped(window, stopped)
     still = window.job.standstill
     if still is None:
         return None if window.job.looks else window.lacks(Need.RECORDING)
@@ -99,6 +109,30 @@ def detect(window: Window) -> Verdict:
         fixes=dict.fromkeys(_FRAMEWORKS, Fix(f"{_WAY_OUT[cause]} {_LOOK}", _CODE)),
         explains=min(1.0, still.seconds / window.job.seconds) if window.job.seconds else None,
     )
+
+
+def _of_stopped(window: Window, stopped: Stopped) -> Found:
+    """Judge a job of which something has stopped at least one process."""
+    job, pids = window.job, " ".join(map(str, stopped.pids))
+    since = ("stopped since" if stopped.seen else "stopped before", _clock(stopped.since_ms))
+    words = (since, ("stopped", f"process {pids.replace(' ', ', ')}"))
+    is_whole = job.pid in stopped.pids
+    who = "The job" if is_whole else f"Process {stopped.pids[0]} of the job"
+    return Found(
+        gain=None,
+        evidence=(
+            Evidence.of("stopped for", job.measure(stopped.seconds, "s", "procfs")),
+            *(Evidence(name, value, "", "procfs", job.age_s) for name, value in words),
+        ),
+        severity=Severity.HIGH,
+        title=f"{who} is stopped, and goes on only when somebody lets it",
+        fixes=dict.fromkeys(_FRAMEWORKS, Fix(f"Let it go on: kill -CONT {pids}")),
+        explains=min(1.0, stopped.seconds / job.seconds) if job.seconds else None,
+    )
+
+
+def _clock(ts_ms: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(ts_ms / 1000))
 
 
 def _awaited(stand: Stand, processes: int) -> Awaited:
@@ -175,8 +209,7 @@ def _said(
     """Yield what is known in words: since when, of how many, and who is where."""
     words: list[tuple[str, str]] = []
     if still.since_ms is not None:
-        moment = time.localtime(still.since_ms / 1000)
-        words.append(("since", time.strftime("%H:%M:%S", moment)))
+        words.append(("since", _clock(still.since_ms)))
     if processes > 1:
         words.append(("ranks that were looked at", f"{len(still.stands)} of {processes}"))
     if Awaited.LOCK in what.values():

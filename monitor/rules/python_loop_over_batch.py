@@ -58,15 +58,8 @@ LEFT_LEAST, LEFT_MOST = 0.1, 0.5
 
 # Of the samples in the loop so many at least are in the framework, or in a line that may call it.
 OF_CALLS: Final = 0.5
-_CALLS: Final = frozenset(
-    {
-        HostClass.EAGER,
-        HostClass.FRAMEWORK,
-        HostClass.FRAMEWORK_WAIT,
-        HostClass.READ,
-        HostClass.UNCLEAR,
-    }
-)
+# Who waits in such a line has launched enough for the device to be behind.
+_CALLS: Final = frozenset({HostClass.EAGER, HostClass.FRAMEWORK, HostClass.READ, HostClass.UNCLEAR})
 
 
 def detect(window: Window) -> Verdict:

@@ -2,8 +2,9 @@
 
 ## What it sees
 Stack samples of the main thread in the tokenizers of transformers that are written in Python
-(`use_fast=False`, or a model that has no other). Those of the library `tokenizers` are written in
-Rust, and not meant.
+(`use_fast=False`, or a model that has no other), and in functions of yours that are named after it
+(`bpe`, `tokenize`, `encode` of a tokenizer). Those of the library `tokenizers` are written in Rust,
+and not meant.
 
 ## Why it costs
 Such a tokenizer goes through each word in Python, which takes tens of microseconds for each token;
@@ -24,12 +25,13 @@ Beyond the documents: their samples are numbers.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from whyidle.monitor.core.finding import Fix, Need, Verdict
+from whyidle.monitor.core.finding import Confidence, Fix, Need, Verdict
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.acts import Phase
-from whyidle.monitor.signals.asides import found, of_phase
+from whyidle.monitor.signals.asides import found, of_phase, taken
 from whyidle.monitor.signals.window import Window
 
 # The one in Rust takes a tenth at most: the makers of transformers say a twentieth.
@@ -41,7 +43,12 @@ def detect(window: Window) -> Verdict:
     if window.host is None:
         return window.lacks(Need.INSIDE)
     cutting = of_phase(window.host, Phase.TOKENISATION)
-    return None if cutting is None else found(window, cutting, LEFT)
+    if cutting is not None:
+        return found(window, cutting, LEFT)
+    # By the names of functions alone.
+    named = [row for row in window.host.rows if row.phase is Phase.TOKENISATION]
+    finding = found(window, taken(window.host, named), LEFT) if named else None
+    return None if finding is None else replace(finding, confidence=Confidence.HINTED)
 
 
 _FIX: Final = Fix(
@@ -57,4 +64,6 @@ rule = Rule(
     documents=("beyond the documents",),
     fixes={"pytorch": _FIX, "jax": _FIX},
     detect=detect,
+    # Where a loader has it cut, what waits is the input.
+    symptom_of=("input_starved",),
 )

@@ -19,7 +19,8 @@ has to be exact another job can do, from the checkpoints.
 
 ## When it is wrong
 Early stopping, and the choice of a checkpoint, may need every validation that there is. What is
-seen once in a window may be due once an hour: then the range begins at nothing.
+seen once in a window may be due once an hour: then the range begins at nothing, as it does where
+the host mostly waits in it. JAX launches ahead: what it waits for may be steps from before.
 
 ## Documents
 Beyond the documents: they validate nothing.
@@ -30,7 +31,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from whyidle.monitor.core.finding import Confidence, Fix, Need, Verdict
+from whyidle.monitor.core.finding import Confidence, Fix, Found, Gain, Need, Severity, Verdict
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.account import HostAccount
@@ -42,6 +43,8 @@ from whyidle.monitor.signals.window import Window
 LEFT: Final = 0.1
 # Of a function that is only called so, this much at least runs a model.
 OF_MODEL: Final = 0.5
+# Of one that mostly waits, which may be for the steps before it.
+LEAST_WAITING: Final = 0.2
 _RUNS_MODEL: Final = frozenset(
     {
         HostClass.EAGER,
@@ -62,8 +65,25 @@ def detect(window: Window) -> Verdict:
     if validating is not None:
         return found(window, validating, LEFT)
     named = _named(account)
-    finding = None if named is None else found(window, named, LEFT)
+    if named is None:
+        return None
+    finding = found(window, named, LEFT) or _waiting(window, named)
     return None if finding is None else replace(finding, confidence=Confidence.HINTED)
+
+
+def _waiting(window: Window, some: Taken) -> Found | None:
+    """Return a finding of an evaluation that mostly waits: for itself, or for steps before it."""
+    high = some.gain(window, 0.0).high
+    if some.most < LEAST_WAITING or not all(row.due for row in some.rows):
+        return None
+    return Found(
+        gain=Gain.between(0.0, high),
+        evidence=some.evidence(window),
+        where=some.where(lambda row: row.begins),
+        severity=Severity.LOW,
+        title=f"Validation takes at most {some.most:.0%} of the main thread's time: in part it may"
+        " wait for the steps before",
+    )
 
 
 def _named(account: HostAccount) -> Taken | None:

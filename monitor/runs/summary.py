@@ -30,6 +30,8 @@ THREADS, SHORT_LIVED = "thread_stacks", "short_lived_stacks"
 READS, COMPILES = "reads", "compiles"
 # A single one is news.
 COMPILED = "compile"
+# Something has stopped a process; or lets it go on, or has ended it.
+STOPPED, GOES_ON = "stopped", "goes_on"
 # What comes all the time is shown as sums.
 ROLLING = frozenset({STACKS, THREADS, SHORT_LIVED, READS, COMPILES})
 # What a page and a person can hold; a long run has more.

@@ -1,7 +1,8 @@
 """Environments that are stepped in Python: where an object is advanced by an action, and by whom.
 
-The protocol says it, not a file's name: what has ``reset`` and ``step`` is an environment where the
-one gives an observation and the other takes an action and gives three things or more.
+The protocol says it, not a file's name: what has ``reset`` and ``step``, by these names or others,
+is an environment where the one gives an observation and the other takes an action and gives three
+things or more, an observation among them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import dotted, tree_of
+from whyidle.monitor.signals.source import dotted, tree_of, written
 from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 
 # Observation, reward, and whether it has ended.
@@ -57,6 +58,7 @@ def played(file: str) -> Played:
     alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     begun = {_owner(x) for x in calls if _last(dotted(x.func)) == "reset" and id(x) not in alone}
     given = {id(n.value): n.targets[0] for n in nodes if isinstance(n, ast.Assign)}
+    begun |= set(_begun_and_advanced(calls, given))
     loops = [node for node in nodes if isinstance(node, ast.For | ast.While)]
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     device = {name for node in nodes for name in _of_device(node)}
@@ -112,6 +114,24 @@ def _advances(call: ast.Call, into: ast.expr | None, begun: set[str], loops: lis
     return bool(_names(*results) & before)
 
 
+def _begun_and_advanced(calls: list[ast.Call], given: dict[int, ast.expr]) -> Iterator[str]:
+    """Yield objects that give by one method, of nothing, what another one gives for an argument.
+
+    Beside that the other one gives two things more at least: what it is worth, and whether it ends.
+    """
+    first: dict[str, set[str]] = {}
+    for call in calls:
+        into = given.get(id(call))
+        if into is not None and _owner(call) and not (call.args or call.keywords):
+            first.setdefault(_owner(call), set()).update(_names(into))
+    for call in calls:
+        into = given.get(id(call))
+        many = isinstance(into, ast.Tuple) and len(into.elts) >= _LEAST_RESULTS
+        takes = len(call.args) + len(call.keywords) == 1
+        if into is not None and many and takes and _names(into) & first.get(_owner(call), set()):
+            yield _owner(call)
+
+
 def _gives_arrays(into: ast.expr | None, loop: _Loop | None) -> bool:
     """Tell whether rewards, or what has ended, are used as arrays in the loop."""
     names = _names(*into.elts[1:]) if isinstance(into, ast.Tuple | ast.List) else set()
@@ -134,15 +154,45 @@ def _lines(node: ast.expr) -> range:
 def _methods(node: ast.ClassDef) -> Iterator[int]:
     """Yield the lines of an environment's own methods; none for any other class."""
     methods = {each.name: each for each in node.body if isinstance(each, _Function)}
-    step = next((each for name, each in methods.items() if _STEPS.fullmatch(name)), None)
-    if step is None or "reset" not in methods or len(step.args.args) < 2:
-        return
-    is_named = any(_BASES.fullmatch(dotted(base)) for base in node.bases)
-    gives = (each.value for each in ast.walk(step) if isinstance(each, ast.Return))
-    if is_named or any(isinstance(x, ast.Tuple) and len(x.elts) >= _LEAST_RESULTS for x in gives):
+    if _follows_names(node, methods) or _follows_protocol(methods):
         for each in methods.values():
             if each.name != "__init__":
                 yield from range(each.lineno, (each.end_lineno or each.lineno) + 1)
+
+
+def _follows_names(node: ast.ClassDef, methods: dict[str, _Function]) -> bool:
+    """Tell whether it has the usual names."""
+    step = next((each for name, each in methods.items() if _STEPS.fullmatch(name)), None)
+    if step is None or "reset" not in methods or len(step.args.args) < 2:
+        return False
+    is_named = any(_BASES.fullmatch(dotted(base)) for base in node.bases)
+    return is_named or any(_is_many(each) for each in _gives(step))
+
+
+def _follows_protocol(methods: dict[str, _Function]) -> bool:
+    """Tell whether one gives for an action, first of three or more, what another gives at once."""
+    first = {
+        written(each.elts[0] if isinstance(each, ast.Tuple) and each.elts else each)
+        for method in methods.values()
+        if len(method.args.args) == 1
+        for each in _gives(method)
+        if not isinstance(each, ast.Constant)
+    }
+    return any(
+        isinstance(each, ast.Tuple) and _is_many(each) and written(each.elts[0]) in first
+        for method in methods.values()
+        if len(method.args.args) == 2
+        for each in _gives(method)
+    )
+
+
+def _gives(method: _Function) -> Iterator[ast.expr]:
+    returns = (each.value for each in ast.walk(method) if isinstance(each, ast.Return))
+    return (each for each in returns if each is not None)
+
+
+def _is_many(value: ast.expr) -> bool:
+    return isinstance(value, ast.Tuple) and len(value.elts) >= _LEAST_RESULTS
 
 
 def _around(call: ast.Call, loops: list[_Loop]) -> _Loop | None:

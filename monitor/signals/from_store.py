@@ -33,6 +33,7 @@ from whyidle.monitor.signals.drift import drift_of
 from whyidle.monitor.signals.rank_seen import ranks_of
 from whyidle.monitor.signals.recorded import Facts, GpuUser, Helper, Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.standstill import FRAMEWORK, MOST_FACTS, standstill_of
+from whyidle.monitor.signals.stopped import stopped_of
 from whyidle.monitor.store import Event, GpuProcess, Point, Reader, Run
 
 # Of each series; what a roll-up holds is read whatever the length of the run.
@@ -165,6 +166,7 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         ranges=found.ranges,
         drift=drift_of(_series(reader, m.JOB_STEP_P50, (run.id,), steady), kept),
         standstill=standstill_of(reader, run, mine, span.end_ms),
+        stopped=stopped_of(reader, run, span.end_ms),
         unknown={key.metric: why.reason for key, why in unknown.items()},
         gpus=_gpus(reader, run, steady),
         facts=_facts(reader, run, who),
@@ -203,10 +205,14 @@ def _helpers(
         found = reader.means(
             (m.PROCESS_CPU,), subjects(reader, run, each), span.start_ms, span.end_ms, POINTS
         )
-        kept = event_data(reader, run, (STACKS,), each, span.start_ms, most=most)
         if cores := found.get(m.PROCESS_CPU):
-            stacks = StackSamples.of_events(kept)
-            yield Helper(cores, stacks.running(), stacks)
+            stacks, threads = (
+                StackSamples.of_events(
+                    event_data(reader, run, (kind,), each, span.start_ms, most=most)
+                )
+                for kind in (STACKS, THREADS)
+            )
+            yield Helper(cores, stacks.running(), stacks, threads)
 
 
 def _read_from(

@@ -1,31 +1,62 @@
-"""Loops over a sequence that grows: what is made of it is put to its end."""
+"""Loops over a sequence that grows: what is made of it is put to its end.
+
+The sequence is an array, or a list that an array is made of in each pass; or it is kept as keys and
+values that grow, in a function that the loop calls.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import dotted, tree_of
+from whyidle.monitor.signals.source import dotted, tree_of, written
 
 _JOINS: Final = re.compile(r"(torch|jnp|jax\.numpy)\.(cat|concat|concatenate|hstack|append)")
+_ADDS: Final = re.compile(r"append|extend")
+# What makes an array of a list.
+_MAKES: Final = re.compile(
+    r"(torch|np|numpy|jnp|jax\.numpy|tf)\.(tensor|as_tensor|LongTensor|IntTensor|array|asarray"
+    r"|constant|convert_to_tensor|stack)"
+)
+_Loop = ast.For | ast.While
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class _Growth(NamedTuple):
+    """A statement that puts something to the end of a sequence."""
+
+    node: ast.stmt
+    name: str
+    new: tuple[ast.expr, ...]
+    is_list: bool
+
+
+class Loop(NamedTuple):
+    """The lines of a loop in a file."""
+
+    file: str
+    first: int
+    last: int
+
+    def has(self, line: CodeLine) -> bool:
+        """Tell whether a line is in it."""
+        return line.file == self.file and self.first <= line.line <= self.last
 
 
 @lru_cache(maxsize=64)
 def _loops(file: str) -> dict[int, int]:
     """Return by line within such a loop the line at which the sequence grows."""
-    tree = tree_of(file)
     found: dict[int, int] = {}
-    for loop in () if tree is None else ast.walk(tree):
-        if not isinstance(loop, ast.For | ast.While):
-            continue
+    for loop in _all(file):
         inside = [node for each in loop.body for node in ast.walk(each)]
-        for node in inside:
-            if isinstance(node, ast.Assign) and _grows(node) and _goes_on(node, inside):
+        for growth in filter(None, map(_grows, inside)):
+            if _goes_on(growth, inside, _targets(loop)):
                 lines = range(loop.body[0].lineno, (loop.end_lineno or loop.lineno) + 1)
-                found |= dict.fromkeys(lines, node.lineno)
+                found |= dict.fromkeys(lines, growth.node.lineno)
     return found
 
 
@@ -38,40 +69,213 @@ def grown_at(frames: tuple[CodeLine, ...]) -> CodeLine | None:
     return None
 
 
-def _grows(node: ast.Assign) -> bool:
-    """Tell whether a name gets its own value with more at its end."""
-    call, target = node.value, node.targets[0]
-    if not isinstance(call, ast.Call) or not isinstance(target, ast.Name) or not call.args:
+# Keys and values that grow ---------------------------------------------------------------------
+def caching_loops(stacks: Iterable[tuple[CodeLine, ...]]) -> dict[Loop, CodeLine]:
+    """Return the loops that call what keeps keys and values that grow, each with where they do."""
+    found: dict[Loop, CodeLine] = {}
+    for frames in stacks:
+        for depth, line in enumerate(frames):
+            at = _kept(line.file).get(line.line)
+            for outer in frames[depth + 1 :] if at is not None else ():
+                loop = _feeding(outer)
+                if loop is not None and at is not None:
+                    found.setdefault(loop, line._replace(line=at))
+                    break
+    return found
+
+
+@lru_cache(maxsize=64)
+def _kept(file: str) -> dict[int, int]:
+    """Return by line of a function in which a cache grows the line at which it does."""
+    tree = tree_of(file)
+    found: dict[int, int] = {}
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, _Function):
+            assigned = (each for each in ast.walk(node) if isinstance(each, ast.Assign))
+            at = next((each.lineno for each in assigned if _keeps(each, node)), None)
+            if at is not None:
+                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                found |= dict.fromkeys(lines, at)
+    return found
+
+
+def _keeps(node: ast.Assign, function: _Function) -> bool:
+    """Tell whether something that was there before the call grows, and stays after it."""
+    if not isinstance(node.value, ast.Call):
         return False
-    parts = call.args[0].elts if isinstance(call.args[0], ast.Tuple | ast.List) else call.args
-    first = parts[0] if len(parts) > 1 else None
-    joins = _JOINS.fullmatch(dotted(call.func)) is not None
-    return joins and isinstance(first, ast.Name) and first.id == target.id
+    parts, target = _parts(node.value), node.targets[0]
+    if not parts:
+        return False
+    if not isinstance(target, ast.Name):
+        return written(target) == written(parts[0])
+    given = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
+    if not isinstance(parts[0], ast.Name | ast.Subscript | ast.Attribute):
+        return False
+    is_before = bool(_names(parts[0]) & given - {"self"}) and target.id in _names(*parts[1:])
+    gives = (each.value for each in ast.walk(function) if isinstance(each, ast.Return))
+    return is_before and any(
+        isinstance(each, ast.Name) and each.id == target.id
+        for value in gives
+        if value is not None
+        for each in _listed(value)
+    )
 
 
-def _goes_on(node: ast.Assign, inside: list[ast.AST]) -> bool:
-    """Tell whether what is put to the end was computed from all before it, or its last part."""
-    assigned = [x for x in inside if isinstance(x, ast.Assign) and x is not node]
-    sequence = _names(*node.targets)
+def _feeding(line: CodeLine) -> Loop | None:
+    """Return the loop around a call whose results it is given in the next pass."""
+    around = [x for x in _all(line.file) if x.lineno < line.line <= (x.end_lineno or 0)]
+    for loop in sorted(around, key=lambda each: -each.lineno):
+        assigned = [x for n in loop.body for x in ast.walk(n) if isinstance(x, ast.Assign)]
+        if any(_TRAINS & {*_called(each)} for each in loop.body):
+            return None
+        for each in assigned:
+            here = each.lineno <= line.line <= (each.end_lineno or each.lineno)
+            if here and _names(*each.targets) & _feeds(each, assigned):
+                return Loop(line.file, loop.body[0].lineno, loop.end_lineno or loop.lineno)
+    return None
+
+
+_TRAINS: Final = frozenset({"backward", "zero_grad", "value_and_grad", "grad", "apply_gradients"})
+
+
+def _feeds(node: ast.Assign, assigned: list[ast.Assign]) -> set[str]:
+    """Return the names that go into what is called, also by way of others of the loop."""
+    wanted = {
+        name
+        for call in ast.walk(node.value)
+        if isinstance(call, ast.Call)
+        for name in _names(*call.args, *(each.value for each in call.keywords))
+    }
+    left = [each for each in assigned if each is not node]
+    while made := [each for each in left if _names(*each.targets) & wanted]:
+        left = [each for each in left if each not in made]
+        wanted |= {name for each in made for name in _names(each.value)}
+    return wanted
+
+
+def _called(node: ast.AST) -> Iterator[str]:
+    for each in ast.walk(node):
+        if isinstance(each, ast.Call):
+            name = dotted(each.func) or getattr(each.func, "attr", "")
+            yield name.rpartition(".")[2]
+
+
+# What grows --------------------------------------------------------------------------------------
+@lru_cache(maxsize=64)
+def _all(file: str) -> tuple[_Loop, ...]:
+    tree = tree_of(file)
+    every = () if tree is None else ast.walk(tree)
+    return tuple(node for node in every if isinstance(node, ast.For | ast.While))
+
+
+def _targets(loop: _Loop) -> set[str]:
+    return _names(loop.target) if isinstance(loop, ast.For) else set()
+
+
+def _grows(node: ast.AST) -> _Growth | None:
+    """Return the growth of a name that gets its own value with more at its end."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+        name, value = node.targets[0].id, node.value
+        parts = _parts(value) if isinstance(value, ast.Call) else ()
+        if parts and isinstance(parts[0], ast.Name) and parts[0].id == name:
+            return _Growth(node, name, parts[1:], is_list=False)
+        is_sum = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
+        if is_sum and isinstance(value, ast.BinOp) and _is(value.left, name):
+            return _Growth(node, name, (value.right,), is_list=True)
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        is_list = isinstance(node.target, ast.Name) and isinstance(node.value, ast.List)
+        if is_list and isinstance(node.target, ast.Name):
+            return _Growth(node, node.target.id, (node.value,), is_list=True)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        owner, _, last = dotted(node.value.func).rpartition(".")
+        if owner and "." not in owner and _ADDS.fullmatch(last):
+            return _Growth(node, owner, tuple(node.value.args), is_list=True)
+    return None
+
+
+def _parts(call: ast.Call) -> tuple[ast.expr, ...]:
+    """Return what a call puts one after the other; nothing where it is another call."""
+    if _JOINS.fullmatch(dotted(call.func)) is None or not call.args:
+        return ()
+    first = call.args[0]
+    parts = first.elts if isinstance(first, ast.Tuple | ast.List) else call.args
+    return tuple(parts) if len(parts) > 1 else ()
+
+
+def _goes_on(growth: _Growth, inside: list[ast.AST], layers: set[str]) -> bool:
+    """Tell whether what is put to the end was computed from all before it, or its last part.
+
+    What goes through ``layers``, which the loop itself goes through, is the depth of a network.
+    """
+    assigned = [x for x in inside if isinstance(x, ast.Assign) and x is not growth.node]
+    sequence = {growth.name}
     for each in assigned:
-        if isinstance(each.value, ast.Subscript | ast.IfExp) and _names(each.value) & sequence:
+        if _is_part(each.value, sequence) or _made(each.value, sequence):
             sequence |= _names(*each.targets)
-    wanted = _names(node.value) - _names(*node.targets)
-    # From the new part back through what it was made of.
-    while made := [each for each in assigned if _names(*each.targets) & wanted]:
-        assigned = [each for each in assigned if each not in made]
-        for each in made:
-            if any(_takes(call, sequence) for call in ast.walk(each.value)):
-                return True
-            wanted |= _names(each.value)
-    return False
-
-
-def _takes(call: ast.AST, names: set[str]) -> bool:
-    if not isinstance(call, ast.Call):
+    if growth.is_list and not any(_made(call, sequence) for call in inside):
         return False
+    new = list(growth.new)
+    wanted = _names(*new) - {growth.name}
+    # From the new part back through what it was made of.
+    while True:
+        if any(_given(call, sequence) for each in new for call in _calls(each, layers)):
+            return True
+        made = [each for each in assigned if _names(*each.targets) & wanted]
+        if not made:
+            return False
+        assigned = [each for each in assigned if each not in made]
+        new = [each.value for each in made]
+        wanted |= {name for each in new for name in _names(each)}
+
+
+def _is_part(value: ast.expr, sequence: set[str]) -> bool:
+    """Tell whether a value is a part of the sequence that grows with it, or is one by choice."""
+    if isinstance(value, ast.IfExp):
+        return any(_is_part(each, sequence) for each in (value.body, value.orelse))
+    if isinstance(value, ast.Subscript):
+        return bool(_names(value.value) & sequence) and not _is_last(value.slice)
+    return isinstance(value, ast.Name) and value.id in sequence
+
+
+def _is_last(part: ast.expr) -> bool:
+    """Tell whether an index takes only the last one: a model with a cache is given no more."""
+    parts = part.elts if isinstance(part, ast.Tuple) else [part]
+    lower = [each.lower if isinstance(each, ast.Slice) else each for each in parts]
+    return any(isinstance(each, ast.UnaryOp) and written(each) == "-1" for each in lower)
+
+
+def _made(call: ast.AST, names: set[str]) -> bool:
+    """Tell whether a call makes an array of one of them."""
+    is_call = isinstance(call, ast.Call) and _MAKES.fullmatch(dotted(call.func)) is not None
+    return is_call and isinstance(call, ast.Call) and bool(_given(call, names))
+
+
+def _calls(node: ast.AST, layers: set[str]) -> Iterator[ast.Call]:
+    """Yield the calls in a piece of code, but those of layers and what these are given."""
+    if isinstance(node, ast.Call):
+        if dotted(node.func).partition(".")[0] in layers:
+            return
+        yield node
+    for each in ast.iter_child_nodes(node):
+        yield from _calls(each, layers)
+
+
+def _given(call: ast.Call, names: set[str]) -> bool:
+    """Tell whether one of them is an argument, by itself or in a list, and not only its last."""
     arguments = [*call.args, *(each.value for each in call.keywords)]
-    return any(isinstance(each, ast.Name) and each.id in names for each in arguments)
+    return any(_is_part(each, names) for argument in arguments for each in _listed(argument))
+
+
+def _listed(value: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(value, ast.Tuple | ast.List):
+        for each in value.elts:
+            yield from _listed(each)
+    else:
+        yield value
+
+
+def _is(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
 
 
 def _names(*some: ast.AST) -> set[str]:

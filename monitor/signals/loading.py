@@ -7,7 +7,7 @@ than the main thread waits for others; else what these others do is what it wait
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -106,6 +106,8 @@ def loading_of(job: Recorded) -> Loading | None:
     helpers = _Pool(Loader.WORKERS)
     for helper in job.helpers:
         helpers.take(helper.stacks)
+        # What a worker hands to threads of its own; others of it are the library's.
+        helpers.take(_chains(helper.threads, lambda chain: bool(chain.frames)))
     if job.short_lived.samples:
         helpers.take(job.short_lived)
         # Both sides of one thing: to end workers, and to begin others.
@@ -143,9 +145,14 @@ def _where_loaders_begin(stacks: StackSamples) -> set[tuple[str, str]]:
 
 def _beginning_at(stacks: StackSamples, begins: set[tuple[str, str]]) -> StackSamples:
     """Return the samples of the threads that begin there."""
+    return _chains(stacks, lambda chain: bool(chain.frames) and _begins(chain) in begins)
+
+
+def _chains(stacks: StackSamples, wanted: Callable[[Chain], bool]) -> StackSamples:
+    """Return the samples of some chains."""
     found = StackSamples()
     for chain, counts in stacks.chains.items():
-        if chain.frames and _begins(chain) in begins:
+        if wanted(chain):
             found.samples += counts.samples
             states = counts.known, counts.waited, counts.locked, counts.blocked
             found.count(chain, counts.samples, *states)

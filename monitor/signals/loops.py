@@ -29,8 +29,12 @@ _GATHERS: Final = re.compile(
 )
 # Nothing is computed by these.
 _IS_PLAIN: Final = re.compile(
-    r"(.*\.)?(range|len|enumerate|zip|print|float|int|str|list|tuple|item|time|perf_counter|split)"
+    r"(.*\.)?(range|len|enumerate|zip|print|float|int|str|list|tuple|item|time|perf_counter|split"
+    r"|dict|set|get|setdefault|keys|values|items|pop|ord|chr|isinstance|sorted|lower|upper|strip"
+    r"|join|startswith|endswith|format)"
 )
+# What gives pieces of a text.
+_TEXTS: Final = re.compile(r"(.*\.)?(findall|finditer|split|splitlines|readlines|lower|strip)")
 # A pass of such a loop is a step of training, and a batch comes of such names.
 _TRAINS: Final = re.compile(
     r"(.*\.)?(backward|zero_grad|step|update|apply_gradients|apply_updates)"
@@ -163,6 +167,8 @@ def _loop_at(line: CodeLine) -> Loop | None:
 def _is_over_samples(loop: Loop) -> bool:
     iterated = loop.test if isinstance(loop, ast.While) else _head(loop).iter
     if _BATCHES.fullmatch(written(iterated).replace("\n", " ")):
+        return False
+    if isinstance(iterated, ast.Call) and _TEXTS.fullmatch(_callee(iterated)):
         return False
     names = [dotted(call.func) for call in _calls_in(loop)]
     if any(_TRAINS.fullmatch(name) for name in names):

@@ -7,7 +7,10 @@ from statistics import fmean
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.signals.account import HOST_WORK, HostAccount
+from whyidle.monitor.signals.acts import Phase
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 
@@ -17,6 +20,7 @@ PER_OPERATOR_S: Final = 13e-6
 LEAST_S: Final = 9e-6
 # Some of it is always work.
 MOST: Final = 0.95
+_BESIDE: Final = HOST_WORK | {HostClass.LOADER, HostClass.LOCK, HostClass.COMPILE}
 _ONCE_A_STEP: Final = r"Optimizer\.(step|zero_grad)#.*"
 
 
@@ -45,11 +49,22 @@ def overhead(window: Window) -> Overhead | None:
         return None
     step_s = busy.value / pace.value
     count = ran / steps
+    most = MOST if window.host is None else min(MOST, 1 - _elsewhere(window.host))
     return Overhead(
         trace.measure(count, "1/step"),
         window.job.measure(step_s / count, "s", busy.source),
-        min(MOST, count * PER_OPERATOR_S / step_s),
-        min(MOST, count * LEAST_S / step_s),
+        min(most, count * PER_OPERATOR_S / step_s),
+        min(most, count * LEAST_S / step_s),
+    )
+
+
+def _elsewhere(account: HostAccount) -> float:
+    """Return the share of the thread's time that is surely spent beside operators."""
+    return sum(
+        row.share
+        for row in account.rows
+        if row.doing in _BESIDE
+        or (row.phase is Phase.ENVIRONMENT and row.doing is HostClass.UNCLEAR)
     )
 
 

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from whyidle.monitor.runs.stacks import Chain, CodeLine
@@ -23,11 +24,17 @@ from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 # Functions of the user's, in words: ``run_validation``, ``evalEpoch``, ``val_loop``.
 _VALIDATES: Final = re.compile(r"(.*_)?([Ee]valuat\w*|[Vv]alidat\w*|[Ee]val|[Vv]al)(_.*|[A-Z].*)?")
 _SAVING: Final = re.compile(r"(.*_)?([Ss]ave|[Cc]heckpoint|[Cc]kpt)(_.*|[A-Z].*)?")
+# Tokenizers of one's own, and who calls them: ``bpe``, ``tokenize``; ``tok.encode(text)``.
+_TOKENISES: Final = re.compile(r"_*(.*_)?([Tt]okeni[sz]\w*|bpe|byte_?pair\w*|word_?piece\w*)(_.*)?")
+_CODES: Final = re.compile(r"encode\w*|__call__")
+_TOKENIZER: Final = re.compile(r"(\w+\.)*\w*([Tt]ok|[Tt]okeni[sz]er|bpe|BPE)(\.\w+)?")
 # What a validation may hold is a part of it.
 _PARTS: Final = frozenset({Phase.METRICS, Phase.GENERATION})
 _NO_GRADIENTS: Final = frozenset({"no_grad", "inference_mode"})
 # Who does this trains, or plays in an environment.
 _TRAINS: Final = frozenset({"backward", "zero_grad", "step"})
+# And who does this learns there, also where a target is computed without gradients.
+_LEARNS: Final = frozenset({"backward", "zero_grad"})
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While, ast.GeneratorExp, ast.ListComp)
 _DEVICE: Final = re.compile(rf".*/({'|'.join(sorted(DEVICE_PACKAGES))})/.*")
 
@@ -52,7 +59,7 @@ def phase_of(chain: Chain) -> Aside:
         return Aside(Phase.ENVIRONMENT, stepping, surely=True)
     # What is saved or written while validating is so all the same.
     if phase is None or (phase in _PARTS and named is not None):
-        return named or Aside(Phase.STEP)
+        return named or _of_tokenizer(chain) or Aside(Phase.STEP)
     if named is not None and named.phase in {phase, Phase.PERIODIC}:
         return Aside(phase, named.begins, surely=True, due=named.due)
     return Aside(phase, chain.frames[0] if chain.frames else None, surely=True)
@@ -93,6 +100,20 @@ def _of_frames(frames: tuple[CodeLine, ...]) -> Aside | None:
     return due
 
 
+def _of_tokenizer(chain: Chain) -> Aside | None:
+    """Return where the user's own code cuts text into tokens, by the names alone."""
+    if any(_DEVICE.fullmatch(x.file) for x in (chain.leaf, chain.called) if x is not None):
+        return None
+    begins = None
+    for inner, outer in zip_longest(chain.frames, chain.frames[1:]):
+        is_one = _TOKENISES.fullmatch(inner.function) is not None
+        if not is_one and outer is not None and _CODES.fullmatch(inner.function):
+            is_one = any(_TOKENIZER.fullmatch(_name(x)) for x in calls(outer.file, outer.line))
+        if is_one:
+            begins = outer or inner
+    return None if begins is None else Aside(Phase.TOKENISATION, begins)
+
+
 def _of_function(name: str) -> Phase | None:
     if _VALIDATES.fullmatch(name):
         return Phase.VALIDATION
@@ -107,7 +128,8 @@ def _blocks(file: str) -> dict[int, Aside]:
     for node in () if tree is None else ast.walk(tree):
         block = None
         if isinstance(node, ast.If) and any(isinstance(x, ast.Mod) for x in ast.walk(node.test)):
-            block = _content(node.body)._replace(due=True)
+            content = _content(node.body)
+            block = None if content is None else content._replace(due=True)
         elif isinstance(node, ast.FunctionDef) and _only_evaluates(node):
             block = Aside(Phase.VALIDATION, surely=True)
         if block is not None and isinstance(node, ast.If | ast.FunctionDef):
@@ -118,9 +140,12 @@ def _blocks(file: str) -> dict[int, Aside]:
     return found
 
 
-def _content(body: list[ast.stmt]) -> Aside:
+def _content(body: list[ast.stmt]) -> Aside | None:
+    """Return what is due every few steps; ``None``: learning itself, as with gradients added up."""
     names = list(_called(body))
     last = {name.rpartition(".")[2] for name in names}
+    if last & _LEARNS:
+        return None
     if last & _NO_GRADIENTS or any(map(_VALIDATES.fullmatch, last)):
         return Aside(Phase.VALIDATION, surely=bool(last & _NO_GRADIENTS))
     saves = of_calls(names) is Phase.CHECKPOINT

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from whyidle.monitor.core.finding import Evidence, Fix, Place
+from whyidle.monitor.signals.loading_chains import SERVES
+from whyidle.monitor.signals.sampling import SURE
 from whyidle.monitor.signals.window import Window
 
 PARALLEL: Final = ("ParallelMap", "ParallelBatch", "ParallelInterleave")
@@ -39,6 +42,11 @@ _LATE: Final = (
 )
 
 
+_AGENT: Final = "<_whyidle_agent"
+LEAST_LOOKS: Final = 20
+ALWAYS: Final = 0.9
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """What is known of the one that feeds the steps."""
@@ -66,9 +74,36 @@ def pipeline_of(window: Window) -> Pipeline | None:
     return None
 
 
+def in_python(window: Window) -> tuple[float, float] | None:
+    """Return in what share of the looks a thread ran Python for a pipeline, and how far that errs.
+
+    Where the steps wait within a graph, as in ``fit``, nothing else shows it. Python knows such a
+    thread only while it is in a function of the pipeline's; the agent's own is there at each look.
+    """
+    mine = [stages for stages in window.fact("pipelines") or () if _has_python(stages)]
+    if not mine:
+        return None
+    chains = window.job.threads.chains.items()
+    ours = [n.samples for chain, n in chains if chain.leaf and chain.leaf.file.startswith(_AGENT)]
+    looks = max(ours, default=0.0)
+    if looks < LEAST_LOOKS:
+        return None
+    others = (n for chain, n in chains if chain.leaf and not SERVES.match(chain.leaf.file))
+    ran = sum(n.samples - n.waited - n.locked for n in others)
+    share = min(1.0, max(0.0, ran) / looks)
+    error = SURE * math.sqrt(max(share * (1 - share), 1 / looks) / looks)
+    # What is made ahead costs nothing as long as it keeps up.
+    is_ahead = all(stages[-1].get("stage") == "Prefetch" for stages in mine)
+    return (share, error) if not is_ahead or share - error >= ALWAYS else None
+
+
+def _has_python(stages: Sequence[Mapping[str, Any]]) -> bool:
+    return any(each.get("python") or each.get("stage") == "Generator" for each in stages)
+
+
 def _faults(stages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     names = [str(each.get("stage")) for each in stages]
-    if "Generator" in names or any(each.get("python") for each in stages):
+    if _has_python(stages):
         yield _PYTHON
     if "Map" in names:
         yield _SERIAL

@@ -18,6 +18,7 @@ from whyidle.monitor.signals.opening import estimated
 from whyidle.monitor.signals.rank_seen import RankSeen
 from whyidle.monitor.signals.recorded import GpuUser, Helper, Recorded, SeenGpu, Trend
 from whyidle.monitor.signals.standstill import Stand, Standstill
+from whyidle.monitor.signals.stopped import Stopped
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.window import Window
 
@@ -56,6 +57,7 @@ def dump(window: Window) -> JsonObject:
             "cores": each.cores,
             "lines": _plain(each.lines),
             "stacks": each.stacks.packed(MOST_BYTES, MOST_CHAINS),
+            "threads": each.threads.packed(MOST_BYTES, MOST_CHAINS),
         }
         for each in window.job.helpers
     ]
@@ -92,6 +94,7 @@ def load(data: Mapping[str, Any]) -> Window:
             each["cores"],
             tuple(msgspec.convert(line, SourceLine) for line in each["lines"]),
             StackSamples.of_events([each.get("stacks", {})]),
+            StackSamples.of_events([each.get("threads", {})]),
         )
         for each in job.get("helpers", ())
     )
@@ -107,6 +110,7 @@ def load(data: Mapping[str, Any]) -> Window:
     job["trends"] = _metrics(job["trends"], Trend)
     job["drift"] = msgspec.convert(job.get("drift"), Drift | None)
     job["standstill"] = _standstill(job.get("standstill"))
+    job["stopped"] = msgspec.convert(job.get("stopped"), Stopped | None)
     job["ranges"] = _metrics(job.get("ranges", {}), tuple[float, float])
     job["gpus"] = tuple(_gpu(gpu) for gpu in job["gpus"])
     job["events"] = {kind: tuple(some) for kind, some in job["events"].items()}

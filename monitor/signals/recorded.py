@@ -15,6 +15,7 @@ from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.rank_seen import RankSeen
 from whyidle.monitor.signals.standstill import Standstill
+from whyidle.monitor.signals.stopped import Stopped
 
 Facts = Mapping[str, Any]
 
@@ -90,8 +91,9 @@ class Helper:
     cores: float
     # The user's lines at which it ran, with their shares of that.
     lines: tuple[SourceLine, ...] = ()
-    # Where its main thread was: whole chains.
+    # Where its main thread was: whole chains; and its other threads, while that one waited.
     stacks: StackSamples = field(default_factory=StackSamples)
+    threads: StackSamples = field(default_factory=StackSamples)
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ class Recorded:
     drift: Drift | None = None
     # All of its main threads at one line at the end; ``None``: it moves, or nobody looked.
     standstill: Standstill | None = None
+    # Processes of it that something has stopped; ``None``: nothing has.
+    stopped: Stopped | None = None
     unknown: Mapping[Metric, str] = field(default_factory=dict)
     gpus: tuple[SeenGpu, ...] = ()
     # The last that each framework said, by the name of the probe ("jax", "torch").

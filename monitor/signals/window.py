@@ -274,6 +274,9 @@ class Window:
         if len(named) > 1 and not facts.get("tensorflow", {}).get("functions"):
             # Jobs of the others often read their data with it.
             named = [name for name in named if name != "tensorflow"]
+        if len(named) > 1 and facts.get("jax", {}).get("backend") is None:
+            # Keras on PyTorch imports it where it is installed, and uses none of its devices.
+            named = [name for name in named if name != "jax"]
         if named or self.trace is None:
             return tuple(named)
         trace = self.trace

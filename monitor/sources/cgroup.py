@@ -34,17 +34,42 @@ class Limits:
 
 
 class Cgroup:
-    """The control groups of one process, found once."""
+    """The control groups of one process, also once it is moved to others."""
 
     def __init__(self, pid: int, fs: ProcFs, root: Path = Path("/sys/fs/cgroup")) -> None:
-        text = fs.text(f"{pid}/cgroup") or ""
+        self._pid = pid
+        self._fs = fs
+        self._root = root
+        self._text = ""
+        self._cpu: list[Path] = []
+        self._memory: list[Path] = []
+        self._throttling: list[Path] = []
+        self.follow()
+
+    def follow(self) -> bool:
+        """Find its groups, of a process that lives; returns whether they are others than before.
+
+        The kernel may show one that has ended at the top.
+        """
+        pid, fs, root = self._pid, self._fs, self._root
+        text = fs.text(f"{pid}/cgroup") or self._text
+        if text == self._text:
+            return False
+        self._text = text
         ours, its = fs.link("self/ns/cgroup"), fs.link(f"{pid}/ns/cgroup")
         # In a container of its own it sees its group as the top of what is mounted there.
         is_apart = None not in {ours, its} and ours != its
         own = Path(fs.root, f"{pid}/root", *root.parts[1:]) if is_apart else None
+        before = self._cpu, self._memory
         self._cpu = _groups(text, "cpu", root, own)
         self._memory = _groups(text, "memory", root, own)
         self._throttling = [f for f in self._memory if (f / "memory.high").exists()]
+        return before != (self._cpu, self._memory)
+
+    @property
+    def pid(self) -> int:
+        """The process whose groups these are."""
+        return self._pid
 
     def read(self) -> Limits:
         """Return the current state; the tightest limit from the group up to the root counts."""

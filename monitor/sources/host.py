@@ -60,6 +60,7 @@ class HostProbe:
         # The cores that those may use which ran.
         self._allowed: frozenset[int] | None = None
         self._oom_before = None if cgroup is None else cgroup.oom_kills()
+        self._oom_kills = 0
         self._network_of: Hashable = None
         self._known: set[ProcessKey] = set()
         self._seldom_at = float("-inf")
@@ -98,6 +99,7 @@ class HostProbe:
         self._where_it_may_run(reading)
         self._main_thread(reading, now, stats)
         self._network(reading, now, min(stats, key=lambda key: (key.start_ticks, key.pid)))
+        self._follow_group(stats)
         self._limits(reading, now)
         return reading
 
@@ -199,6 +201,17 @@ class HostProbe:
         self._rate(reading, m.JOB_NET_RX, now, received)
         self._rate(reading, m.JOB_NET_TX, now, sent)
 
+    def _follow_group(self, stats: Mapping[ProcessKey, Stat]) -> None:
+        """Look whether a batch system has moved the job to another group."""
+        group = self._cgroup
+        if group is None or not any(key.pid == group.pid for key in stats) or not group.follow():
+            return
+        # What happened in the old one is no growth of the new one's.
+        for metric in _OF_MEMORY:
+            self._rates.forget(metric)
+        kills = group.oom_kills()
+        self._oom_before = None if kills is None else kills - self._oom_kills
+
     def _limits(self, reading: Reading, now: float) -> None:
         if self._cgroup is None:
             return
@@ -207,6 +220,7 @@ class HostProbe:
             self._rate(reading, metric, now, pressure_total(pressure, kind))
         kills = self._cgroup.oom_kills()
         since = None if kills is None or self._oom_before is None else kills - self._oom_before
+        self._oom_kills = since or 0
         reading.put(m.JOB_OOM_KILLS, since, UNSUPPORTED)
         limits = self._cgroup.read()
         shares = [

@@ -35,8 +35,8 @@ def of_rows(
     return window(stacks=samples, lines=lines, facts=facts, inside=True)
 
 
-def written(folder: Path, source: str) -> Path:
+def written(folder: Path, source: str, name: str = "train.py") -> Path:
     """Write a program."""
-    file = folder / "train.py"
+    file = folder / name
     file.write_text(source)
     return file

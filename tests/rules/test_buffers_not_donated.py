@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,28 @@ def attached(folder: Path, text: str, where: str = "train") -> Window:
     facts = {"jax": {"largest_executables": [{"name": "jit_train_step", **program}]}}
     lines = (SourceLine(str(file), len(text.splitlines()), where, 0.9),)
     return window(facts=facts, lines=lines, inside=True)
+
+
+CACHE = "cache, token = decode(cache, token, at)\n"
+
+
+@pytest.mark.parametrize(
+    ("flops", "pages", "is_gain"),
+    [(2e6, 600_000.0, True), (2e6, 500.0, False), (2e6, None, False), (9e8, 600_000.0, False)],
+)
+def test_a_cache_that_is_copied_to_write_one_token(
+    tmp_path: Path, flops: float, pages: float | None, *, is_gain: bool
+) -> None:
+    means = {m.JOB_CPU: 1.4} | ({} if pages is None else {m.JOB_MINOR_FAULTS: pages})
+    watched = job(tmp_path, CACHE, means, flops=flops)
+    facts = {"jax": {**watched.job.facts["jax"], "backend": "cpu"}}
+    finding = found(NAME, replace(watched, job=replace(watched.job, facts=facts)))
+    assert ("copied" in str(finding.title)) is (flops < 1e8)
+    if not is_gain:
+        assert finding.gain is None
+        assert finding.severity is Severity.LOW
+        return
+    assert finding.gain is not None
+    # 600,000 pages of 0.8 us on 1.4 cores, of which others may make some.
+    assert finding.gain.low == pytest.approx(0.171, abs=0.01)
+    assert finding.gain.high == 0.99

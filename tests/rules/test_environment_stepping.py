@@ -83,6 +83,29 @@ def collect(world, brain, state):
         if n % 128 == 127:
             learn(brain)
 """
+# By no name that anybody else uses.
+VECTOR = """\
+def collect(net, worlds, n, logs):
+    seen = worlds.begin()
+    for _ in range(n):
+        bets = Categorical(net(as_tensor(seen))).sample()
+
+        seen, gains, over = worlds.advance_all(where(bets == 1, 10, -10))
+        logs.append(gains)
+
+    learn(net)
+"""
+POLE = """\
+class Pole:
+    def begin(self):
+        self.at = self.rng.uniform(-1, 1, 4)
+        return self.at.copy()
+    def advance(self, force):
+        self.at = self.at + force * 0.1
+        return self.at.copy(), 1.0, abs(self.at[0]) > 2
+
+def learn(pi): ...
+"""
 DM = """\
 def episode(environment, agent):
 
@@ -100,6 +123,8 @@ STYLES: dict[str, tuple[str, Row]] = {
     "stable-baselines3": (SB3, (6, HIGHWAY, 400)),
     "a class of one's own": (OWN, (6, None, 400)),
     "other words": (OTHER_NAMES, (6, (f"{LIB}/numpy/random/a.py", "f"), 400)),
+    "a vector in words of its own": (VECTOR, (6, (f"{LIB}/numpy/random/a.py", "f"), 400)),
+    "a class in words of its own": (POLE, (6, None, 400)),
     "dm_env": (DM, (6, (f"{LIB}/dm_control/rl/control.py", "step"), 400)),
 }
 
@@ -128,6 +153,40 @@ def test_an_environment_is_known_in_any_style(style: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("style", STYLES)
 def test_little_stepping_is_healthy(style: str, tmp_path: Path) -> None:
     assert is_silent(NAME, job(tmp_path, style, 0.08))
+
+
+HANDED_ON = {
+    "a buffer that is drawn from": """\
+def fit(buffer, net):
+    batch = buffer.latest()
+    while True:
+        weights = net(batch)
+
+        batch, weight, which = buffer.sample(64)
+""",
+    "a training that hands its state on": """\
+def fit(trainer, data):
+    state = trainer.init()
+    for batch in data:
+        shown = prepare(batch)
+
+        state, loss, norm = trainer.update(shown)
+""",
+    "a cell of a network": """\
+class Cell:
+    def zero(self):
+        return self.h
+    def forward(self, x):
+        self.h = self.h @ x
+        return self.h, self.h
+""",
+}
+
+
+@pytest.mark.parametrize("style", HANDED_ON)
+def test_what_only_hands_something_on_is_none(style: str, tmp_path: Path) -> None:
+    file = written(tmp_path, HANDED_ON[style])
+    assert is_silent(NAME, of_rows(file, [(6, None, 600), (9, TORCH, 400)]))
 
 
 def test_what_makes_the_actions_may_come_back_too(tmp_path: Path) -> None:

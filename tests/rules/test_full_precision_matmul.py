@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, is_silent, judge, traced, window
-from whyidle.monitor.core.finding import NotChecked
+from whyidle.monitor.core.finding import NotChecked, Severity
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.recorded import SeenGpu
 from whyidle.monitor.signals.window import Window
@@ -156,3 +156,34 @@ def test_only_lines_with_products_are_named() -> None:
     ]  # fmt: skip
     finding = found(NAME, window({**taken, "where": where}, kind="file"))
     assert [place.line for place in finding.where] == [0, 2]
+
+
+def of_graphs(
+    products: dict[str, int] | None,
+    policy: str = "float32",
+    backend: str = "gpu",
+    model: str | None = "NVIDIA A100-SXM4-40GB",
+) -> Window:
+    facts: dict[str, Any] = {"backend": backend, "functions": 1, "dtype_policy": policy}
+    if products is not None:
+        facts["products"] = products
+    gpus = (SeenGpu("0", model, owned=True, means={}),)
+    return window(facts={"tensorflow": facts}, gpus=gpus, inside=True)
+
+
+def test_a_policy_that_was_set_once_the_model_was_built() -> None:
+    finding = found(NAME, of_graphs({"float32": 12}, "mixed_bfloat16"))
+    assert finding.severity is Severity.MEDIUM
+    assert finding.gain is None
+    assert str(finding.title).startswith("The policy mixed_bfloat16 was set once")
+    # A layer or two may be in float32 on purpose.
+    assert judge(NAME, of_graphs({"float32": 3, "bfloat16": 9}, "mixed_bfloat16")) is None
+
+
+def test_graphs_of_float32_by_their_types_alone() -> None:
+    assert found(NAME, of_graphs({"float32": 12})).severity is Severity.LOW
+    assert judge(NAME, of_graphs({"float32": 12}, model="Tesla V100-SXM2-16GB")) is None
+    assert judge(NAME, of_graphs({"float16": 12})) is None
+    assert cannot_judge(NAME, of_graphs({"float32": 12}, backend="cpu"))
+    assert cannot_judge(NAME, of_graphs({"float32": 12}, model=None))
+    assert cannot_judge(NAME, of_graphs(None))

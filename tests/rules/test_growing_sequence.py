@@ -10,6 +10,7 @@ from tests.rules.phases import LIB, TORCH, of_rows, written
 from tests.rules.windows import answer, cannot_judge, found, is_silent, window
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.window import Window
 
 NAME = "growing_sequence"
@@ -50,6 +51,30 @@ while tokens.shape[1] < longest:
     logits = model(params, tokens)
     token = logits[:, -1].argmax(-1)
     tokens = jnp.concatenate([tokens, token[:, None]], axis=1)
+""",
+    "a list of tokens, of which a tensor is made": """\
+def answer(prompt, n):
+    tokens = list(prompt)
+    for _ in range(n):
+        logits = model(torch.tensor([tokens], device=device))
+        nxt = int(torch.multinomial(logits[0, -1].softmax(-1), 1))
+        tokens.append(nxt)
+""",
+    "a list that is added to, in one line": """\
+def answer(model, tokens, longest):
+    while len(tokens) < longest:
+        x = jnp.asarray(tokens)
+        scores = model(x)
+
+        tokens += [int(scores[-1].argmax())]
+""",
+    "a token that is put there as it is made": """\
+@torch.inference_mode()
+def sample(net, ids, n):
+    for _ in range(n):
+        window = ids if ids.size(1) < 99 else ids[:, -99:]
+
+        ids = torch.cat([ids, net(window)[:, -1:].argmax(-1)], 1)
 """,
     "a cache that is a list of keys": """\
 import torch
@@ -127,6 +152,45 @@ def forward(self, x):
 
         y = torch.cat([x, skip], 1)
 """,
+    "a network that widens from layer to layer": """\
+def forward(self, x):
+    for layer in self.layers:
+
+        new = layer(x)
+
+        x = torch.cat([x, new], 1)
+""",
+    "a network that keeps what its layers made": """\
+def forward(self, x):
+    seen = [x]
+    for layer in self.layers:
+        x = layer(torch.stack(seen).sum(0))
+
+        seen.append(x)
+""",
+    "losses that are kept": """\
+def fit(model, data, losses):
+    for x in data:
+        loss = model(torch.tensor(x))
+        print(np.array(losses).mean())
+        losses.append(loss.item())
+""",
+    "states of which the last is taken": """\
+def unroll(cell, xs, states):
+    for x in xs:
+
+        state = cell(torch.as_tensor(x), states[-1])
+
+        states.append(state)
+""",
+    "a text whose last token goes to a model with a cache of fixed length": """\
+def decode(model, ids, cache):
+    for at in range(99):
+
+        logits = model(ids[:, -1:], cache, at)
+
+        ids = torch.cat([ids, logits.argmax(-1)], 1)
+""",
     "a cache of a fixed length": """\
 def decode(model, token, keys):
     for at in range(99):
@@ -145,3 +209,93 @@ def test_what_does_not_grow_from_pass_to_pass(style: str, tmp_path: Path) -> Non
 
 def test_without_samples_it_cannot_judge() -> None:
     assert cannot_judge(NAME, window())
+
+
+CACHES = {
+    "handed on in a tuple": (
+        """\
+def attend(self, x, cache=None):
+    q, k, v = self.qkv(x).chunk(3, -1)
+    if cache is not None:
+        k = torch.cat([cache[0], k], dim=2)
+        v = torch.cat([cache[1], v], dim=2)
+    return f.scaled_dot_product_attention(q, k, v), (k, v)
+""",
+        4,
+    ),
+    "kept in the layer": (
+        """\
+def attend(self, x):
+    k, v = self.kv(x).chunk(2, -1)
+
+    self.keys = torch.cat((self.keys, k), 1)
+    self.values = torch.cat((self.values, v), 1)
+    return mix(self.q(x), self.keys, self.values)
+""",
+        4,
+    ),
+    "kept in a dictionary, in JAX": (
+        """\
+def attend(params, x, cache):
+    k = x @ params["k"]
+
+    cache["k"] = jnp.concatenate([cache["k"], k], axis=1)
+
+    return mix(x @ params["q"], cache["k"])
+""",
+        4,
+    ),
+}
+LOOPS = {
+    "what comes out goes in": """\
+for n in range(200):
+    logits, past = model(token, past)
+    token = logits[:, -1].argmax(-1)
+""",
+    "the layers keep it": """\
+while not done(token):
+    logits = model(token)
+    token = pick(logits)
+""",
+}
+
+
+def window_of(rows: list[tuple[list[tuple[Path, int]], int]], backend: str) -> Window:
+    """Return the window of chains through several files, and how often each was seen."""
+    samples = StackSamples()
+    for places, count in rows:
+        frames = tuple(CodeLine(str(file), line, "f") for file, line in places)
+        inside = CodeLine(TORCH[0], 9, TORCH[1])
+        samples.samples += count
+        samples.count(Chain(frames, inside, inside), count, count, 0)
+    facts = {"torch": {"backend": backend}}
+    return window(stacks=samples, lines=samples.lines(), facts=facts, inside=True)
+
+
+@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_keys_and_values_that_grow_where_the_loop_calls(
+    cache: str, loop: str, tmp_path: Path
+) -> None:
+    source, at = CACHES[cache]
+    net = written(tmp_path, source, "net.py")
+    main = written(tmp_path, LOOPS[loop], "main.py")
+    # A part of the time is in the layer, the most of it elsewhere in the loop.
+    rows = [([(net, 6), (main, 2)], 200), ([(main, 2)], 300), ([(main, 3)], 400)]
+    finding = found(NAME, window_of(rows, "cuda"))
+    assert finding.severity is Severity.LOW
+    assert (finding.where[0].file, finding.where[0].line) == (str(net), at)
+    assert finding.evidence[0].value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for x in batches:\n    out = model(x)\n    total += out\n",
+        "for x in batches:\n    x, past = model(x, past)\n    x.sum().backward()\n",
+    ],
+)
+def test_a_loop_that_generates_nothing_fills_no_cache(loop: str, tmp_path: Path) -> None:
+    net = written(tmp_path, CACHES["handed on in a tuple"][0], "net.py")
+    main = written(tmp_path, loop, "main.py")
+    assert is_silent(NAME, window_of([([(net, 6), (main, 2)], 900)], "cuda"))

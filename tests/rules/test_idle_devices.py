@@ -162,3 +162,15 @@ def test_devices_that_all_take_part_have_no_batch_to_divide() -> None:
     finding = found(NAME, traced("jax_conv_8gpu"))
     assert finding.fixes is not None
     assert all("host" in fix.text and not fix.code for fix in finding.fixes.values())
+
+
+@pytest.mark.parametrize(("used", "is_fault"), [(1, True), (4, False)])
+def test_graphs_of_tensorflow_that_are_on_one_of_four(used: int, *, is_fault: bool) -> None:
+    facts = {"backend": "gpu", "functions": 1, "devices": 4, "devices_used": used}
+    watched = window(facts={"tensorflow": facts}, inside=True)
+    if is_fault:
+        finding = found(NAME, watched)
+        assert finding.title == "1 of 4 devices does all the work"
+        assert finding.severity is Severity.HIGH
+    else:
+        assert judge(NAME, watched) is None

@@ -14,8 +14,10 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.diagnosis.diagnose import diagnose
+from whyidle.monitor.rules.job_stands_still import LEAST_STOPPED_S
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.standstill import Collective, Stand, Standstill
+from whyidle.monitor.signals.stopped import Stopped
 from whyidle.monitor.signals.window import Window
 
 NAME = "job_stands_still"
@@ -301,3 +303,35 @@ def test_the_rank_that_has_begun_fewer_collectives_is_who_is_missing() -> None:
         NAME, replace(still, job=replace(still.job, standstill=replace(before, stands=alike)))
     )
     assert finding.title == "The job stands still: rank 0 waits for other processes of the job"
+
+
+@pytest.mark.parametrize("seconds", [9.0, 30.0, 5000.0])
+def test_a_job_that_is_stopped_says_so_and_what_to_type(seconds: float) -> None:
+    stop = Stopped((7, 8), 1_700_000_000_000, seconds)
+    stopped = window(stopped=stop, pid=7, looks=100)
+    if seconds < LEAST_STOPPED_S:
+        assert judge(NAME, stopped) is None
+        return
+    finding = found(NAME, stopped)
+    assert finding.severity is Severity.HIGH
+    assert str(finding.title).startswith("The job is stopped")
+    assert finding.fixes is not None
+    assert "kill -CONT 7 8" in finding.fixes["pytorch"].text
+    said = {each.name: each.value for each in finding.evidence}
+    assert said["stopped for"] == seconds
+    assert "stopped since" in said
+    early = replace(stopped, job=replace(stopped.job, stopped=replace(stop, seen=False)))
+    assert "stopped before" in {each.name for each in found(NAME, early).evidence}
+
+
+def test_a_worker_that_is_stopped_is_named() -> None:
+    finding = found(NAME, window(stopped=Stopped((9,), 0, 60.0), pid=7, looks=100))
+    assert str(finding.title).startswith("Process 9 of the job is stopped")
+
+
+def test_what_a_stopped_job_seems_to_lack_is_no_finding_beside_it() -> None:
+    means = {
+        m.JOB_MAIN_THREAD_WAIT: 0.3, m.HOST_CPU: 1.0, m.HOST_CORES: 8.0, m.JOB_CPU: 0.1,
+    }  # fmt: skip
+    stopped = window(stopped=Stopped((7,), 0, 60.0), pid=7, means=means)
+    assert [each.rule.id for each in diagnose(stopped).findings] == [NAME]

@@ -338,3 +338,18 @@ def test_a_loop_that_calls_a_graph_in_each_pass_goes_through_batches(
         assert found(NAME, job).where[0].line == 3
     else:
         assert is_silent(NAME, job)
+
+
+@pytest.mark.parametrize(("waited", "is_fault"), [(0.1, True), (0.9, False)])
+def test_who_waits_in_the_loop_has_launched_enough(
+    waited: float, *, is_fault: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("def score(held):\n    return [loss_of(x, y) for x, y in held]\n")
+    line = CodeLine(str(file), 2, "score")
+    site = "/venv/lib/python3.11/site-packages/jax/_src/pjit.py"
+    samples = stacks((CodeLine(site, 9, "cache_miss"), (line,), 900), waited=waited)
+    watched = window(
+        stacks=samples, lines=samples.lines(), facts={"jax": {"backend": "cpu"}}, inside=True
+    )
+    assert (judge(NAME, watched) is not None) is is_fault

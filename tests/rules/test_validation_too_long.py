@@ -11,6 +11,7 @@ from tests.rules.windows import answer, cannot_judge, found, is_silent, window
 from whyidle.monitor.core.finding import Confidence, Severity
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import diagnose
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.window import Window
 
 NAME = "validation_too_long"
@@ -175,3 +176,30 @@ def test_a_device_that_validates_too_gains_the_same(tmp_path: Path) -> None:
 
 def test_without_samples_it_cannot_judge() -> None:
     assert cannot_judge(NAME, window())
+
+
+@pytest.mark.parametrize(("due", "is_found"), [("if n % 40 == 0:", True), ("if True:", False)])
+def test_one_that_mostly_waits_may_wait_for_the_steps(
+    due: str, *, is_found: bool, tmp_path: Path
+) -> None:
+    source = f"for n in data:\n    state = step(state, n)\n    {due}\n        evaluate(state)\n"
+    source += "def evaluate(state):\n    return [loss_of(state, x) for x in held]\n"
+    file = str(written(tmp_path, source))
+    samples = StackSamples()
+    samples.samples = 1000
+    inside = CodeLine(f"{LIB}/jax/_src/pjit.py", 9, "cache_miss")
+    frames = (CodeLine(file, 6, "evaluate"), CodeLine(file, 4, "<module>"))
+    samples.count(Chain(frames, inside, inside), 600, 600, 590)
+    samples.count(Chain((CodeLine(file, 2, "<module>"),), inside, inside), 400, 400, 100)
+    watched = window(
+        stacks=samples, lines=samples.lines(), facts={"jax": {"backend": "cpu"}}, inside=True
+    )
+    if not is_found:
+        assert is_silent(NAME, watched)
+        return
+    finding = found(NAME, watched)
+    assert finding.severity is Severity.LOW
+    assert finding.gain is not None
+    assert finding.gain.low == 0
+    assert "at most 60%" in str(finding.title)
+    assert finding.where[0].line == 4

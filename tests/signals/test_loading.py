@@ -140,6 +140,24 @@ def test_what_a_thread_waits_for(
     assert loading.cause is kind
 
 
+def test_a_worker_that_hands_its_work_to_threads_does_what_these_do() -> None:
+    result = CodeLine(f"{LIB}/concurrent/futures/_base.py", 451, "result_iterator")
+    one, feeds = CodeLine("/job/data.py", 30, "one"), f"{LIB}/multiprocessing/queues.py"
+    threads = samples(
+        (Chain((one,), CodeLine(f"{LIB}/gzip.py", 9, "read")), 70),
+        (Chain((), CodeLine(feeds, 9, "_feed")), 20, 20),
+        # Who shares memory with the process that trains listens all the time.
+        (Chain((), CodeLine(f"{LIB}/socket.py", 9, "accept")), 90, 90),
+    )
+    mine = samples((Chain((ITEM, LOOP), result), 60, 45))
+    loading = loading_of(Recorded(stacks=WAITS, helpers=(Helper(1.0, (), mine, threads),)))
+    assert loading is not None
+    assert loading.who is Loader.WORKERS
+    assert loading.cause is LoadKind.UNPACK
+    assert loading.places(LoadKind.UNPACK)[0].line == 30
+    assert loading.share(LoadKind.NETWORK) == 0
+
+
 def test_threads_of_the_process_itself_load() -> None:
     feed = CodeLine("/job/train.py", 20, "feed_batches")
     get = CodeLine(f"{LIB}/queue.py", 171, "get")

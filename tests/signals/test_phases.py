@@ -125,6 +125,35 @@ def test_what_is_due_is_what_is_called_there(
     assert found.due
 
 
+@pytest.mark.parametrize(
+    ("body", "line_of"),
+    [
+        # A target network is asked without gradients, and no validation for that.
+        (
+            """\
+        with torch.no_grad():
+            aim = target(after)
+        loss = ((model(x) - aim) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
+            5,
+        ),
+        # Gradients that are added up over some batches.
+        ("        optimizer.step()\n        optimizer.zero_grad()\n", 4),
+    ],
+)
+def test_to_learn_every_few_steps_is_a_step(body: str, line_of: int, tmp_path: Path) -> None:
+    script = tmp_path / "learn.py"
+    validates = "        if n % 900 == 0:\n            validate(model)\n"
+    text = f"import torch\nfor n, x in enumerate(data):\n    if n % 32 == 0:\n{body}{validates}"
+    script.write_text(text)
+    assert phase_of(Chain((line(script, line_of),))).phase is Phase.STEP
+    last = len(text.splitlines())
+    assert phase_of(Chain((line(script, last),))).phase is Phase.VALIDATION
+
+
 def test_what_is_due_may_take_most_of_the_time(tmp_path: Path) -> None:
     script = tmp_path / "due.py"
     script.write_text(DUE)

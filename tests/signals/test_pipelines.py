@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.rules.windows import found, window
+from tests.rules.windows import found, judge, window
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import Found
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.pipelines import pipeline_of
 from whyidle.monitor.signals.window import Window
 
@@ -61,3 +63,42 @@ def test_a_job_of_another_that_only_reads_data_with_it() -> None:
     assert window(facts=facts).frameworks == ("jax",)
     both = {"jax": {"backend": "gpu"}, "tensorflow": {"functions": 2}}
     assert set(window(facts=both).frameworks) == {"jax", "tensorflow"}
+
+
+GENERATOR = [{"stage": "Generator"}, {"stage": "Batch"}]
+
+
+def of_threads(stages: list[dict[str, object]], ran: float, looks: float = 100) -> Window:
+    """Return a window of ``fit``, in which other threads were in the generator so often."""
+    made = CodeLine("/job/data.py", 8, "images")
+    samples = StackSamples()
+    samples.samples = looks + ran
+    agent = CodeLine("<_whyidle_agent.control>", 9, "wait")
+    samples.count(Chain((), agent), looks, looks, looks)
+    samples.count(Chain((made,), made), ran, ran, 0)
+    facts = {"tensorflow": {"pipelines": [stages], "functions": 1, "backend": "cpu"}}
+    return window(facts=facts, threads=samples, inside=True)
+
+
+def test_a_generator_that_the_graph_of_fit_waits_for() -> None:
+    finding = found("input_starved", of_threads(GENERATOR, 60))
+    assert 0.4 < finding.evidence[0].value < 0.6
+    assert "a Python function makes each element" in str([e.value for e in finding.evidence])
+    assert [(p.file, p.line) for p in finding.where] == [("/job/data.py", 8)]
+    # Too few looks, and too little of it.
+    assert not isinstance(judge("input_starved", of_threads(GENERATOR, 6, 10)), Found)
+    assert not isinstance(judge("input_starved", of_threads(GENERATOR, 4)), Found)
+
+
+def test_what_is_made_ahead_costs_nothing_while_it_keeps_up() -> None:
+    ahead = [*GENERATOR, {"stage": "Prefetch"}]
+    assert not isinstance(judge("input_starved", of_threads(ahead, 60)), Found)
+    assert isinstance(judge("input_starved", of_threads(ahead, 100)), Found)
+    graph = [{"stage": "ParallelMap"}, {"stage": "Batch"}]
+    assert not isinstance(judge("input_starved", of_threads(graph, 60)), Found)
+
+
+def test_keras_on_pytorch_is_no_job_of_jax() -> None:
+    facts = {"jax": {"version": "0.10.2"}, "torch": {"backend": "cpu"}}
+    assert window(facts=facts).frameworks == ("pytorch",)
+    assert window(facts={**facts, "jax": {"backend": "cpu"}}).frameworks == ("jax", "pytorch")

@@ -247,6 +247,46 @@ def test_processes_that_were_killed_before_the_run_do_not_count(tmp_path: Path) 
     assert probe.job(2.0, live(fs, 7)).get(m.JOB_OOM_KILLS) == 1
 
 
+def test_a_job_that_is_moved_to_another_group_has_the_limits_of_that(tmp_path: Path) -> None:
+    Written(tmp_path).process(7)
+
+    def group(name: str, cores: int, kills: int, throttled: int) -> None:
+        folder = tmp_path / "groups" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "cpu.max").write_text(f"{cores}00000 100000\n")
+        (folder / "cpu.stat").write_text(f"nr_periods 100\nnr_throttled {throttled}\n")
+        (folder / "memory.max").write_text("max\n")
+        (folder / "memory.events").write_text(f"oom 9\noom_kill {kills}\n")
+        (folder / "cgroup.events").write_text("populated 1\n")
+        total = f"total={kills}000000"
+        (folder / "memory.pressure").write_text(f"some {total}\nfull {total}\n")
+
+    of_process, fs = tmp_path / "7" / "cgroup", ProcFs(str(tmp_path))
+    of_process.write_text("0::/login\n")
+    group("login", 4, 3, 0)
+    group("job", 1, 40, 7)
+    probe = HostProbe(fs, Cgroup(7, fs, tmp_path / "groups"))
+    stats = live(fs, 7)
+    probe.job(1.0, stats)
+    group("login", 4, 4, 0)
+    assert probe.job(2.0, stats).get(m.JOB_CPU_LIMIT) == 4.0
+    of_process.write_text("0::/job\n")
+    moved = probe.job(3.0, stats)
+    assert moved.get(m.JOB_CPU_LIMIT) == 1.0
+    # What the other group counts from before is not this job's.
+    assert moved.get(m.JOB_OOM_KILLS) == 1
+    assert moved.unknown[m.JOB_THROTTLED] == FIRST
+    assert moved.unknown[m.JOB_MEMORY_STALL] == FIRST
+    group("job", 1, 42, 8)
+    assert probe.job(4.0, stats).get(m.JOB_OOM_KILLS) == 3
+    # Once it has ended, the kernel may show it at the top.
+    of_process.write_text("0::/\n")
+    assert probe.job(5.0, {}).values
+    assert Cgroup(7, fs, tmp_path / "groups").read().cpu_cores is None
+    of_process.unlink()
+    assert probe.job(6.0, stats).get(m.JOB_CPU_LIMIT) == 1.0
+
+
 def test_a_job_on_one_of_two_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "SELDOM_SECONDS", 0.0)
     Written(tmp_path).process(7)

@@ -23,7 +23,7 @@ from whyidle.monitor.recording.stacks.turns import Turns
 BUDGET = 0.015
 # How fast what is known of their cost follows the latest.
 _FOLLOWS = 0.05
-# Of the first process its other threads are sampled, too: so many of them, and seldom.
+# Other threads are sampled, too: so many of a process, and seldom.
 THREADS_HZ, MOST_THREADS = 2.0, 10
 # How often its loops are read, where nothing else counts its steps.
 LOOPS_HZ = 5.0
@@ -45,7 +45,7 @@ class StackThread:
         self._again: dict[ProcessKey, float] = {}
         # Of those that have ended since they were last asked for.
         self._left: dict[ProcessKey, tuple[Stacks, int]] = {}
-        # The other threads of those that are sampled often.
+        # The other threads of the first, and of those whose main thread waits.
         self._threads: dict[ProcessKey, StackCounts] = {}
         # Of processes whose steps nothing else counts, and when their loops are due.
         self._turns: dict[ProcessKey, Turns] = {}
@@ -153,7 +153,8 @@ class StackThread:
         try:
             stack = sampled.reader.sample()
             self._look_at_loops(key, sampled)
-            if key == self._first:
+            # A worker that waits may wait for threads of its own.
+            if key == self._first or (stack is not None and stack.waits):
                 self._sample_threads(key, sampled)
         except Ended:
             self._drop(key)

@@ -57,6 +57,10 @@ def hooked() -> list[Any]:
     return found
 
 
+# Two devices, of which most of what follows uses the first.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
 tf.keras.utils.set_random_seed(1)
 model = tf.keras.Sequential([tf.keras.layers.Input([8]), tf.keras.layers.Dense(4)])
 optimizer = tf.keras.optimizers.SGD(0.01)
@@ -196,6 +200,28 @@ def fit() -> None:
     model.fit(np.ones([64, 8], np.float32), np.ones([64, 4], np.float32), batch_size=8, verbose=0)
 
 
+def mixed() -> None:
+    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    layers = [tf.keras.layers.Dense(4), tf.keras.layers.Dense(4)]
+    half = tf.keras.Sequential([tf.keras.layers.Input([8]), *layers])
+    half.compile("sgd", "mse", jit_compile=False)
+    half.fit(np.ones([64, 8], np.float32), np.ones([64, 4], np.float32), batch_size=8, verbose=0)
+
+
+def set_late() -> None:
+    """The model from above was built with another policy."""
+    model.compile("sgd", "mse", jit_compile=False)
+    model.fit(np.ones([64, 8], np.float32), np.ones([64, 4], np.float32), batch_size=8, verbose=0)
+
+
+def mirrored() -> None:
+    tf.keras.mixed_precision.set_global_policy("float32")
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        both = tf.keras.Sequential([tf.keras.layers.Input([8]), tf.keras.layers.Dense(4)])
+        both.compile("sgd", "mse", jit_compile=False)
+    both.fit(np.ones([64, 8], np.float32), np.ones([64, 4], np.float32), batch_size=8, verbose=0)
+
+
 answers: dict[str, Any] = {
     work.__name__: seen(work)
     for work in (
@@ -209,6 +235,9 @@ answers: dict[str, Any] = {
         eager,
         batches,
         fit,
+        mixed,
+        set_late,
+        mirrored,
     )
 }
 pairs = zip(before, hooked(), strict=True)

@@ -128,3 +128,20 @@ def test_what_tensorflow_says_of_itself() -> None:
     assert facts["keras_backend"] == "tensorflow"
     assert facts["version"].startswith("2.")
     assert facts["run_functions_eagerly"] is False
+
+
+def test_in_which_types_the_products_of_a_graph_are_and_what_the_policy_says() -> None:
+    facts = {name: said()[name]["facts"] for name in ("fit", "mixed", "set_late")}
+    assert set(facts["fit"]["products"]) == {"float32"}
+    assert facts["fit"]["dtype_policy"] == "float32"
+    assert set(facts["mixed"]["products"]) == {"bfloat16"}
+    assert facts["mixed"]["dtype_policy"] == "mixed_bfloat16"
+    # What was built before stays as it was.
+    assert set(facts["set_late"]["products"]) == {"float32"}
+    assert facts["set_late"]["dtype_policy"] == "mixed_bfloat16"
+
+
+def test_on_how_many_devices_a_graph_is() -> None:
+    both, one = said()["mirrored"]["facts"], said()["fit"]["facts"]
+    assert (one["devices"], one["devices_used"]) == (2, 1)
+    assert (both["devices"], both["devices_used"]) == (2, 2)
