@@ -77,13 +77,15 @@ class Control:
         if self._listener.number in ready:
             self._admit()
 
-    def send(self) -> None:
+    def send(self, gone: Callable[[int], None] | None = None) -> None:
         """Send the answers, and close the connections of clients that are gone."""
         for peer in list(self._peers):
             peer.send()
             if (peer.closing and not peer.wants_to_write()) or not peer.descriptor.is_ours():
                 self._peers.remove(peer)
                 peer.descriptor.close()
+                if gone is not None:
+                    gone(peer.key)
 
     def rest(self) -> None:
         """Begin a new count of reads, once a second. A client that stays silent is closed."""

@@ -58,6 +58,15 @@ def kernel_id(ident: int) -> int | None:
     return None if clock is None else ~(clock(ident) >> 3)
 
 
+def is_ours(error: BaseException, package: str | None) -> bool:
+    """Tell a failure below a line of ours from an exception of a handler of the job's."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    ours = at is not None and at.tb_frame.f_globals.get("__package__") == package
+    return isinstance(error, Exception) and ours
+
+
 def _nothing() -> None:
     pass
 

@@ -87,8 +87,14 @@ class Probes:
         record, figures = self.steps.second(now)
         if record is not None:
             self._put(record)
+            self._put_pace(now)
         found.update(figures)
         return found
+
+    def _put_pace(self, now: int) -> None:
+        pace = self.steps.pace(now)
+        if pace is not None:
+            self._put(pace)
 
     def lost(self) -> int:
         """Return how often they missed something."""

@@ -8,11 +8,12 @@ from contextlib import suppress
 from functools import partial
 
 from .facts import facts
+from .knobs import Knobs
 from .lease import Leases
 from .main_thread import main_thread
 from .marks import tell
 from .probes import KNOWN, Probes
-from .request_handler import RequestHandler
+from .request_handler import Parts, RequestHandler
 from .ring import Ring
 from .timers import EARLY, LATE, SECOND, Timer, Timers
 from .tracing import Traces
@@ -48,8 +49,12 @@ class Session:
         self._probes = Probes(self._timers, self._ring.put, main)
         main_call = self._probes.steps.main_call
         self._traces = Traces(endpoint.folder, self._timers, self._ring.put, main_call)
+        self._knobs = Knobs(self._ring.put, main_call)
         self._handler = RequestHandler(
-            self._leases, self._probes, self._traces, endpoint, self._hello
+            Parts(self._leases, self._probes, self._traces, self._knobs),
+            endpoint,
+            self._hello,
+            self._write_now,
         )
 
     def begin(self) -> None:
@@ -78,15 +83,26 @@ class Session:
                 if not self._endpoint.is_ours():
                     break
                 control.serve(ready, self._handler.answer)
-                if self._handler.is_over:
-                    return "detached"
-                control.send()
-            elif self._leases.are_over(time.monotonic_ns()):
-                return "lease"
+            reason = self._reason_to_go(heard=bool(ready))
+            if reason is not None:
+                return reason
+            if ready:
+                control.send(self._handler.forget)
         return "closed"
+
+    def _reason_to_go(self, *, heard: bool) -> str | None:
+        """Return why nobody needs us any more, once nothing of the job's is turned."""
+        if self._handler.is_over:
+            reason = "detached"
+        elif not heard and self._leases.are_over(time.monotonic_ns()):
+            reason = "lease"
+        else:
+            return None
+        return reason if self._knobs.take_back(f"the agent leaves: {reason}") else None
 
     def say_goodbye(self, reason: str) -> None:
         """Write the last records; the agent's thread has counted its time by now."""
+        self._knobs.take_back(f"the agent leaves: {reason}")
         self._write_second(time.monotonic_ns(), 0)
         self._traces.close(reason)
         for name in self._probes.names():
@@ -95,9 +111,10 @@ class Session:
         self._endpoint.spool.write_last(["bye", time.monotonic_ns(), reason])
 
     def undo(self) -> None:
-        """Undo what the probes changed in the job, and what it was told."""
+        """Undo what was changed in the job, and what it was told."""
         if self._handler.has_told:
             tell(None)
+        self._knobs.undo()
         self._traces.undo()
         self._probes.undo()
 
@@ -119,10 +136,14 @@ class Session:
         # Seldom: each check of a descriptor releases Python's lock, and waits to have it back.
         self._is_ours = self._endpoint.is_ours()
         if self._is_ours:
+            self._endpoint.control.rest()
+            self._knobs.second(now)
             self._write_second(now, time.thread_time_ns())
 
+    def _write_now(self) -> None:
+        self._write_second(time.monotonic_ns(), time.thread_time_ns())
+
     def _write_second(self, now: int, cpu_ns: int) -> None:
-        self._endpoint.control.rest()
         spool = self._endpoint.spool
         gauges: dict[str, int | None] = {
             LOST: self._ring.lost() + spool.lost + self._probes.lost(),

@@ -14,7 +14,7 @@ from time import monotonic_ns
 
 from .main_thread import MainThreadCall
 from .ring import drain
-from .wire import MOST_DURATIONS, STEP_SOURCES, STEPS
+from .wire import MOST_DURATIONS, MOST_PACED, STEP_SOURCES, STEPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,6 +136,11 @@ class _Source:
         ended = took.get(slowest, [])
         return ended, len(ended) if self.weight == 1 else round(self.weight * names.count(slowest))
 
+    def last_end(self) -> int:
+        """Return when the last of the steps ended that were taken."""
+        slowest = None if self._slowest is None else self._keys.get(self._slowest)
+        return 0 if slowest is None else slowest.last
+
     def _note_rounds(self, moments: list[int], names: list[int]) -> dict[int, list[int]]:
         """Note the ticks of each round separately."""
         took: dict[int, list[int]] = {}
@@ -202,6 +207,9 @@ class Steps:
         self._last_second = monotonic_ns()
         self._best: str | None = None
         self._total = 0
+        # Whether somebody measures a change: only then the order of steps is kept.
+        self.is_watched = False
+        self._ended: list[int] = []
 
     def listen(self, source: str) -> tuple[Callable[[int], None], Callable[[], None]]:
         """Return the function that ticks, for the job's threads, and the one that ends it."""
@@ -250,10 +258,25 @@ class Steps:
             return None, {}
         ended, number = took.get(self._best, ([], 0))
         self._total += number
+        self._ended = ended if self.is_watched else []
         record = None
         if ended:
             record = ["steps", now, self._best, span, number, _evenly(sorted(ended))]
         return record, {STEPS: self._total}
+
+    def pace(self, now: int) -> list[Any] | None:
+        """Return the record of the steps of the last call, one after another; ``None``: of none."""
+        ended, self._ended = self._ended, []
+        source = self._sources.get(self._best or "")
+        if not ended or source is None:
+            return None
+        each = -(-len(ended) // MOST_PACED)
+        # The oldest that do not fill a sum are left out.
+        whole = ended[len(ended) % each :]
+        sums = (
+            whole if each == 1 else [sum(whole[n : n + each]) for n in range(0, len(whole), each)]
+        )
+        return ["pace", now, self._best, source.last_end(), each, sums]
 
     def lost(self) -> int:
         """Return how often ticks found no room."""

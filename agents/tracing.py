@@ -138,6 +138,10 @@ class Traces:
         self._schedule(self._open, SOON_NS)
         return self._count
 
+    def is_on(self) -> bool:
+        """Tell whether one is on its way."""
+        return self._trace is not None
+
     def drop(self, number: Any) -> bool:
         """Remove the file of a trace; returns whether there was one."""
         return type(number) is int and self._files.drop(number)

@@ -24,12 +24,22 @@ A spool is lines of JSON, each an array ``[kind, monotonic_ns, ...]``:
                                                 "array", ..), as sampled; every few seconds
     ["state", t, probe, {name: value}]          all facts that seldom change, whenever one did
     ["trace", t, id, state, {facts}]            a requested trace: "begun", "done" or "failed"
+    ["pace", t, source, end_ns, each, [ns, ...]]
+                                                while a knob is tried: how long the steps took one
+                                                after another, up to the one that ended at end_ns;
+                                                each value is of ``each`` steps
+    ["knob", t, name, state, {facts}]           a knob was turned ("on"), went back ("off"), was
+                                                left as the job has set it since ("left"), or stays
+                                                ("kept")
     ["probe", t, name, "on"|"off", reason]      a probe began or ended
     ["bye", t, reason]                          the last record
 
 The facts of hello: ``version``, ``method`` (how it got in: "ptrace", "remote_exec", "run", "fork"),
 ``pid``, ``ppid``, ``uid``, ``python`` ("3.11.7"), ``implementation``, ``gil`` (whether this Python
 was built with one), ``probes`` (the names of those that run).
+
+The facts of a knob: ``old`` and ``value``, what was read before and after it was turned, ``now``,
+what is read at this moment, and ``why`` it went back.
 
 The source of steps is one of ``STEP_SOURCES``, best first; a worse one is silent while a better one
 reports. The facts of a state are numbers, words, and lists and objects of these, at most
@@ -65,6 +75,13 @@ with ``"ok"``; a refusal has ``"why"``. No message carries code.
     {"do": "drop", "id": N}                     -> removes the file of a trace
     {"do": "tell", "said": {..}}                -> "heard": what was found so far, for the job's own
                                                 code to look at (``marks.py``)
+    {"do": "watch", "on": bool}                 -> records of the pace come, first up to now; or not
+    {"do": "knob", "name": .., "value": ..}     -> turns a knob of ``knobs.py``; a record says when.
+                                                It goes back when this client hangs up, or renews
+                                                no lease for ``KNOB_SECONDS``
+    {"do": "back"}                              -> "on": the knob goes back, and this is false once
+                                                it has
+    {"do": "keep"}                              -> the knob stays
     {"do": "leave"}                             -> this client's lease ends; the last one's ends all
 
 When every client has read all of a spool longer than ``SPOOL_TRIM``, the agent empties it and
@@ -111,11 +128,15 @@ LONGEST_FILE = 300
 LONGEST_NAME = 100
 # The agent leaves after this long without a live client: three of the slowest ticks.
 LEASE_SECONDS = 30.0
+# What a client has turned goes back after this long without a word of it: a few of its seconds.
+KNOB_SECONDS = 4.0
 # A single garbage collector pause this long gets a record of its own.
 LONG_GC_NS = 1_000_000
 
 # The most step durations in one record.
 MOST_DURATIONS = 64
+# The most durations in one record of the pace.
+MOST_PACED = 500
 # The sources of steps, best first: the user's own markers, then hooks.
 STEP_SOURCES = ("whyidle.step", "ProfilerStep", "StepTraceAnnotation", "optimizer", "tf.function")
 # Limits on the free parts of a state, compile or trace record.

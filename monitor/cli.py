@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import keyword
 import os
 import pkgutil
 import shlex
@@ -20,18 +21,24 @@ DEBUG = "WHYIDLE_DEBUG"
 _OUTPUT_FAILED = {errno.ENOSPC, errno.EIO, errno.EBADF}
 
 
+def file_of(command: str) -> str:
+    """Return the module of a command; a word of Python's has an underscore behind it."""
+    return f"{command}_" if keyword.iskeyword(command) else command
+
+
 class Commands(click.Group):
     """One module in ``commands/`` is one command, found by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names of all commands."""
-        return sorted(i.name for i in pkgutil.iter_modules(commands.__path__) if i.name[0] != "_")
+        files = (i.name for i in pkgutil.iter_modules(commands.__path__) if i.name[0] != "_")
+        return sorted(name.removesuffix("_") for name in files)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load one command."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = importlib.import_module(f"{commands.__name__}.{cmd_name}")
+        module = importlib.import_module(f"{commands.__name__}.{file_of(cmd_name)}")
         command = module.command
         return command if isinstance(command, click.Command) else None
 

@@ -14,9 +14,11 @@ import pytest
 
 from tests.conftest import Monitor
 from whyidle.monitor import commands
+from whyidle.monitor.cli import file_of
 from whyidle.monitor.core.errors import Exit
 
-COMMANDS = sorted(m.name for m in pkgutil.iter_modules(commands.__path__) if m.name[0] != "_")
+FILES = (m.name for m in pkgutil.iter_modules(commands.__path__) if m.name[0] != "_")
+COMMANDS = sorted(name.removesuffix("_") for name in FILES)
 # Those that another room than app/ carries out.
 ELSEWHERE = {"mcp": "serve.server"}
 HEAVY = {"rich", "numpy", "streamlit", "plotly", "pynvml", "psutil", "sqlite3", "msgspec"}
@@ -41,8 +43,9 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_carries_a_command_out_takes_its_options(name: str) -> None:
-    declared = importlib.import_module(f"{commands.__name__}.{name}").command
-    module = importlib.import_module(f"whyidle.monitor.{ELSEWHERE.get(name, f'app.{name}')}")
+    file = file_of(name)
+    declared = importlib.import_module(f"{commands.__name__}.{file}").command
+    module = importlib.import_module(f"whyidle.monitor.{ELSEWHERE.get(name, f'app.{file}')}")
     parts = {"run": declared}
     if isinstance(declared, click.Group):
         # By the names of their functions: "list" would hide Python's own.

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 CHINESE = (ROOT / "README.zh-CN.md").read_text()
 COMMANDS = sorted(
-    path.stem.replace("_", "-")
+    path.stem.removesuffix("_").replace("_", "-")
     for path in (ROOT / "monitor" / "commands").glob("*.py")
     if not path.stem.startswith("_")  # these help the commands
 )

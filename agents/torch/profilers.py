@@ -15,7 +15,7 @@ from operator import getitem
 from time import monotonic_ns, sleep, time_ns
 from typing import Any, NamedTuple
 
-from ..main_thread import wake
+from ..main_thread import is_ours, wake
 from ..modules import loaded, need
 from .entered_blocks import EnteredBlocks, in_c
 from .kineto import SILENT
@@ -262,22 +262,13 @@ class Profilers:
                 self._open.clear()
                 failed = f"it did not begin: {type(error).__name__}: {error}"
                 self.why_not = USED if self._users else failed
-            if not _is_ours(error):
+            if not is_ours(error, __package__):
                 raise
             return
         began = self.began()
         if began is not None:
             # By itself, should the agent's thread not run in time.
             self._main_call.request(self._come_by, began.monotonic_ns + self._length_ns)
-
-
-def _is_ours(error: BaseException) -> bool:
-    """Tell a failure below a line of ours from an exception of a handler of the job's."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
-        at = at.tb_next
-    ours = at is not None and at.tb_frame.f_globals.get("__package__") == __package__
-    return isinstance(error, Exception) and ours
 
 
 def _beginning(

@@ -24,10 +24,10 @@ LAUNCHERS: Final = frozenset({"accelerate", "deepspeed"})
 _SEE: Final = "See which processes have JAX or PyTorch: monitor ps"
 
 
-def worker_of(named: ProcessKey, fs: ProcFs) -> ProcessKey:
-    """Return the process to trace; raises where a person must choose."""
-    ours, above = _family(named, fs)
-    return chosen(named, ours, above)
+def worker_of(named: ProcessKey, fs: ProcFs, command: str = "trace") -> ProcessKey:
+    """Return the process that the command is about; raises where a person must choose."""
+    ours, above = _family(named, fs, command)
+    return chosen(named, ours, above, command)
 
 
 def ranks_below(named: ProcessKey, fs: ProcFs) -> list[Identity]:
@@ -50,7 +50,9 @@ def ranks_below(named: ProcessKey, fs: ProcFs) -> list[Identity]:
     )
 
 
-def _family(named: ProcessKey, fs: ProcFs) -> tuple[list[Identity], Mapping[int, frozenset[int]]]:
+def _family(
+    named: ProcessKey, fs: ProcFs, command: str = "trace"
+) -> tuple[list[Identity], Mapping[int, frozenset[int]]]:
     """Return who has a framework at or below a process, and who stands above each."""
     stats = {pid: stat for pid in fs.pids() if (stat := fs.stat(pid)) is not None}
     family = [pid for pid in stats if _is_at_or_below(pid, named, stats)]
@@ -66,13 +68,16 @@ def _family(named: ProcessKey, fs: ProcFs) -> tuple[list[Identity], Mapping[int,
         pid = min(who.key.pid for who in fit)
         raise UsageProblem(
             f"What runs below process {named.pid} belongs to another user.",
-            f"Name it: monitor trace {pid}",
+            f"Name it: monitor {command} {pid}",
         )
     return ours, {pid: _above(pid, stats) for pid in family}
 
 
 def chosen(
-    named: ProcessKey, fit: Sequence[Identity], above: Mapping[int, frozenset[int]]
+    named: ProcessKey,
+    fit: Sequence[Identity],
+    above: Mapping[int, frozenset[int]],
+    command: str = "trace",
 ) -> ProcessKey:
     """Choose among the processes with a framework; ``above``: who stands above each."""
 
@@ -97,7 +102,7 @@ def chosen(
         pids = ", ".join(str(key.pid) for key in found[:MOST_NAMED])
         raise UsageProblem(
             f"Several jobs run below process {named.pid}: {pids}.",
-            f"Name one: monitor trace {found[0].pid}",
+            f"Name one: monitor {command} {found[0].pid}",
         )
     return found[0]
 

@@ -6,19 +6,18 @@ import contextlib
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 import click
 
 from whyidle.monitor.app.choose import worker_of
+from whyidle.monitor.app.entering import entered
 from whyidle.monitor.app.xprof import ended_by_signals
-from whyidle.monitor.attach import ladder, precheck
-from whyidle.monitor.attach.answers import Refusal
 from whyidle.monitor.core.contracts.trace import TakenJson
 from whyidle.monitor.core.defaults import MOST_SERVER_SECONDS
-from whyidle.monitor.core.errors import NotPermitted, Problem, TargetGone, UsageProblem
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.link.link import Link, LinkLost
 from whyidle.monitor.link.records import Steps
@@ -88,7 +87,7 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
         if server is not None:
             seconds = min(seconds, MOST_SERVER_SECONDS)
             return Shot(key, _from_server(key, space, owner, server, seconds), run, seconds)
-        with entered(target) as link:
+        with entered(target, "trace", say) as link:
             listener = _Listener(link)
             taken = _from_agent(listener, space, owner, seconds)
             return Shot(key, taken, run, seconds, listener.step_ns(taken, seconds))
@@ -115,56 +114,12 @@ def _run_of(key: ProcessKey) -> int | None:
     if not database().exists():
         return None
     with Reader.open(database()) as reader:
-        for run in reversed(reader.runs()):
-            if not run.is_recording:
-                continue
-            members = [(p.pid, p.start_ticks) for p in reader.processes(run.id, key.pid)]
-            if (run.target_pid, run.target_start_ticks) == key or key in members:
-                return run.id
-    return None
+        return reader.watching(*key)
 
 
 def _worker_of(named: Target) -> Target:
     key = worker_of(named.key, named.fs)
     return named if key == named.key else Target(key, named.fs)
-
-
-@contextlib.contextmanager
-def entered(target: Target) -> Iterator[Link]:
-    """Bring the agent into a process, for as long as it is needed."""
-    key = target.key
-    nothing = precheck.without_framework(target)
-    if nothing is not None:
-        raise UsageProblem(nothing.what, "See which processes have: monitor ps")
-    say(f"Going into process {key.pid} …")
-    outcome = ladder.enter(target)
-    if not outcome.inside:
-        raise _not_entered(target, outcome.refusal)
-    link = Link.open(key, target.fs)
-    if link is None:
-        raise Problem(
-            f"The agent in process {key.pid} went again before it was asked anything.",
-            f"Try again: monitor trace {key.pid}",
-        )
-    try:
-        yield link
-    finally:
-        # Others who watch the job keep their agent.
-        link.leave()
-        link.close()
-
-
-def _not_entered(target: Target, refusal: Refusal | None) -> Problem:
-    pid = target.pid
-    if target.fs.stat(pid) is None:
-        return TargetGone(f"Process {pid} has ended meanwhile.", "See what runs with: monitor ps")
-    if refusal is None:
-        return NotPermitted(f"Process {pid} cannot be entered.", f"See why: monitor doctor {pid}")
-    # Who only watches from outside gets no trace, and who tries again wants one.
-    step = refusal.next_step.replace("Try again: monitor attach", "Try again: monitor trace")
-    if step.endswith("--observe") or not step:
-        step = f"See every way in: monitor doctor {pid}"
-    return NotPermitted(refusal.what, step)
 
 
 class _Listener:

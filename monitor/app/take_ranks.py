@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from whyidle.monitor.app.choose import ranks_below
-from whyidle.monitor.app.take import BETWEEN, check_room, entered, say
+from whyidle.monitor.app.entering import entered
+from whyidle.monitor.app.take import BETWEEN, check_room, say
 from whyidle.monitor.app.xprof import ended_by_signals
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.errors import Problem
@@ -157,7 +158,7 @@ def take_ranks(pid: str, seconds: float) -> RankTraces:
 
 def _enter(stack: contextlib.ExitStack, target: Target, who: Identity) -> OneRank | None:
     try:
-        link = stack.enter_context(entered(target))
+        link = stack.enter_context(entered(target, "trace", say))
     except Problem as problem:
         say(f"Not in process {target.pid}: {problem}")
         return None

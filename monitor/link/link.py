@@ -18,6 +18,7 @@ from whyidle.monitor.processes.procfs import ProcFs
 HELLO_SECONDS = 0.5
 # A full spool, read a piece at a time.
 MOST_PIECES = 20
+KNOB_QUESTIONS = ("watch", "knob", "back", "keep")
 # Answers and records about traces that nobody has taken yet.
 MOST_UNTAKEN = 64
 
@@ -41,6 +42,8 @@ class Link:
         # About traces: answers to our requests; and records, also of traces for other clients.
         self.trace_answers: deque[Mapping[str, Any]] = deque(maxlen=MOST_UNTAKEN)
         self.traced: deque[Traced] = deque(maxlen=MOST_UNTAKEN)
+        # Answers to what was asked of knobs.
+        self.knob_answers: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=MOST_UNTAKEN)
         self._channel = channel
         self._control = control
         self._spool = spool
@@ -121,13 +124,7 @@ class Link:
             raise LinkLost from None
 
     def _exchange(self) -> list[Record]:
-        for asked, answer in self._control.answers():
-            if asked == "lease":
-                self._take_epoch(answer)
-            elif asked == "trace":
-                self.trace_answers.append(answer)
-            # The agent says goodbye before it answers the last one who leaves.
-            self._has_left |= asked == "leave"
+        self._take_answers()
         closed = self._control.closed
         if closed and self._end is None:
             # What is appended from now on is not the agent's.
@@ -141,6 +138,17 @@ class Link:
         if (closed or self._has_left) and self._spool.offset == before:
             raise LinkLost
         return records
+
+    def _take_answers(self) -> None:
+        for asked, answer in self._control.answers():
+            if asked == "lease":
+                self._take_epoch(answer)
+            elif asked == "trace":
+                self.trace_answers.append(answer)
+            elif asked in KNOB_QUESTIONS:
+                self.knob_answers.append((asked, answer))
+            # The agent says goodbye before it answers the last one who leaves.
+            self._has_left |= asked == "leave"
 
     @property
     def is_open(self) -> bool:
@@ -173,6 +181,11 @@ class Link:
         """Tell the agent what was found, for the job's own code; an older one refuses."""
         if self.is_open and not self._control.is_waiting_for("tell"):
             self._control.ask("tell", said=said)
+
+    def ask_of_knob(self, do: str, **more: object) -> None:
+        """Ask what ``wire`` lists of knobs; ``knob_answers`` gets the answer."""
+        if self.is_open:
+            self._control.ask(do, **more)
 
     def ask_to_leave(self) -> None:
         """Ask the agent to leave; the next exchanges give its last records, then ``LinkLost``."""

@@ -145,6 +145,26 @@ class Traced(Struct, array_like=True, frozen=True, tag="trace"):
     facts: Annotated[dict[Name, Any], Meta(max_length=32)] = {}
 
 
+class Pace(Struct, array_like=True, frozen=True, tag="pace"):
+    """How long steps took, one after another, up to one that ended at ``end_ns``."""
+
+    t: Natural
+    source: Name
+    end_ns: Natural
+    # How many steps each of the values is of.
+    each: Annotated[int, Meta(ge=1, le=2**31)]
+    durations: Annotated[list[Natural], Meta(max_length=wire.MOST_PACED)]
+
+
+class Turned(Struct, array_like=True, frozen=True, tag="knob"):
+    """A knob was turned, or went back."""
+
+    t: Natural
+    name: Name
+    state: Name
+    facts: Annotated[dict[Name, Any], Meta(max_length=32)] = {}
+
+
 class Probe(Struct, array_like=True, frozen=True, tag="probe"):
     """A probe began or ended."""
 
@@ -172,6 +192,8 @@ Record: TypeAlias = (
     | Reads
     | State
     | Traced
+    | Pace
+    | Turned
     | Probe
     | Bye
 )

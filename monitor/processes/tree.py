@@ -90,7 +90,7 @@ class Tree:
         # New children of an ended member are strangers: another process has its pid by now.
         parents = {key.pid for key in self.stats}
         orphans = self._orphans(new)
-        family = _descendants(new, parents | {s.pid for s in orphans})
+        family = descendants(new, parents | {s.pid for s in orphans})
         for stat in (*orphans, *family):
             key = ProcessKey(stat.pid, stat.start_ticks)
             if is_alive(key, stat):
@@ -123,7 +123,8 @@ class Tree:
         return True
 
 
-def _descendants(stats: Iterable[Stat], parents: set[int]) -> list[Stat]:
+def descendants(stats: Iterable[Stat], parents: set[int]) -> list[Stat]:
+    """Return those below these processes, children and their children."""
     children: dict[int, list[Stat]] = {}
     for stat in stats:
         children.setdefault(stat.parent, []).append(stat)

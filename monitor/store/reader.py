@@ -127,6 +127,16 @@ class Reader:
         return found[0]
 
     @_in_words
+    def watching(self, pid: int, start_ticks: int) -> int | None:
+        """Return the recording that watches a process now; ``None`` where there is none."""
+        for run in reversed(self.runs()):
+            if not run.is_recording:
+                continue
+            members = [(p.pid, p.start_ticks) for p in self.processes(run.id, pid)]
+            if (pid, start_ticks) in [(run.target_pid, run.target_start_ticks), *members]:
+                return run.id
+        return None
+
     def gpus(self, run: int) -> list[Gpu]:
         """Return the GPUs of a run."""
         return self._rows(Gpu, "gpu", "run = ? ORDER BY id", run)

@@ -18,6 +18,7 @@ from whyidle.monitor.link.records import (
     Stacks,
     State,
     Steps,
+    Turned,
 )
 from whyidle.monitor.processes.process import JobEvent, ProcessKey
 from whyidle.monitor.recording.stats.code_lines import Readbacks, Where
@@ -35,6 +36,10 @@ from whyidle.monitor.recording.stats.totals import ProcessTotals
 from whyidle.monitor.runs.aggregates import ReadBack
 
 FRAMEWORK = "framework"
+# The kind of all events of `monitor try`; who turned a knob writes down the others.
+TRY = "try"
+BACK = ("off", "left")
+ASKED = "asked"
 # No sound probe says more, or deeper.
 LONGEST_WORD = 200
 LONGEST_LIST = 100
@@ -117,6 +122,28 @@ def plain(fact: Any, deep: int = 0) -> Any:
             return None
 
 
+class TakenBack:
+    """Knobs that the agent has taken back by itself: who had them turned could not say so."""
+
+    def __init__(self, key: ProcessKey) -> None:
+        self._key = key
+        self._events: list[JobEvent] = []
+
+    def take(self, record: Turned) -> None:
+        """Take in what became of a knob."""
+        why = plain(record.facts.get("why"))
+        if record.state not in BACK or why == ASKED or len(self._events) >= LONGEST_LIST:
+            return
+        name = plain(record.name)
+        data = {"knob": name, "state": "back", "why": why}
+        self._events.append(JobEvent(TRY, self._key, f"{name} went back: {why}.", data=data))
+
+    def events(self, _now_ns: int, *, ending: bool) -> list[JobEvent]:  # noqa: ARG002
+        """Return those since the last call."""
+        found, self._events = self._events, []
+        return found
+
+
 __all__ = ["MEASURED", "AgentStats"]
 
 SILENT_NS = 5_000_000_000
@@ -141,6 +168,7 @@ class AgentStats:
         self._compiles = Compiles(key)
         self._pauses = Pauses(key)
         self._readbacks = Readbacks(key)
+        self._taken_back = TakenBack(key)
         self._fresh = Reading()
         self._gauged: int | None = None
 
@@ -191,7 +219,8 @@ class AgentStats:
         return [
             event
             for what in (
-                self.frameworks, self._compiles, self._pauses, self._readbacks, self.where
+                self.frameworks, self._compiles, self._pauses, self._readbacks, self.where,
+                self._taken_back,
             )
             for event in what.events(now_ns, ending=ending)
         ]  # fmt: skip
@@ -210,6 +239,8 @@ class AgentStats:
                 self._readbacks.take(record, at_ns)
             case State():
                 self.frameworks.take(record)
+            case Turned():
+                self._taken_back.take(record)
             case _:
                 pass
 

@@ -1,0 +1,231 @@
+"""``monitor try``: a change in a running job, measured against itself, and taken back."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any, Final
+
+import click
+
+from whyidle.monitor.app.choose import worker_of
+from whyidle.monitor.app.entering import entered
+from whyidle.monitor.app.windows import of as window_of
+from whyidle.monitor.app.xprof import ended_by_signals
+from whyidle.monitor.core.contracts.trying import KnobJson, SuggestedJson, TryJson
+from whyidle.monitor.core.errors import Exit, UsageProblem
+from whyidle.monitor.core.paths import database
+from whyidle.monitor.diagnosis.diagnose import diagnose
+from whyidle.monitor.link.link import Link
+from whyidle.monitor.processes.ranks import rank_of
+from whyidle.monitor.processes.target import Target
+from whyidle.monitor.render import trying as render
+from whyidle.monitor.render.jsonl import line as json_line
+from whyidle.monitor.trying.audit import Audit
+from whyidle.monitor.trying.guard import MemoryGuard
+from whyidle.monitor.trying.knobs import KNOBS, Knob, named, of_rule
+from whyidle.monitor.trying.line import Line
+from whyidle.monitor.trying.switches import Inside, Outside, Switch
+from whyidle.monitor.trying.trial import YOU, Outcome, Trial
+
+SCHEMA: Final = 1
+
+
+def run(
+    *,
+    pid: str | None,
+    knob: str | None,
+    seconds: float | None,
+    keep: bool,
+    numerics: bool,
+    suggest: bool,
+    listed: bool,
+    as_json: bool,
+) -> None:
+    """Try a knob, or say which there are."""
+    if listed:
+        _show_all(as_json=as_json)
+        return
+    if pid is None:
+        raise UsageProblem(
+            "Which process is meant?", "List the jobs with `monitor ps`, then: monitor try PID KNOB"
+        )
+    if suggest:
+        _suggest(pid, as_json=as_json)
+        return
+    if knob is None:
+        raise UsageProblem(
+            "Which knob is to be tried?",
+            f"See what the findings point to: monitor try {pid} --suggest",
+        )
+    found = _try(pid, *named(knob), seconds, keep=keep, numerics=numerics)
+    click.echo(json_line(found) if as_json else "\n".join(render.lines(found)))
+    if found["stopped"] == YOU:
+        raise SystemExit(Exit.INTERRUPTED)
+
+
+# Lists -------------------------------------------------------------------------------------------
+def _show_all(*, as_json: bool) -> None:
+    knobs = [_json(knob) for knob in KNOBS.values()]
+    if as_json:
+        click.echo(json_line({"schema": SCHEMA, "knobs": knobs}))
+    else:
+        click.echo("\n".join(render.knob_lines(knobs)))
+
+
+def _suggest(pid: str, *, as_json: bool) -> None:
+    found = diagnose(window_of(pid))
+    some: list[SuggestedJson] = []
+    for each in found.findings:
+        knobs = of_rule(each.rule.id)
+        gain = each.found.gain
+        if knobs:
+            some.append(
+                {
+                    "rule": each.rule.id,
+                    "title": each.found.title or each.rule.title,
+                    "gain": None if gain is None else [gain.low, gain.high],
+                    "knobs": [_json(knob) for knob in knobs],
+                }
+            )
+    if as_json:
+        click.echo(json_line({"schema": SCHEMA, "pid": int(pid), "suggested": some}))
+    else:
+        click.echo("\n".join(render.suggestions(pid, some)))
+
+
+def _json(knob: Knob) -> KnobJson:
+    return {
+        "knob": knob.name,
+        "does": knob.does,
+        "takes": knob.takes,
+        "default": knob.default or None,
+        "needs": knob.needs,
+        "risk": knob.risk,
+        "undone": knob.undone,
+        "numerics": knob.numerics,
+        "rules": list(knob.rules),
+    }
+
+
+# One try -----------------------------------------------------------------------------------------
+def _try(
+    pid: str, knob: Knob, value: Any, seconds: float | None, *, keep: bool, numerics: bool
+) -> TryJson:
+    target = Target.named(pid)
+    key = worker_of(target.key, target.fs, "try")
+    target = target if key == target.key else Target(key, target.fs)
+    _check_numerics(target, knob, allowed=numerics)
+    seed = secrets.randbits(32)
+    with ended_by_signals(), entered(target, "try", _tell) as link:
+        audit = Audit(database(), key, knob.name, _command(target))
+        with closing(audit), _switch(link, target, knob, value, audit) as (line, switch):
+            trial = Trial(
+                line=line,
+                knob=knob,
+                switch=switch,
+                seconds=seconds,
+                seed=seed,
+                memory=MemoryGuard(key, target.fs),
+                begun=_Begun(audit, knob, value, switch),
+                tell=_tell,
+            )
+            found = trial.run(keep=keep)
+            answer = _answer(trial, audit.run, value, found)
+            text = next(render.lines(answer))
+            audit.note(answer["state"], text, old=switch.old, value=value, ratio=answer["ratio"])
+            return answer
+
+
+class _Begun:
+    """Writes down the first change, once."""
+
+    def __init__(self, audit: Audit, knob: Knob, value: Any, switch: Switch) -> None:
+        self._audit, self._knob, self._value, self._switch = audit, knob, value, switch
+        self._done = False
+
+    def __call__(self) -> None:
+        if not self._done:
+            self._done = True
+            text = f"{self._knob.name}: tried, in turns with what was before ({self._switch.old})"
+            self._audit.note("on", text, old=self._switch.old, value=self._value)
+
+
+@contextmanager
+def _switch(
+    link: Link, target: Target, knob: Knob, value: Any, audit: Audit
+) -> Iterator[tuple[Line, Switch]]:
+    line = Line(link)
+    if knob.is_inside:
+        yield line, Inside(line, knob, value)
+        return
+    outside = Outside(target.key, knob, value, audit.facts)
+    line.beat = outside.beat
+    try:
+        yield line, outside
+    finally:
+        outside.close()
+
+
+def _check_numerics(target: Target, knob: Knob, *, allowed: bool) -> None:
+    if knob.numerics is None:
+        return
+    if not allowed:
+        raise UsageProblem(
+            f"{knob.name} may change results: {knob.numerics}.",
+            f"If that is meant: monitor try {target.pid} {knob.name} --allow-numerics",
+        )
+    rank = rank_of(target.fs.environment(target.pid) or {})
+    if rank is not None and (rank.world_size or 1) > 1:
+        raise UsageProblem(
+            f"Process {target.pid} is one of {rank.world_size} that train together: {knob.name} in"
+            " one alone would let their results differ.",
+            "Set it in the program, and compare two runs: monitor compare RUN RUN",
+        )
+
+
+def _command(target: Target) -> str | None:
+    who = target.identity
+    return None if who is None else who.script
+
+
+def _answer(trial: Trial, run: int, value: Any, found: Outcome) -> TryJson:
+    estimate, plan, measured = found.estimate, found.plan, found.measured
+    return {
+        "schema": SCHEMA,
+        "pid": trial.line.link.key.pid,
+        "run": run,
+        "knob": trial.knob.name,
+        "value": value,
+        "old": trial.switch.old,
+        "ratio": None
+        if estimate is None
+        else {"low": estimate.low, "middle": estimate.middle, "high": estimate.high},
+        "verdict": "not certain" if estimate is None else estimate.verdict,  # type: ignore[typeddict-item]
+        "step_s_without": measured.step_s[0],
+        "step_s_with": measured.step_s[1],
+        "pairs": len(measured.ratios),
+        "most_pairs": plan.pairs,
+        "block_s": plan.block_s,
+        "settle_s": plan.settle_s,
+        "seed": plan.seed,
+        "steps": measured.steps,
+        "phases": measured.phases,
+        "seconds": found.seconds,
+        "stopped": found.stopped,
+        "state": "kept" if found.is_kept else "left" if found.is_left else "back",
+    }
+
+
+_told = [0.0]
+
+
+def _tell(what: str) -> None:
+    """Tell a person who looks on what is going on, now and then."""
+    if sys.stderr.isatty() and time.monotonic() - _told[0] > 5:
+        _told[0] = time.monotonic()
+        with suppress(OSError):
+            click.echo(what, err=True)
