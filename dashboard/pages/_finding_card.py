@@ -11,6 +11,7 @@ from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _tables
 from whyidle.dashboard.views import findings
 from whyidle.dashboard.views.findings import CodeLocation
+from whyidle.dashboard.views.patches import Diff
 from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.contracts.diagnosis import FindingJson
 
@@ -44,13 +45,17 @@ def _cost(finding: FindingJson) -> str:
     )
 
 
-def body(finding: FindingJson, places: Sequence[CodeLocation]) -> None:
+def body(
+    finding: FindingJson, places: Sequence[CodeLocation], diff: Diff | None = None, run: int = 0
+) -> None:
     """Write the evidence, the code, and the fix."""
     left, right = st.columns([6, 5], gap="medium")
     with left:
         _evidence(finding)
         _places(places)
     with right:
+        if diff is not None:
+            _patch(finding, diff, run)
         _remedies(finding)
         _besides(finding)
 
@@ -82,6 +87,17 @@ def _remedies(finding: FindingJson) -> None:
         write(f"<div><b>{safe(remedy.framework)}</b>: {safe(remedy.text)}</div>")
         if remedy.code:
             st.code(remedy.code, language="python")
+
+
+def _patch(finding: FindingJson, diff: Diff, run: int) -> None:
+    widgets.title("As a patch", "of your source as it is now")
+    write(f"<div>{safe(diff.title)}</div>")
+    st.code(diff.text, language="diff")
+    write("".join(markup.note(each) for each in diff.notes))
+    rule = finding["rule"]
+    st.code(
+        f"monitor fix {run} {rule} --verify 'CMD'  # is it faster, and the same?", language="bash"
+    )
 
 
 def _besides(finding: FindingJson) -> None:

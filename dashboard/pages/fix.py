@@ -12,7 +12,7 @@ from whyidle.dashboard.figures import ranges
 from whyidle.dashboard.frame import PageState
 from whyidle.dashboard.markup import safe
 from whyidle.dashboard.pages import _finding_card, _tables
-from whyidle.dashboard.views import findings, job, runs
+from whyidle.dashboard.views import findings, job, patches, runs
 from whyidle.dashboard.views.findings import Page
 from whyidle.dashboard.widgets import write
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
@@ -44,12 +44,13 @@ def _findings(shown: PageState) -> None:
         _overview(found)
     with st.container():
         opened = _opened(found, run)
+    diffs = patches.diffs(found.answer)
     for finding in found.answer["findings"]:
         rule = finding["rule"]
         with st.container(border=True, key=f"finding-{rule}"):
             _finding_card.head(finding, found.places[rule], run.id)
             with st.expander("Evidence, code and fix", expanded=rule == opened, key=f"more-{rule}"):
-                _finding_card.body(finding, found.places[rule])
+                _finding_card.body(finding, found.places[rule], diffs.get(rule), run.id)
     if found.answer["findings"]:
         _measuring(shown)
     _comparing(shown)

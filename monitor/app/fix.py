@@ -1,0 +1,129 @@
+"""``monitor fix``: the change that mends a finding, as a patch; and whether it does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from whyidle.monitor.app import windows
+from whyidle.monitor.core.contracts.fix import FixJson, PatchJson, RefusedJson
+from whyidle.monitor.core.errors import Problem, UsageProblem
+from whyidle.monitor.core.paths import database
+from whyidle.monitor.diagnosis import diagnose
+from whyidle.monitor.render import jsonl, patches
+from whyidle.monitor.signals import opening
+
+if TYPE_CHECKING:
+    from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
+    from whyidle.monitor.fixes import Fixed, Patch, Refusal
+    from whyidle.monitor.signals.window import Window
+
+INSTALL: Final = "pip install 'whyidle[fix]'"
+
+
+def run(
+    *,
+    target: str,
+    rule: str | None,
+    apply_to: Path | None,
+    write: bool,
+    force: bool,
+    verify: str | None,
+    check: str | None,
+    turns: int,
+    seconds: float,
+    tolerance: float,
+    allow_numerics: bool,
+    as_json: bool,
+) -> None:
+    """Print the patches; write and verify them where that is asked for."""
+    _needs(verify, check, write=write, force=force)
+    window = _window(target)
+    found, answer = fixed(window, rule, allow_numerics=allow_numerics)
+    if found.texts:
+        from whyidle.monitor.app import changed  # noqa: PLC0415  LibCST takes time
+
+        if write:
+            changed.check(list(found.texts), force=force)
+        if verify is not None:
+            from whyidle.monitor.app.verify import Asked, verified  # noqa: PLC0415
+
+            asked = Asked(verify, check, turns, seconds, tolerance)
+            answer["verified"] = verified(found, asked)
+        if apply_to is not None:
+            answer["written"] += changed.copied(found, apply_to)
+        if write:
+            answer["written"] += changed.written(found)
+    click.echo(jsonl.line(answer) if as_json else patches.screen(answer), color=not as_json or None)
+
+
+def _needs(verify: str | None, check: str | None, *, write: bool, force: bool) -> None:
+    if check is not None and verify is None:
+        raise UsageProblem("--check says what --verify compares.", "Give both, or none.")
+    if force and not write:
+        raise UsageProblem("--force is for --write.", "Give both, or none.")
+
+
+def _window(target: str) -> Window:
+    run = windows.run_of(target)
+    return windows.of(target) if run is None else opening.of_run(database(), run)
+
+
+def fixed(window: Window, rule: str | None, *, allow_numerics: bool) -> tuple[Fixed, FixJson]:
+    """Return the patches of what was found in a job, and the answer about them."""
+    try:
+        from whyidle.monitor import fixes  # noqa: PLC0415  LibCST may be absent
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "libcst":
+            raise
+        raise Problem("LibCST is not installed, and a patch needs it.", INSTALL) from None
+    answer = diagnose.as_json(diagnose.diagnose(window))
+    if rule is not None:
+        _check_rule(answer, rule)
+        answer["findings"] = [each for each in answer["findings"] if each["rule"] == rule]
+    cores = window.cores
+    count = len(os.sched_getaffinity(0)) if cores is None else int(cores.value)
+    found = fixes.fix(answer, fixes.by_rule(), count, allow_numerics=allow_numerics)
+    here = Path.cwd()
+    shown: FixJson = {
+        "target": window.target,
+        "patches": [_patch(finding, patch, here) for finding, patch in found.patches],
+        "refused": [_refused(finding, why) for finding, why in found.refused],
+        "written": [],
+        "verified": None,
+    }  # fmt: skip
+    return found, shown
+
+
+def _check_rule(answer: DiagnosisJson, rule: str) -> None:
+    names = [each["rule"] for each in answer["findings"]]
+    if rule not in names:
+        then = f"Found: {', '.join(names)}" if names else "See: monitor diagnose"
+        raise UsageProblem(f"'{rule}' was not found in this job.", then)
+
+
+def _patch(finding: FindingJson, patch: Patch, here: Path) -> PatchJson:
+    from whyidle.monitor import fixes  # noqa: PLC0415  LibCST takes time
+
+    return {
+        "rule": finding["rule"],
+        "codemod": patch.codemod,
+        "title": patch.title,
+        "file": patch.file,
+        "diff": fixes.diff(patch, here),
+        "notes": list(patch.notes),
+        "speedup": finding["speedup"],
+    }
+
+
+def _refused(finding: FindingJson, why: list[Refusal]) -> RefusedJson:
+    reasons = [
+        f"{each.file}:{each.line}: {each.why}" if each.file and each.line
+        else f"{each.file}: {each.why}" if each.file else each.why
+        for each in why
+    ]  # fmt: skip
+    advice = {name: fix["text"] for name, fix in finding["fixes"].items()}
+    return {"rule": finding["rule"], "why": list(dict.fromkeys(reasons)), "advice": advice}

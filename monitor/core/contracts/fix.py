@@ -1,0 +1,55 @@
+"""The answer of ``monitor fix --json``."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class PatchJson(TypedDict):
+    """A change of one file that mends a finding."""
+
+    rule: str
+    codemod: str
+    title: str
+    file: str
+    diff: str
+    # What is different afterwards, in sentences.
+    notes: list[str]
+    # What the finding predicts.
+    speedup: list[float] | None
+
+
+class RefusedJson(TypedDict):
+    """A finding without a patch: each reason, and the advice instead."""
+
+    rule: str
+    why: list[str]
+    advice: dict[str, str]
+
+
+class VerifiedJson(TypedDict):
+    """The original and the changed program, run in turns."""
+
+    command: list[str]
+    turns: int
+    step_ms: list[float | None]
+    predicted: list[float] | None
+    # How many times faster: at least, on average, at most.
+    measured: list[float | None]
+    verdict: str
+    # "equal", "different" or "unknown".
+    results: str
+    compared: int
+    largest_difference: float | None
+    tolerance: float
+    why: list[str]
+
+
+class FixJson(TypedDict):
+    """All of it."""
+
+    target: str
+    patches: list[PatchJson]
+    refused: list[RefusedJson]
+    written: list[str]
+    verified: VerifiedJson | None

@@ -1,0 +1,58 @@
+"""One codemod applied to one file: the text before and after, or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import libcst as cst
+
+from whyidle.monitor.fixes._codemod import Codemod, NotHere, Patch, Refusal, Refused, Wanted
+from whyidle.monitor.fixes._source import Source
+
+TOO_DEEP = "the file is nested too deep to be read"
+
+
+def patched(codemod: Codemod, file: str, text: str, wanted: Wanted) -> Patch | Refusal | None:
+    """Return the patch of one file; ``None`` where it has nothing of the kind."""
+    try:
+        source = Source(file, text)
+        change = codemod.change(source, wanted)
+        after = source.rewritten(change.edits, change.imports)
+        compile(after, file, "exec", dont_inherit=True)
+    except NotHere:
+        return None
+    except Refused as refused:
+        return Refusal(codemod.id, refused.why, file, refused.line)
+    except cst.ParserSyntaxError as error:
+        return Refusal(codemod.id, f"the file is no Python that can be read: {error.message}", file)
+    except RecursionError:
+        return Refusal(codemod.id, TOO_DEEP, file)
+    except Exception as error:  # noqa: BLE001  a defect of ours is no patch
+        what = f"a defect of whyidle: {type(error).__name__}: {error}"
+        return Refusal(codemod.id, what, file)
+    if after == text:
+        return None
+    return Patch(file, text, after, codemod.id, codemod.title, tuple(change.notes))
+
+
+def patches_of(
+    codemods: Sequence[Codemod],
+    files: Iterable[tuple[str, str]],
+    wanted: dict[str, Wanted],
+    *,
+    allow_numerics: bool = False,
+) -> tuple[Patch | None, list[Refusal]]:
+    """Return the first patch that can be proved right, and what stopped the others."""
+    refusals: list[Refusal] = []
+    texts = list(files)
+    for codemod in codemods:
+        for file, text in texts:
+            found = patched(codemod, file, text, wanted[file])
+            if isinstance(found, Refusal):
+                refusals.append(found)
+            elif found is not None and codemod.changes_numbers and not allow_numerics:
+                why = f"{codemod.title} changes what is computed: --allow-numerics permits it"
+                refusals.append(Refusal(codemod.id, why, file))
+            elif found is not None:
+                return found, refusals
+    return None, refusals

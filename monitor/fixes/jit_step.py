@@ -1,0 +1,238 @@
+"""``jax.jit`` around the step, where the step does nothing but compute with arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import libcst as cst
+
+from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
+from whyidle.monitor.fixes._loops import training_loop
+from whyidle.monitor.fixes._pure import Purity, params_of
+from whyidle.monitor.fixes._source import Source, inside
+
+_ABOUT: Final = {"shape", "ndim", "dtype", "size", "T", "at", "mean", "sum", "reshape", "astype",
+                 "max", "min", "items", "keys", "values", "get", "argmax", "transpose", "std",
+                 "squeeze", "ravel", "flatten", "dot", "var"}  # fmt: skip
+_SIZED: Final = {"axis", "shape", "length", "num_classes", "dtype", "axes", "unroll", "size"}
+_MAKES: Final = {"zeros", "ones", "full", "empty", "arange", "eye", "linspace", "range", "tri"}
+_RESHAPES: Final = {"reshape", "split", "array_split", "repeat", "tile", "one_hot", "broadcast_to",
+                    "top_k", "swapaxes", "expand_dims", "moveaxis"}  # fmt: skip
+# What a compiled function takes as an array, or as a tree of them.
+_ARRAYS: Final = ("jax.", "numpy.", "optax.")
+
+
+def change(source: Source, wanted: Wanted) -> Change:
+    """Compile the outermost function that a training loop calls and that has what was found."""
+    name = source.spelt("jax.jit", source.module.body[-1])
+    found = Change()
+    if name is None:
+        if source.spelt("jax.numpy", source.module.body[-1]) is None or "jax" in source.words:
+            if "jax" not in source.words:
+                raise NotHere
+        found.imports.append("jax")
+        name = "jax.jit"
+    function = _step(source, wanted)
+    where = source.line(function)
+    if any("jit" in source.code(mark) for mark in function.decorators):
+        raise NotHere
+    if function.decorators:
+        raise Refused("the step has a decorator", where)
+    Purity(source).check(function)
+    _check_params(source, function)
+    _check_uses(source, function)
+    mark = cst.Decorator(cst.parse_expression(name))
+
+    def edit(old: Any) -> Any:
+        return old.with_changes(
+            decorators=[mark], lines_after_decorators=(), leading_lines=old.leading_lines
+        )
+
+    found.edits[function] = edit
+    found.notes.append("Compiled code may round differently in the last digits.")
+    return found
+
+
+def _step(source: Source, wanted: Wanted) -> cst.FunctionDef:
+    """Return the function of the module that a loop calls and that leads to what was found."""
+    steps: list[cst.FunctionDef] = []
+    for call in source.calls:
+        if training_loop(source, call) is None:
+            continue
+        function = _called(source, call)
+        if function is None or source.parent(function) is not source.module:
+            continue
+        reached = set(_reached(source, function))
+        is_found = any(source.covers(f, line) for f in reached for line in wanted.lines)
+        if (
+            (is_found or not wanted.lines)
+            and function not in steps
+            and _differentiates(source, reached)
+        ):
+            steps.append(function)
+    if not steps:
+        raise NotHere
+    if len(steps) > 1:
+        raise Refused("several functions of the loop have what was found", source.line(steps[1]))
+    return steps[0]
+
+
+def _called(source: Source, call: cst.Call) -> cst.FunctionDef | None:
+    """Return what a call calls, also by another name: ``update = step``."""
+    known = source.definition(call.func)
+    if known is None and isinstance(call.func, cst.Name):
+        try:
+            other = source.value(call.func)
+        except KeyError:
+            return None
+        known = None if other is None else source.definition(other)
+    return known if isinstance(known, cst.FunctionDef) else None
+
+
+def _reached(
+    source: Source, function: cst.FunctionDef, seen: frozenset[str] = frozenset()
+) -> Iterator[cst.FunctionDef]:
+    """Yield a function, and those of the module that it uses."""
+    yield function
+    if function.name.value in seen:
+        return
+    for node in inside(function.body):
+        if isinstance(node, cst.Name):
+            known = source.definition(node)
+            if isinstance(known, cst.FunctionDef) and known is not function:
+                yield from _reached(source, known, seen | {function.name.value})
+
+
+def _differentiates(source: Source, functions: set[cst.FunctionDef]) -> bool:
+    return any(
+        isinstance(node, cst.Call) and source.means(node.func, "jax.grad", "jax.value_and_grad")
+        for function in functions
+        for node in inside(function)
+    )
+
+
+def _check_params(source: Source, function: cst.FunctionDef) -> None:
+    """Refuse a parameter that is no array: a function, a size, an object."""
+    for param in params_of(function):
+        for use in source.uses(param.name):
+            above = source.parent(use)
+            if isinstance(above, cst.Call) and above.func is use:
+                raise Refused(f"{param.name.value} is a function", source.line(use))
+            if isinstance(above, cst.Attribute) and above.value is use:
+                if above.attr.value not in _ABOUT:
+                    raise Refused(f"{param.name.value} is an object: .{above.attr.value}",
+                                  source.line(use))  # fmt: skip
+            if _is_size(source, use):
+                raise Refused(f"{param.name.value} may say how large something is",
+                              source.line(use))  # fmt: skip
+            call = source.parent(above) if isinstance(above, cst.Arg) else None
+            if isinstance(call, cst.Call) and source.means(
+                call.func, "range", "jax.numpy.zeros", "jax.numpy.ones", "jax.numpy.full",
+                "jax.numpy.arange", "jax.numpy.eye", "jax.lax.fori_loop",
+            ):  # fmt: skip
+                raise Refused(f"{param.name.value} says how large something is", source.line(use))
+        if param.default is not None:
+            raise Refused(f"{param.name.value} has a default", source.line(param))
+
+
+def _is_size(source: Source, use: cst.CSTNode) -> bool:
+    """Tell whether a value may be a length, a shape or an axis."""
+    above = source.parent(use)
+    if isinstance(above, cst.Attribute) and above.attr.value in {"shape", "ndim", "dtype", "size"}:
+        return False
+    below = use
+    for each in source.around(use):
+        if isinstance(each, cst.Slice):
+            return True
+        if isinstance(each, cst.Arg) and each.keyword and each.keyword.value in _SIZED:
+            return True
+        if isinstance(each, cst.Call) and below is not each.func:
+            name = each.func.attr if isinstance(each.func, cst.Attribute) else each.func
+            word = name.value if isinstance(name, cst.Name) else ""
+            is_array = source.imported(each.func) is not None and each.args[0] is below
+            if word in _MAKES or (word in _RESHAPES and not is_array):
+                return True
+        if isinstance(each, cst.BaseStatement):
+            return False
+        below = each
+    return False
+
+
+def _check_uses(source: Source, function: cst.FunctionDef) -> None:
+    """Refuse a call with what no compiled function takes, or what is more than an array."""
+    names = [function.name]
+    for use in source.uses(function.name):
+        above = source.parent(use)
+        if isinstance(above, cst.Assign) and len(above.targets) == 1:
+            alias = above.targets[0].target
+            if isinstance(alias, cst.Name):
+                names.append(alias)
+    for name in names:
+        for use in source.uses(name):
+            above = source.parent(use)
+            if isinstance(above, cst.Call) and above.func is use:
+                for arg in above.args:
+                    _check_argument(source, arg, above)
+
+
+def _check_argument(source: Source, arg: cst.Arg, call: cst.Call) -> None:
+    where = source.line(call)
+    if arg.star == "**":
+        raise Refused("it is called with **", where)
+    if arg.keyword is not None:
+        raise Refused("it is called with arguments by name", where)
+    value = arg.value
+    known = value
+    if isinstance(value, cst.Name):
+        try:
+            known = source.value(value) or value
+        except KeyError:
+            known = value
+    if isinstance(
+        known, cst.SimpleString | cst.FormattedString | cst.Lambda | cst.ConcatenatedString
+    ):
+        raise Refused("it is called with text, or with a function", where)
+    if isinstance(known, cst.Integer) or _counts(source, value):
+        raise Refused("it is called with a whole number, which may be a size", where)
+    if isinstance(known, cst.Name) and source.means(known, "None", "True", "False"):
+        raise Refused(f"it is called with {known.value}", where)
+    if source.definition(known) is not None or source.imported(known) is not None:
+        raise Refused(f"it is called with {source.code(value)}, which is no array", where)
+    made = known.func if isinstance(known, cst.Call) else None
+    of = None if made is None else source.definition(made)
+    if isinstance(of, cst.ClassDef):
+        raise Refused(f"it is called with an object of {of.name.value}", where)
+    name = None if made is None else source.imported(made)
+    if name is not None and not name.startswith(_ARRAYS) and name not in {
+        "list", "tuple", "dict", "next", "float", "int", "len",
+    }:  # fmt: skip
+        raise Refused(f"it is called with what {name} returns", where)
+
+
+def _counts(source: Source, value: cst.BaseExpression) -> bool:
+    """Tell whether a name counts: by ``range`` or ``enumerate``, or as one is added to it."""
+    if not isinstance(value, cst.Name):
+        return False
+    try:
+        places = source.assigned(value)
+    except KeyError:
+        return False
+    for place in places:
+        loop = next((x for x in source.around(place) if isinstance(x, cst.For | cst.Assign)), None)
+        if isinstance(source.parent(place), cst.AugAssign):
+            return True
+        if isinstance(loop, cst.For) and isinstance(loop.iter, cst.Call):
+            if source.means(loop.iter.func, "range", "itertools.count"):
+                return True
+            first = loop.target.elements[0].value if isinstance(loop.target, cst.Tuple) else None
+            if source.means(loop.iter.func, "enumerate") and first is place:
+                return True
+    return False
+
+
+codemod = Codemod(
+    title="The step is compiled",
+    rules=("unjitted_step",),
+    change=change,
+)
