@@ -151,7 +151,7 @@ def expressions(board: str) -> list[str]:
 def test_each_panel_of_the_fleet_has_series(engines: dict[str, MetricsServer]) -> None:
     for name, server in engines.items():
         for text in expressions(grafana.files()[grafana.FLEET]):
-            assert server.ask(filled(text, 3600, 300)), (name, text)
+            assert server.ask(filled(text, HOURS * 3600, 300)), (name, text)
 
 
 def faster(folder: Path, *ports: int, alerts_to: MetricsServer) -> None:
