@@ -21,6 +21,8 @@ FILES = (m.name for m in pkgutil.iter_modules(commands.__path__) if m.name[0] !=
 COMMANDS = sorted(name.removesuffix("_") for name in FILES)
 # Those that another room than app/ carries out.
 ELSEWHERE = {"mcp": "serve.server"}
+# Parts of a command that have a module of their own.
+ALONE = {("fleet", "top"): ("fleet_top", "run")}
 HEAVY = {"rich", "numpy", "streamlit", "plotly", "pynvml", "psutil", "sqlite3", "msgspec"}
 HEAVY |= {"mcp", "pydantic"}
 
@@ -51,13 +53,16 @@ def test_what_carries_a_command_out_takes_its_options(name: str) -> None:
         # By the names of their functions: "list" would hide Python's own.
         parts = {"listing" if n == "list" else n: each for n, each in declared.commands.items()}
     for function, part in parts.items():
-        carried = inspect.signature(getattr(module, function)).parameters
+        carrier, name_there = ALONE.get((name, function), (module, function))
+        if isinstance(carrier, str):
+            carrier = importlib.import_module(f"whyidle.monitor.app.{carrier}")
+        carried = inspect.signature(getattr(carrier, name_there)).parameters
         assert {each.name for each in part.params} == {*carried}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_ends_with_examples(name: str) -> None:
-    declared = importlib.import_module(f"{commands.__name__}.{name}").command
+    declared = importlib.import_module(f"{commands.__name__}.{file_of(name)}").command
     assert f"monitor {name}" in (declared.epilog or "")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from benchmarks import agent_plays
 @pytest.mark.ptrace
 def test_an_agent_finds_mends_and_verifies(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    came = asyncio.run(agent_plays.play("input_starved", 25, tmp_path))
+    # In a thread of its own: where a browser was driven, ours has a loop already.
+    with ThreadPoolExecutor(1) as pool:
+        came = pool.submit(asyncio.run, agent_plays.play("input_starved", 25, tmp_path)).result()
     assert came["rule"] == "input_starved"
     assert "time.sleep" in came["line"]
     assert came["evidence"] >= 1

@@ -10,8 +10,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import pytest
@@ -34,6 +35,7 @@ READING = {
     "query",
 }
 ACTIONS = {"attach", "trace_now"}
+T = TypeVar("T")
 Use = Callable[[Client], Coroutine[Any, Any, Any]]
 
 
@@ -44,12 +46,18 @@ def store(state: Path) -> Path:
     return state
 
 
+def ran(what: Coroutine[Any, Any, T]) -> T:
+    """Run it in a thread of its own: where a browser was driven, ours has a loop already."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, what).result()
+
+
 def inside(use: Use, *, allow_actions: bool = False) -> Any:
     async def go() -> Any:
         async with Client(server.build(allow_actions=allow_actions)) as client:
             return await use(client)
 
-    return asyncio.run(go())
+    return ran(go())
 
 
 async def answer(client: Client, tool: str, **arguments: object) -> dict[str, Any]:
@@ -93,7 +101,7 @@ def test_everything_over_stdio(store: Path) -> None:
         async with Client(started) as client:
             await whole_round(client)
 
-    asyncio.run(go())
+    ran(go())
 
 
 @pytest.fixture
@@ -121,7 +129,7 @@ def test_everything_over_http_with_the_token_and_nothing_without(served: tuple[s
         ):
             await whole_round(client)
 
-    asyncio.run(go({"Authorization": f"Bearer {token}"}))
+    ran(go({"Authorization": f"Bearer {token}"}))
     for headers in (
         {},
         {"Authorization": "Bearer"},

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.traces.ranks_folder import Job
-from whyidle.monitor.core.ranks import Ranks
 from whyidle.monitor.signals import opening
-from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.traces.ranks.answer import job_answer
 
@@ -26,7 +24,5 @@ def test_a_folder_says_who_is_late(tmp_path: Path) -> None:
     assert found.steps == 20
 
 
-def test_without_such_a_trace_it_is_what_was_seen_live() -> None:
-    seen = Ranks(reason="too few")
-    assert Window("run 1", job=Recorded(ranks=seen)).ranks is seen
+def test_without_such_a_trace_and_ranks_seen_live_nobody_is_late() -> None:
     assert Window("run 1").ranks is None

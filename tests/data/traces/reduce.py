@@ -28,6 +28,8 @@ Span = tuple[int, int]
 FIELDS = {
     *("device", "stream", "correlation", "External id", "external id", "bytes", "Call stack"),
     "name",
+    *("Collective name", "Process Group Name", "Process Group Ranks", "In msg nelems"),
+    *("Out msg nelems", "dtype", "Seq"),
 }
 # Which of a file's marked steps stay, counted from 0; a file that is not named keeps all.
 STEPS = {
