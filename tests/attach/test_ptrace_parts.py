@@ -256,17 +256,21 @@ def test_nothing_is_called_without_an_interpreter() -> None:
     assert (after.called, after.is_free) == (stubs.NO_INTERPRETER, True)
 
 
-def test_the_new_thread_runs_the_text_with_the_lock() -> None:
+@pytest.mark.parametrize("is_up", [True, False])
+def test_the_new_thread_runs_the_text_with_the_lock(is_up: bool) -> None:
     steps: list[object] = []
+    up = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: int(is_up))
     kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
     run = kind(lambda text: steps.append(text) or -1)
     ensure = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: steps.append("ensure") or 3)
     release = kind(lambda held: steps.append(held) or 0)
     block = stubs.Block(source=1234, called=stubs.CALLED, state=stubs.ARMED)
     block.run, block.ensure, block.release = map(address, (run, ensure, release))
+    block.initialized = address(up)
     _, after = run_code(stubs.THREAD, block)
-    assert steps == ["ensure", 1234, 3]
-    assert (after.status, after.done) == (-1, stubs.RUN)
+    # Without a Python it touches nothing.
+    assert steps == (["ensure", 1234, 3] if is_up else [])
+    assert (after.status, after.done) == (-1 if is_up else 0, stubs.RUN)
     assert (after.is_free, after.failed) == (True, False)
 
 

@@ -95,11 +95,15 @@ _CALLER_CODE = bytes.fromhex(
     "45 89 2c 24"  # mov [r12], r13d
     "41 5d 41 5c 5b c3"  # pop r13; pop r12; pop rbx; ret
 )
-# The body of a new thread: run the text with the GIL held.
+# The body of a new thread: run the text with the GIL held. By the time that it gets a core the
+# program may be ending, and a Python without an interpreter must not be asked for its lock.
 _THREAD_CODE = bytes.fromhex(
     "f3 0f 1e fa"  # endbr64
     "53 41 54 48 83 ec 08"  # push rbx; push r12; sub rsp, 8
     "48 89 fb"  # mov rbx, rdi
+    "ff 53 38"  # call [rbx+56]: Py_IsInitialized
+    "85 c0"  # test eax, eax
+    "74 16"  # jz over the next seven
     "ff 53 10"  # call [rbx+16]: PyGILState_Ensure
     "41 89 c4"  # mov r12d, eax
     "48 8b 7b 28"  # mov rdi, [rbx+40]
