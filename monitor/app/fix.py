@@ -57,7 +57,7 @@ def run(
             answer["written"] += changed.copied(found, apply_to)
         if write:
             answer["written"] += changed.written(found)
-    click.echo(jsonl.line(answer) if as_json else patches.screen(answer), color=not as_json or None)
+    click.echo(jsonl.line(answer) if as_json else patches.screen(answer))
 
 
 def _needs(verify: str | None, check: str | None, *, write: bool, force: bool) -> None:

@@ -68,6 +68,10 @@ def test_the_screen_has_the_diff_and_the_gain(
     shown = capsys.readouterr().out
     assert NEW in shown
     assert "1.84x to 2.29x predicted" in shown
+    # In a pipe it has no colours, and is a patch as it stands.
+    git(job.parent, "init")
+    subprocess.run(["git", "apply"], input=shown, text=True, check=True, cwd=job.parent)
+    assert NEW in job.read_text()
 
 
 def test_a_changed_copy(job: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
