@@ -169,6 +169,8 @@ class TorchKnob(Knob):
             raise Refused(f"{value!r} is no value of {self.name}")
         need("torch._C", self._reads)
         need("torch._C", self._writes)
+        if self.name in LEGACY and NEWER in (loaded("torch._C") or {}):
+            raise Refused("this PyTorch has newer settings, which the older ones overwrite")
         compiled = (loaded("torch._dynamo.utils") or {}).get("_compilation_metrics")
         if compiled and self.name in RECOMPILES:
             raise Refused("torch.compile has compiled with this setting, and would compile again")
@@ -189,6 +191,8 @@ class TorchThreads(TorchKnob):
     is_main_threads = True
 
 
+# The older ones of two ways to say how precise products are: they warn, and cannot be set back.
+LEGACY, NEWER = ("torch.matmul_precision", "cudnn.tf32"), "_get_fp32_precision_getter"
 # What compiled code of PyTorch is guarded by.
 RECOMPILES = ("torch.threads", "torch.matmul_precision")
 _OF_PYTHON = ("gc.", "python.")
@@ -256,6 +260,10 @@ class Knobs:
     def is_on(self) -> bool:
         """Tell whether one is turned, or about to be."""
         return self._change is not None
+
+    def is_of(self, client: int) -> bool:
+        """Tell whether it was this client that turned what is turned."""
+        return self._change is not None and self._change.client == client
 
     def turn(self, client: int, name: Any, value: Any, now: int) -> str | None:
         """Turn a knob; returns why not. A record says when it is."""
@@ -380,7 +388,8 @@ class Knobs:
 
     def _say(self, change: _Change, state: str, why: str | None) -> None:
         try:
-            now = change.knob.read()
+            # Just read; to count frozen objects takes a while.
+            now = change.ours if state == "on" else change.knob.read()
         except Exception:
             now = None
         facts = {"old": change.old, "value": change.ours, "now": now, "why": why}

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from .tracing import Traces
 
 
-_KNOWN = ("hello", "lease", "probe", "trace", "drop", "tell")
-
-
 def _no(why: str) -> dict[str, Any]:
     return {"ok": False, "why": why}
 
@@ -49,6 +46,8 @@ class RequestHandler:
         self.is_over = False
         # Something lies where the job's own code may look for it.
         self.has_told = False
+        # Who told it.
+        self._teller: int | None = None
         self._leases, self._probes, self._traces, self._knobs = parts
         self._endpoint = endpoint
         # The records that a spool begins with.
@@ -121,11 +120,12 @@ class RequestHandler:
             return {"ok": True}
         return _no("there is no file of a trace with that id")
 
-    def _tell(self, _client: int, message: dict[str, Any]) -> dict[str, Any]:
+    def _tell(self, client: int, message: dict[str, Any]) -> dict[str, Any]:
         said = message.get("said")
         if not isinstance(said, dict):
             return _no("said is an object")
         self.has_told = tell(said) or self.has_told
+        self._teller = client
         return {"ok": True, "heard": self.has_told}
 
     def forget(self, client: int) -> None:
@@ -133,6 +133,9 @@ class RequestHandler:
         self._watchers.discard(client)
         self._probes.steps.is_watched = bool(self._watchers)
         self._knobs.leave(client)
+        if client == self._teller:
+            self._teller = None
+            tell(None)
 
     def _watch(self, client: int, message: dict[str, Any]) -> dict[str, Any]:
         # Those up to now are still in order, if it was watched before.
@@ -152,10 +155,13 @@ class RequestHandler:
         name, value = message.get("name"), message.get("value")
         return self._turned(self._knobs.turn(client, name, value, time.monotonic_ns()))
 
-    def _back(self, _client: int, _message: dict[str, Any]) -> dict[str, Any]:
+    def _back(self, client: int, _message: dict[str, Any]) -> dict[str, Any]:
         self._write()
-        self._knobs.take_back("asked")
-        return self._turned(None)
+        # Another one's stays: who was refused says it, too.
+        if self._knobs.is_of(client):
+            self._knobs.take_back("asked")
+        self._write()
+        return {"ok": True, "on": self._knobs.is_of(client)}
 
     def _keep(self, client: int, _message: dict[str, Any]) -> dict[str, Any]:
         return self._turned(self._knobs.keep(client))

@@ -113,10 +113,16 @@ class Session:
     def undo(self) -> None:
         """Undo what was changed in the job, and what it was told."""
         if self._handler.has_told:
-            tell(None)
-        self._knobs.undo()
-        self._traces.undo()
-        self._probes.undo()
+            with suppress(Exception):
+                tell(None)
+        # Whatever one of them meets (a Ctrl-C of the job's), the others are undone.
+        try:
+            self._knobs.undo()
+        finally:
+            try:
+                self._traces.undo()
+            finally:
+                self._probes.undo()
 
     def before_fork(self) -> None:
         """Leave nothing that could harm a child; on the thread that forks."""

@@ -70,4 +70,10 @@ def _operations(graph: Any) -> Iterator[Any]:
         yield from operations
         inner = getattr(one, "_functions", None)
         called = list(inner.values()) if isinstance(inner, dict) else []
-        left += [more for x in called if (more := getattr(x, "graph", None)) is not None]
+        left += [more for x in called if (more := _built(x)) is not None]
+
+
+def _built(function: Any) -> Any:
+    """Return the graph of a function that is called, if it has one: to ask for it may build one."""
+    kept = getattr(function, "__dict__", {})
+    return kept.get("_cached_graph") or kept.get("graph")

@@ -18,6 +18,14 @@ def check(files: list[str], *, force: bool) -> None:
     """Refuse to change files whose present state could not be had back."""
     if force:
         return
+    for file in files:
+        is_in_git = _has_git() and _git(file, "rev-parse").returncode == 0
+        known = ("ls-files", "--error-unmatch", "--", Path(file).name)
+        if is_in_git and _git(file, *known).returncode:
+            raise UsageProblem(
+                f"git does not have {file}: nothing would bring it back.",
+                "Add and commit it, or type: monitor fix ... --write --force",
+            )
     for folder in {str(Path(file).parent) for file in files}:
         done = subprocess.run(  # noqa: S603
             ["git", "-C", folder, "status", "--porcelain", "--untracked-files=no"],  # noqa: S607
@@ -33,6 +41,13 @@ def check(files: list[str], *, force: bool) -> None:
                 "git has uncommitted changes here, and --write would mix with them.",
                 "Commit them, or type: monitor fix ... --write --force",
             )
+
+
+def _git(file: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603
+        ["git", "-C", str(Path(file).parent), *words],  # noqa: S607
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
 
 
 def _has_git() -> bool:

@@ -77,6 +77,7 @@ def _show_all(*, as_json: bool) -> None:
 
 
 def _suggest(pid: str, *, as_json: bool) -> None:
+    target = Target.named(pid)
     found = diagnose(window_of(pid))
     some: list[SuggestedJson] = []
     for each in found.findings:
@@ -92,7 +93,7 @@ def _suggest(pid: str, *, as_json: bool) -> None:
                 }
             )
     if as_json:
-        click.echo(json_line({"schema": SCHEMA, "pid": int(pid), "suggested": some}))
+        click.echo(json_line({"schema": SCHEMA, "pid": target.pid, "suggested": some}))
     else:
         click.echo("\n".join(render.suggestions(pid, some)))
 
@@ -118,7 +119,7 @@ def _try(
     target = Target.named(pid)
     key = worker_of(target.key, target.fs, "try")
     target = target if key == target.key else Target(key, target.fs)
-    _check_numerics(target, knob, allowed=numerics)
+    _check_numerics(target, knob, value, allowed=numerics)
     seed = secrets.randbits(32)
     with ended_by_signals(), entered(target, "try", _tell) as link:
         audit = Audit(database(), key, knob.name, _command(target))
@@ -170,13 +171,14 @@ def _switch(
         outside.close()
 
 
-def _check_numerics(target: Target, knob: Knob, *, allowed: bool) -> None:
+def _check_numerics(target: Target, knob: Knob, value: Any, *, allowed: bool) -> None:
     if knob.numerics is None:
         return
+    asked = render.with_value(knob.name, value)
     if not allowed:
         raise UsageProblem(
             f"{knob.name} may change results: {knob.numerics}.",
-            f"If that is meant: monitor try {target.pid} {knob.name} --allow-numerics",
+            f"If that is meant: monitor try {target.pid} {asked} --allow-numerics",
         )
     rank = rank_of(target.fs.environment(target.pid) or {})
     if rank is not None and (rank.world_size or 1) > 1:

@@ -102,10 +102,19 @@ def _checked(asked: Asked, root: Path, copy: Path, here: Path) -> results.Result
     printed = []
     for program in (Program(words, here), Program(*fixes.moved(words, root, copy, here))):
         say(f"checking: {' '.join(program.words)}")
-        done = subprocess.run(  # noqa: S603  what the user asked to run
-            program.words, cwd=program.folder, capture_output=True, text=True, errors="replace",
-            timeout=CHECK_SECONDS, check=False,
-        )  # fmt: skip
+        try:
+            done = subprocess.run(  # noqa: S603  what the user asked to run
+                program.words, cwd=program.folder, capture_output=True, text=True, errors="replace",
+                timeout=CHECK_SECONDS, check=False,
+            )  # fmt: skip
+        except OSError as error:
+            raise UsageProblem(
+                f"--check cannot be started: {error.strerror}.",
+                "Name a program: --check 'python evaluate.py'",
+            ) from None
+        except subprocess.TimeoutExpired:
+            why = f"--check took longer than {CHECK_SECONDS:g} s"
+            return results.Results("unknown", 0, None, why)
         if done.returncode:
             why = f"--check ended with code {done.returncode}: {done.stderr.strip()[-200:]}"
             return results.Results("different", 0, None, why)

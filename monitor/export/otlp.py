@@ -58,6 +58,12 @@ class Pusher:
         self._host = host
         self._sdk = _Sdk()
         self._began_ns = time.time_ns()
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise UsageProblem(
+                f"{_shown(url)} is no URL of a receiver.",
+                "For instance: --otlp http://localhost:4318",
+            )
         self._url = url if urlsplit(url).path.strip("/") else url.rstrip("/") + PATH
         with _heard():
             self._exporter = self._sdk.exporter(endpoint=self._url)
@@ -78,7 +84,7 @@ class Pusher:
         with _heard() as said:
             result = self._exporter.export(self.data())
         if result.name != "SUCCESS" and not self._closing.is_set():
-            why = f": {said[-1]}" if said else ""
+            why = f": {said[-1]}".replace(self._url, _shown(self._url)) if said else ""
             raise Problem(
                 f"The metrics could not be sent to {_shown(self._url)}{why}",
                 "It goes on trying. Is it the URL of an OTLP receiver over HTTP?",

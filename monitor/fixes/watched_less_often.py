@@ -168,6 +168,9 @@ def _thinned(source: Source, statement: Statement, loop: Loop) -> Change:
     check_flow(source, group)
     for each in group:
         _check(source, each, 0)
+        if any(isinstance(x, cst.If | cst.IfExp | cst.While) for x in inside(each)):
+            # Inside another condition it might never come again.
+            raise Refused("it comes by a condition of its own", source.line(each))
     inner = _common(source, group)
     if inner is not None:
         raise Refused(f"{inner.value} is used by other code", source.line(inner))

@@ -198,7 +198,8 @@ class Recorder:
             self._metadata.name(self._outside.leader)
 
     def _ask_agents(self, moment: Moment) -> None:
-        traced = self._traces.step_seconds(moment.at)
+        traced: dict[ProcessKey, float] = {}
+        self._guard.attempt("traces", lambda: traced.update(self._traces.step_seconds(moment.at)))
         self._agents.tick(moment.at, moment.stats, self._outside.known, traced)
 
     def _read_job(self, moment: Moment) -> None:
@@ -226,7 +227,11 @@ class Recorder:
         moment.events = self._gpu_events(moment.ts_ms)
 
     def _store_job_events(self, moment: Moment) -> None:
-        stops = self._stops.look(moment.at, moment.stats) if moment.is_fresh else ()
+        stops: list[JobEvent] = []
+        if moment.is_fresh:
+            self._guard.attempt(
+                "stops", lambda: stops.extend(self._stops.look(moment.at, moment.stats))
+            )
         moment.happened = self._happened(stops, another=moment.became_another)
 
     def _keep_up(self, moment: Moment) -> None:

@@ -152,7 +152,12 @@ def _ranks(ranks: SeenRanksJson | None, width: int) -> Iterator[Text]:
     """Say how much each rank waits, and what it is at; of many the latest and some others."""
     if ranks is None:
         return
-    each = sorted(ranks["each"], key=lambda rank: -rank["late"][0])
+    # Of a trace it is not known where main threads were.
+    each = sorted(
+        (rank for rank in ranks["each"] if rank["host_shares"]), key=lambda rank: -rank["late"][0]
+    )
+    if not each:
+        return
     late = {(ranks["straggler"] or {"rank": None})["rank"], *ranks["alike"]} - {None}
     there = max(ranks["world_size"] or 0, len(each))
     yield Text(f"Its ranks, by their main threads ({len(each)} of {there} seen)", style="dim")
@@ -161,9 +166,8 @@ def _ranks(ranks: SeenRanksJson | None, width: int) -> Iterator[Text]:
         waits = shares.pop("waits", 0.0)
         words = [f"{HOST_LOOKS[HostClass(c)].words} {n:.0%}" for c, n in shares.items()]
         last = "   comes last" if rank["rank"] in late else ""
-        text = (
-            f"rank {rank['rank']:<3} waits {waits:>4.0%}   {', '.join(words[:MOST_CLASSES])}{last}"
-        )
+        at = ", ".join(words[:MOST_CLASSES])
+        text = f"rank {rank['rank']!s:<3} waits {waits:>4.0%}   {at}{last}"
         yield _line(text, width)
     if len(each) > MOST_RANKS:
         yield _line(f"and {len(each) - MOST_RANKS} more", width)

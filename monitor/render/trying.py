@@ -32,7 +32,15 @@ def lines(found: TryJson) -> Iterator[str]:
     if found["phases"]:
         yield f"  Left out: {found['phases']} long steps, such as a checkpoint or a validation."
     if found["verdict"] == "faster" and found["state"] == "back":
-        yield f"  Let it stay: monitor try {found['pid']} {printable(found['knob'])} --keep"
+        asked = printable(with_value(found["knob"], found["value"]))
+        yield f"  Let it stay: monitor try {found['pid']} {asked} --keep"
+
+
+def with_value(knob: str, value: object) -> str:
+    """Return a knob as it is typed."""
+    if isinstance(value, bool):
+        return f"{knob}={'on' if value else 'off'}"
+    return knob if value is None else f"{knob}={value}"
 
 
 def _effect(found: TryJson) -> str:

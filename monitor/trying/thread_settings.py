@@ -195,8 +195,12 @@ class Held:
             moved = False
             left.clear()
             for thread in self.family.threads():
-                with _PASSING_GONE:
-                    moved |= self._give_back(thread, left)
+                try:
+                    with _PASSING_GONE:
+                        moved |= self._give_back(thread, left)
+                except OSError:
+                    # It cannot be set any more (another user, another cpuset): the others can.
+                    left.add(thread)
             if not moved:
                 break
         self.old.clear()

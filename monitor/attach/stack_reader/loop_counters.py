@@ -22,6 +22,8 @@ from whyidle.monitor.attach.stack_reader.unreadable import Torn
 
 # Of one function; most have fewer than 50.
 MOST_SLOTS: Final = 200
+# Of all functions of a stack.
+MOST_OBJECTS: Final = 5_000
 # Generators that feed each other, and iterators in a zip.
 DEEPEST: Final = 4
 MOST_TOGETHER: Final = 8
@@ -64,21 +66,26 @@ class LoopCounters:
 
     def __init__(self, opened: Opened, codes: CodeObjects) -> None:
         self._layout, self._codes = opened.layout, codes
+        # Objects that may still be looked at.
+        self._left = 0
         self._kinds = {address: name for name, address in opened.counts.items()}
 
     def read(
         self, snapshot: Snapshot, frames: Sequence[tuple[Frame, Place]]
     ) -> Mapping[Loop, Count]:
-        """Return the counters of these functions, which come innermost first as they are walked."""
+        """Return the counters of these functions; they come innermost first, as they are walked."""
         found: dict[Loop, Count] = {}
-        for number, (frame, place) in enumerate(frames, start=1):
+        self._left = MOST_OBJECTS
+        # The outermost first: there the loops are that last.
+        for depth, (frame, place) in enumerate(reversed(frames)):
             mine = list(self._of_frame(snapshot, frame.address, frame.code, 0))
-            if mine:
-                still = self._unchanged(snapshot, frame)
-                for slots, is_iterator, value in mine:
-                    if slots[0] in still:
-                        loop = Loop(len(frames) - number, frame.code, slots, is_iterator)
-                        found[loop] = Count(value, place)
+            try:
+                still = self._unchanged(snapshot, frame) if mine else set()
+            except Torn:
+                continue
+            for slots, is_iterator, value in mine:
+                if slots[0] in still:
+                    found[Loop(depth, frame.code, slots, is_iterator)] = Count(value, place)
         return found
 
     def _unchanged(self, snapshot: Snapshot, frame: Frame) -> set[int]:
@@ -117,7 +124,8 @@ class LoopCounters:
         return variables, struct.unpack(f"<{count}Q", raw)
 
     def _of_object(self, snapshot: Snapshot, address: int, deep: int) -> Iterator[_Found]:
-        if not address or address >= _TOP or deep > DEEPEST:
+        self._left -= 1
+        if not address or address >= _TOP or deep > DEEPEST or self._left < 0:
             return
         try:
             users, kind, *words = _OBJECT.unpack_from(*snapshot.find(address, _OBJECT.size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -182,11 +183,15 @@ class StackThread:
         # Never in step with what the job repeats.
         pause = self._slower / LOOPS_HZ * random.uniform(0.5, 1.5)  # noqa: S311  no secret
         self._loops_due[key] = now + pause
-        if found := sampled.reader.loops():
+        try:
+            found = sampled.reader.loops()
             with self._lock:
-                turns = self._turns.get(key)
-                if turns is not None:
+                if found and (turns := self._turns.get(key)) is not None:
                     turns.look(found, time.monotonic_ns())
+        except Ended:
+            raise
+        except Exception:  # noqa: BLE001  where it is, is known all the same
+            self._loops_due[key] = math.inf
 
     def _sample_threads(self, key: ProcessKey, sampled: StackCounts) -> None:
         others = self._threads.get(key)
@@ -213,6 +218,7 @@ class StackThread:
         with self._lock:
             sampled = self._sampled.pop(key)
             self._threads.pop(key, None)
+            self._loops_due.pop(key, None)
             if sampled.samples:
                 self._left[key] = sampled.record(time.monotonic_ns())
         sampled.reader.close()

@@ -24,6 +24,8 @@ from whyidle.monitor.recording.stats.totals import LOOP
 # A loop has turned so often before it counts, and began anew in no more than this share of turns.
 LEAST_TURNS: Final = 3
 MOST_RESTARTS: Final = 0.1
+# Nor in more than this share of the looks between which it moved.
+OFTEN: Final = 0.25
 # Before so long nothing is chosen: an outer loop has had its turns.
 SETTLED_NS: Final = 6 * SECOND
 # By so many growths of a number it is known whether they are all multiples of something.
@@ -51,8 +53,8 @@ class _Turned:
     unit: int = 0
     grew: int = 0
     at_ns: int = 0
-    # When, and how many turns until then.
-    seen: deque[tuple[int, int, int]] = field(default_factory=deque)
+    # When, and how many turns, restarts and growths until then.
+    seen: deque[tuple[int, int, int, int]] = field(default_factory=deque)
 
     def look(self, count: Count, now_ns: int) -> None:
         """Take in where it stands now."""
@@ -66,21 +68,23 @@ class _Turned:
             self.unit, self.grew = math.gcd(self.unit, grown), self.grew + 1
         self.turns += grown
         self.value, self.place, self.at_ns = count.value, count.place, now_ns
-        self.seen.append((now_ns, self.turns, self.restarts))
+        self.seen.append((now_ns, self.turns, self.restarts, self.grew))
         while self.seen[0][0] < now_ns - REACH_NS:
             self.seen.popleft()
 
     @property
     def rate(self) -> float:
         """Its turns a second."""
-        (since, turned, _), (until, turns, _) = self.seen[0], self.seen[-1]
+        (since, turned, *_), (until, turns, *_) = self.seen[0], self.seen[-1]
         return (turns - turned) * SECOND / max(1, until - since)
 
     @property
     def is_restless(self) -> bool:
         """Whether it begins anew so often that it is a part of something that repeats."""
-        (_, turned, restarted), (_, turns, restarts) = self.seen[0], self.seen[-1]
-        return restarts - restarted > MOST_RESTARTS * (turns - turned)
+        (_, turned, restarted, grew), (_, turns, restarts, grows) = self.seen[0], self.seen[-1]
+        # One that runs through several times between two looks is seen at any place of it.
+        looks = OFTEN * (grows - grew)
+        return restarts - restarted > min(MOST_RESTARTS * (turns - turned), looks)
 
     @property
     def is_steady(self) -> bool:
