@@ -350,7 +350,7 @@ def test_a_scrape_is_told_from_a_look_and_says_our_name(kind: str, tmp_path: Pat
         server.close()
 
 
-@pytest.mark.parametrize("kind", ["prometheus", "victoria-metrics"])
+@pytest.mark.parametrize("kind", ["victoria-metrics"])
 def test_a_gap_is_filled_when_the_server_comes_back(
     kind: str, tmp_path: Path, store: Unscraped, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
