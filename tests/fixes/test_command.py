@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,8 @@ ASKED: dict[str, Any] = {
     "allow_numerics": False, "as_json": True,
 }  # fmt: skip
 NEW = "num_workers=2, persistent_workers=True"
+# It may lie in a folder with a space in its name.
+PYTHON = shlex.quote(sys.executable)
 
 
 @pytest.fixture
@@ -145,8 +148,8 @@ def test_both_programs_run_in_turns(
     job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = ask(
-        capsys, verify=f"{sys.executable} train.py --seconds 2 --steps 100",
-        check=f"{sys.executable} -c \"print('loss 0.25')\"",
+        capsys, verify=f"{PYTHON} train.py --seconds 2 --steps 100",
+        check=f"{PYTHON} -c \"print('loss 0.25')\"",
     )  # fmt: skip
     found = answer["verified"]
     assert found["predicted"] == [1.84, 2.294]
@@ -160,4 +163,4 @@ def test_a_command_that_does_not_run_the_changed_code(
     job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(Problem, match="did not run the changed file"):
-        ask(capsys, verify=f"{sys.executable} -c 'print(1)'")
+        ask(capsys, verify=f"{PYTHON} -c 'print(1)'")
