@@ -121,10 +121,12 @@ def test_what_is_brought_back_is_kept_and_replayed(looked: dict[str, Path], tmp_
         ["gpu_check.py", "--quick", "--only"]
     ] * len(looked)
     findings = json.loads((model / gpu_keep.FINDINGS).read_text())
-    assert findings[f"windows/{PAIR}_before.json.gz"][0].startswith("retracing ")
+    found = [each.split()[0] for each in findings[f"windows/{PAIR}_before.json.gz"]]
+    # Beside other work the cores may be what costs the most.
+    assert "retracing" in found[: 1 + ("cpu_starved" in found)]
     shown = gpu_keep.page(tmp_path)
     assert f"| {PAIR} | ok | fault retracing, " in shown
-    assert "before.top retracing, " in shown
+    assert f"before.top {found[0]}, " in shown
     assert "| jax: in and out | ok | job: cycles 3, " in shown
 
 
