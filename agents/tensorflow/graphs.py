@@ -75,5 +75,5 @@ def _operations(graph: Any) -> Iterator[Any]:
 
 def _built(function: Any) -> Any:
     """Return the graph of a function that is called, if it has one: to ask for it may build one."""
-    kept = getattr(function, "__dict__", {})
-    return kept.get("_cached_graph") or kept.get("graph")
+    found = getattr(function, "_cached_graph", None) or getattr(function, "_generated_graph", None)
+    return found or getattr(function, "__dict__", {}).get("graph")
