@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,39 +18,35 @@ def check(files: list[str], *, force: bool) -> None:
     if force:
         return
     for file in files:
-        is_in_git = _has_git() and _git(file, "rev-parse").returncode == 0
-        known = ("ls-files", "--error-unmatch", "--", Path(file).name)
-        if is_in_git and _git(file, *known).returncode:
-            raise UsageProblem(
-                f"git does not have {file}: nothing would bring it back.",
-                "Add and commit it, or type: monitor fix ... --write --force",
-            )
-    for folder in {str(Path(file).parent) for file in files}:
-        done = subprocess.run(  # noqa: S603
-            ["git", "-C", folder, "status", "--porcelain", "--untracked-files=no"],  # noqa: S607
-            capture_output=True, text=True, check=False,
-        ) if _has_git() else None  # fmt: skip
-        if done is None or done.returncode:
+        folder, name = Path(file).parent, Path(file).name
+        changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+        if changed is None:
             raise UsageProblem(
                 f"{folder} is in no git repository: nothing would bring your files back.",
                 "See the change first, then: monitor fix ... --write --force",
             )
-        if done.stdout.strip():
+        if _git(folder, "ls-files", "--error-unmatch", "--", name) is None:
+            raise UsageProblem(
+                f"git does not have {file}: nothing would bring it back.",
+                "Add and commit it, or type: monitor fix ... --write --force",
+            )
+        if changed.strip():
             raise UsageProblem(
                 "git has uncommitted changes here, and --write would mix with them.",
                 "Commit them, or type: monitor fix ... --write --force",
             )
 
 
-def _git(file: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603
-        ["git", "-C", str(Path(file).parent), *words],  # noqa: S607
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-
-def _has_git() -> bool:
-    return any((Path(p) / "git").exists() for p in os.get_exec_path())
+def _git(folder: Path, *words: str) -> str | None:
+    """Return what git says of a folder; ``None``: it knows nothing of it, or is not there."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            ["git", "-C", str(folder), *words],  # noqa: S607
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except FileNotFoundError:
+        return None
+    return None if done.returncode else done.stdout
 
 
 def written(found: Fixed) -> list[str]:

@@ -51,6 +51,17 @@ class Change:
         """Put a new piece in the place of an old one."""
         self.edits[old] = lambda _: new
 
+    def spelling(self, source: Source, name: str, at: cst.CSTNode) -> str:
+        """Return how ``module.name`` is written at a place, importing its module where it must."""
+        known = source.spelt(name, at)
+        if known is not None:
+            return known
+        module = name.partition(".")[0]
+        if module in source.words:
+            raise Refused(f"{module} means something else here", source.line(at))
+        self.imports.append(module)
+        return name
+
 
 @dataclass(frozen=True, slots=True)
 class Codemod:

@@ -11,6 +11,49 @@ import libcst as cst
 from whyidle.monitor.fixes._codemod import Change, NotHere, Refused, Wanted
 from whyidle.monitor.fixes._source import Loop, Source, Statement, dotted, inside
 
+# Methods and functions that only compute a value of others.
+ONLY_COMPUTE: Final = frozenset(
+    [
+        "abs",
+        "all",
+        "any",
+        "argmax",
+        "array",
+        "asarray",
+        "astype",
+        "clone",
+        "concatenate",
+        "copy",
+        "cpu",
+        "detach",
+        "device_get",
+        "exp",
+        "flatten",
+        "float",
+        "int",
+        "item",
+        "len",
+        "linalg",
+        "max",
+        "mean",
+        "median",
+        "min",
+        "norm",
+        "numpy",
+        "percentile",
+        "quantile",
+        "reshape",
+        "round",
+        "sqrt",
+        "square",
+        "stack",
+        "std",
+        "sum",
+        "tolist",
+        "var",
+    ]
+)
+
 _TRAINS: Final = {"backward", "apply_gradients", "train_on_batch", "manual_backward"}
 _OPTIMIZERS: Final = re.compile(r".*(opt|optim)\w*$", re.IGNORECASE)
 NO_LOOP: Final = "the line is in no loop that trains"

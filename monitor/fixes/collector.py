@@ -78,12 +78,7 @@ def _loop(source: Source, wanted: Wanted, known: list[Loop]) -> Loop:
 
 
 def _freeze(source: Source, found: Change, loop: Loop) -> None:
-    name = source.spelt("gc", loop)
-    if name is None:
-        if "gc" in source.words:
-            raise Refused("gc means something else here", source.line(loop))
-        found.imports.append("gc")
-        name = "gc"
+    name = found.spelling(source, "gc", loop)
     lines = (
         cst.parse_statement(f"{name}.collect()"),
         cst.parse_statement(

@@ -183,12 +183,7 @@ def _check_made(source: Source, value: cst.BaseExpression) -> None:
 def _decorated(source: Source, mark: cst.CSTNode, text: str, found: Change) -> Any:
     if not isinstance(mark, cst.Decorator):
         raise NotHere
-    partial = source.spelt("functools.partial", mark)
-    if partial is None:
-        if "functools" in source.words:
-            raise Refused("functools means something else here", source.line(mark))
-        found.imports.append("functools")
-        partial = "functools.partial"
+    partial = found.spelling(source, "functools.partial", mark)
     jit = source.code(mark.decorator)
     new = cst.parse_expression(f"{partial}({jit}, donate_argnums={text})")
     return lambda old: old.with_changes(decorator=new)

@@ -9,6 +9,7 @@ import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
 from whyidle.monitor.fixes._loops import (
+    ONLY_COMPUTE,
     check_flow,
     sets,
     statements_at,
@@ -78,50 +79,7 @@ def _kept(source: Source, statement: Statement) -> tuple[cst.Name, bool]:
 
 
 # What only computes a value of others.
-_READS = {
-    "item",
-    "tolist",
-    "numpy",
-    "cpu",
-    "detach",
-    "mean",
-    "sum",
-    "max",
-    "min",
-    "median",
-    "abs",
-    "std",
-    "norm",
-    "asarray",
-    "array",
-    "device_get",
-    "float",
-    "int",
-    "round",
-    "argmax",
-    "square",
-    "sqrt",
-    "astype",
-    "copy",
-    "flatten",
-    "reshape",
-    "to",
-    "float32",
-    "all",
-    "any",
-    "linalg",
-    "ravel",
-    "clone",
-    "exp",
-    "log",
-    "var",
-    "percentile",
-    "quantile",
-    "stack",
-    "concatenate",
-    "len",
-    "histogram",
-}
+_READS = ONLY_COMPUTE | {"float32", "histogram", "log", "ravel", "to"}
 
 
 def _check_effects(source: Source, value: cst.BaseExpression) -> None:
