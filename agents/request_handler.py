@@ -44,9 +44,7 @@ class RequestHandler:
     ) -> None:
         # The last client has left.
         self.is_over = False
-        # Something lies where the job's own code may look for it.
-        self.has_told = False
-        # Who told it.
+        # Who left what the job's own code may look at.
         self._teller: int | None = None
         self._leases, self._probes, self._traces, self._knobs = parts
         self._endpoint = endpoint
@@ -124,9 +122,15 @@ class RequestHandler:
         said = message.get("said")
         if not isinstance(said, dict):
             return _no("said is an object")
-        self.has_told = tell(said) or self.has_told
-        self._teller = client
-        return {"ok": True, "heard": self.has_told}
+        if tell(said):
+            self._teller = client
+        return {"ok": True, "heard": self._teller is not None}
+
+    def untell(self) -> None:
+        """Take away what lies where the job's own code may look."""
+        if self._teller is not None:
+            self._teller = None
+            tell(None)
 
     def forget(self, client: int) -> None:
         """Undo what a client wanted that is gone."""
@@ -134,8 +138,7 @@ class RequestHandler:
         self._probes.steps.is_watched = bool(self._watchers)
         self._knobs.leave(client)
         if client == self._teller:
-            self._teller = None
-            tell(None)
+            self.untell()
 
     def _watch(self, client: int, message: dict[str, Any]) -> dict[str, Any]:
         # Those up to now are still in order, if it was watched before.

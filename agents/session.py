@@ -11,7 +11,6 @@ from .facts import facts
 from .knobs import Knobs
 from .lease import Leases
 from .main_thread import main_thread
-from .marks import tell
 from .probes import KNOWN, Probes
 from .request_handler import Parts, RequestHandler
 from .ring import Ring
@@ -112,9 +111,8 @@ class Session:
 
     def undo(self) -> None:
         """Undo what was changed in the job, and what it was told."""
-        if self._handler.has_told:
-            with suppress(Exception):
-                tell(None)
+        with suppress(Exception):
+            self._handler.untell()
         # Whatever one of them meets (a Ctrl-C of the job's), the others are undone.
         try:
             self._knobs.undo()
