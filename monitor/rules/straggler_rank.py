@@ -199,11 +199,11 @@ def _evidence(
     busier: float | None,
 ) -> Iterator[Evidence]:
     job, middle, source = window.job, sum(late.late) / 2, window.ranks_source
-    yield Evidence.of("the others wait for it", job.measure(middle, "ratio", source))
+    yield Evidence.of("the others wait for it", window.measure_of_ranks(middle, "ratio"))
     if window.step_s is not None:
-        each = job.measure(middle * window.step_s.value, "s", source)
+        each = window.measure_of_ranks(middle * window.step_s.value, "s")
         yield Evidence.of("late in a step by", each)
-    yield Evidence.of(LATEST[source == BY_SAMPLES], job.measure(late.last, "ratio", source))
+    yield Evidence.of(LATEST[source == BY_SAMPLES], window.measure_of_ranks(late.last, "ratio"))
     for row in rows:
         at = "none of your code" if row.line is None else _short(row)
         said = f"{row.share:.0%} of its time, {row.others:.0%} of the others'"
@@ -212,7 +212,8 @@ def _evidence(
         yield Evidence.of("its GPU is less busy by", job.measure(busier, "ratio", "nvml"))
     yield from _pauses(window, late)
     seen = f"{len(ranks.each)} of {max(window.world_size or 0, len(ranks.each))}"
-    yield Evidence("ranks that were looked at", seen, "", source, job.age_s, job.seconds)
+    over = window.measure_of_ranks(len(ranks.each), "count")
+    yield Evidence("ranks that were looked at", seen, "", source, over.age_s, over.window_s)
 
 
 def _pauses(window: Window, late: RankShare) -> Iterator[Evidence]:

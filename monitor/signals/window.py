@@ -378,6 +378,12 @@ class Window:
         """Who says so."""
         return BY_SAMPLES if self._ranks_traced is None else self._ranks_traced.source
 
+    def measure_of_ranks(self, value: float, unit: str) -> Measure:
+        """Return a number about the ranks, over the time of the trace or of the samples."""
+        if self._ranks_traced is not None:
+            return self._ranks_traced.measure(value, unit)
+        return self.job.measure(value, unit, BY_SAMPLES)
+
     @property
     def where_late(self) -> tuple[Place, ...]:
         """The line that a trace gives the late rank's lateness to; none where it gives none."""
