@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
 from whyidle.monitor.traces.ranks import job as reading
 from whyidle.monitor.traces.ranks.answer import job_answer, of_one_file
+from whyidle.monitor.traces.ranks.readers import in_processes
 
 
 def answer(folder: Path, job: Job) -> TraceJson:
@@ -274,3 +277,24 @@ def test_processes_read_what_one_would(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(reading, "_SMALL", 0)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     assert job_answer([folder]) == alone
+
+
+def test_a_process_that_ends_costs_only_its_own() -> None:
+    ends = "__import__('os')._exit(1)"
+    got = sorted(in_processes(eval, [ends, "1", ends, "2", "3"], 2))
+    assert got == [("1", 1), ("2", 2), ("3", 3), (ends, None), (ends, None)]
+
+
+def test_processes_do_not_run_the_program_that_asks(tmp_path: Path) -> None:
+    folder = Job(3, steps=5, late=0.1).write(tmp_path / "ranks")
+    script = tmp_path / "script.py"
+    # No guard, as in a notebook or on a page of the dashboard.
+    script.write_text(
+        "from whyidle.monitor.traces.ranks import answer, job\n"
+        "import os; os.sched_getaffinity = lambda _: {0, 1}; job._SMALL = 0\n"
+        f"print(len(answer.job_answer([{str(folder)!r}])['ranks']['each']))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.stdout, ran.stderr) == ("3\n", "")

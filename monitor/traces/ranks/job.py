@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +16,7 @@ from whyidle.monitor.traces.answer import contract
 from whyidle.monitor.traces.opening import Progress, show
 from whyidle.monitor.traces.ranks.files import Files
 from whyidle.monitor.traces.ranks.member import Member, members
+from whyidle.monitor.traces.ranks.readers import in_processes
 
 # Below this a process of its own takes longer to start than the files to be read.
 _SMALL: Final = 2 << 20
@@ -80,28 +78,14 @@ def _each(paths: Sequence[Path], size: int) -> Iterator[tuple[Path, RankFile | P
         yield from ((path, _read(path)) for path in paths)
         return
     left = list(paths)
-    for path, found in _in_processes(paths, workers):
+    for path, found in in_processes(_read, paths, workers):
         if found is not None:
             left.remove(path)
             yield path, found
     # Whichever of them it was that ended its process: each by itself.
     for path in left:
-        one = next(_in_processes([path], 1))[1]
+        one = next(in_processes(_read, [path], 1))[1]
         yield path, one or Problem(f"{show(path)}: {_ENDED}", "Name it alone: monitor trace FILE")
-
-
-def _in_processes(
-    paths: Sequence[Path], workers: int
-) -> Iterator[tuple[Path, RankFile | Problem | None]]:
-    """Yield each file as it is done; None where its process ended."""
-    # A fork would carry locks of threads with it.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        running: dict[Future[RankFile | Problem], Path] = {pool.submit(_read, p): p for p in paths}
-        for future in as_completed(running):
-            try:
-                yield running[future], future.result()
-            except BrokenProcessPool:
-                yield running[future], None
 
 
 def _read(path: Path) -> RankFile | Problem:
