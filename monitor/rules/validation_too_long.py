@@ -4,8 +4,10 @@
 Stack samples of the main thread in an evaluation: the loops of Lightning, transformers and Keras
 for it, a function of yours that sets the model to `eval()` and goes through batches without
 gradients, and what stands without gradients behind `if step % 500 == 0`. A function that is only
-named after it counts if the framework does most of its work. It counts the times that this happened
-while it watched; a validation that did not fall into that is not judged.
+named after it counts if the framework does most of its work, and so does whatever else is due every
+few steps, runs the model and learns nothing: scores on all samples, or pictures to look at. It
+counts the times that this happened while it watched; a validation that did not fall into that is
+not judged.
 
 ## Why it costs
 No step is done meanwhile, and a loader that begins anew gives its first batch late: with workers
@@ -64,10 +66,12 @@ def detect(window: Window) -> Verdict:
     validating = of_phase(account, Phase.VALIDATION)
     if validating is not None:
         return found(window, validating, LEFT)
-    named = _named(account)
-    if named is None:
-        return None
-    finding = found(window, named, LEFT) or _waiting(window, named)
+    named = _running(account, Phase.VALIDATION)
+    finding = None
+    if named is not None:
+        finding = found(window, named, LEFT) or _waiting(window, named)
+    elif (due := _running(account, Phase.PERIODIC)) is not None:
+        finding = found(window, due, LEFT)
     return None if finding is None else replace(finding, confidence=Confidence.HINTED)
 
 
@@ -86,12 +90,17 @@ def _waiting(window: Window, some: Taken) -> Found | None:
     )
 
 
-def _named(account: HostAccount) -> Taken | None:
-    """Return what functions take that are only named so; ``None``: they run no model."""
-    rows = [row for row in account.rows if row.phase is Phase.VALIDATION]
-    runs = sum(row.share for row in rows if row.doing in _RUNS_MODEL)
-    is_model = runs >= OF_MODEL * sum(row.share for row in rows) > 0
-    return taken(account, rows) if is_model and Phase.VALIDATION in account.phases else None
+def _running(account: HostAccount, phase: Phase) -> Taken | None:
+    """Return what a phase takes that no act shows; ``None``: it runs no model."""
+    rows = [row for row in account.rows if row.phase is phase]
+    some = taken(account, rows)
+    # What is due and mostly waits, as to print a loss, waits for the steps.
+    of_model = [row for row in rows if row.doing in _RUNS_MODEL]
+    runs = sum(row.share for row in of_model)
+    if phase is Phase.PERIODIC:
+        runs = taken(account, of_model).least
+    is_model = runs >= OF_MODEL * some.most > 0
+    return some if is_model and phase in account.phases else None
 
 
 _TEXT: Final = "Validate a tenth as often, or on a tenth of the samples"

@@ -15,8 +15,9 @@ from typing import Final, TypeAlias
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
-from whyidle.monitor.signals.acts import STOPPING, Phase
+from whyidle.monitor.signals.acts import BESIDE, STOPPING, Phase
 from whyidle.monitor.signals.callees import ARRAY_PACKAGES, Calls, calls_of, reads_at
+from whyidle.monitor.signals.learning import learns_at
 from whyidle.monitor.signals.phases import Aside, phase_of
 from whyidle.monitor.signals.sampling import SURE, start_up
 from whyidle.monitor.signals.source import called
@@ -104,6 +105,11 @@ class HostRow:
     # In which looks of about a second, a bit each; 0: not known.
     when: int = 0
 
+    @property
+    def waits(self) -> bool:
+        """Whether it may wait for what the device was given before."""
+        return self.doing in {HostClass.READ, HostClass.FRAMEWORK_WAIT}
+
 
 @dataclass(frozen=True, slots=True)
 class HostAccount:
@@ -122,20 +128,28 @@ class HostAccount:
 
     @property
     def phases(self) -> Mapping[Phase, float]:
-        """The share of each phase, the largest first; what takes most of the time are the steps.
+        """The share of each phase, the largest first.
 
-        A program that only evaluates does so in steps, and one that does so now and then does not.
+        Where nothing is seen to learn, what takes most of the time are the steps: a program that
+        only evaluates does so in steps, and one that does so now and then does not. Who waits to
+        print a loss waits for steps.
         """
         found: dict[Phase, float] = {}
         always: dict[Phase, float] = {}
         for row in self.rows:
-            found[row.phase] = found.get(row.phase, 0.0) + row.share
-            if not (row.due and row.phase in STOPPING):
-                always[row.phase] = always.get(row.phase, 0.0) + row.share
+            for_steps = row.waits and row.phase in BESIDE - STOPPING
+            phase = Phase.STEP if for_steps else row.phase
+            found[phase] = found.get(phase, 0.0) + row.share
+            if not row.due:
+                always[phase] = always.get(phase, 0.0) + row.share
         most = max(always or found, key=lambda phase: (always or found)[phase])
-        if most is not Phase.STEP:
+        if most is not Phase.STEP and not self._learns():
             found[Phase.STEP] = found.get(Phase.STEP, 0.0) + found.pop(most)
         return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    def _learns(self) -> bool:
+        steps = (row for row in self.rows if row.phase is Phase.STEP)
+        return any(learns_at(line) for row in steps for line in row.frames)
 
     def lines(self, does: Callable[[HostRow], bool]) -> tuple[Place, ...]:
         """Return the user's innermost lines of some rows with their shares, the largest first."""

@@ -26,7 +26,6 @@ ALWAYS: Final = 0.9
 DENSE: Final = 0.5
 # What came so often that one time more or less moves no range.
 MANY: Final = 20
-_WAITS: Final = frozenset({HostClass.READ, HostClass.FRAMEWORK_WAIT})
 
 
 def is_aside(account: HostAccount, row: HostRow) -> bool:
@@ -114,7 +113,7 @@ def _is_work(row: HostRow) -> bool:
         # It has what its line reads.
         return True
     reads = row.frames and reads_at(row.frames[0].file, row.frames[0].line)
-    return row.doing not in _WAITS and not reads
+    return not row.waits and not reads
 
 
 def of_phase(account: HostAccount, phase: Phase) -> Taken | None:

@@ -17,12 +17,16 @@ from typing import Final, NamedTuple
 from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.acts import Phase, of_calls, of_library, scores, syncs
 from whyidle.monitor.signals.environments import step_line
+from whyidle.monitor.signals.learning import learns
 from whyidle.monitor.signals.source import calls, dotted, tree_of
 from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 
 # Functions of the user's, in words: ``run_validation``, ``evalEpoch``, ``val_loop``.
-_VALIDATES: Final = re.compile(r"(.*_)?([Ee]valuat\w*|[Vv]alidat\w*|[Ee]val|[Vv]al)(_.*|[A-Z].*)?")
+_VALIDATES: Final = re.compile(
+    r"(.*_)?([Ee]valuat\w*|[Vv]alidat\w*|[Ee]val|[Vv]al|[Tt]est|[Aa]ccuracy|[Pp]erplexity)"
+    r"(_.*|[A-Z].*)?"
+)
 _SAVING: Final = re.compile(r"(.*_)?([Ss]ave|[Cc]heckpoint|[Cc]kpt)(_.*|[A-Z].*)?")
 # Tokenizers of one's own, and who calls them: ``bpe``, ``tokenize``; ``tok.encode(text)``.
 _TOKENISES: Final = re.compile(r"_*(.*_)?([Tt]okeni[sz]\w*|bpe|byte_?pair\w*|word_?piece\w*)(_.*)?")
@@ -33,8 +37,8 @@ _PARTS: Final = frozenset({Phase.METRICS, Phase.GENERATION})
 _NO_GRADIENTS: Final = frozenset({"no_grad", "inference_mode"})
 # Who does this trains, or plays in an environment.
 _TRAINS: Final = frozenset({"backward", "zero_grad", "step"})
-# And who does this learns there, also where a target is computed without gradients.
-_LEARNS: Final = frozenset({"backward", "zero_grad"})
+# What is due after so long, too, is due every few steps.
+_CLOCKS: Final = frozenset({"time", "monotonic", "perf_counter", "time_ns", "monotonic_ns"})
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While, ast.GeneratorExp, ast.ListComp)
 _DEVICE: Final = re.compile(rf".*/({'|'.join(sorted(DEVICE_PACKAGES))})/.*")
 
@@ -126,32 +130,59 @@ def _blocks(file: str) -> dict[int, Aside]:
     tree = tree_of(file)
     found: dict[int, Aside] = {}
     for node in () if tree is None else ast.walk(tree):
-        block = None
-        if isinstance(node, ast.If) and any(isinstance(x, ast.Mod) for x in ast.walk(node.test)):
-            content = _content(node.body)
-            block = None if content is None else content._replace(due=True)
-        elif isinstance(node, ast.FunctionDef) and _only_evaluates(node):
-            block = Aside(Phase.VALIDATION, surely=True)
-        if block is not None and isinstance(node, ast.If | ast.FunctionDef):
-            lines = (n for x in node.body for n in range(x.lineno, (x.end_lineno or x.lineno) + 1))
+        some = [(body, _content(file, body)) for body in _due(node)]
+        if isinstance(node, ast.FunctionDef) and _only_evaluates(node):
+            some.append((node.body, Aside(Phase.VALIDATION, surely=True)))
+        for body, block in some:
+            lines = (n for x in body for n in range(x.lineno, (x.end_lineno or x.lineno) + 1))
+            if block is None:
+                continue
             # Of blocks within blocks the outer one counts: ``ast.walk`` comes to it first.
             for number in lines:
                 found.setdefault(number, block)
     return found
 
 
-def _content(body: list[ast.stmt]) -> Aside | None:
+def _due(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield what is done every few steps by the source, whichever way round it says so."""
+    if isinstance(node, ast.If) and _counts(node.test):
+        yield node.body
+    # ``if step % 100: return``, and the rest of the function is seldom. Who makes data skips some.
+    if not isinstance(node, ast.FunctionDef) or _yields(node):
+        return
+    for number, each in enumerate(node.body):
+        if isinstance(each, ast.If) and _counts(each.test) and _only_returns(each):
+            yield node.body[number + 1 :]
+
+
+def _yields(function: ast.FunctionDef) -> bool:
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+
+
+def _only_returns(test: ast.If) -> bool:
+    only = test.body[0]
+    return isinstance(only, ast.Return) and only.value is None and not test.orelse
+
+
+def _counts(test: ast.expr) -> bool:
+    """Tell whether it goes by the number of a step, or by how long something is ago."""
+    nodes = list(ast.walk(test))
+    clocks = (_name(x).rpartition(".")[2] for x in nodes if isinstance(x, ast.Call))
+    return any(isinstance(x, ast.Mod) for x in nodes) or any(x in _CLOCKS for x in clocks)
+
+
+def _content(file: str, body: list[ast.stmt]) -> Aside | None:
     """Return what is due every few steps; ``None``: learning itself, as with gradients added up."""
+    if learns(file, body):
+        return None
     names = list(_called(body))
     last = {name.rpartition(".")[2] for name in names}
-    if last & _LEARNS:
-        return None
     if last & _NO_GRADIENTS or any(map(_VALIDATES.fullmatch, last)):
-        return Aside(Phase.VALIDATION, surely=bool(last & _NO_GRADIENTS))
+        return Aside(Phase.VALIDATION, surely=bool(last & _NO_GRADIENTS), due=True)
     saves = of_calls(names) is Phase.CHECKPOINT
     if saves or any(map(_SAVING.fullmatch, last)):
-        return Aside(Phase.CHECKPOINT, surely=saves)
-    return Aside(Phase.PERIODIC)
+        return Aside(Phase.CHECKPOINT, surely=saves, due=True)
+    return Aside(Phase.PERIODIC, due=True)
 
 
 def _only_evaluates(function: ast.FunctionDef) -> bool:

@@ -203,3 +203,53 @@ def test_one_that_mostly_waits_may_wait_for_the_steps(
     assert finding.gain.low == 0
     assert "at most 60%" in str(finding.title)
     assert finding.where[0].line == 4
+
+
+# Line 3 trains, and line 7 runs the model where it learns nothing.
+DUE = {
+    "a function of another name, with gradients": """\
+for n, (x, y) in enumerate(batches):
+    loss = loss_of(model(x), y)
+    loss.backward(); optimizer.step()
+    if n % 20 == 19:
+        print(n)
+        for z in others:
+            hits += (model(z).argmax(1) == labels).sum()
+""",
+    "by the clock": """\
+while True:
+    x, y = next(batches)
+    params, state = renew(params, state, x, y)
+    if time.time() - last > 30:
+        last = time.time()
+
+        pictures = draw(params, noise)
+""",
+    "a function that mostly returns": """\
+def turn(x):
+    loss = loss_of(model(x))
+    loss.backward()
+def look(step):
+    if step % 50:
+        return
+    show(model(fixed))
+""",
+}
+
+
+@pytest.mark.parametrize("style", DUE)
+def test_what_is_due_and_runs_the_model(style: str, tmp_path: Path) -> None:
+    finding = found(NAME, job(tmp_path, DUE[style], 0.6))
+    assert finding.title == "What is due every few steps takes 60% of the main thread's time"
+    assert finding.where[0].line == 7
+    assert finding.confidence is Confidence.HINTED
+
+
+def test_what_is_due_and_learns_or_waits_is_no_validation(tmp_path: Path) -> None:
+    source = DUE["a function of another name, with gradients"]
+    learning = source.replace("hits += (model(z)", "renew(model(z)).backward(); (x")
+    assert is_silent(NAME, job(tmp_path, learning, 0.6))
+    # To print a loss every few steps waits for the steps.
+    file = written(tmp_path, source.replace("hits += (model(z).argmax(1) == ", "print(loss.item("))
+    waits = (f"{LIB}/torch/_tensor.py", "tolist")
+    assert is_silent(NAME, of_rows(file, [(3, TORCH, 400), (7, waits, 600)]))

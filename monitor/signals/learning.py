@@ -1,0 +1,86 @@
+"""Whether a piece of the user's code learns: by what it calls, and by what it makes anew.
+
+What is due every few steps may be the learning itself: gradients that were added up, or an agent
+that plays four moves for each time it learns.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final
+
+from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.source import calls, dotted, functions, nodes_at, written
+
+# Functions of the same file that it calls, and those that they call.
+DEEPEST: Final = 4
+_LEARNS: Final = re.compile(
+    r"backward|zero_grad|grad|value_and_grad|apply_(gradients|updates)|minimize"
+    r"|\w*(learn|fit|optimi[sz]e|train|update)(_\w+)?"
+)
+# To set a mode is no training, and a bar of progress learns nothing.
+_MODES: Final = re.compile(r"(.*\.)?train")
+_NO_MODELS: Final = re.compile(
+    r"(.*\.)?\w*(bar|progress|ema|metrics?|meter|task|stats?|logs?|info|history|config|params)"
+    r"\.update",
+    re.IGNORECASE,
+)
+_OPTIMIZERS: Final = re.compile(r"(.*\.)?\w*(opt|optim|optimi[sz]er|scaler|engine)\.step")
+# What is made anew by these is no state that learns.
+_MAKES: Final = re.compile(r"(.*\.)?(split|fold_in|append|extend|add|sum|stack|max|min|next)")
+
+
+def learns(file: str, body: Sequence[ast.stmt]) -> bool:
+    """Tell whether some statements learn."""
+    return any(_renewed(body)) or _calls_what_learns(file, body, DEEPEST)
+
+
+@lru_cache(maxsize=4096)
+def learns_at(line: CodeLine) -> bool:
+    """Tell whether a line learns by itself."""
+    statements = [x for x in nodes_at(line.file, line.line) if isinstance(x, ast.Assign)]
+    return any(map(_is_learning, calls(line.file, line.line))) or any(_renewed(statements))
+
+
+def _calls_what_learns(file: str, body: Sequence[ast.AST], depth: int) -> bool:
+    made = [node for each in body for node in ast.walk(each) if isinstance(node, ast.Call)]
+    if any(map(_is_learning, made)):
+        return True
+    names = {_last(call) for call in made} - {""} if depth else set()
+    called = [found for name in sorted(names) for found in functions(file, name)]
+    return any(
+        # The variables of a function are made anew by every pass through a model.
+        any(isinstance(target, ast.Attribute | ast.Subscript) for target in _renewed(each.body))
+        or _calls_what_learns(file, each.body, depth - 1)
+        for each in called
+    )
+
+
+def _is_learning(call: ast.Call) -> bool:
+    name = dotted(call.func) or _last(call)
+    if _OPTIMIZERS.fullmatch(name):
+        return True
+    if not _LEARNS.fullmatch(_last(call)) or _NO_MODELS.fullmatch(name):
+        return False
+    return not (_MODES.fullmatch(name) and all(isinstance(x, ast.Constant) for x in call.args))
+
+
+def _renewed(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
+    """Yield what is made anew from what it was, as in ``params = update(params, batch)``."""
+    for node in (node for each in body for node in ast.walk(each)):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+            continue
+        if _MAKES.fullmatch(dotted(node.value.func)):
+            continue
+        given = {written(each) for each in node.value.args} - {"self"}
+        given |= {written(each.value) for each in node.value.keywords}
+        for target in node.targets:
+            several = target.elts if isinstance(target, ast.Tuple) else [target]
+            yield from (each for each in several if written(each) in given)
+
+
+def _last(call: ast.Call) -> str:
+    return dotted(call.func).rpartition(".")[2] or getattr(call.func, "attr", "")
