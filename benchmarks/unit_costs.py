@@ -1,10 +1,10 @@
 """What the constants of some rules stand on: costs of single things, apart from the demo pairs.
 
-A page of memory that is new, a random number by who draws it, a step after a full collection of
-Python's garbage beside one without, a step of an optimizer by how it goes through its tensors, a
-small array handed to JAX. Each is the middle of several tries, in CPU time: that is what other
-programs on the machine lengthen least. Only steps of JAX after collections are in elapsed time: its
-threads, which have slept meanwhile, come late.
+A page of memory that is new, a random number by who draws it, a number of a list that becomes a
+part of a tensor, a step after a full collection of Python's garbage beside one without, a step of
+an optimizer by how it goes through its tensors, a small array handed to JAX. Each is the middle of
+several tries, in CPU time: that is what other programs on the machine lengthen least. Only steps of
+JAX after collections are in elapsed time: its threads, which have slept meanwhile, come late.
 
 Run: .venv/bin/python benchmarks/unit_costs.py [--json]
 """
@@ -17,9 +17,11 @@ import json
 import random
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import torch
 from torch import nn
@@ -75,6 +77,24 @@ def numbers_ns() -> dict[str, float]:
         "jax.random.bernoulli": lambda: masks(key).block_until_ready(),
     }
     return {name: 1e9 * seconds(draw) / NUMBERS for name, draw in ways.items()}
+
+
+def lists_ns() -> dict[str, float]:
+    """Return what one number takes to become a part of a tensor, by what it comes from."""
+    rows = np.random.default_rng(1).standard_normal((NUMBERS // 1000, 1000), np.float32)
+    lists, arrays = rows.tolist(), list(rows)
+    ways: dict[str, Callable[[], object]] = {
+        "torch.tensor of lists": lambda: torch.tensor(lists),
+        "torch.tensor of a list of arrays": lambda: torch.tensor(arrays),
+        "np.asarray of lists first": lambda: torch.from_numpy(np.asarray(lists, np.float32)),
+        "np.stack of arrays first": lambda: torch.from_numpy(np.stack(arrays)),
+        "torch.tensor of an array": lambda: torch.tensor(rows),
+        "jnp.array of lists": lambda: jnp.array(lists).block_until_ready(),
+        "jnp.array of an array": lambda: jnp.array(rows).block_until_ready(),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {name: 1e9 * seconds(make) / NUMBERS for name, make in ways.items()}
 
 
 def puts_us() -> dict[str, float]:
@@ -169,6 +189,7 @@ def main() -> None:
     result = {
         "new_page_us": {f"{mib} MiB": round(page_us(mib), 2) for mib in (48, 64, 128)},
         "random_number_ns": {name: round(ns, 1) for name, ns in numbers_ns().items()},
+        "number_of_a_list_ns": {name: round(ns, 1) for name, ns in lists_ns().items()},
         "device_put_us": {name: round(us, 1) for name, us in puts_us().items()},
         "step_after_collecting": {
             f"{samples} records, {width} wide": after_collecting(samples, width)

@@ -30,6 +30,7 @@ None of the five mentions it: beyond the documents.
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 from whyidle.monitor.core import metrics as m
@@ -40,6 +41,7 @@ from whyidle.monitor.core.finding import (
     Framework,
     Gain,
     Need,
+    Place,
     Severity,
     Verdict,
 )
@@ -47,6 +49,8 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.cores import Runner, allowed
+from whyidle.monitor.signals.source import line_of
+from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
 
 # Below this a wait costs nothing: "medium" in the contract.
@@ -55,6 +59,8 @@ LEAST_WAIT: Final = 0.05
 LEAST_THROTTLED: Final = 0.10
 # A job that takes this much of its cores waits for itself.
 OWN: Final = 0.75
+# So many threads for each core want one, of the job alone: fewer of them help, whoever else runs.
+LEAST_WANTED: Final = 1.5
 # Neighbours that take a quarter of the cores, with nothing left, take them from threads that
 # compute for a main thread, which itself waits for those and not for a core.
 LEAST_TAKEN: Final = 0.25
@@ -71,6 +77,12 @@ BACK_LEAST_OF_SEVERAL: Final = 0.2
 # Where the job's threads take the cores from each other, they also keep waiting for those of them
 # that have none: that is no wait for a core, and comes back with it.
 BACK_MOST_OF_OWN: Final = 1.25
+# Who asks for threads or processes, and for how many if that stands there.
+_ASKS: Final = re.compile(
+    r"(?:set_num_(?:interop_)?threads|(?:OMP|MKL|OPENBLAS|NUMEXPR)_NUM_THREADS"
+    r"|(?:intra|inter)_op_parallelism(?:_threads)?|num_workers|max_workers|Pool)"
+    r"""["'\])]*\s*[=(,:]\s*["']?(\d*)"""
+)
 BOTH: Final[tuple[Framework, ...]] = ("pytorch", "jax")
 OWN_CORES: Final = Fix(
     "Give the job cores of its own: taskset -c 0-7 for a start, cpuset.cpus of its cgroup, "
@@ -114,7 +126,9 @@ def detect(window: Window) -> Verdict:
         alone = not stopped and not _workers(window) and _processes(window) < 2
         low = Found(None, evidence, severity=Severity.LOW, title=title, fixes=cures)
         return None if alone else low
-    return Found(gain, evidence, slice=_slice(window), title=title, fixes=cures)
+    return Found(
+        gain, evidence, where=_asking(window), slice=_slice(window), title=title, fixes=cures
+    )
 
 
 def _of_other_threads(window: Window, wait: Measure) -> Found | None:
@@ -122,9 +136,9 @@ def _of_other_threads(window: Window, wait: Measure) -> Found | None:
     account = window.core_account
     if account is None or window.device != "cpu" or not account.is_full:
         return None
-    taken = account.runs[Runner.OTHERS]
-    if taken < LEAST_TAKEN * account.cores:
+    if not _others_take(window):
         return None
+    taken = account.runs[Runner.OTHERS]
     others = window.job.measure(taken, "cores", "procfs")
     return Found(
         None,
@@ -139,6 +153,9 @@ def _takes_its_cores(window: Window, wait: Measure) -> bool:
     cores, used = window.cores, window.job.mean(m.JOB_CPU)
     if cores is None or used is None:
         return False
+    wanted = _wanted(window)
+    if wanted is not None and wanted.value >= LEAST_WANTED * cores.value:
+        return True
     ran = _all_that_ran(window, wait)
     return used.value >= OWN * (cores.value if ran is None else min(cores.value, ran))
 
@@ -154,6 +171,11 @@ def _all_that_ran(window: Window, wait: Measure) -> float | None:
     if cores is None or wait.value < LONG_WAIT:
         return None
     return cores.busy if cores.there - cores.busy < 1 else None
+
+
+def _others_take(window: Window) -> bool:
+    account = window.core_account
+    return account is not None and account.runs[Runner.OTHERS] >= LEAST_TAKEN * account.cores
 
 
 def _wanted(window: Window) -> Measure | None:
@@ -191,6 +213,17 @@ def _cures(window: Window, *, is_limited: bool) -> dict[Framework, Fix]:
     return {"pytorch": Fix(f"{fewer}{raised}.", code), "jax": rule.fixes["jax"]}
 
 
+def _asking(window: Window) -> tuple[Place, ...]:
+    """Return the lines that ask for more threads, or processes, than there are cores."""
+    there = math.inf if window.cores is None else window.cores.value
+    return tuple(
+        place
+        for place in asking(window.job, _ASKS)
+        if (text := line_of(place.file, place.line)) is not None
+        and all(float(n) > there for n in _ASKS.findall(text) if n)
+    )
+
+
 def _raised(window: Window) -> str:
     wanted, there = _wanted(window), window.job.means.get(m.HOST_CORES, math.inf)
     if wanted is None:
@@ -216,7 +249,8 @@ def _lost(window: Window, wait: Measure, spare: float) -> float:
 def _gain(window: Window, lost: float, *, is_limited: bool) -> Gain:
     wanted, cores = _wanted(window), window.cores
     fits = wanted is None or cores is None or wanted.value <= cores.value
-    least = BACK_LEAST if _processes(window) < 2 else BACK_LEAST_OF_SEVERAL
+    alone = _processes(window) < 2 and not _others_take(window)
+    least = BACK_LEAST if alone else BACK_LEAST_OF_SEVERAL
     at_most = 1.0 if is_limited and fits else BACK_MOST_OF_OWN
     return Gain.between(least * lost, min(_most(window), at_most * lost))
 

@@ -63,6 +63,9 @@ def played(file: str) -> Played:
     classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
     device = {name for node in nodes for name in _of_device(node)}
     found = [x for x in calls if _advances(x, given.get(id(x)), begun, loops)]
+    functions = [node for node in nodes if isinstance(node, _Function)]
+    plain = {each.name for each in functions if not _names(each) & device}
+    found += [x for x in calls if dotted(x.func) in plain and _plays(x, given.get(id(x)), loops)]
     host = [node for node in classes if not _names(node) & device]
     many = [x for x in found if _gives_arrays(given.get(id(x)), _around(x, loops))]
     return Played(
@@ -112,6 +115,21 @@ def _advances(call: ast.Call, into: ast.expr | None, begun: set[str], loops: lis
     # What comes out makes the next action: no batch does, and no state that only goes through.
     before = {name for node in _made(call, loop) for name in _names(node.value)}
     return bool(_names(*results) & before)
+
+
+def _plays(call: ast.Call, into: ast.expr | None, loops: list[_Loop]) -> bool:
+    """Tell whether a function without a framework takes an action that comes of what it gave.
+
+    The action is made in the loop, of one or more results: none of these goes back in as it is.
+    """
+    results = into.elts if isinstance(into, ast.Tuple | ast.List) else []
+    if len(results) < _LEAST_RESULTS:
+        return False
+    # Of ``seen[i]`` it is ``seen`` that holds it.
+    names = _names(*(x.value if isinstance(x, ast.Subscript) else x for x in results))
+    around = [x for x in loops if x.lineno <= call.lineno <= (x.end_lineno or 0)]
+    made = [node for loop in around for node in _made(call, loop)]
+    return bool(names & {name for node in made for name in _names(node.value)})
 
 
 def _begun_and_advanced(calls: list[ast.Call], given: dict[int, ast.expr]) -> Iterator[str]:

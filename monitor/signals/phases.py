@@ -18,7 +18,7 @@ from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.acts import Phase, of_calls, of_library, scores, syncs
 from whyidle.monitor.signals.environments import step_line
 from whyidle.monitor.signals.learning import learns
-from whyidle.monitor.signals.source import calls, dotted, tree_of
+from whyidle.monitor.signals.source import calls, dotted, imports, tree_of
 from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 
@@ -79,7 +79,7 @@ def _act(chain: Chain) -> Phase | None:
     if inner is None or any(_DEVICE.fullmatch(x.file) for x in outside):
         return None
     names = [_name(call) for call in calls(inner.file, inner.line)]
-    if outside and scores(_imports(inner.file).get(name.partition(".")[0], "") for name in names):
+    if outside and scores(imports(inner.file).get(name.partition(".")[0], "") for name in names):
         return Phase.METRICS
     if syncs(names):
         return _around(inner.file, inner.line)
@@ -210,20 +210,6 @@ def _around(file: str, line: int) -> Phase:
         if found is not None:
             return found
     return Phase.LOGGING
-
-
-@lru_cache(maxsize=64)
-def _imports(file: str) -> dict[str, str]:
-    """Return the names that a file imports, and from which module."""
-    found: dict[str, str] = {}
-    tree = tree_of(file)
-    for node in () if tree is None else ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            inside = node.module or ""
-            found |= {x.asname or x.name: f"{inside}.{x.name}" for x in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {x.asname: x.name for x in node.names if x.asname}
-    return found
 
 
 def _name(call: ast.Call) -> str:

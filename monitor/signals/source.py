@@ -96,6 +96,20 @@ def readable(file: str | None) -> bool:
 
 
 @lru_cache(maxsize=64)
+def imports(file: str) -> dict[str, str]:
+    """Return the names that a file imports, and what they are in full."""
+    found: dict[str, str] = {}
+    tree = tree_of(file)
+    for node in () if tree is None else ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            inside = node.module or ""
+            found |= {x.asname or x.name: f"{inside}.{x.name}" for x in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {x.asname: x.name for x in node.names if x.asname}
+    return found
+
+
+@lru_cache(maxsize=64)
 def _spans(file: str) -> tuple[tuple[int, int, ast.AST], ...]:
     """Return what stands in a file, each with its first and last line, the outermost first."""
     tree = tree_of(file)

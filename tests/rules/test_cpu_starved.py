@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.rules.windows import answer, cannot_judge, found, judge, traced, window
@@ -213,3 +215,33 @@ def test_neighbours_that_keep_other_threads_from_computing() -> None:
         (cpu, "gpu"),
     ):
         assert judge(NAME, window(means=means, facts={"jax": {"backend": where}})) is None
+
+
+ASKS = {
+    "torch.set_num_threads(16)": True,
+    'os.environ["OMP_NUM_THREADS"] = "24"': True,
+    "loader = DataLoader(data, 64, num_workers=32)": True,
+    "tf.config.threading.set_intra_op_parallelism_threads(count)": True,
+    # Fewer than there are cores, by itself.
+    "torch.set_num_threads(4)": False,
+    "threads = 16": False,
+}
+
+
+@pytest.mark.parametrize(("text", "asks"), ASKS.items())
+def test_the_line_that_asks_for_the_threads(text: str, asks: bool, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"import torch\n{text}\nstep()\n")
+    lines = [SourceLine(str(script), 3, "<module>", 1.0)]
+    means = {**CALM, **CROWD, m.JOB_WAITING_THREADS: 6.0}
+    where = found(NAME, window(means=means, lines=lines)).where
+    assert [place.line for place in where] == [2] * asks
+
+
+def test_too_many_threads_beside_neighbours() -> None:
+    # Two of eight cores are others', and 20 threads want the rest.
+    means = {**CALM, **CROWD, m.JOB_CPU: 5.0, m.JOB_WAITING_THREADS: 15.0}
+    finding = found(NAME, window(means=means))
+    assert finding.title == "The job runs more threads than it has cores"
+    few = found(NAME, window(means={**means, m.JOB_WAITING_THREADS: 3.0}))
+    assert few.title == "Other programs take the cores that the job waits for"

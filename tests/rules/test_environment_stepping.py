@@ -117,6 +117,17 @@ def episode(environment, agent):
 
         agent.update()
 """
+PLAIN = """\
+def move(world, way):
+    return look(world), -0.01, world["t"] > 99
+for turn in range(9):
+    for n, world in enumerate(worlds):
+        way = int(net(tensor(seen[n])).argmax())
+        seen[n], gain, over = move(world, way)
+        log(gain)
+
+    loss(seen).backward()
+"""
 HIGHWAY = (f"{LIB}/highway_env/envs/common/abstract.py", "step")
 STYLES: dict[str, tuple[str, Row]] = {
     "gymnasium": (GYM, (6, (f"{LIB}/gymnasium/wrappers/common.py", "step"), 400)),
@@ -125,6 +136,7 @@ STYLES: dict[str, tuple[str, Row]] = {
     "other words": (OTHER_NAMES, (6, (f"{LIB}/numpy/random/a.py", "f"), 400)),
     "a vector in words of its own": (VECTOR, (6, (f"{LIB}/numpy/random/a.py", "f"), 400)),
     "a class in words of its own": (POLE, (6, None, 400)),
+    "functions and dictionaries": (PLAIN, (6, (f"{LIB}/numpy/random/a.py", "f"), 400)),
     "dm_env": (DM, (6, (f"{LIB}/dm_control/rl/control.py", "step"), 400)),
 }
 
@@ -171,6 +183,20 @@ def fit(trainer, data):
         shown = prepare(batch)
 
         state, loss, norm = trainer.update(shown)
+""",
+    "a function that updates": """\
+def update(params, opt, x):
+    return params, opt, [n * n for n in x]
+for x in batches:
+    x = crop(x)
+    params, opt, loss = update(params, opt, x)
+""",
+    "a cell of a network's own": """\
+import torch
+def cell(word, state, n): return torch.tanh(word + state), state, n
+for n in range(99):
+    word = best(scores)
+    scores, state, n = cell(word, state, n)
 """,
     "a cell of a network": """\
 class Cell:
@@ -228,6 +254,20 @@ class Warm:
     def step(self, epoch):
         self.n = sum(n for n in range(99))
         return self.n
+""",
+    "a function that updates": """\
+def update(params, opt, x):
+    return params, opt, [n * n for n in x]
+for x in batches:
+    x = crop(x)
+    params, opt, loss = update(params, opt, x)
+""",
+    "a cell of a network's own": """\
+import torch
+def cell(word, state, n): return torch.tanh(word + state), state, n
+for n in range(99):
+    word = best(scores)
+    scores, state, n = cell(word, state, n)
 """,
     "a cell of a network": """\
 class Neuron:

@@ -1,0 +1,116 @@
+"""Lines of the user's that make a tensor of a list of Python's, number by number. Text only.
+
+What a name holds follows from what it is given anywhere in its file; of what nothing says so, as of
+a function's argument, it is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.source import calls, dotted, imports, tree_of, written
+
+_MAKES: Final = re.compile(
+    r"torch\.(tensor|as_tensor|asarray|Tensor|(Float|Double|Half|Long|Int|Bool)Tensor)"
+    r"|jax\.numpy\.(array|asarray)|tensorflow\.(constant|convert_to_tensor)"
+    r"|paddle\.to_tensor|(cupy|mlx\.core)\.(array|asarray)"
+)
+_LISTS: Final = re.compile(
+    r"list|tuple|sorted|reversed|(.*\.)?(tolist|split)|random\.(sample|choices)"
+)
+# Short for what is computed: what is done to the tensor beside making it.
+_MOVES: Final = re.compile(
+    r"to|cuda|cpu|float|long|int|bool|half|double|(un)?squeeze|view|reshape|flatten|contiguous|T"
+    r"|pin_memory|requires_grad_|clone|detach|astype|unsqueeze_|transpose|permute"
+)
+# From a name to what it was given, and on.
+_DEEPEST: Final = 4
+
+
+@lru_cache(maxsize=4096)
+def made_of_list(line: CodeLine) -> bool | None:
+    """Tell whether a line does nothing but that; ``None``: it makes no tensor of a list."""
+    made = [
+        node
+        for node in calls(line.file, line.line)
+        if _MAKES.fullmatch(_whole(line.file, node)) and node.args
+        if _is_list(line.file, node.args[0], _DEEPEST)
+    ]
+    if not made:
+        return None
+    inside = {id(each) for call in made for each in ast.walk(call)}
+    others = [node for node in calls(line.file, line.line) if id(node) not in inside]
+    return all(_MOVES.fullmatch(getattr(node.func, "attr", "")) for node in others)
+
+
+def _whole(file: str, call: ast.Call) -> str:
+    """Return the name of what is called as its package has it."""
+    name = dotted(call.func)
+    first, _, rest = name.partition(".")
+    module = imports(file).get(first, first)
+    return f"{module}.{rest}" if rest else module
+
+
+def _is_list(file: str, node: ast.expr, depth: int) -> bool:
+    match node:
+        case ast.ListComp():
+            return True
+        case ast.Call():
+            return _LISTS.fullmatch(dotted(node.func) or getattr(node.func, "attr", "")) is not None
+        case ast.Name() | ast.Attribute() if depth:
+            given = _given(file).get(written(node), ())
+            return any(x is None or _is_list(file, x, depth - 1) for x in given)
+        case _:
+            return any(_is_list(file, part, depth) for part in _parts(node))
+
+
+def _parts(node: ast.expr) -> list[ast.expr]:
+    """Return what a list would have to be in, for the whole to be made of it."""
+    if isinstance(node, ast.List | ast.Tuple):
+        # A few numbers are soon over, whatever they are in.
+        return node.elts
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, ast.Subscript):
+        return [node.value] if isinstance(node.slice, ast.Slice) else []
+    return [node.value] if isinstance(node, ast.Starred) else []
+
+
+@lru_cache(maxsize=64)
+def _given(file: str) -> dict[str, list[ast.expr | None]]:
+    """Return by name what it is given anywhere in a file; ``None``: a list that is added to."""
+    tree = tree_of(file)
+    found: dict[str, list[ast.expr | None]] = {}
+    for node in () if tree is None else ast.walk(tree):
+        for name, value in _gives(node):
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def _gives(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+    match node:
+        case ast.Assign():
+            for target in node.targets:
+                if isinstance(target, ast.Tuple):
+                    yield from _of_several(target, node.value)
+                else:
+                    yield written(target), node.value
+        case ast.AnnAssign(value=ast.expr()):
+            yield written(node.target), node.value
+        case ast.Call(func=ast.Attribute(value=grown, attr="append" | "extend")):
+            yield written(grown), None
+        case _:
+            pass
+
+
+def _of_several(target: ast.Tuple, value: ast.expr) -> Iterator[tuple[str, ast.expr | None]]:
+    if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
+        yield from ((written(x), y) for x, y in zip(target.elts, value.elts, strict=True))
+    elif isinstance(value, ast.Call) and dotted(value.func) in {"zip", "map"}:
+        # ``states, actions = zip(*batch)``: a tuple of what each sample has.
+        yield from ((written(x), None) for x in target.elts)
