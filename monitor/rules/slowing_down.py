@@ -18,7 +18,8 @@ appending to it. Register hooks once, before the loop.
 ## When it is wrong
 Longer sequences later on (a curriculum), a growing population, a machine that gets hotter or
 fuller: then the steps have more to do, or less to do it with. A cache that still fills levels out.
-While other programs take the cores nothing is said of it.
+While other programs take the cores nothing is said of it, nor where the steps of a job on a CPU
+take no more CPU time than before: then they wait longer, and do no more.
 
 ## Documents
 Beyond the documents: D2 speaks of memory that grows, not of time.
@@ -48,6 +49,8 @@ LEAST_RISE: Final = 1.15
 # Of all pairs of seconds, so many more must rise than fall: noise rises as often as it falls.
 LEAST_ORDER: Final = 0.5
 SHORTEST_S: Final = 10.0
+# What is gone through in each step costs CPU time: at least half of the growth is that.
+OWN: Final = 0.5
 
 
 def detect(window: Window) -> Verdict:
@@ -63,6 +66,8 @@ def detect(window: Window) -> Verdict:
     if window.core_account is not None and window.core_account.is_crowded:
         # More of them, or fewer, move each step.
         return window.lacks(Need.LONGER, "other programs take its cores meanwhile")
+    if window.device == "cpu" and _waits(drift):
+        return window.lacks(Need.LONGER, "the steps wait longer, and work no more than before")
     measure = window.job.measure
     return Found(
         gain=_gain(drift),
@@ -72,6 +77,12 @@ def detect(window: Window) -> Verdict:
         ),
         where=own(Place.at(line) for line in drift.lines),
     )
+
+
+def _waits(drift: Drift) -> bool:
+    """Tell whether steps are longer by what they wait more than by what they do."""
+    longer = drift.late_s / drift.early_s - 1
+    return drift.work is not None and drift.work - 1 < OWN * longer
 
 
 def _gain(drift: Drift) -> Gain:

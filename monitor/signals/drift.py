@@ -28,10 +28,17 @@ class Drift:
     order: float
     # Where the main thread spends more of each step than before, with the share of the growth.
     lines: tuple[SourceLine, ...] = ()
+    # What a step takes of the cores in the end, of what it took in the beginning.
+    work: float | None = None
 
 
-def drift_of(points: Sequence[Point], stacks: Sequence[Mapping[str, Any]]) -> Drift | None:
-    """Return how steps went; ``None``: too few are known. ``stacks`` come in their order."""
+def drift_of(
+    points: Sequence[Point], stacks: Sequence[Mapping[str, Any]], cores: Sequence[Point] = ()
+) -> Drift | None:
+    """Return how steps went; ``None``: too few are known.
+
+    ``stacks`` come in their order; ``cores`` are those that the job ran on.
+    """
     values = [point.mean for point in points if point.mean]
     if len(values) < LEAST_POINTS:
         return None
@@ -39,7 +46,16 @@ def drift_of(points: Sequence[Point], stacks: Sequence[Mapping[str, Any]]) -> Dr
     early, late = statistics.median(values[:third]), statistics.median(values[-third:])
     pairs = [(b > a) - (b < a) for a, b in combinations(values, 2)]
     order = sum(pairs) / len(pairs)
-    return Drift(early, late, statistics.median(values), order, _grown(stacks, early, late))
+    lines = _grown(stacks, early, late)
+    return Drift(early, late, statistics.median(values), order, lines, _work(cores, late / early))
+
+
+def _work(cores: Sequence[Point], longer: float) -> float | None:
+    values = [point.mean for point in cores if point.mean]
+    third = len(values) // 3
+    if len(values) < LEAST_POINTS:
+        return None
+    return longer * statistics.median(values[-third:]) / statistics.median(values[:third])
 
 
 def _grown(

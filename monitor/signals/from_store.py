@@ -164,7 +164,11 @@ def recorded(reader: Reader, run: Run, span: Span, now_ms: int | None = None) ->
         trends=found.trends,
         lasts=found.lasts,
         ranges=found.ranges,
-        drift=drift_of(_series(reader, m.JOB_STEP_P50, (run.id,), steady), kept),
+        drift=drift_of(
+            _series(reader, m.JOB_STEP_P50, (run.id,), steady),
+            kept,
+            _series(reader, m.JOB_CPU, (run.id,), steady),
+        ),
         standstill=standstill_of(reader, run, mine, span.end_ms),
         stopped=stopped_of(reader, run, span.end_ms),
         unknown={key.metric: why.reason for key, why in unknown.items()},

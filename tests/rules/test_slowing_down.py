@@ -66,6 +66,18 @@ def test_while_other_programs_take_the_cores_nothing_is_said_of_it() -> None:
     found(NAME, window(drift=rising, inside=True, means=cores | {m.JOB_CPU: 1.9}))
 
 
+@pytest.mark.parametrize(("cores", "is_own"), [(1.5, True), (1.3, True), (0.8, False)])
+def test_steps_that_only_wait_longer_do_no_more(cores: float, *, is_own: bool) -> None:
+    # A step takes 0.26 s in the end, and 0.1 in the beginning; the job had 1.5 cores then.
+    values = GROWS["a list that is searched"]
+    used = [1.5 + (cores - 1.5) * n / len(values) for n in range(len(values))]
+    drift = drift_of(points(values), (), points(used))
+    on_cpu = window(drift=drift, inside=True, facts={"torch": {"backend": "cpu"}})
+    assert cannot_judge(NAME, on_cpu) != is_own
+    on_gpu = window(drift=drift, inside=True, facts={"torch": {"backend": "cuda"}})
+    assert found(NAME, on_gpu).gain is not None
+
+
 def test_its_lines_are_those_that_take_more_of_a_step() -> None:
     early = stacks((SEARCH, (), 10), (STEP, (), 90)).packed(10_000)
     late = stacks((SEARCH, (), 55), (STEP, (), 45)).packed(10_000)
