@@ -27,18 +27,24 @@ def since_the_last(points: Sequence[Point]) -> list[tuple[int, int, float]]:
         return []
     unknown = [point.ts_ms for point in points if point.ts_ms < known[0][0]]
     moments = [max(unknown, default=known[0][0] - REACH_MS)]
-    totals = [0.0]
+    totals, gaps = [0.0], set[int]()
     for moment, mean in known:
         if moment == moments[-1]:
             # A process that was seen as two: the one ends where the other begins.
             continue
         begin = max(moments[0], moment - REACH_MS)
+        if begin > moments[-1]:
+            # Nobody looked for longer than a point reaches back: what came then is not known.
+            gaps.add(len(moments))
+            moments.append(begin)
+            totals.append(totals[-1])
         totals.append(max(totals[-1], _at(moments, totals, begin) + mean * (moment - begin)))
         moments.append(moment)
-    grown = [after - before for before, after in pairwise(totals)]
+    stretches = zip(pairwise(moments), pairwise(totals), strict=True)
     return [
-        (since, until, growth / (until - since))
-        for (since, until), growth in zip(pairwise(moments), grown, strict=True)
+        (since, until, (after - before) / (until - since))
+        for number, ((since, until), (before, after)) in enumerate(stretches, 1)
+        if number not in gaps
     ]
 
 

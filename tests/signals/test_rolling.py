@@ -54,6 +54,16 @@ def test_a_process_that_was_seen_as_two_is_counted_once() -> None:
     assert rolling.since_the_last(twice) == rolling.since_the_last(points)
 
 
+@pytest.mark.parametrize("gap", [9, 10, 11, 30])
+def test_what_came_while_nobody_looked_is_not_known(gap: int) -> None:
+    points = rolled(lambda s: 0.3 if s < 20 else 0.6, 70)
+    seen = [*points[:20], *points[19 + gap :]]
+    assert rolling.mean_of(seen, 0) == pytest.approx(0.5, abs=0.06)
+    stretches = rolling.since_the_last(seen)
+    assert max(until - since for since, until, _ in stretches) <= 10_000
+    assert [round(mean, 3) for _, _, mean in stretches[-20:]] == [0.6] * 20
+
+
 def test_nothing_is_ever_less_than_none() -> None:
     points = [Point(1000 * s, 1.0 if s < 20 else 0.0, None, None) for s in range(60)]
     assert min(mean for _, _, mean in rolling.since_the_last(points)) == 0.0
