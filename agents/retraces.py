@@ -28,7 +28,10 @@ MOST_SHOWN = 3
 
 ANEW = "the function is made anew each time, so that nothing of it is found again"
 ITS_OWN = "JAX's own operation, called with other shapes or settings"
-OTHER = "all arguments are as before: a static argument, a sharding or a setting of JAX changed"
+OTHER = (
+    "all arguments are as before: a static argument, a sharding or a setting of JAX changed, or "
+    "its caches were cleared"
+)
 
 
 class Retraces:

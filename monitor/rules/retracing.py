@@ -2,10 +2,10 @@
 
 ## What it sees
 The agent hears of each compilation of JAX and of `torch.compile`, and of each graph that
-TensorFlow traces: the function, the line that
-called it (for PyTorch: where it begins), and what differed from the times before. The fault is
-there when one function was compiled ten times or more from the same line (for PyTorch five times),
-and it goes on after the job has warmed up.
+TensorFlow traces: the function, the line that called it (for PyTorch: where it begins), and what
+differed from the times before. The fault is there when one function was compiled ten times or more
+from the same line (for PyTorch five times), and it goes on after the job has warmed up. Where
+nothing differed, and in a loop, a line that clears what was compiled is named first.
 
 ## Why it costs
 A compiled program fits arguments of one shape and one type. A batch of another length, a Python
@@ -33,6 +33,7 @@ transformations; it compiles anew for each shape just as jit does.
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from typing import Final
@@ -56,7 +57,8 @@ from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.eager import CONTROL
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
 from whyidle.monitor.signals.sampling import SURE
-from whyidle.monitor.signals.user_lines import own
+from whyidle.monitor.signals.source import nodes_at
+from whyidle.monitor.signals.user_lines import asking, own
 from whyidle.monitor.signals.window import Window
 
 # Less is what a program now and then costs: "low" in the contract begins at half of it.
@@ -105,6 +107,16 @@ step = tf.function(train_step)
 for x, y in batches:
     loss = step(x, y)""",
 )
+# Who forgets all that was compiled.
+_CLEARS: Final = re.compile(
+    r"\b(clear_caches|clear_backends|clear_cache|clear_session|reset_default_graph"
+    r"|(_dynamo|compiler)\.reset)\("
+)
+_AS_BEFORE: Final = "all arguments are as before"
+KEEP: Final = Fix(
+    "Clear nothing between the steps: all that was compiled is compiled anew after it. Memory that"
+    " grows by compiled programs is that of shapes that change: pad these."
+)
 _FRAMEWORKS: Final[dict[str, Framework]] = {
     "jax": "jax",
     "torch": "pytorch",
@@ -122,13 +134,16 @@ def detect(window: Window) -> Verdict:
     if not again or not _goes_on(window) or lost < LEAST:
         return None
     worst = again[0].function
+    clearing = _clearing(window, worst.reason)
     by_size = worst.framework != "torch" or bool(_SIZE.search(worst.reason or ""))
     # What else changes cannot always be kept as it is.
     if worst.framework == "tensorflow":
         gain = _with_first_runs(window, _by_chance(window, (lost, lost), again, alike=True))
     else:
         chance = _by_chance(window, _seen(window, lost), again)
-        gain = _gain(chance, _first_runs(window), GROWN[worst.framework])
+        # Who pads to few lengths computes more.
+        grown = 1.0 if clearing else GROWN[worst.framework]
+        gain = _gain(chance, _first_runs(window), grown)
     if again[0].is_few:
         # At least what they are of all that was recorded.
         job = window.job
@@ -136,12 +151,26 @@ def detect(window: Window) -> Verdict:
         gain = Gain(min(gain.low, spent), gain.high)
     return Found(
         gain=gain if by_size else Gain.between(lost / 2, max(lost, gain.high)),
-        fixes=_fixes(worst.framework, worst.reason or "", by_size=by_size),
+        fixes=dict.fromkeys((_FRAMEWORKS[worst.framework],), KEEP)
+        if clearing
+        else _fixes(worst.framework, worst.reason or "", by_size=by_size),
         evidence=tuple(_evidence(window, again)),
-        where=own(_place(one.function) for one in again if one.function.file),
+        where=own((*clearing, *(_place(one.function) for one in again if one.function.file))),
         slice=Slice.IDLE_COMPILE,
-        title=f"'{worst.function}' is compiled again and again",
+        title=f"'{worst.function}' is compiled again and again"
+        + (": what was compiled is cleared" if clearing else ""),
         frameworks=tuple(dict.fromkeys(_FRAMEWORKS[one.function.framework] for one in again[:3])),
+    )
+
+
+def _clearing(window: Window, reason: str | None) -> tuple[Place, ...]:
+    """Return the lines that clear what was compiled: in a loop, or where no argument changed."""
+    again = (reason or "").startswith(_AS_BEFORE)
+    kinds = (ast.For, ast.While, *((ast.FunctionDef,) if again else ()))
+    return tuple(
+        place
+        for place in asking(window.job, _CLEARS)
+        if any(isinstance(x, kinds) for x in nodes_at(place.file, place.line))
     )
 
 

@@ -11,6 +11,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Found, Severity, SourceLine
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 
 NAME = "cpu_starved"
 # By framework: what stands before the fix's code, and what must hold after it.
@@ -155,6 +156,24 @@ def test_workers_are_spoken_of_only_where_there_are_some() -> None:
     fixes = found(NAME, window(means={**CALM, **LIMITED}, facts=facts)).fixes
     assert fixes is not None
     assert "num_workers=1" in fixes["pytorch"].code
+
+
+def test_workers_that_the_steps_wait_for_stay(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("for x in loader:\n    step(x)\n")
+    facts = {"torch": {"loaders": [{"workers": 16}]}}
+    inside = CodeLine("/lib/site-packages/torch/utils/data/dataloader.py", 9, "__next__")
+    for waits in (0, 300):
+        samples = StackSamples()
+        samples.samples = 1000
+        for number, count in ((1, waits), (2, 1000 - waits)):
+            line = CodeLine(str(script), number, "<module>")
+            chain = Chain((line,), inside, inside) if number == 1 else Chain((line,), line)
+            samples.count(chain, count, count, count if number == 1 else 0)
+        job = window(means={**CALM, **CROWD}, facts=facts, stacks=samples, inside=True)
+        fixes = found(NAME, job).fixes
+        assert fixes is not None
+        assert ("num_workers=7" in fixes["pytorch"].text) == (not waits)
 
 
 def test_the_line_to_type_has_the_jobs_own_numbers() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.rules.windows import cannot_judge, found, is_silent, judge, recorded, traced, window
-from whyidle.agents.retraces import ANEW
+from whyidle.agents.retraces import ANEW, OTHER
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.runs.aggregates import Compiled
 from whyidle.monitor.signals.window import Window
 
@@ -111,6 +113,38 @@ def test_many_times_in_a_minute_is_reported_by_the_recorder() -> None:
     rows = (compiled(5, 5),)
     assert is_silent(NAME, job(0.5, *rows))
     found(NAME, job(0.5, *rows, events={"retrace_storm": (storm,)}))
+
+
+CLEARING = {
+    "in the loop": (
+        "for x in xs:\n    if n % 20 == 0:\n        jax.clear_caches()\n    step(x)",
+        3,
+    ),
+    "in a callback": (
+        "class Log:\n    def on_batch(self):\n        keras.utils.clear_session()",
+        3,
+    ),
+    "of PyTorch": ("while True:\n    torch._dynamo.reset()\n    step(x)", 2),
+    # Once, before anything.
+    "at the start": ("import jax\njax.clear_caches()\nfor x in xs:\n    step(x)", None),
+    "another cache": ("for x in xs:\n    cache.clear()\n    step(x)", None),
+}
+
+
+@pytest.mark.parametrize("style", CLEARING)
+def test_who_clears_what_was_compiled_is_named_first(style: str, tmp_path: Path) -> None:
+    source, line = CLEARING[style]
+    script = tmp_path / "train.py"
+    script.write_text(source + "\n")
+    lines = [SourceLine(str(script), 1, "<module>", 1.0)]
+    row = replace(compiled(MANY, 50), reason=OTHER, file=str(script), line=1)
+    finding = found(NAME, job(0.9, row, lines=lines))
+    assert finding.where[0].line == (line or 1)
+    assert ("cleared" in finding.title) == (line is not None)  # type: ignore[operator]
+    # An argument that changes is the reason, whatever else a function may do.
+    if style == "in a callback":
+        changed = replace(row, reason=REASON)
+        assert "cleared" not in found(NAME, job(0.9, changed, lines=lines)).title  # type: ignore[operator]
 
 
 def test_a_few_long_compilations_that_take_all_of_the_time() -> None:
