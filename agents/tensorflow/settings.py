@@ -84,6 +84,7 @@ class Settings(Part):
             {each.device_type for each in list(getattr(context, name, None) or ())}
             for name in ("_physical_devices", "_visible_device_list")
         )
+        found["works_ahead"] = bool(getattr(context, "_default_is_async", False))
         found["platforms_asked"] = "cpu" if "GPU" in there - wanted else None
         return found
 

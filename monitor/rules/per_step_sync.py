@@ -77,8 +77,8 @@ def detect(window: Window) -> Verdict:
         return _of_gpu(window, window.gpu_trace, reads)
     if window.uses("pytorch") and counted and reads is not None:
         return _of_lines(window, reads)
-    # TensorFlow computes on a CPU in the thread that calls it: there nothing is waited for.
-    in_turns = window.uses("jax") or (window.uses("tensorflow") and window.device == "gpu")
+    on_gpu = window.device == "gpu"
+    in_turns = window.uses("jax") or (window.uses("tensorflow") and (on_gpu or window.works_ahead))
     if in_turns and (counted or _waits(window) >= LEAST_WAITING):
         return _of_turns(window, reads)
     if reads is None:

@@ -5,7 +5,8 @@ The agent hears of each compilation of JAX and of `torch.compile`, and of each g
 TensorFlow traces: the function, the line that called it (for PyTorch: where it begins), and what
 differed from the times before. The fault is there when one function was compiled ten times or more
 from the same line (for PyTorch five times), and it goes on after the job has warmed up. Where
-nothing differed, and in a loop, a line that clears what was compiled is named first.
+nothing differed, and in a loop, a line that clears what was compiled is named first; where an
+argument did, the line of the file that gives it stands behind the call.
 
 ## Why it costs
 A compiled program fits arguments of one shape and one type. A batch of another length, a Python
@@ -54,7 +55,9 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.aggregates import Compiled
+from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.eager import CONTROL
+from whyidle.monitor.signals.given import makers
 from whyidle.monitor.signals.recompiled import Recompiled, compiled_again
 from whyidle.monitor.signals.sampling import SURE
 from whyidle.monitor.signals.source import nodes_at
@@ -112,6 +115,9 @@ _CLEARS: Final = re.compile(
     r"\b(clear_caches|clear_backends|clear_cache|clear_session|reset_default_graph"
     r"|(_dynamo|compiler)\.reset)\("
 )
+# As in "at x: now f32[99,4], before f32[20,4]".
+_ARGUMENT: Final = re.compile(r"at \S+: now ")
+MOST_MAKERS: Final = 2
 _AS_BEFORE: Final = "all arguments are as before"
 KEEP: Final = Fix(
     "Clear nothing between the steps: all that was compiled is compiled anew after it. Memory that"
@@ -149,13 +155,14 @@ def detect(window: Window) -> Verdict:
         job = window.job
         spent = sum(one.function.ns for one in again) / 1e9 / (job.seconds + job.warm_s)
         gain = Gain(min(gain.low, spent), gain.high)
+    places = [_place(one.function) for one in again if one.function.file]
     return Found(
         gain=gain if by_size else Gain.between(lost / 2, max(lost, gain.high)),
         fixes=dict.fromkeys((_FRAMEWORKS[worst.framework],), KEEP)
         if clearing
         else _fixes(worst.framework, worst.reason or "", by_size=by_size),
         evidence=tuple(_evidence(window, again)),
-        where=own((*clearing, *(_place(one.function) for one in again if one.function.file))),
+        where=own((*clearing, *places[:1], *_makers(worst), *places[1:])),
         slice=Slice.IDLE_COMPILE,
         title=f"'{worst.function}' is compiled again and again"
         + (": what was compiled is cleared" if clearing else ""),
@@ -172,6 +179,14 @@ def _clearing(window: Window, reason: str | None) -> tuple[Place, ...]:
         for place in asking(window.job, _CLEARS)
         if any(isinstance(x, kinds) for x in nodes_at(place.file, place.line))
     )
+
+
+def _makers(function: Compiled) -> tuple[Place, ...]:
+    """Return the lines that give what its call is given, where an argument changes."""
+    at = _place(function)
+    changes = _ARGUMENT.match(function.reason or "")
+    made = makers(CodeLine(at.file, at.line, at.function)) if changes else ()
+    return tuple(Place(each.file, each.line, each.function) for each in made[:MOST_MAKERS])
 
 
 def _fixes(framework: str, reason: str, *, by_size: bool) -> dict[Framework, Fix] | None:

@@ -25,7 +25,7 @@ def of_work(window: Window, least: float, most: float) -> Gain:
 def _back(window: Window, saved: float) -> tuple[float, float]:
     saved = min(MOST_LOST, max(0.0, saved))
     device = _works(window)
-    if window.device == "cpu" and not window.uses("jax"):
+    if window.device == "cpu" and not window.works_ahead:
         # PyTorch computes there in the thread that calls it: in that time nothing was saved.
         return (saved if device is None else min(saved, 1.0 - device[1])), saved
     # Of what the main thread waits for the device it does nothing.
@@ -52,7 +52,7 @@ def _works(window: Window) -> tuple[float, float] | None:
     """Return the least and the most of the time in which the device works; ``None``: not known."""
     traced = () if window.trace is None else (busy(window.trace),)
     account = window.core_account
-    if account is not None and window.device == "cpu" and window.uses("jax"):
+    if account is not None and window.works_ahead:
         # Other threads compute: side by side on all cores at best, one after the other at worst.
         # A trace is of a moment, and slows what it shows: what they run by the kernel counts too.
         runs = account.runs[Runner.THREADS]

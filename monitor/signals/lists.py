@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import calls, dotted, imports, tree_of, written
+from whyidle.monitor.signals.given import given
+from whyidle.monitor.signals.source import calls, dotted, imports, written
 
 _MAKES: Final = re.compile(
     r"torch\.(tensor|as_tensor|asarray|Tensor|(Float|Double|Half|Long|Int|Bool)Tensor)"
@@ -63,8 +63,8 @@ def _is_list(file: str, node: ast.expr, depth: int) -> bool:
         case ast.Call():
             return _LISTS.fullmatch(dotted(node.func) or getattr(node.func, "attr", "")) is not None
         case ast.Name() | ast.Attribute() if depth:
-            given = _given(file).get(written(node), ())
-            return any(x is None or _is_list(file, x, depth - 1) for x in given)
+            held = given(file).get(written(node), ())
+            return any(x is None or _is_list(file, x, depth - 1) for x in held)
         case _:
             return any(_is_list(file, part, depth) for part in _parts(node))
 
@@ -79,38 +79,3 @@ def _parts(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.Subscript):
         return [node.value] if isinstance(node.slice, ast.Slice) else []
     return [node.value] if isinstance(node, ast.Starred) else []
-
-
-@lru_cache(maxsize=64)
-def _given(file: str) -> dict[str, list[ast.expr | None]]:
-    """Return by name what it is given anywhere in a file; ``None``: a list that is added to."""
-    tree = tree_of(file)
-    found: dict[str, list[ast.expr | None]] = {}
-    for node in () if tree is None else ast.walk(tree):
-        for name, value in _gives(node):
-            found.setdefault(name, []).append(value)
-    return found
-
-
-def _gives(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
-    match node:
-        case ast.Assign():
-            for target in node.targets:
-                if isinstance(target, ast.Tuple):
-                    yield from _of_several(target, node.value)
-                else:
-                    yield written(target), node.value
-        case ast.AnnAssign(value=ast.expr()):
-            yield written(node.target), node.value
-        case ast.Call(func=ast.Attribute(value=grown, attr="append" | "extend")):
-            yield written(grown), None
-        case _:
-            pass
-
-
-def _of_several(target: ast.Tuple, value: ast.expr) -> Iterator[tuple[str, ast.expr | None]]:
-    if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
-        yield from ((written(x), y) for x, y in zip(target.elts, value.elts, strict=True))
-    elif isinstance(value, ast.Call) and dotted(value.func) in {"zip", "map"}:
-        # ``states, actions = zip(*batch)``: a tuple of what each sample has.
-        yield from ((written(x), None) for x in target.elts)

@@ -182,13 +182,23 @@ class Window:
         return self.trace is not None or bool(self._parts)
 
     @property
+    def works_ahead(self) -> bool:
+        """Whether other threads of a CPU compute what the main thread has launched.
+
+        JAX does so, and TensorFlow where it was told to; else the calling thread computes.
+        """
+        if self.device != "cpu":
+            return False
+        return self.uses("jax") or self.fact("works_ahead") is True
+
+    @property
     def _meaning(self) -> Mapping[HostClass, Slice]:
         """What the main thread keeps the device from, by what it was found at."""
         if self.host is None:
             return {}
         if self._traced:
             return BETWEEN_CALLS
-        if self.device == "cpu" and self.uses("jax"):
+        if self.works_ahead:
             return ON_OTHER_THREADS if self._beside is None else BESIDE_OTHER_THREADS
         if self.device == "cpu":
             return ON_THIS_THREAD

@@ -147,6 +147,54 @@ def test_who_clears_what_was_compiled_is_named_first(style: str, tmp_path: Path)
         assert "cleared" not in found(NAME, job(0.9, changed, lines=lines)).title  # type: ignore[operator]
 
 
+# The call is the last line.
+GIVEN = {
+    "a generator": """\
+def batches(rows):
+    yield rows[:n]
+for number, x in enumerate(batches(rows)):
+    state = step(state, x)
+""",
+    "the next of one": """\
+def stream():
+    yield read()
+it = iter(stream())
+x = next(it)
+step(x)
+""",
+    "a function": """\
+def get_batch(split):
+    return data[split][:n], labels
+x, y = get_batch("train")
+loss = step(x, y)
+""",
+    "an object": """\
+class Loader:
+    def __iter__(self): yield self.rows
+loader = Loader()
+for x in tqdm(loader):
+    step(x)
+""",
+    "another's": """\
+loader = DataLoader(data)
+for x in loader:
+    step(x)
+""",
+}
+
+
+@pytest.mark.parametrize("style", GIVEN)
+def test_who_gives_the_argument_that_changes(style: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(GIVEN[style])
+    call = len(GIVEN[style].splitlines())
+    row = replace(compiled(MANY, 50), file=str(script), line=call)
+    lines = [place.line for place in found(NAME, job(0.9, row)).where]
+    assert lines == ([call] if style == "another's" else [call, 2])
+    as_before = replace(row, reason=OTHER)
+    assert [place.line for place in found(NAME, job(0.9, as_before)).where] == [call]
+
+
 def test_a_few_long_compilations_that_take_all_of_the_time() -> None:
     gain = found(NAME, job(0.98, compiled(3, 30))).gain
     assert gain is not None

@@ -125,6 +125,7 @@ def test_each_batch_of_fit_is_a_step() -> None:
 def test_what_tensorflow_says_of_itself() -> None:
     facts = said()["fit"]["facts"]
     assert facts["backend"] == "cpu"
+    assert facts["works_ahead"] is False
     assert facts["keras_backend"] == "tensorflow"
     assert facts["version"].startswith("2.")
     assert facts["run_functions_eagerly"] is False
