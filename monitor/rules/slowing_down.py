@@ -19,7 +19,8 @@ appending to it. Register hooks once, before the loop.
 Longer sequences later on (a curriculum), a growing population, a machine that gets hotter or
 fuller: then the steps have more to do, or less to do it with. A cache that still fills levels out.
 While other programs take the cores nothing is said of it, nor where the steps of a job on a CPU
-take no more CPU time than before: then they wait longer, and do no more.
+take no more CPU time than before: then they wait longer, and do no more. Where they wait for input
+for as long as they are longer, the input may have become slower: see `input_starved`.
 
 ## Documents
 Beyond the documents: D2 speaks of memory that grows, not of time.
@@ -39,6 +40,7 @@ from whyidle.monitor.core.finding import (
     Place,
     Verdict,
 )
+from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.drift import Drift
 from whyidle.monitor.signals.user_lines import own
@@ -63,11 +65,8 @@ def detect(window: Window) -> Verdict:
         return window.lacks(Need.LONGER)
     if drift.late_s < LEAST_RISE * drift.early_s or drift.order < LEAST_ORDER:
         return None
-    if window.core_account is not None and window.core_account.is_crowded:
-        # More of them, or fewer, move each step.
-        return window.lacks(Need.LONGER, "other programs take its cores meanwhile")
-    if window.device == "cpu" and _waits(drift):
-        return window.lacks(Need.LONGER, "the steps wait longer, and work no more than before")
+    if (other := _otherwise(window, drift)) is not None:
+        return window.lacks(Need.LONGER, other)
     measure = window.job.measure
     return Found(
         gain=_gain(drift),
@@ -77,6 +76,23 @@ def detect(window: Window) -> Verdict:
         ),
         where=own(Place.at(line) for line in drift.lines),
     )
+
+
+def _otherwise(window: Window, drift: Drift) -> str | None:
+    """Return what else than more work may have made steps longer."""
+    if window.core_account is not None and window.core_account.is_crowded:
+        # More of them, or fewer, move each step.
+        return "other programs take its cores meanwhile"
+    if _loads(window) >= 1 - drift.early_s / drift.late_s:
+        return "the steps wait for input, which may come slower"
+    if window.device == "cpu" and _waits(drift):
+        return "the steps wait longer, and work no more than before"
+    return None
+
+
+def _loads(window: Window) -> float:
+    """Return how much of the time the main thread waits for a loader, or loads."""
+    return 0.0 if window.host is None else window.host.share(HostClass.LOADER)
 
 
 def _waits(drift: Drift) -> bool:

@@ -47,15 +47,8 @@ LEFT: Final = 0.1
 OF_MODEL: Final = 0.5
 # Of one that mostly waits, which may be for the steps before it.
 LEAST_WAITING: Final = 0.2
-_RUNS_MODEL: Final = frozenset(
-    {
-        HostClass.EAGER,
-        HostClass.FRAMEWORK,
-        HostClass.FRAMEWORK_WAIT,
-        HostClass.READ,
-        HostClass.UNCLEAR,
-    }
-)
+_COMPUTES: Final = frozenset({HostClass.EAGER, HostClass.FRAMEWORK})
+_RUNS_MODEL: Final = _COMPUTES | {HostClass.FRAMEWORK_WAIT, HostClass.READ, HostClass.UNCLEAR}
 
 
 def detect(window: Window) -> Verdict:
@@ -94,11 +87,10 @@ def _running(account: HostAccount, phase: Phase) -> Taken | None:
     """Return what a phase takes that no act shows; ``None``: it runs no model."""
     rows = [row for row in account.rows if row.phase is phase]
     some = taken(account, rows)
-    # What is due and mostly waits, as to print a loss, waits for the steps.
-    of_model = [row for row in rows if row.doing in _RUNS_MODEL]
-    runs = sum(row.share for row in of_model)
+    runs = sum(row.share for row in rows if row.doing in _RUNS_MODEL)
     if phase is Phase.PERIODIC:
-        runs = taken(account, of_model).least
+        # What is due and mostly waits, as to print a loss, waits for the steps.
+        runs = sum(row.share for row in rows if row.doing in _COMPUTES)
     is_model = runs >= OF_MODEL * some.most > 0
     return some if is_model and phase in account.phases else None
 

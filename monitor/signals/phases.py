@@ -173,9 +173,10 @@ def _counts(test: ast.expr) -> bool:
 
 def _content(file: str, body: list[ast.stmt]) -> Aside | None:
     """Return what is due every few steps; ``None``: learning itself, as with gradients added up."""
-    if learns(file, body):
-        return None
     names = list(_called(body))
+    # Who only leaves the loop does nothing there.
+    if not names or learns(file, body):
+        return None
     last = {name.rpartition(".")[2] for name in names}
     if last & _NO_GRADIENTS or any(map(_VALIDATES.fullmatch, last)):
         return Aside(Phase.VALIDATION, surely=bool(last & _NO_GRADIENTS), due=True)

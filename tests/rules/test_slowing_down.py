@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
+from tests.rules.phases import LIB, TORCH, of_rows
 from tests.rules.windows import cannot_judge, found, is_silent, stacks, window
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import SourceLine
@@ -76,6 +78,23 @@ def test_steps_that_only_wait_longer_do_no_more(cores: float, *, is_own: bool) -
     assert cannot_judge(NAME, on_cpu) != is_own
     on_gpu = window(drift=drift, inside=True, facts={"torch": {"backend": "cuda"}})
     assert found(NAME, on_gpu).gain is not None
+
+
+@pytest.mark.parametrize(("share", "is_own"), [(0.1, True), (0.8, False)])
+def test_steps_that_wait_for_input_may_do_no_more(
+    share: float, *, is_own: bool, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("for x in loader:\n    step(x)\n")
+    loads = (f"{LIB}/torch/utils/data/dataloader.py", "__next__")
+    rows = [(1, loads, 1000 * share), (2, TORCH, 1000 * (1 - share))]
+    job = of_rows(script, rows)
+    job = window(
+        drift=drift_of(points(GROWS["a list that is searched"]), ()),
+        stacks=job.job.stacks,
+        inside=True,
+    )
+    assert cannot_judge(NAME, job) != is_own
 
 
 def test_its_lines_are_those_that_take_more_of_a_step() -> None:
