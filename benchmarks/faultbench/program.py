@@ -64,8 +64,11 @@ class Program:
     @property
     def framework(self) -> str:
         """What computes: programs of Keras say it by the backend that they choose."""
-        of_jax = r"KERAS_BACKEND.*jax|^\s*(import|from) jax\b"
-        return "jax" if re.search(of_jax, self.text, re.MULTILINE) else "torch"
+        for name in ("jax", "tensorflow"):
+            says = rf"KERAS_BACKEND.*{name}|^\s*(import|from) {name}\b"
+            if re.search(says, self.text, re.MULTILINE):
+                return name
+        return "torch"
 
     def anchors(self, kind: str) -> Iterator[Anchor]:
         """Yield the anchors of a kind."""
