@@ -1,8 +1,8 @@
 """What an exporter of 8 GPUs costs its host: a scrape, its memory and CPU, its series.
 
 It is fed by the fake NVML library, with a job on each GPU and one recording in its store; the time
-of a scrape is that of a whole request over HTTP, as a Prometheus server sees it. A page of as many
-jobs as are ever shown is built beside it.
+of a scrape is that of a whole request over HTTP, as a Prometheus server sees it. The same page is
+kept as --backfill keeps it, and one of as many jobs as are ever shown is built beside it.
 
 Run: .venv/bin/python benchmarks/fleet.py [--seconds 30] [--json]
 """
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from results import Result, print_results
@@ -29,10 +30,12 @@ from tests.export.exporter import Exporter, exporter, samples  # noqa: E402
 from tests.export.test_scrape import key_of, record  # noqa: E402
 from whyidle.monitor.core.paths import DATABASE  # noqa: E402
 from whyidle.monitor.export.collector import Collector, Look  # noqa: E402
+from whyidle.monitor.export.exposition import Family  # noqa: E402
 from whyidle.monitor.export.job_time import JobTime  # noqa: E402
 from whyidle.monitor.export.jobs import Job  # noqa: E402
 from whyidle.monitor.export.recordings import read  # noqa: E402
 from whyidle.monitor.export.scrape import MOST_JOBS, Shown, scrape  # noqa: E402
+from whyidle.monitor.export.unscraped import FILE, Kept, Unscraped, packed  # noqa: E402
 from whyidle.monitor.processes.process import ProcessKey  # noqa: E402
 from whyidle.monitor.store import Writer  # noqa: E402
 
@@ -54,6 +57,7 @@ def measured(seconds: float, folder: Path) -> Iterator[Result]:
                           and "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE" in page)  # fmt: skip
             yield from _scrapes(running)
             yield from _costs(running, seconds)
+            yield from _kept(running, folder)
         yield from _many(folder / DATABASE)
         writer.close()
         job.kill()
@@ -85,6 +89,23 @@ def _costs(running: Exporter, seconds: float) -> Iterator[Result]:
     status = Path(f"/proc/{running.process.pid}/status").read_text()
     (most,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
     yield Result("memory, at most", int(most) / 1024, "MiB", MB)
+
+
+def _kept(running: Exporter, folder: Path) -> Iterator[Result]:
+    """Keep the page of a scrape that nobody fetched, as with --backfill."""
+    families = [
+        Family(each.name, "gauge", "", [("", each.labels, each.value)])
+        for each in samples(running.scrape())
+    ]
+    took = []
+    with closing(Unscraped(folder / FILE)) as store:
+        for n in range(SCRAPES):
+            began = time.perf_counter()
+            content = packed(families)
+            store.add([Kept(n + 1, content)])
+            took.append((time.perf_counter() - began) * 1000)
+    yield Result("a page that nobody scraped, kept", len(content) / 1024, "KiB")
+    yield Result("keeping it, median", statistics.median(took), "ms")
 
 
 def _many(store: Path) -> Iterator[Result]:

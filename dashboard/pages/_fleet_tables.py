@@ -21,9 +21,11 @@ _COLOURS: Final = {part.removeprefix("idle_"): theme.CAUSES[part] for part in Sl
 def jobs(found: FleetJson, reader: Reader | None) -> str:
     """Return the jobs that lost the most, with the way to each."""
     rows = found["lost"].get("job", [])
-    title = markup.title("Jobs that lost the most", "GPU-hours, by cause")
+    title = markup.title(
+        "Jobs that lost the most", "GPU-hours in which their GPUs waited, by cause"
+    )
     if not rows:
-        return title + _none(found, "lost.job", "Jobs", "no job has lost any")
+        return title + _no_rows(found, "job", "Jobs")
     most = rows[0]["gpu_hours"]
     cells = [
         (
@@ -31,23 +33,12 @@ def jobs(found: FleetJson, reader: Reader | None) -> str:
             words.cause_words(next(iter(row.get("causes") or ()), numbers.DASH)),
             row["labels"].get("user", ""), row["labels"].get("team", ""),
             row.get("framework") or "", _host(row["labels"].get("instance", "")),
-            " ".join(x for x in (row["labels"].get("job_key"), words.owner(row["labels"])) if x),
-            _way(row, reader),
+            words.job(row["labels"]), _way(row, reader),
         )
         for row in rows
     ]  # fmt: skip
-    head = (
-        "GPU-hours",
-        "of its time",
-        "",
-        "mostly",
-        "user",
-        "team",
-        "framework",
-        "host",
-        "job",
-        "",
-    )
+    head = ("GPU-hours", "of its time", "", "mostly", "user", "team", "framework", "host", "job",
+            "to look closer")  # fmt: skip
     return title + markup.table(head, cells, right=(0, 1))
 
 
@@ -58,15 +49,15 @@ def lost(found: FleetJson, dimension: Dimension, name: str) -> str:
         return ""
     title = markup.title(name)
     if not rows:
-        return title + _none(found, f"lost.{dimension}", name, "nothing was lost")
+        return title + _no_rows(found, dimension, name)
     most = rows[0]["gpu_hours"]
     cells = [
-        (words.hours(row["gpu_hours"]), words.share(row["share"]), _bar(row, most, dimension),
-         words.name(row, dimension))
+        (words.name(row, dimension), words.hours(row["gpu_hours"]), words.share(row["share"]),
+         _bar(row, most, dimension))
         for row in rows
     ]  # fmt: skip
-    of = "of all" if dimension == "cause" else "of its time"
-    return title + markup.table(("GPU-hours", of, "", dimension), cells, right=(0, 1))
+    of = "of all" if dimension == "cause" else "of their time"
+    return title + markup.table((dimension, "GPU-hours", of, ""), cells, right=(1, 2))
 
 
 def hosts(found: FleetJson) -> str:
@@ -74,27 +65,27 @@ def hosts(found: FleetJson) -> str:
     rows = found["lost"].get("host", [])
     title = markup.title("By host", "energy and money: of GPUs that were held and idle")
     if not rows:
-        return title + _none(found, "lost.host", "By host", "nothing was lost")
+        return title + _no_rows(found, "host", "By host")
     cells = [
-        (words.hours(row["gpu_hours"]), words.share(row["share"]),
+        (_host(row["labels"].get("instance", "")),
+         words.hours(row["gpu_hours"]), words.share(row["share"]),
          numbers.DASH if row.get("kwh") is None else words.hours(row["kwh"]),
-         words.spent(None, row.get("money") or {}) or numbers.DASH,
-         _host(row["labels"].get("instance", "")))
+         words.spent(None, row.get("money") or {}) or numbers.DASH)
         for row in rows
     ]  # fmt: skip
-    head = ("GPU-hours", "of its time", "kWh", "money", "host")
-    return title + markup.table(head, cells, right=(0, 1, 2, 3))
+    head = ("host", "GPU-hours lost", "of its jobs' time", "kWh", "money")
+    return title + markup.table(head, cells, right=(1, 2, 3, 4))
 
 
 def held_idle(found: FleetJson) -> str:
     """Return the jobs whose GPUs have done nothing for half an hour."""
-    title = markup.title("Held and idle", "nothing has run for half an hour")
+    title = markup.title("Held and idle", "by jobs that have run nothing on them for half an hour")
     rows = found["held_idle"]
     if not rows:
         return title + _none(found, "held_idle", "Held and idle", "no job of that kind")
     cells = [
         (str(row["gpus"]), row["labels"].get("user", ""), _host(row["labels"].get("instance", "")),
-         row["labels"].get("job_key", ""))
+         words.job(row["labels"]))
         for row in rows
     ]  # fmt: skip
     return title + markup.table(("GPUs", "user", "host", "job"), cells, right=(0,))
@@ -110,7 +101,7 @@ def alerts(found: FleetJson) -> str:
          ", ".join(f"{k}={v}" for k, v in one["labels"].items()))
         for one in found["alerts"]
     ]  # fmt: skip
-    return title + markup.table(("", "alert", "of"), cells)
+    return title + markup.table(("", "alert", "where"), cells)
 
 
 def gone(found: FleetJson) -> str:
@@ -120,6 +111,10 @@ def gone(found: FleetJson) -> str:
         return title + _none(found, "gone", "Hosts", "none in this time")
     cells = [(_host(one["host"]), words.clock(one["last_seen_ms"])) for one in found["gone"]]
     return title + markup.table(("host", "last seen"), cells)
+
+
+def _no_rows(found: FleetJson, dimension: Dimension, what: str) -> str:
+    return _none(found, f"lost.{dimension}", what, words.why_none(found, dimension))
 
 
 def _none(found: FleetJson, part: str, what: str, otherwise: str) -> str:

@@ -20,6 +20,7 @@ from whyidle.dashboard.views.time_range import TimeRange
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.fleet import FleetJson
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.fleet.prometheus import URL
 from whyidle.monitor.render import fleet as words
 from whyidle.monitor.render import numbers
 from whyidle.monitor.store import Reader
@@ -52,7 +53,8 @@ def _live(since: str) -> None:
     blocks: list[Block] = []
     if seen.problem is not None:
         told = markup.unknown("No answer", seen.problem.what, seen.problem.next_step)
-        blocks.append(Html(told))
+        again = f"It is asked again every {fleet.EVERY_SECONDS:.0f} s. {URL} names it."
+        blocks += [Html(told), Html(markup.note(again))]
     if seen.found is not None:
         if seen.problem is not None:
             at = words.clock(seen.found["now_ms"])
@@ -92,29 +94,46 @@ def _store() -> Reader | None:
 
 
 def _tiles(found: FleetJson) -> list[Tile]:
-    held, unknown = found["held"].get("true"), found["unknown"]
-    free = found["held"].get("false")
+    unknown, gpus = found["unknown"], found["gpus"]
     lost, whole = found["lost_gpu_hours"], found["job_gpu_hours"]
     part = None if lost is None or not whole else min(1.0, lost / whole)
-    gone, alerts = len(found["gone"]), len(found["alerts"])
-    money = {} if held is None else held["money"]
+    alerts = None if "alerts" in unknown else str(len(found["alerts"]))
     return [
         Tile("GPU-hours lost", None if lost is None else words.hours(lost),
-             unknown.get("lost.cause") or f"{words.share(part)} of the time of jobs"),
-        Tile("Held and idle", _count(found["gpus_held_idle"]),
-             unknown.get("gpus_held_idle") or f"GPUs, {_HALF_AN_HOUR}; of {_count(found['gpus'])}"),
-        Tile("Energy", None if held is None or held["kwh"] is None
-             else f"{words.hours(held['kwh'])} kWh",
-             unknown.get("held.energy") or "of GPUs that were held and idle"),
-        Tile("Money", words.spent(None, money) or None,
-             unknown.get("held.money") or ("for the same" if money else "no host has a price set")),
-        Tile("Free", None if free is None else words.hours(free["gpu_hours"]),
-             unknown.get("held.time") or "GPU-hours that nobody held"),
-        Tile("Hosts", _count(found["hosts"]), unknown.get("hosts") or (
-             f"answer; {gone} no longer" if gone else "answer")),
-        Tile("Alerts", None if "alerts" in unknown else str(alerts),
-             unknown.get("alerts") or "fire"),
+             unknown.get("lost.cause") or (
+                 words.UNWATCHED if lost is None
+                 else f"{words.share(part)} of the time that jobs had")),
+        Tile("Held and idle", None if gpus is None else _count(found["gpus_held_idle"]),
+             unknown.get("gpus_held_idle") or unknown.get("gpus") or (
+                 "no GPU is watched now" if gpus is None
+                 else f"of {gpus:,} GPUs, {_HALF_AN_HOUR}")),
+        *_spent(found),
+        _hosts_now(found),
+        Tile("Alerts", alerts, unknown.get("alerts") or "fire now"),
     ]  # fmt: skip
+
+
+def _spent(found: FleetJson) -> list[Tile]:
+    """Return what GPUs cost that were held and idle, and how long others were free."""
+    held, free, unknown = found["held"].get("true"), found["held"].get("false"), found["unknown"]
+    kwh = None if held is None else held["kwh"]
+    money = {} if held is None else held["money"]
+    of_these = "of GPUs that were held and idle"
+    return [
+        Tile("Energy", None if kwh is None else f"{words.hours(kwh)} kWh",
+             unknown.get("held.energy") or ("nothing is known of it" if kwh is None else of_these)),
+        Tile("Money", words.spent(None, money) or None,
+             unknown.get("held.money") or (of_these if money else "no host has a price set")),
+        Tile("Free", None if free is None else words.hours(free["gpu_hours"]),
+             unknown.get("held.time") or (
+                 "nothing is known of it" if free is None else "GPU-hours that nobody held")),
+    ]  # fmt: skip
+
+
+def _hosts_now(found: FleetJson) -> Tile:
+    gone = f"; {len(found['gone'])} no longer" if found["gone"] else ""
+    why = "none answers" if found["hosts"] is None else f"answer now{gone}"
+    return Tile("Hosts", _count(found["hosts"]), found["unknown"].get("hosts") or why)
 
 
 def _count(value: int | None) -> str:
@@ -127,10 +146,10 @@ def _span(found: FleetJson, since: str) -> TimeRange:
 
 
 def _lost(found: FleetJson, since: str) -> list[Block]:
-    title = Html(markup.title("GPUs lost", "by cause"))
+    title = Html(markup.title("GPUs lost", "how many waited at a time, by cause"))
     parts: Mapping[Slice, list[float | None]] = _parts(found)
     if not parts:
-        why = found["unknown"].get("trend.lost_gpus", "no job was watched in this time")
+        why = found["unknown"].get("trend.lost_gpus", words.UNWATCHED)
         return [title, Html(markup.unknown("GPUs lost", why))]
     causes = Causes(found["trend"]["times_ms"], parts, is_of_steps=False)
     figure = over_time("fleet-lost", causes, _span(found, since), unit="count")
@@ -158,7 +177,9 @@ def _idle(found: FleetJson, since: str) -> list[Block]:
         "fleet-idle", [Line(series, theme.ORANGE, fill=True)], "ratio", _span(found, since),
         showlegend=False,
     )  # fmt: skip
-    return series_chart("Idle, of all GPUs", figure, [series], "fleet-idle", theme.SMALL_HEIGHT)
+    return series_chart(
+        "Share of all GPUs that was idle", figure, [series], "fleet-idle", theme.SMALL_HEIGHT
+    )
 
 
 def _hosts(found: FleetJson, since: str) -> list[Block]:

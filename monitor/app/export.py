@@ -12,9 +12,9 @@ from typing import Literal
 
 import click
 
+from whyidle.monitor.app.export_options import check_once, labels_to_add, users_to_record
 from whyidle.monitor.app.exporting import here, host_name, serving
 from whyidle.monitor.app.recording_policy import Policy
-from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.core.paths import state_dir
 from whyidle.monitor.export import web_config as web
 from whyidle.monitor.export.collector import Collector
@@ -44,6 +44,9 @@ def run(
     require_gpu: bool,
 ) -> None:
     """Serve until Ctrl-C, or print one page."""
+    if once:
+        check_once()
+    recorded, added = users_to_record(attach, users), labels_to_add(backfill, labels)
     config = web.WebConfig() if web_config is None else web.read(Path(web_config))
     shown = Shown(host_name(host), host_label, not no_dcgm_names)
     collector = here(hz)
@@ -57,7 +60,8 @@ def run(
     with contextlib.ExitStack() as stack:
         sends = None
         if backfill is not None:
-            sends = _backfill(collector, shown, backfill, _added(labels, f"{shown.host}:{port}"))
+            names = _names(added, f"{shown.host}:{port}")
+            sends = _backfill(collector, shown, backfill, names)
             scraped = sends.scrapes.note
         stack.enter_context(serving(collector, shown, (address, port), config, scraped))
         for each in (sends, pusher):
@@ -71,7 +75,7 @@ def run(
                 f"Everybody who reaches {address} can read them, users and jobs included.",
                 "Safer: TLS and passwords by --web-config FILE",
             )
-        with Policy(attach, collector, frozenset(users)):
+        with Policy(attach, collector, recorded):
             _wait()
 
 
@@ -92,17 +96,9 @@ def _backfill(
     return Backfill(collector, page, Sender(url), Unscraped(state_dir() / FILE), added)
 
 
-def _added(given: tuple[str, ...], name: str) -> Callable[[str], dict[str, str]]:
+def _names(added: dict[str, str], name: str) -> Callable[[str], dict[str, str]]:
     """Return what a server would add to what it scrapes, by the name that it calls us."""
-    pairs = {}
-    for each in given:
-        label, sign, value = each.partition("=")
-        if not sign or not label.isidentifier():
-            raise UsageProblem(
-                f"'{each}' is no label.", "Give its name and value: --label cluster=a"
-            )
-        pairs[label] = value
-    return lambda instance: {"job": JOB, "instance": instance or name, **pairs}
+    return lambda instance: {"job": JOB, "instance": instance or name, **added}
 
 
 def _wait() -> None:

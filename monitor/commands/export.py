@@ -23,13 +23,13 @@ Record each job on a GPU:    monitor export --attach gpu"""
               metavar="N", help="Where it listens.")  # fmt: skip
 @click.option("--address", default=_LOOPBACK, show_default=True, metavar="A",
               help="Another address of this machine to listen on.")  # fmt: skip
-@click.option("--once", is_flag=True, help="Print one scrape and end.")
+@click.option("--once", is_flag=True,
+              help="Print one scrape and end: nothing is served or recorded.")  # fmt: skip
 @click.option("--attach", type=click.Choice(["all", "gpu", "none"]), default="none",
-              show_default=True, help="Jobs to record: yours on a GPU; all of yours with a"
-              " framework, too; or none, which enters nothing.")  # fmt: skip
+              show_default=True, help="Jobs to record: those on a GPU; all with a framework, too;"
+              " or none, which enters nothing. As root everybody's, else your own.")  # fmt: skip
 @click.option("--user", "users", multiple=True, metavar="NAME",
-              help="Record only this user's; may be repeated (default: those of everybody that may"
-              " be entered).")  # fmt: skip
+              help="With --attach: record only this user's; may be repeated.")  # fmt: skip
 @click.option("--no-dcgm-names", is_flag=True,
               help="Leave out the names of dcgm-exporter, where that runs beside it.")  # fmt: skip
 @click.option("--host-label", type=click.Choice(["Hostname", "hostname"]), default="Hostname",

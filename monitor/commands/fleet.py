@@ -7,7 +7,8 @@ import click
 from whyidle.monitor.commands import _options as options
 
 _EPILOG = """\b
-What a server needs:   monitor fleet init ~/fleet --target node1 --target node2"""
+What a server needs:   monitor fleet init ~/fleet --target node1 --target node2
+What hosts lose:       monitor fleet top --url http://127.0.0.1:9090"""
 
 
 @click.group(epilog=_EPILOG)
@@ -18,7 +19,12 @@ def command() -> None:
 @command.command("init", epilog=_EPILOG)
 @click.argument("folder", metavar="DIR", callback=options.text)
 @click.option("--target", "targets", multiple=True, metavar="HOST[:PORT]",
-              help="A host to scrape; may be repeated (default: this one).")  # fmt: skip
+              help="A host to scrape; may be repeated (default: this one, or none with"
+              " --kubernetes).")  # fmt: skip
+@click.option("--alertmanager", "managers", multiple=True, metavar="HOST[:PORT]",
+              help="Where alerts are sent; may be repeated (default: nowhere).")  # fmt: skip
+@click.option("--kubernetes", is_flag=True,
+              help="Scrape the pods of the DaemonSet: for a server in the cluster.")  # fmt: skip
 @options.implemented_by("fleet", "init")
 def init() -> None:
     """Write the configuration of a Prometheus server, and of its hosts, into DIR.
@@ -27,7 +33,7 @@ def init() -> None:
     GPUs, XIDs, throttling, slower steps, findings that last) and dashboards for Grafana. For the
     hosts: a systemd unit, a DaemonSet for Kubernetes, a prolog and an epilog for SLURM, a script
     that attaches in a pod.
-    What is there already stays as it is.
+    What is there already stays as it is, and what differs from it is said.
     """
 
 

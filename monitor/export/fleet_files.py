@@ -19,8 +19,22 @@ CONFIG, RULES, TARGETS = "prometheus.yml", "whyidle.rules.yml", "whyidle.targets
 LEFT_BEHIND_BYTES: Final = 2 << 30
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+(?:%\w+)?\]|[\w.-]+)(?::([0-9]{1,5}))?", re.ASCII)
 _LAST_PORT: Final = 65535
+ALERTMANAGER_PORT: Final = 9093
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.instance }}"
+_POD: Final = "pod {{ $labels.namespace }}/{{ $labels.pod }}"
 _JOB: Final = "job {{ $labels.job_key }} on {{ $labels.instance }}"
+
+
+# A pod goes by its node: hosts keep their names when their pods are new ones.
+_PODS: Final = f"""    kubernetes_sd_configs:
+      - role: pod
+        namespaces: {{names: [{host_files.NAMESPACE}]}}
+        selectors: [{{role: pod, label: {host_files.APP}}}]
+    relabel_configs:
+      - source_labels: [__meta_kubernetes_pod_node_name]
+        regex: (.+)
+        target_label: instance
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +91,10 @@ _HEAT: Final = " > 0.1 or ".join(
 ALERTS: Final = (
     Rule("WhyidleGpuHeldAndIdle", f'increase({f.GPU_IDLE.name}{{held="true"}}[30m]) > 0.95 * 1800',
          "1m", "warning", f"{_GPU} is held by a process and has done nothing for half an hour."),
+    Rule("WhyidleGpuAllocatedAndIdle",
+         f"{f.GPU_ALLOCATED.name} and on (instance, gpu, UUID)"
+         f' increase({f.GPU_IDLE.name}{{held="false"}}[5m]) > 0.95 * 300', "30m", "warning",
+         f"{_GPU} is given to {_POD}, and no process has used it for half an hour."),
     Rule("WhyidleGpuHeldByNobody",
          f"{m.GPU_MEMORY_UNCLAIMED.exported} > {LEFT_BEHIND_BYTES} and {f.GPU_PROCESSES.name} == 0",
          "10m", "warning", f"Memory of {_GPU} is held by no process that lives."),
@@ -101,30 +119,37 @@ ALERTS: Final = (
 # fmt: on
 
 
-def files(targets: Sequence[str]) -> dict[str, str]:
-    """Return each file by its name."""
+def files(
+    targets: Sequence[str], managers: Sequence[str] = (), *, kubernetes: bool = False
+) -> dict[str, str]:
+    """Return each file by its name.
+
+    ``managers``: the Alertmanagers that alerts are sent to; ``kubernetes``: pods are scraped, too.
+    """
     hosts = [found for target in targets if (found := address(target)) is not None]
-    served = {CONFIG: _config(), RULES: _rules(), TARGETS: _targets(hosts)}
+    told = [found for each in managers if (found := address(each, ALERTMANAGER_PORT)) is not None]
+    served = {CONFIG: _config(told, kubernetes), RULES: _rules(), TARGETS: _targets(hosts)}
     return {**served, **host_files.files()}
 
 
-def address(target: str) -> str | None:
+def address(target: str, port: int = EXPORT_PORT) -> str | None:
     """Return a host and its port; ``None`` where Prometheus would refuse all for its sake."""
     found = _HOST.fullmatch(
         f"[{target}]" if target.count(":") > 1 and "[" not in target else target
     )
-    if found is None or not 0 < int(found[2] or EXPORT_PORT) <= _LAST_PORT:
+    if found is None or not 0 < int(found[2] or port) <= _LAST_PORT:
         return None
-    return f"{found[1]}:{found[2] or EXPORT_PORT}"
+    return f"{found[1]}:{found[2] or port}"
 
 
-def _config() -> str:
+def _config(managers: Sequence[str], kubernetes: bool) -> str:
     return f"""# prometheus --config.file={CONFIG} --web.enable-remote-write-receiver
 global:
   scrape_interval: 15s
   evaluation_interval: 30s
 rule_files:
   - {RULES}
+{_alerting(managers)}
 # What a host that was cut off sends later: monitor export --backfill http://HERE:9090
 storage:
   tsdb:
@@ -134,7 +159,14 @@ scrape_configs:
     # Read anew when it changes: add hosts there.
     file_sd_configs:
       - files: [{TARGETS}]
-"""
+{_PODS if kubernetes else ""}"""
+
+
+def _alerting(managers: Sequence[str]) -> str:
+    if not managers:
+        return "# Alerts are sent nowhere: remove this file, and add --alertmanager HOST."
+    targets = json.dumps(managers)
+    return f"alerting:\n  alertmanagers:\n    - static_configs: [{{targets: {targets}}}]"
 
 
 def _rules() -> str:

@@ -12,6 +12,9 @@ from whyidle.monitor.core.defaults import EXPORT_PORT
 SERVICE: Final = "whyidle-export.service"
 DAEMON_SET: Final = "whyidle-daemonset.yaml"
 CONTAINERFILE: Final = "Containerfile"
+# What the DaemonSet calls them.
+NAMESPACE: Final = "whyidle"
+APP: Final = "app.kubernetes.io/name=whyidle-export"
 PROLOG, EPILOG, ATTACH = "slurm-prolog.sh", "slurm-epilog.sh", "attach-in-pod.sh"
 # Those that are run.
 SCRIPTS: Final = frozenset({PROLOG, EPILOG, ATTACH})

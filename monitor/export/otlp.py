@@ -87,7 +87,8 @@ class Pusher:
             why = f": {said[-1]}".replace(self._url, _shown(self._url)) if said else ""
             raise Problem(
                 f"The metrics could not be sent to {_shown(self._url)}{why}",
-                "It goes on trying. Is it the URL of an OTLP receiver over HTTP?",
+                "Is it the URL of an OTLP receiver over HTTP? A collector's is"
+                " http://HOST:4318, VictoriaMetrics' http://HOST:8428/opentelemetry/v1/metrics",
             )
 
     def data(self) -> Any:
@@ -97,6 +98,9 @@ class Pusher:
         host = {"host.name": self._host, "service.version": scrape.version_here()}
         if "OTEL_SERVICE_NAME" not in os.environ:
             host["service.name"] = "whyidle"
+        # The SDK's own is a new one each time, and each series would be.
+        if "service.instance.id" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+            host["service.instance.id"] = self._host
         resource = self._sdk.resource.create(host)
         of_host, of_jobs = _by_job(scrape.families(self._collector))
         points = list(hardware(look, self._collector.gpu_times))

@@ -46,7 +46,8 @@ class Sender:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise UsageProblem(
-                f"'{url}' is no URL to write to.", "Give one: --backfill http://prometheus:9090"
+                f"'{url.rpartition('@')[2]}' is no URL to write to.",
+                "Give one: --backfill http://prometheus:9090",
             )
         path = parts.path if parts.path.strip("/") else PATH
         place = parts.netloc.rpartition("@")[2]

@@ -173,6 +173,7 @@ class Backfill:
         # Until it is known whether somebody comes.
         self._recent: deque[Kept] = deque(maxlen=int(LONGEST_GRACE / EVERY_SECONDS) + 2)
         self._pause = FIRST_PAUSE
+        self._has_sent = False
         # What was refused up to here waits until all others are sent.
         self._over_ms = 0
         self._closing = threading.Event()
@@ -200,8 +201,10 @@ class Backfill:
         self._store.expire(time.time_ns() // 1_000_000)
         pages = self._store.oldest(self._over_ms)
         instance = self._store.instance(self.scrapes.instance)
-        if pages:
+        # Once without any, too: a URL that is wrong is said before it is needed.
+        if pages or not self._has_sent:
             self._sender.send(together(pages, self._labels(instance)))
+            self._has_sent = True
             self._store.drop(pages)
         return bool(pages)
 
@@ -223,10 +226,11 @@ class Backfill:
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
             if not isinstance(error, Refused):
                 return self._pause
-            if not error.is_of_samples:
+            refused = self._store.oldest(self._over_ms)
+            if not error.is_of_samples or not refused:
                 return REFUSED_PAUSE
             # Perhaps these are too old for it, and newer ones are not.
-            self._over_ms = self._store.oldest(self._over_ms)[-1].ms
+            self._over_ms = refused[-1].ms
             return BETWEEN
         self._pause = FIRST_PAUSE
         if self._over_ms and not more:

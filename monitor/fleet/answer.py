@@ -77,8 +77,6 @@ def _of_theworst(asking: Asking, source: Source) -> list[Query]:
 
 
 def _fleet(asking: Asking, dimensions: Sequence[Dimension], source: Source) -> FleetJson:
-    causes = asking.rows("lost.cause")
-    whole = sum(row.value for row in causes) if "lost.cause" in asking.answers else None
     hosts, gpus, idle = (asking.one(x) for x in ("hosts", "gpus", "gpus_held_idle"))
     return {
         "fleet": "top",
@@ -92,7 +90,7 @@ def _fleet(asking: Asking, dimensions: Sequence[Dimension], source: Source) -> F
         "gpus": _whole(gpus),
         "gpus_held_idle": _whole(idle),
         "held": _held(asking),
-        "lost_gpu_hours": rounded(whole),
+        "lost_gpu_hours": rounded(_whole_loss(asking)),
         "job_gpu_hours": rounded(asking.one("job_gpu_hours")),
         "lost": {dimension: lost(asking, dimension) for dimension in dimensions},
         "held_idle": [
@@ -104,6 +102,14 @@ def _fleet(asking: Asking, dimensions: Sequence[Dimension], source: Source) -> F
         "notes": [],
         "unknown": asking.unknown,
     }
+
+
+def _whole_loss(asking: Asking) -> float | None:
+    """Return what all jobs have lost; of no job nothing is known."""
+    causes = asking.rows("lost.cause")
+    if "lost.cause" not in asking.answers or not (causes or asking.one("job_gpu_hours")):
+        return None
+    return sum(row.value for row in causes)
 
 
 def _gone(asking: Asking) -> list[GoneHostJson]:

@@ -25,14 +25,20 @@ def notes(asking: Asking, found: FleetJson, took: float) -> Iterator[str]:
     for note, part in said.items():
         yield f"{part}: {note}."
     if found["hosts"] is None and "hosts" in asking.answers:
-        yield "No host answers: nothing here scrapes `monitor export`."
+        yield (
+            "No host answers: this server scrapes no `monitor export`, or none that is up. What it"
+            " needs: monitor fleet init DIR --target HOST"
+        )
 
 
 def _of_the_clock(found: FleetJson, took: float) -> Iterator[str]:
     ahead = found["clock_ahead_s"]
     if ahead is not None and abs(ahead) > CLOCK_SECONDS + took:
         side = "ahead of" if ahead > 0 else "behind"
-        yield f"Its clock is {abs(ahead):.0f} s {side} this machine's: times here are its own."
+        yield (
+            f"The server's clock is {abs(ahead):.0f} s {side} this machine's: times here are the"
+            " server's."
+        )
 
 
 def _of_the_rules(asking: Asking, found: FleetJson) -> Iterator[str]:

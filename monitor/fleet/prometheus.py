@@ -158,7 +158,7 @@ class Prometheus:
             made.close()
 
     def _no_answer(self, error: Exception) -> Problem:
-        see = f"See it: curl {self.url}/api/v1/query?query=up"
+        see = f"Is it running? Try: curl {self.url}/api/v1/query?query=up"
         if isinstance(error, TimeoutError):
             what = f"{self.url} has not answered within {self.seconds:g} s."
             return TargetGone(what, "Ask for less: --since 1h")

@@ -12,8 +12,9 @@ from whyidle.monitor.render import numbers
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.tables import table
 
-SOURCES: Final = {"rules": "as the recording rules kept it", "counters": "added up from counters"}
+SOURCES: Final = {"rules": "as its recording rules kept it", "counters": "added up from counters"}
 NOBODY: Final = "(none)"
+UNWATCHED: Final = "no job was watched in this time"
 # Longer than this the names of gone hosts, and of labels of alerts, tell a person no more.
 MOST_NAMES: Final = 5
 
@@ -69,8 +70,13 @@ def clock(ms: float) -> str:
     return time.strftime("%b %d %H:%M", time.localtime(ms / 1000))
 
 
-def owner(labels: Mapping[str, str]) -> str:
-    """Return where a job runs, as its scheduler calls it."""
+def job(labels: Mapping[str, str]) -> str:
+    """Return what a job is called: its process on its host, and the name that a scheduler gave."""
+    pid = labels.get("job_key", "").partition("-")[0]
+    return ", ".join(x for x in (f"pid {pid}" if pid else "", _owner(labels)) if x)
+
+
+def _owner(labels: Mapping[str, str]) -> str:
     pod = "/".join(x for x in (labels.get("namespace"), labels.get("pod")) if x)
     slurm = f"slurm {labels['slurm_job']}" if labels.get("slurm_job") else ""
     return ", ".join(x for x in (pod, slurm) if x)
@@ -118,13 +124,12 @@ def _count(value: int | None) -> str:
 
 def _table(found: FleetJson, dimension: Dimension, rows: list[LostJson]) -> Iterator[str]:
     if not rows:
-        why = found["unknown"].get(f"lost.{dimension}", "nothing was lost")
-        yield f"by {dimension}: {printable(why)}"
+        yield f"by {dimension}: {printable(why_none(found, dimension))}"
     elif dimension == "job":
-        titles = ["GPU-hours", "of it", "mostly", "user", "team", "host", "run", "job"]
+        titles = ["GPU-hours", "of its time", "mostly", "user", "team", "host", "run", "job"]
         yield table(titles, [_job(row) for row in rows], right="rr")
     elif dimension == "host":
-        titles = ["GPU-hours", "of it", "kWh, money", "host"]
+        titles = ["GPU-hours", "of its time", "kWh, money", "host"]
         cells = [
             [hours(row["gpu_hours"]), share(row["share"]),
              spent(row.get("kwh"), row.get("money") or {}), name(row, dimension)]
@@ -132,9 +137,15 @@ def _table(found: FleetJson, dimension: Dimension, rows: list[LostJson]) -> Iter
         ]  # fmt: skip
         yield table(titles, cells, right="rr")
     else:
-        of = "of all" if dimension == "cause" else "of it"
+        of = "of all" if dimension == "cause" else "of its time"
         cells = [[hours(r["gpu_hours"]), share(r["share"]), name(r, dimension)] for r in rows]
         yield table(["GPU-hours", of, dimension], cells, right="rr")
+
+
+def why_none(found: FleetJson, dimension: Dimension) -> str:
+    """Return why there is no row of a kind."""
+    watched = "nothing was lost" if found["lost_gpu_hours"] is not None else UNWATCHED
+    return found["unknown"].get(f"lost.{dimension}") or watched
 
 
 def _job(row: LostJson) -> list[str]:
@@ -143,7 +154,7 @@ def _job(row: LostJson) -> list[str]:
     return [
         hours(row["gpu_hours"]), share(row["share"]), cause_words(most) if most else numbers.DASH,
         labels.get("user", ""), labels.get("team", ""), labels.get("instance", ""),
-        row.get("run") or "", " ".join(x for x in (labels.get("job_key"), owner(labels)) if x),
+        row.get("run") or "", job(labels),
     ]  # fmt: skip
 
 
@@ -162,11 +173,12 @@ def is_of_nobody(rows: list[LostJson], dimension: Dimension) -> bool:
 def _held_idle(found: FleetJson) -> Iterator[str]:
     if not found["held_idle"]:
         return
-    yield "\nheld, and nothing done for half an hour"
+    yield "\nheld by a job, and nothing done for half an hour"
     cells = [
-        [str(row["gpus"]), *(row["labels"].get(x, "") for x in ("user", "instance", "job_key"))]
+        [str(row["gpus"]), row["labels"].get("user", ""), row["labels"].get("instance", ""),
+         job(row["labels"])]
         for row in found["held_idle"]
-    ]
+    ]  # fmt: skip
     yield table(["GPUs", "user", "host", "job"], cells, right="r")
 
 

@@ -15,8 +15,9 @@ import pytest
 from tests.conftest import JOB, Monitor, start_job
 from tests.export.exporter import exporter, values
 from whyidle.monitor.app import background, recording_policy
+from whyidle.monitor.app.export_options import users_to_record
 from whyidle.monitor.app.recording_policy import Policy
-from whyidle.monitor.core.errors import TargetGone
+from whyidle.monitor.core.errors import NotPermitted, TargetGone
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.export.collector import Collector, Look
 from whyidle.monitor.export.jobs import Job
@@ -56,6 +57,44 @@ def test_a_wrong_web_config_is_said(monitor: Monitor, tmp_path: Path) -> None:
     done = monitor("export", "--web-config", file)
     assert done.returncode == 2
     assert "none.crt" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "what", "then"),
+    [
+        ("--attach gpu --user nosuch", "There is no user 'nosuch'", "monitor ps"),
+        ("--user root", "without it none are", "--attach gpu --user root"),
+        ("--label a=b", "--label is for what --backfill writes", "--backfill http://"),
+        ("--backfill http://a --label __name__=b", "'__name__=b' is no label", "--label cluster=a"),
+        ("--backfill http://a --label cl\u00fcster=b", "is no label", "--label cluster=a"),
+        ("--backfill ada:s3cret@a", "'a' is no URL to write to", "--backfill http://"),
+        ("--once --backfill foo", "--backfill does nothing with --once", "monitor export --once"),
+        ("--once --attach gpu", "--attach does nothing with --once", "monitor export --once"),
+        ("--once --web-config web.yml", "--web-config does nothing with --once", "--once"),
+        ("--once --port 9401", "--port does nothing with --once", "monitor export --once"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    monitor: Monitor, typed: str, what: str, then: str
+) -> None:
+    done = monitor("export", *typed.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert what in done.stderr
+    assert then in done.stderr
+    assert "s3cret" not in done.stderr
+
+
+def test_whose_jobs_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root records everybody's, or those of whom it names; others their own alone."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert users_to_record("gpu", ()) == frozenset()
+    assert users_to_record("gpu", ("root", "0", "54321")) == {"root", "54321"}
+    me = user_of(ProcFs(), os.getpid())
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert users_to_record("gpu", ()) == users_to_record("gpu", (me,)) == {me}
+    with pytest.raises(NotPermitted) as refused:
+        users_to_record("all", ("54321",))
+    assert "--attach all --user 54321" in refused.value.next_step
 
 
 def test_in_the_background_a_recording_serves_nothing(monitor: Monitor) -> None:

@@ -28,6 +28,10 @@ def tool(name: str) -> str:
     return str(found)
 
 
+# One that receives OTLP; what the older Debian has does not.
+OTLP_RECEIVER = "victoria-metrics-otlp"
+
+
 class MetricsServer:
     """One that answers PromQL at its URL."""
 
@@ -72,11 +76,13 @@ def prometheus(config: Path, data: Path, *options: str) -> Iterator[MetricsServe
 
 
 @contextmanager
-def victoria_metrics(data: Path, *options: str) -> Iterator[MetricsServer]:
+def victoria_metrics(
+    data: Path, *options: str, program: str = "victoria-metrics"
+) -> Iterator[MetricsServer]:
     """Run VictoriaMetrics; with ``-promscrape.config=FILE`` it scrapes."""
     port = free_port()
     command = (
-        tool("victoria-metrics"), f"-storageDataPath={data}", f"-httpListenAddr=127.0.0.1:{port}",
+        tool(program), f"-storageDataPath={data}", f"-httpListenAddr=127.0.0.1:{port}",
         "-retentionPeriod=10y", "-loggerLevel=ERROR", "-search.latencyOffset=0s",
         # It takes what the machine has.
         "-memory.allowedBytes=128MiB", *options,

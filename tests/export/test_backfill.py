@@ -183,6 +183,21 @@ def test_what_a_server_never_wants_stays_and_is_said(
     assert "backfill: works again." in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"), [(404, "--web.enable-remote-write-receiver"), (400, "not now")]
+)
+def test_a_wrong_url_is_said_before_it_is_needed(
+    store: Unscraped, state: Path, capsys: pytest.CaptureFixture[str], answer: int, said: str
+) -> None:
+    with receiver(answer) as got:
+        filling = backfill(store, got.url, state)
+        assert filling.next_pause() == REFUSED_PAUSE
+        assert said in capsys.readouterr().out
+        # An hour later it is mended, and then there is nothing to ask for.
+        assert [filling.next_pause() for _ in range(3)] == [EVERY_SECONDS] * 3
+        assert sent(got.bodies) == [{}, {}]
+
+
 def test_what_is_too_old_for_a_server_holds_up_nothing_newer(
     store: Unscraped, state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -308,6 +323,8 @@ def test_hours_that_were_missed_are_there_once(
     pages = [Kept(now - 3 * 3600_000 + 60_000 * n, page(float(n))) for n in range(170)]
     with running(kind, tmp_path) as server:
         filling = backfill(store, server.url, state)
+        # It takes nothing at all, too.
+        assert not filling.send()
         newest = Kept(now, page(1000.0))
         filling._sender.send(together([newest], filling._labels("")))
         for _ in range(2):
@@ -350,7 +367,7 @@ def test_a_scrape_is_told_from_a_look_and_says_our_name(kind: str, tmp_path: Pat
         server.close()
 
 
-@pytest.mark.parametrize("kind", ["victoria-metrics"])
+@pytest.mark.parametrize("kind", ["prometheus", "victoria-metrics"])
 def test_a_gap_is_filled_when_the_server_comes_back(
     kind: str, tmp_path: Path, store: Unscraped, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,7 +392,8 @@ def test_a_gap_is_filled_when_the_server_comes_back(
             (tmp_path / TARGETS).write_text(f'[{{"targets": ["{at}"]}}]')
             server.until("count_over_time(whyidle_gpu_seconds_total[1m]) >= 4", 1, 60)
             left = time.time()
-        while len(store.oldest()) < 8:
+        # Of before it first came, which took it some seconds, there are pages, too.
+        while len(store.oldest(int(left * 1000))) < 8:
             time.sleep(0.2)
         with running(kind, tmp_path) as server:
             (tmp_path / TARGETS).write_text(f'[{{"targets": ["{at}"]}}]')

@@ -24,6 +24,7 @@ from whyidle.monitor.export.fleet_files import (
     TARGETS,
     address,
 )
+from whyidle.monitor.export.host_files import DAEMON_SET
 
 Tape = Callable[..., dict[str, str]]
 
@@ -51,6 +52,36 @@ def test_it_writes_what_is_not_there_yet(fleet: Path, monitor: Monitor) -> None:
     assert f"kept   {fleet / TARGETS}" in done.stdout
     assert f"wrote  {fleet / RULES}" in done.stdout
     assert (fleet / TARGETS).read_text() == "mine"
+    assert done.stderr == ""
+
+
+def test_what_was_asked_for_and_is_not_written_is_said(fleet: Path, monitor: Monitor) -> None:
+    """A folder that is there stays; whoever adds a host or an Alertmanager must hear of it."""
+    before = {path.name: path.read_text() for path in fleet.iterdir()}
+    done = monitor("fleet", "init", fleet, "--target", "node3", "--alertmanager", "alerts")
+    assert f"{fleet / TARGETS} was there and stays: --target changed nothing" in done.stderr
+    assert f"{fleet / CONFIG} was there and stays: --alertmanager changed nothing" in done.stderr
+    assert {path.name: path.read_text() for path in fleet.iterdir()} == before
+    (fleet / RULES).write_text("groups: []\n")
+    done = monitor("fleet", "init", fleet)
+    assert f"Not as this version writes them: {RULES}." in done.stderr
+    # Hosts and servers are a person's own.
+    assert "--target" not in done.stderr
+    # The same again is nothing to speak of.
+    done = monitor("fleet", "init", fleet, "--target", "node1", "--target", "node2:9401")
+    assert "--target" not in done.stderr
+
+
+def test_alerts_go_to_each_alertmanager_that_is_named(tmp_path: Path, monitor: Monitor) -> None:
+    folder = tmp_path / "fleet"
+    names = ("--alertmanager", "alerts", "--alertmanager", "[::1]:9094")
+    assert monitor("fleet", "init", folder, *names).returncode == 0
+    assert 'targets: ["alerts:9093", "[::1]:9094"]' in (folder / CONFIG).read_text()
+    checked = promtool("check", "config", folder / CONFIG)
+    assert checked.returncode == 0, checked.stderr
+    wrong = monitor("fleet", "init", folder, "--alertmanager", "http://alerts")
+    assert wrong.returncode == Exit.USAGE
+    assert "--alertmanager alerts:9093" in wrong.stderr
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monitor: Monitor) -> None:
@@ -58,6 +89,34 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monitor: Monitor) 
     done = monitor("fleet", "init", tmp_path / "file" / "in")
     assert done.returncode == Exit.STORAGE
     assert "cannot be written" in done.stderr
+
+
+def test_a_server_in_a_cluster_scrapes_pods_by_their_nodes(
+    tmp_path: Path, monitor: Monitor
+) -> None:
+    """Debian's promtool is built without Kubernetes; VictoriaMetrics reads the same, strictly."""
+    folder = tmp_path / "fleet"
+    assert monitor("fleet", "init", folder, "--kubernetes").returncode == 0
+    assert json.loads((folder / TARGETS).read_text()) == [{"targets": []}]
+    yaml = pytest.importorskip("yaml")
+    (job,) = yaml.safe_load((folder / CONFIG).read_text())["scrape_configs"]
+    (pods,), (rename,) = job["kubernetes_sd_configs"], job["relabel_configs"]
+    daemon = yaml.safe_load_all((folder / DAEMON_SET).read_text())
+    labels = next(each for each in daemon if each["kind"] == "DaemonSet")["metadata"]
+    assert pods["namespaces"] == {"names": [labels["namespace"]]}
+    name, _, value = pods["selectors"][0]["label"].partition("=")
+    assert labels["labels"][name] == value
+    assert rename["target_label"] == "instance"
+    scrapes = folder / "scrapes.yml"
+    scrapes.write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    check = (
+        tool("victoria-metrics"), f"-promscrape.config={scrapes}", "-promscrape.config.dryRun",
+        "-promscrape.config.strictParse", f"-storageDataPath={tmp_path / 'data'}",
+    )  # fmt: skip
+    done = subprocess.run(check, text=True, capture_output=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr
+    scrapes.write_text(scrapes.read_text().replace("selectors:", "selektors:"))
+    assert subprocess.run(check, capture_output=True, check=False, timeout=30).returncode != 0
 
 
 @pytest.mark.parametrize("target", ["http://node1", "node1/metrics", "a b", "node1:0", "n:70000"])
@@ -123,11 +182,16 @@ FIRE = {
     "WhyidleGpuThrottled": 'gpu: "5"',
     "WhyidleFindingHigh": 'job_key: "1-2", rule: "input_starved"',
     "WhyidleStepTimeUp": 'job_key: "1-2"',
+    "WhyidleGpuAllocatedAndIdle": 'gpu: "7", namespace: "research", pod: "train-0"',
+    "WhyidleGpuSilent": 'gpu: "6"',
+    "WhyidleExporterDown": 'job: "whyidle"',
+    "WhyidleExporterProblem": 'part: "backfill"',
 }
 
 
 def test_each_alert_fires_for_its_fault_and_for_nothing_else(fleet: Path, tmp_path: Path) -> None:
     alerts = []
+    assert FIRE.keys() == {rule.name for rule in ALERTS}
     for name, labels in FIRE.items():
         rule = next(rule for rule in ALERTS if rule.name == name)
         of = dict(pair.split(": ") for pair in f'instance: "a", {labels}'.split(", "))
@@ -141,7 +205,7 @@ def test_each_alert_fires_for_its_fault_and_for_nothing_else(fleet: Path, tmp_pa
         )
     file = tmp_path / "test.yml"
     rules = fleet / RULES
-    file.write_text(SERIES.format(rules=rules, alerts="\n".join(alerts), ratio=1.5))
+    file.write_text(SERIES.format(rules=rules, alerts="\n".join(alerts), ratio=4.5))
     done = promtool("test", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
 

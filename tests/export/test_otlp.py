@@ -1,19 +1,24 @@
-"""What goes out by OTLP, as the protocol's own classes read it."""
+"""What goes out by OTLP, as the protocol's own classes read it; and a real receiver."""
 
 from __future__ import annotations
 
 import gzip
 import os
+import re
+import time
 from collections.abc import Callable
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import Monitor
-from tests.export.exporter import exporter, free_port, values
+from tests.conftest import Monitor, start_job
+from tests.export.exporter import exporter, free_port, samples, values
 from tests.export.receiver import CUT, receiver
+from tests.export.servers import OTLP_RECEIVER, victoria_metrics
+from tests.export.test_scrape import key_of, record
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading
@@ -26,6 +31,7 @@ from whyidle.monitor.export.otlp import Pusher, hardware, name_of, unit_of
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.sources.lifetime import Lifetime
+from whyidle.monitor.store import Writer
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
 SERVICE: Any = import_module("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
@@ -188,3 +194,54 @@ def test_a_wrong_url_is_said(monitor: Monitor, tape: Tape) -> None:
     assert done.returncode == 2
     assert "could not be sent" in done.stderr
     assert "404" in done.stderr
+
+
+# What a receiver makes of resources; the rest of a series is as a scrape has it.
+OF_RESOURCES = re.compile(
+    r"__name__|(host|service|telemetry|process|slurm)_.+|whyidle_job_(key|rank)"
+)
+
+
+def as_scraped(labels: dict[str, str]) -> dict[str, str]:
+    """Return what a scrape has of it, too; a bound is a number, however it is written."""
+    kept = {k: v for k, v in labels.items() if v and not OF_RESOURCES.fullmatch(k)}
+    return kept | ({"le": str(float(kept["le"]))} if "le" in kept else {})
+
+
+def test_a_real_receiver_has_what_a_scrape_gives(tape: Tape, state: Path, tmp_path: Path) -> None:
+    """VictoriaMetrics' own endpoint has each series of the page, and whose a job is."""
+    ours = '{__name__=~"whyidle_.+"}'
+    slurm = {**os.environ, "SLURM_JOB_ID": "41", "SLURM_STEP_ID": "0"}
+    naming = "-opentelemetry.usePrometheusNaming"
+    with (
+        victoria_metrics(tmp_path / "vm", naming, program=OTLP_RECEIVER) as server,
+        start_job(env=slurm) as job,
+        closing(Writer.open(state / DATABASE)) as writer,
+    ):
+        record(writer, key_of(job.pid))
+        env = tape("eight_gpus", TRAINER=job.pid) | {otlp.INTERVAL: "1000"}
+        sends = ("--otlp", f"{server.url}/opentelemetry/v1/metrics", "--host", "node7")
+        with exporter(env, state, *sends) as running:
+            # Rates and shares need two looks.
+            server.until("whyidle_gpu_fp16_activity_ratio", 8)
+            text = running.until(lambda page: "whyidle_job_step_seconds_count" in page)
+            page = [each for each in samples(text) if each.name.startswith("whyidle_")]
+            server.until(f"timestamp(whyidle_build_info) > {time.time() + 2}", 1, 60)
+            stored = [(one["metric"], float(one["value"][1])) for one in server.ask(ours)]
+            (power,) = server.ask('hw_power_watts{hw_name="GPU 0"}')
+        job.kill()
+    found = {(x["__name__"], *sorted(as_scraped(x).items())): value for x, value in stored}
+    assert len(found) == len(stored)
+    scraped = {(x.name, *sorted(as_scraped(x.labels).items())): x.value for x in page}
+    assert scraped.keys() == found.keys()
+    assert all(found[each] >= scraped[each] for each in found if each[0].endswith("_total"))
+    for name in ("whyidle_gpu_memory_total_bytes", "whyidle_job_step_seconds_bucket"):
+        same = [each for each in found if each[0] == name]
+        assert len(same) >= 8
+        assert [found[each] for each in same] == [scraped[each] for each in same]
+    (info,) = (labels for labels, _ in stored if labels["__name__"] == "whyidle_job_info")
+    assert info.items() >= {
+        "host_name": "node7", "service_instance_id": "node7", "slurm_job_id": "41",
+        "slurm_step_id": "0", "process_pid": str(job.pid),
+    }.items()  # fmt: skip
+    assert power["metric"]["hw_id"] == "GPU-00000000-0000-4000-8000-000000000000"

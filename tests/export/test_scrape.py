@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,15 +19,19 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.metrics import STEP_BOUNDS_S, Scope
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading, Tick
+from whyidle.monitor.export import bounds
 from whyidle.monitor.export import scrape as scraping
 from whyidle.monitor.export.collector import PARTS, Collector, Look
-from whyidle.monitor.export.families import OF_JOB, OF_MONITOR
-from whyidle.monitor.export.job_time import IDLE, JobTime
+from whyidle.monitor.export.families import OF_GPU
+from whyidle.monitor.export.gpus import GpuTime
+from whyidle.monitor.export.job_time import JobTime
 from whyidle.monitor.export.jobs import Job
+from whyidle.monitor.export.kubelet import MOST_OF_A_GPU, Allocation
 from whyidle.monitor.export.recordings import MOST_FINDINGS, read
 from whyidle.monitor.export.scrape import MOST_JOBS, Shown, scrape
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.processes.procfs import ProcFs
+from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 from whyidle.monitor.store import NewRun, Writer
 
 Tape = Callable[..., dict[str, str]]
@@ -192,8 +197,8 @@ def test_a_page_is_bounded_whatever_runs_here(state: Path, monkeypatch: pytest.M
     collector.last = Look(0.0, jobs=jobs)
     collector.job_times = {job.key: JobTime() for job in jobs}
     many = scrape(collector, Shown("h" * 10_000)).decode()
-    outside = 2 + len(IDLE)
-    assert len(samples(many)) == len(samples(few)) + MOST_JOBS * outside
+    assert len(samples(few)) == bounds.OF_THE_EXPORTER
+    assert len(samples(many)) == len(samples(few)) + MOST_JOBS * bounds.OF_A_JOB
     assert values(many, "whyidle_exporter_jobs_left_out") == [5000 - MOST_JOBS]
     # Recorded, and with a finding of every rule there might ever be.
     writer = Writer.open(state / DATABASE)
@@ -208,6 +213,25 @@ def test_a_page_is_bounded_whatever_runs_here(state: Path, monkeypatch: pytest.M
     assert one.findings[0]["severity"] == "high"
     collector.recordings = {job.key: one for job in jobs}
     most = scrape(collector, Shown("h")).decode()
-    inside = len(OF_JOB) + len(OF_MONITOR) + len(STEP_BOUNDS_S) + 3 + MOST_FINDINGS + 3
-    assert len(samples(most)) <= len(samples(many)) + MOST_JOBS * inside
+    assert len(samples(most)) <= len(samples(many)) + MOST_JOBS * bounds.OF_A_RECORDING
     assert max(len(each) for line in samples(most) for each in line.labels.values()) <= 128
+
+
+def test_a_gpu_is_bounded_whatever_it_is_asked(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each metric there is, each answer to who holds it, more pods than a GPU has."""
+    monkeypatch.setenv("WHYIDLE_GPU_HOUR_PRICE", "2")
+    collector = Collector(state / DATABASE, print)
+    none = scrape(collector, Shown("h", dcgm_names=False)).decode()
+    read = GpuReading(Reading(dict.fromkeys(OF_GPU, 0.5)))
+    pods = tuple(Allocation("research", f"train-{n}", "main") for n in range(MOST_OF_A_GPU))
+    gpu = GpuFacts("0", "H200", uuid="GPU-0")
+    collector.last = Look(0.0, facts=(gpu,), readings={"0": read}, strangers={"0": 1},
+                          allocated={"0": pods})  # fmt: skip
+    spent = GpuTime()
+    spent.take(replace(read, processes_unknown="no permission"), 1.0)
+    spent.take(read, 1.0)
+    collector.gpu_times = {"0": spent}
+    one = scrape(collector, Shown("h", dcgm_names=False)).decode()
+    assert len(samples(one)) - len(samples(none)) == bounds.OF_A_GPU

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 import urllib.request
@@ -32,7 +33,7 @@ from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.export import families as f
 from whyidle.monitor.export.fleet_files import CONFIG, RULES, TARGETS
 from whyidle.monitor.fleet import answer, grafana
-from whyidle.monitor.fleet.prometheus import Prometheus
+from whyidle.monitor.fleet.prometheus import URL, Prometheus
 from whyidle.monitor.fleet.queries import RULES_RUN, Source, filled
 from whyidle.monitor.store import Writer
 
@@ -144,6 +145,26 @@ def test_both_servers_say_the_same_and_it_is_so(
             assert len(known) > 0.9 * len(each["trend"]["times_ms"])
 
 
+_NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+def test_the_page_is_the_same_from_both(
+    engines: dict[str, MetricsServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = pytest.importorskip("tests.dashboard.pages.test_fleet")
+    shown = []
+    for server in engines.values():
+        monkeypatch.setenv(URL, server.url)
+        words = app.page(tmp_path, since="6h").words.replace(server.url, "")
+        for said in ("answer now; 1 no longer", "node77:9400", "critical GpuLost", "By host"):
+            assert said in words, words
+        shown.append(re.sub(r"\d\d:\d\d", "", words))
+    one, other = shown
+    assert _NUMBER.sub("", one) == _NUMBER.sub("", other)
+    figures = [[float(x.replace(",", "")) for x in _NUMBER.findall(words)] for words in shown]
+    assert figures[0] == pytest.approx(figures[1], rel=ALIKE, abs=1.0)
+
+
 def expressions(board: str) -> list[str]:
     return [t["expr"] for panel in json.loads(board)["panels"] for t in panel["targets"]]
 
@@ -154,15 +175,13 @@ def test_each_panel_of_the_fleet_has_series(engines: dict[str, MetricsServer]) -
             assert server.ask(filled(text, HOURS * 3600, 300)), (name, text)
 
 
-def faster(folder: Path, *ports: int, alerts_to: MetricsServer) -> None:
+def faster(folder: Path, *ports: int) -> None:
     """Scrape each second, and let rules look seconds back where they look minutes back."""
     (folder / TARGETS).write_text(json.dumps(
         [{"targets": [f"127.0.0.1:{port}" for port in ports], "labels": {"team": "vision"}}]
     ))  # fmt: skip
     text = (folder / CONFIG).read_text().replace("interval: 15s", "interval: 1s")
     text = text.replace("evaluation_interval: 30s", "evaluation_interval: 1s")
-    target = alerts_to.url.removeprefix("http://")
-    text += f"alerting:\n  alertmanagers:\n    - static_configs: [{{targets: ['{target}']}}]\n"
     (folder / CONFIG).write_text(text)
     rules = (
         (folder / RULES).read_text().replace("[5m]", "[6s]").replace("interval: 5m", "interval: 3s")
@@ -207,7 +226,6 @@ class Live:
 @pytest.fixture
 def live(tape: Tape, state: Path, tmp_path: Path, monitor: Monitor) -> Iterator[Live]:
     folder = tmp_path / "fleet"
-    assert monitor("fleet", "init", folder).returncode == 0
     price = {"WHYIDLE_GPU_HOUR_PRICE": "2.5", "WHYIDLE_CURRENCY": "EUR"}
     with ExitStack() as running, ExitStack() as vanishing:
         enter = running.enter_context
@@ -219,7 +237,9 @@ def live(tape: Tape, state: Path, tmp_path: Path, monitor: Monitor) -> Iterator[
             exporter(tape("lost", TRAINER=os.getpid()), tmp_path / "other")
         )
         managers = [enter(alertmanager(tmp_path / name)) for name in ("am-p", "am-v")]
-        faster(folder, whole.port, other.port, alerts_to=managers[0])
+        notified = ("--alertmanager", managers[0].url.removeprefix("http://"))
+        assert monitor("fleet", "init", folder, *notified).returncode == 0
+        faster(folder, whole.port, other.port)
         config = folder / CONFIG
         prom = enter(prometheus(config, tmp_path / "prom"))
         scrapes = (f"-promscrape.config={config}", "-promscrape.config.strictParse=false")

@@ -76,7 +76,7 @@ def test_it_is_read_in_the_terminal(monitor: Monitor, server: bad.Server) -> Non
     for words in (
         "1 answer; 1 no longer: node9:9400", "lost   3.0 GPU-hours, 25% of the time of jobs",
         "8, of which 2 are held", "held   3.0 of 12.0 GPU-hours idle: 0.6 kWh, 7.50 EUR",
-        "3.0    25%  input   ada   vision  node1:9400  5    11-7",
+        "3.0          25%  input   ada   vision  node1:9400  5    pid 11",
         "critical  WhyidleGpuLost  gpu=0",
     ):  # fmt: skip
         assert words in said, said

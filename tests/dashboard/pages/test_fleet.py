@@ -17,6 +17,7 @@ from whyidle.dashboard import sample, settings
 from whyidle.dashboard.views import fleet
 from whyidle.monitor.core.contracts.fleet import LostJson
 from whyidle.monitor.fleet.prometheus import URL
+from whyidle.monitor.render.numbers import DASH
 from whyidle.monitor.store import Reader
 
 
@@ -49,9 +50,9 @@ def page(tmp_path: Path, **query: str) -> App:
 
 def test_it_shows_what_is_lost_and_to_whom(server: bad.Server, tmp_path: Path) -> None:
     words = page(tmp_path).words
-    for said in ("GPU-hours lost 3.0 25% of the time of jobs", "Held and idle 2 GPUs",
-                 "0.6 kWh", "7.50 EUR", "1 answer; 1 no longer", "node9:9400",
-                 "ada vision jax node1:9400 11-7 ssh node1 monitor dashboard 5",
+    for said in ("GPU-hours lost 3.0 25% of the time that jobs had", "Held and idle 2 of 8 GPUs",
+                 "0.6 kWh", "7.50 EUR", "1 answer now; 1 no longer", "node9:9400",
+                 "ada vision jax node1:9400 pid 11 ssh node1 monitor dashboard 5",
                  "critical GpuLost gpu=0"):  # fmt: skip
         assert said in words, words
     # Nobody has a namespace.
@@ -75,7 +76,7 @@ def test_what_fails_is_said_in_its_place(
     server.answers = {"by (user) (sum_over_time(whyidle_job_idle": fault, **whole()}  # type: ignore[dict-item]
     words = page(tmp_path).words
     assert said in words.partition("By user")[2].partition("By team")[0]
-    assert "node1:9400 11-7" in words
+    assert "node1:9400 pid 11" in words
 
 
 def test_a_server_that_ends_leaves_what_was_known(server: bad.Server, tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_a_server_that_ends_leaves_what_was_known(server: bad.Server, tmp_path: 
     assert "No answer : " in words
     assert "out of memory" in words
     assert "What follows was known at" in words
-    assert "node1:9400 11-7" in words
+    assert "node1:9400 pid 11" in words
     server.answers = whole()
     assert "No answer" not in shown.again().words
 
@@ -94,7 +95,19 @@ def test_a_server_that_never_answered(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv(URL, f"http://127.0.0.1:{bad.closed_port()}")
     words = page(tmp_path).words
     assert "does not answer: Connection refused" in words
+    assert f"asked again every 30 s. {URL} names it" in words
     assert "GPU-hours" not in words
+
+
+def test_of_no_host_nothing_is_known(server: bad.Server, tmp_path: Path) -> None:
+    """Not that nothing was lost."""
+    server.answers = {}
+    words = page(tmp_path).words
+    for said in (f"GPU-hours lost {DASH} no job was watched in this time",
+                 f"Held and idle {DASH} no GPU is watched now",
+                 f"Energy {DASH} nothing is known of it", f"Hosts {DASH} none answers",
+                 "monitor fleet init DIR --target HOST"):  # fmt: skip
+        assert said in words, words
 
 
 def test_another_clock_is_said(server: bad.Server, tmp_path: Path) -> None:
