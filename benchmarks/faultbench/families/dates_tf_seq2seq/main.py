@@ -42,9 +42,10 @@ class Trainer:
         held_out = tf.data.Dataset.from_tensor_slices(make_pairs(self.eval_batches * batch_size, seed=1))
         self.eval_data = held_out.batch(batch_size).cache()
         self.model = DateTranslator(len(ALPHABET), SOURCE_LEN)
+        self.model(*make_pairs(1, seed=2))  # creates the weights
         self.optimizer = keras.optimizers.AdamW(1e-3, global_clipnorm=1.0)
+        self.optimizer.build(self.model.trainable_variables)
         self.loss_fn = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        self.train_loss = keras.metrics.Mean()
         self.exact_match = ExactMatch()
         self.step = 0
 
@@ -55,7 +56,6 @@ class Trainer:
             loss = self.loss_fn(target[:, 1:], logits)
         variables = self.model.trainable_variables
         self.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
-        self.train_loss.update_state(loss)
         return loss
 
     @tf.function
@@ -76,8 +76,7 @@ class Trainer:
                 loss = self.train_step(source, target)
                 self.step += 1
                 if self.step % self.log_every == 0:
-                    logging.info("step %d  loss %.4f", self.step, float(self.train_loss.result()))
-                    self.train_loss.reset_state()
+                    logging.info("step %d  loss %.4f", self.step, float(loss))
                 if self.step % self.eval_every == 0:
                     logging.info("step %d  exact match %.3f", self.step, self.evaluate())
                 #@ step loss=loss model=self.model batch=source,target opt=self.optimizer index=self.step
