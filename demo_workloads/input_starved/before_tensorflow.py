@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 SEED = 1
-SAMPLES, FEATURES, HIDDEN, CLASSES = 4096, 256, 512, 10
+SAMPLES, FEATURES, HIDDEN, CLASSES = 4096, 256, 1024, 10
 BATCH = 32
 WARM_UP = 12
 READ_SECONDS = 0.001  # one sample from a network disk

@@ -19,6 +19,7 @@ from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.sampling import SURE, start_up
 from whyidle.monitor.traces.where.files import is_users
+from whyidle.monitor.traces.where.frameworks import IN_DEVICES
 
 # A cause that explains less of the loading is not what a person should look at first.
 LEAST_OF_LOADING: Final = 1 / 3
@@ -215,7 +216,9 @@ class _Pool:
                 self.all += samples
                 self.at_loaders += samples if loads else 0.0
                 if idles:
-                    self._idle(line, samples)
+                    # Who waits in a call of the framework waits for what it computes.
+                    computes = self._who is Loader.MAIN and IN_DEVICES.fullmatch(leaf.file)
+                    self._idle(line, samples if loads or not computes else 0.0)
                 elif loads or not only_loading:
                     self.loads += samples if loads else 0.0
                     self._work(line or leaf, LoadKind.START if is_start else kind, samples)

@@ -20,7 +20,7 @@ from whyidle.monitor.signals.environments import step_line
 from whyidle.monitor.signals.learning import learns
 from whyidle.monitor.signals.source import calls, dotted, imports, tree_of
 from whyidle.monitor.traces.where.files import is_users
-from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
+from whyidle.monitor.traces.where.frameworks import IN_DEVICES
 
 # Functions of the user's, in words: ``run_validation``, ``evalEpoch``, ``val_loop``.
 _VALIDATES: Final = re.compile(
@@ -40,7 +40,6 @@ _TRAINS: Final = frozenset({"backward", "zero_grad", "step"})
 # What is due after so long, too, is due every few steps.
 _CLOCKS: Final = frozenset({"time", "monotonic", "perf_counter", "time_ns", "monotonic_ns"})
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While, ast.GeneratorExp, ast.ListComp)
-_DEVICE: Final = re.compile(rf".*/({'|'.join(sorted(DEVICE_PACKAGES))})/.*")
 
 
 class Aside(NamedTuple):
@@ -76,7 +75,7 @@ def _act(chain: Chain) -> Phase | None:
     if outside and (found := of_library(outside[-1], outside[0])) is not None:
         return found
     # What a framework does for a line that prints is no printing.
-    if inner is None or any(_DEVICE.fullmatch(x.file) for x in outside):
+    if inner is None or any(IN_DEVICES.fullmatch(x.file) for x in outside):
         return None
     names = [_name(call) for call in calls(inner.file, inner.line)]
     if outside and scores(imports(inner.file).get(name.partition(".")[0], "") for name in names):
@@ -106,7 +105,7 @@ def _of_frames(frames: tuple[CodeLine, ...]) -> Aside | None:
 
 def _of_tokenizer(chain: Chain) -> Aside | None:
     """Return where the user's own code cuts text into tokens, by the names alone."""
-    if any(_DEVICE.fullmatch(x.file) for x in (chain.leaf, chain.called) if x is not None):
+    if any(IN_DEVICES.fullmatch(x.file) for x in (chain.leaf, chain.called) if x is not None):
         return None
     begins = None
     for inner, outer in zip_longest(chain.frames, chain.frames[1:]):

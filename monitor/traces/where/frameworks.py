@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Final
 
@@ -29,6 +30,7 @@ whyidle memray scalene viztracer
 """
 # Their calls are the device's work, or its preparation.
 DEVICE_PACKAGES: Final = frozenset(_DEVICE_PACKAGES.split())
+IN_DEVICES: Final = re.compile(rf".*/({'|'.join(sorted(DEVICE_PACKAGES))})/.*")
 FRAMEWORKS: Final = DEVICE_PACKAGES | frozenset(_HOST_PACKAGES.split())
 # Packages with a name that people also give to a folder of their own: what is surely the package's.
 SURELY: Final = ("datasets/arrow_", "datasets/formatting/", "datasets/iterable_dataset.py")
