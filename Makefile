@@ -46,7 +46,7 @@ lint: ## set up, then the checks without the tests
 	@echo "== types: mypy, strict"
 	@$(BIN)/mypy $(MYPY)
 	@echo "== layers: import-linter"
-	@$(BIN)/lint-imports $(LINT_IMPORTS)
+	@PYTHONPATH=.typing $(BIN)/lint-imports $(LINT_IMPORTS)
 	@echo "== docs: generated parts of README*.md and docs/"
 	@$(BIN)/cog --check README*.md docs/*.md
 

@@ -1,10 +1,11 @@
-"""Steps that the user's own code marks with ``whyidle.monitor.step()``."""
+"""What the user's own code marks: ``whyidle.monitor.step()`` and ``whyidle.monitor.phase()``."""
 
 from __future__ import annotations
 
 from _thread import get_ident
 
 from .modules import loaded
+from .wire import PHASE_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
 
 # Where the job's own whyidle keeps them once it is imported: here, and in older versions.
 MODULES = ("whyidle.monitor.core.marks", "whyidle.monitor.marks")
-# The name in that module that ``step`` calls, and the one for what the monitor has found.
+# The name in that module that ``step`` calls, the one for what the monitor has found, and the one
+# where the main thread says what it does beside its steps.
 SLOT = "listener"
 TOLD = "told"
+SHOWN = "shown"
 SOURCE = "whyidle.step"
 
 
@@ -26,19 +29,33 @@ class Marks:
 
     def __init__(self, context: ProbeContext) -> None:
         self._context = context
-        self._listens = False
+        self._names: dict[str, Any] | None = None
 
     def look(self) -> None:
         """Begin to listen as soon as the module is there."""
-        if self._listens:
+        if self._names is not None:
             return
         names = next((names for names in map(loaded, MODULES) if names is not None), None)
         if names is None:
             return
-        self._listens = True
+        self._names = names
         # Else another agent listens, or the job's own code.
         if names.get(SLOT, self) is None:
             self._begin(names)
+
+    def phase(self) -> str | None:
+        """Return what the main thread does beside its steps, as the job's own code marks it."""
+        shown = self._shown()
+        return None if shown is None else bytes(shown).decode("ascii", "replace").rstrip() or None
+
+    def address(self) -> int | None:
+        """Return where that lies in memory: who samples from outside reads it there."""
+        shown = self._shown()
+        return None if shown is None else id(shown)
+
+    def _shown(self) -> bytearray | None:
+        shown = None if self._names is None else self._names.get(SHOWN)
+        return shown if type(shown) is bytearray and len(shown) == PHASE_BYTES else None
 
     def _begin(self, names: dict[str, Any]) -> None:
         tick, stop = self._context.steps.listen(SOURCE)

@@ -14,7 +14,7 @@ from .gc_pauses import GcPauses
 from .marks import Marks
 from .stacks import StackSampler
 from .timers import EARLY, LATE, SECOND, Timer
-from .wire import GC_COLLECTIONS, GC_NS, PYTHON_THREADS, RSS_PEAK_BYTES
+from .wire import GC_COLLECTIONS, GC_NS, PHASE_AT, PYTHON_THREADS, RSS_PEAK_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class PythonProbe:
         self._overhead = OverheadMeter()
         self._peak = PeakMemory(time.monotonic_ns())
         self._stacks = (
-            StackSampler(context.main, time.monotonic_ns()) if context.main is not None else None
+            StackSampler(context.main, time.monotonic_ns(), self._marks.phase)
+            if context.main is not None
+            else None
         )
         self._sampling: Timer | None = None
 
@@ -96,6 +98,7 @@ class PythonProbe:
         return {
             RSS_PEAK_BYTES: self._peak.read(now),
             PYTHON_THREADS: threads,
+            PHASE_AT: self._marks.address(),
             GC_NS: self._pauses.total_ns,
             GC_COLLECTIONS: self._pauses.collections,
         }

@@ -19,6 +19,7 @@ from .wire import LONGEST_FILE, LONGEST_NAME, MOST_PLACES, STACK_DEPTH, WAITERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
     from typing import Any
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     Line = tuple[str, int, str]
     # The innermost line, what the user called, and the user's own lines from the innermost out.
     Stack = tuple[Line, Line | None, tuple[Line, ...]]
+    # And what the thread says that it does beside its steps.
+    Seen = tuple[Line, Line | None, tuple[Line, ...], str | None]
 
 # Frames that are walked, from the innermost out.
 MOST_FRAMES = 200
@@ -37,8 +40,9 @@ _STATE_BYTES = 64
 class StackSampler:
     """Counts the stacks of one thread since the last record."""
 
-    def __init__(self, ident: int, now: int) -> None:
+    def __init__(self, ident: int, now: int, phase: Callable[[], str | None] | None = None) -> None:
         self._ident = ident
+        self._phase = phase
         self._owner = CodeOwner()
         self._state: Descriptor | None = None
         self._begin(now)
@@ -67,7 +71,8 @@ class StackSampler:
         del frames
         if frame is None:
             return
-        stack = self._walk(frame)
+        phase = None if self._phase is None else self._phase()
+        stack = (*self._walk(frame), phase)
         del frame
         waits = self._waits()
         self._samples += 1
@@ -86,15 +91,15 @@ class StackSampler:
         found = None
         if self._samples:
             stacks = [
-                [n, leaf, list(users), called, known, waited]
-                for (leaf, called, users), (n, known, waited) in self._counts.items()
+                [n, leaf, list(users), called, known, waited, *((0, 0, phase) if phase else ())]
+                for (leaf, called, users, phase), (n, known, waited) in self._counts.items()
             ]
             found = ["stacks", now, now - self._began, self._samples, stacks]
         self._begin(now)
         return found
 
     def _begin(self, now: int) -> None:
-        self._counts: dict[Stack, list[int]] = {}
+        self._counts: dict[Seen, list[int]] = {}
         self._samples = 0
         self._began = now
         self.threads = 0

@@ -61,7 +61,9 @@ A frame is ``[file, line, function]``. ``leaf`` is where the thread was; the fra
 user's own, innermost first, at most ``STACK_DEPTH``; none if no user code was on the stack.
 ``called`` is the frame that the innermost of them called, null where that is the leaf itself: the
 first frame of all without user code. ``known`` of the samples say whether the thread waited for
-anything but Python's lock, ``waited`` that it did; agents before 0.1 send neither.
+anything but Python's lock, ``waited`` that it did; agents before 0.1 send neither. Where the thread
+is in a phase that the job's own code marks, two zeros follow, of what only the monitor sees, and
+the phase's name.
 
 Control messages are one JSON object per line, at most ``MESSAGE_BYTES``, each answered by one line
 with ``"ok"``; a refusal has ``"why"``. No message carries code.
@@ -126,6 +128,8 @@ STACK_DEPTH = 6
 MOST_PLACES = 30
 LONGEST_FILE = 300
 LONGEST_NAME = 100
+# Of the text that says which phase the job's own code marks.
+PHASE_BYTES = 16
 # The agent leaves after this long without a live client: three of the slowest ticks.
 LEASE_SECONDS = 30.0
 # What a client has turned goes back after this long without a word of it: a few of its seconds.
@@ -152,6 +156,7 @@ LOST = "lost"  # records that found no room, total
 AGENT_CPU_NS = "agent_cpu_ns"  # CPU time of the agent's thread, total
 RSS_PEAK_BYTES = "rss_peak_bytes"
 PYTHON_THREADS = "python_threads"
+PHASE_AT = "phase_at"  # where the text of the phase lies that the job marks, an address
 GC_NS = "gc_ns"  # time in the garbage collector, total
 GC_COLLECTIONS = "gc_collections"  # total
 # Of a collector that is read from outside, Julia's; no agent sends them.

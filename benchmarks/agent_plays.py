@@ -1,6 +1,7 @@
 """An agent at work, without a model: finds the fault of a demo, applies its fix, measures the gain.
 
-It sees what any client of `monitor mcp` sees, and decides by the answers alone.
+It sees what any client of `monitor mcp` sees, and decides by the answers alone. The
+fix is what `propose_patch` answers, applied to a copy; where there is none, the demo's mended side.
 
     .venv/bin/python benchmarks/agent_plays.py [FAULT] [--seconds 40]
 """
@@ -11,6 +12,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -75,6 +77,16 @@ class Agent:
         return int(run["run"])
 
 
+def patched(patches: list[dict[str, Any]], copy: Path) -> Path | None:
+    """Apply the diffs to a copy of the code that they are about, and return the program there."""
+    for each in patches:
+        folder = Path(each["file"]).parent
+        if not (copy / folder).exists():
+            shutil.copytree(ROOT / folder, copy / folder)
+        subprocess.run(["git", "apply", "-"], cwd=copy, input=each["diff"], text=True, check=True)
+    return copy / patches[0]["file"] if patches else None
+
+
 async def play(fault: str, seconds: float, state: Path) -> dict[str, Any]:
     """Play it all; returns what came of it."""
     folder = ROOT / "demo_workloads" / fault
@@ -95,9 +107,11 @@ async def play(fault: str, seconds: float, state: Path) -> dict[str, Any]:
         evidence = await agent.ask("get_evidence", rule=first["rule"], target="before")
         file, _, line = first["at"][0].partition(" ")[0].rpartition(":")
         source = await agent.ask("get_source", file=file, line=int(line), target="before")
+        proposed = await agent.ask("propose_patch", rule=first["rule"], target="before")
         print("\napply the fix, and verify it")
-        with job(after, seconds + 60):
-            await agent.watch(after.name, "after", seconds)
+        mended = patched(proposed["patches"], state / "copy") or after
+        with job(mended, seconds + 60):
+            await agent.watch(mended.name, "after", seconds)
         compared = await agent.ask("compare_runs", before="before", after="after")
     return {
         "rule": first["rule"],
@@ -105,6 +119,7 @@ async def play(fault: str, seconds: float, state: Path) -> dict[str, Any]:
         "line": next(t for t in source["code"].splitlines() if t.split()[0] == line).strip(),
         "evidence": len(evidence["evidence"]),
         "fixes": sorted(evidence["fixes"]),
+        "patched": [each["title"] for each in proposed["patches"]],
         "verdict": compared["verdict"],
         "measured": compared["speedup_low_middle_high"],
         "gone": [each["rule"] for each in compared["findings_gone"]],

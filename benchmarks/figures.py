@@ -32,6 +32,7 @@ SCRIPTS = (
     "dashboard",
     "fleet",
     "fleet_page",
+    "callback_cost",
     "patches",
 )
 

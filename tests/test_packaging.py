@@ -45,7 +45,9 @@ def test_every_package_folder_is_listed() -> None:
         for top in TOPS
         for init in (ROOT / top).rglob("__init__.py")
     }
-    assert found == set(PYPROJECT["tool"]["setuptools"]["packages"])
+    # What `%load_ext whyidle` imports.
+    assert PYPROJECT["tool"]["setuptools"]["package-dir"]["whyidle"] == "integrations/ipython"
+    assert found | {"whyidle"} == set(PYPROJECT["tool"]["setuptools"]["packages"])
 
 
 @pytest.mark.parametrize("top", TOPS)

@@ -1,4 +1,4 @@
-"""Magics for notebooks: ``%load_ext whyidle.monitor``, then ``%%whyidle`` and ``%whyidle live``.
+"""Magics for notebooks: ``%load_ext whyidle``, then ``%%whyidle`` and ``%whyidle live``.
 
 The kernel is watched as any job is, by a recorder that is a process of its own; all of it goes
 through the command. The kernel's own part is to show what comes.

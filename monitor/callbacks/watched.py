@@ -1,22 +1,52 @@
-"""What the callbacks share: the mark of a step, and what a monitor that watches has found.
+"""What the callbacks share: marks of steps and phases, and what a monitor that watches has found.
 
 It runs in the user's training: nothing here reads a file, waits, or raises.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from whyidle.monitor.core import marks
+
+if TYPE_CHECKING:
+    from whyidle.monitor.core.marks import Name
 
 PREFIX = "whyidle/"
 
 
 def step_ended() -> None:
     """Mark the end of a step, where somebody listens."""
+    marks.in_steps()
     heard = marks.listener
     if heard is not None:
         heard()
+
+
+def mark_calls(owner: object, names: tuple[str, ...], phase: Name) -> Callable[[], None]:
+    """Mark a phase while methods of an object run; returns what takes that back."""
+    # Past what a model does with attributes that are set.
+    own = vars(owner)
+    put = {name: _marked(getattr(owner, name), phase) for name in names if name not in own}
+    own.update(put)
+
+    def undo() -> None:
+        for name, mine in put.items():
+            if own.get(name) is mine:
+                del own[name]
+
+    return undo
+
+
+def _marked(method: Callable[..., Any], phase: Name) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        with marks.phase(phase):
+            return method(*arguments, **named)
+
+    return call
 
 
 class Watched:
@@ -64,5 +94,6 @@ def verdict(told: dict[str, Any]) -> str:
         where = f", {at}" if at else ""
         severity = finding["severity"].upper()
         lines.append(f"  {severity:<6} {finding['title']}{gain}{where} [{finding['rule']}]")
-    lines.append(f"  Evidence and fixes: monitor diagnose {told.get('run')}")
+    more = f" (and {told['more']} more)" if told.get("more") else ""
+    lines.append(f"  Evidence and fixes{more}: monitor diagnose {told.get('run')}")
     return "\n".join(lines)

@@ -33,7 +33,7 @@ class StackCount(Struct, array_like=True, frozen=True):
 
     ``called`` is what the innermost of these called; of ``known`` samples the thread waited for
     Python's lock in ``locked``, and for anything else in ``waited``; in ``blocked`` of these, for a
-    disk.
+    disk. ``phase`` is what the job's own code says that it does beside its steps.
     """
 
     count: Natural
@@ -44,6 +44,7 @@ class StackCount(Struct, array_like=True, frozen=True):
     waited: Natural = 0
     locked: Natural = 0
     blocked: Natural = 0
+    phase: Annotated[str, Meta(max_length=wire.PHASE_BYTES)] | None = None
 
 
 class Hello(Struct, array_like=True, frozen=True, tag="hello"):

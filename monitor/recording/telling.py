@@ -50,10 +50,12 @@ def said(snapshot: Snapshot) -> dict[str, Any]:
         "source": running.source if parts else None,
         "parts": parts,
         "findings": found,
+        "more": len(snapshot.findings) - len(found),
     }
     # The names that a job gives itself may need six bytes a letter.
     while found and len(json.dumps(told)) > MOST_BYTES:
         found.pop()
+        told["more"] = len(snapshot.findings) - len(found)
     return told
 
 

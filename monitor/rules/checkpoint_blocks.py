@@ -3,7 +3,8 @@
 ## What it sees
 Stack samples of the main thread in what saves: `torch.save`, safetensors, orbax, Flax, Keras,
 `np.savez`, `pickle.dump`, the checkpoints of Lightning, transformers, DeepSpeed and
-torch.distributed, and whatever else stands in a block of yours that calls one of them. It counts
+torch.distributed, whatever else stands in a block of yours that calls one of them, and first of all
+what the job's own code marks (a callback of ours, `whyidle.monitor.phase`). It counts
 the times that this happened while it watched. A job that saves every hour and did not meanwhile
 is not judged.
 

@@ -17,6 +17,8 @@ MOST_ROWS: Final = 100
 MOST_LOOKS: Final = 60
 # Of more events than these one look each is told apart.
 MOST_FINE: Final = 20
+# Of the samples of a chain: known, waited, locked, blocked.
+STATES: Final = 4
 MOST_TOLD: Final = MOST_FINE * MOST_LOOKS
 
 
@@ -35,6 +37,8 @@ class Chain(NamedTuple):
     # ``None``: not seen; the user's innermost line where it called nothing written in Python.
     leaf: CodeLine | None = None
     called: CodeLine | None = None
+    # The phase that the job's own code marks; ``None``: none.
+    marked: str | None = None
 
 
 @dataclass(slots=True)
@@ -91,9 +95,12 @@ class StackSamples:
                     tuple(_read(files, frame) for frame in frames),
                     _read(files, leaf) if leaf else None,
                     _read(files, called) if called else None,
+                    states[STATES] if len(states) > STATES else None,
                 )
                 when = int(seen) if is_fine else int(bool(seen))
-                found.count(chain, count, *states, when=when << found.looks if knows else 0)
+                found.count(
+                    chain, count, *states[:STATES], when=when << found.looks if knows else 0
+                )
             for line in data.get("lines", ()):
                 found.count(Chain((_line(line),)), line["share"] * samples)
             for line in data.get("leaves", ()):
@@ -163,6 +170,7 @@ class StackSamples:
                 counts.waited,
                 counts.locked,
                 counts.blocked,
+                *(() if chain.marked is None else (chain.marked,)),
             ]
             most_bytes -= len(json.dumps([row, *new]))
             if most_bytes < 0:

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 from pydantic import Field
 
 from whyidle.monitor.app import background
 from whyidle.monitor.control import client
+from whyidle.monitor.core.defaults import WATCH_SECONDS
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.processes import by_name
@@ -24,11 +25,18 @@ from whyidle.monitor.serve import brief
 from whyidle.monitor.serve.reading import Answer
 from whyidle.monitor.store import Reader, Run, check_label
 from whyidle.monitor.tracing.policy import SHARE
+from whyidle.monitor.trying.knobs import named
+
+if TYPE_CHECKING:
+    from whyidle.monitor.core.contracts.trying import TryJson
 
 # By then a recording has looked for findings twice.
 LOOK_AFTER_S: Final = 20
 BETWEEN_S: Final = 0.2
 TRACE_PATIENCE_S: Final = 45.0
+# To go in, to end blocks that are short of steps, and to go out.
+SLACK_S: Final = 60.0
+ENDING_S: Final = 15.0
 
 Process = Annotated[str, Field(description="a pid, or the name of a script such as train.py")]
 _recorders: list[subprocess.Popen[bytes]] = []
@@ -77,8 +85,37 @@ def trace_now(
     return _alone(target, seconds) if running is None else _asked(running, seconds)
 
 
+def try_knob(
+    process: Process,
+    knob: Annotated[
+        str | None,
+        Field(description="NAME or NAME=VALUE; without it the knobs that findings point to"),
+    ] = None,
+    seconds: Annotated[float, Field(ge=5, le=600, description="at most so long")] = 60,
+    allow_numerics: Annotated[
+        bool, Field(description="also what may change digits of what the job computes")
+    ] = False,
+) -> Answer:
+    """Try a change in a running job, in turns with none, say what it gives, and take it back.
+
+    Without `knob` it lists those that findings of the job point to, with what they need and risk;
+    a job that nobody records is watched for that first. The answer comes when the try is over.
+    """
+    target = _target(process)
+    if knob is None:
+        words = ["try", str(target.pid), "--suggest", "--json"]
+        found, _ = _asked_of(words, WATCH_SECONDS + SLACK_S)
+        return {"pid": target.pid, "suggested": brief.suggested(found["suggested"])}
+    # What is no knob could be an option of the command.
+    named(knob)
+    words = ["try", str(target.pid), knob, "--for", str(seconds), "--json"]
+    more = ["--allow-numerics"] if allow_numerics else []
+    found, _ = _asked_of([*words, *more], seconds + SLACK_S)
+    return brief.tried(cast("TryJson", found))
+
+
 # A tool that changes or tries something is one function more in here.
-TOOLS: Final[tuple[Callable[..., Answer], ...]] = (attach, trace_now)
+TOOLS: Final[tuple[Callable[..., Answer], ...]] = (attach, trace_now, try_knob)
 
 
 def end() -> None:
@@ -122,22 +159,33 @@ def _asked(run: Run, seconds: float) -> Answer:
 
 
 def _alone(target: Target, seconds: float) -> Answer:
-    line = [sys.executable, "-m", "whyidle.monitor", "trace", str(target.pid)]
-    try:
-        done = subprocess.run(  # noqa: S603  ourselves
-            [*line, "--seconds", str(seconds), "--json"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TRACE_PATIENCE_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise Problem(f"No trace came within {TRACE_PATIENCE_S:g} s.", "Attach first.") from None
-    said = done.stderr.decode(errors="replace").removeprefix("monitor: ").strip()
-    try:
-        answer = json.loads(done.stdout)
-    except ValueError:
-        raise Problem(brief.text(said or f"monitor trace ended with {done.returncode}.")) from None
+    words = ["trace", str(target.pid), "--seconds", str(seconds), "--json"]
+    answer, said = _asked_of(words, TRACE_PATIENCE_S)
     budget = answer["step_budget"] or answer["budget"]
     head: Answer = {"run": None, "trace": None, "says": brief.text(said)}
     return {**head, "abstained": None if budget else "it shows no work", **brief.parts(budget)}
+
+
+def _asked_of(words: list[str], patience_s: float) -> tuple[Answer, str]:
+    """Return what a command answers, and said beside; raises what it said instead."""
+    line = [sys.executable, "-m", "whyidle.monitor", *words]
+    with subprocess.Popen(  # noqa: S603  ourselves
+        line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            out, beside = process.communicate(timeout=patience_s)
+        except subprocess.TimeoutExpired:
+            # It takes back what it has changed.
+            process.terminate()
+            try:
+                process.communicate(timeout=ENDING_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            what = f"No answer of monitor {words[0]} came within {patience_s:g} s."
+            raise Problem(what, "Attach first.") from None
+    said = beside.decode(errors="replace").removeprefix("monitor: ").strip()
+    try:
+        return dict(json.loads(out)), said
+    except ValueError:
+        why = said or f"monitor {words[0]} ended with {process.returncode}."
+        raise Problem(brief.text(why)) from None

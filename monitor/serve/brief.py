@@ -17,9 +17,11 @@ from whyidle.monitor.core.contracts.diagnosis import (
     PlaceJson,
 )
 from whyidle.monitor.core.contracts.trace import BudgetJson, JsonObject
+from whyidle.monitor.core.contracts.trying import SuggestedJson, TryJson
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.diagnosis.diagnose import MOSTLY_UNKNOWN
+from whyidle.monitor.render import trying
 from whyidle.monitor.render.budget import in_order
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.findings import by_need, cost, gain, overhead, verdict
@@ -218,6 +220,46 @@ def comparison(found: ComparisonJson) -> JsonObject:
         ],
         "warnings": [text(each) for each in found["warnings"]],
     }
+
+
+def tried(found: TryJson) -> JsonObject:
+    """Return what a change in a running job gave, and that it was taken back."""
+    ratio = found["ratio"]
+    is_open = ratio is None or found["verdict"] == "not certain"
+    why = "it may be chance" if ratio is not None else "too few steps were measured"
+    return {
+        "says": text(next(trying.lines(found))),
+        "abstained": None if not is_open else text(found["stopped"] or why),
+        "pid": found["pid"],
+        "run": found["run"],
+        "knob": text(found["knob"]),
+        "old": _plain(found["old"]),
+        "value": _plain(found["value"]),
+        "verdict": found["verdict"],
+        "ratio_low_middle_high": None
+        if ratio is None
+        else [ratio["low"], ratio["middle"], ratio["high"]],
+        "step_ms_without": _ms(found["step_s_without"]),
+        "step_ms_with": _ms(found["step_s_with"]),
+        "pairs": found["pairs"],
+        "steps": found["steps"],
+        "seconds": round(found["seconds"], 1),
+        "stopped": None if found["stopped"] is None else text(found["stopped"]),
+        "state": found["state"],
+    }
+
+
+def suggested(found: list[SuggestedJson]) -> list[JsonObject]:
+    """Return what can be tried for each finding."""
+    return [{**each, "title": text(each["title"])} for each in found[:MOST_FINDINGS]]
+
+
+def _plain(value: object) -> object:
+    return value if value is None or isinstance(value, bool | int | float) else text(str(value))
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(1000 * seconds, 3)
 
 
 def _moved(shares: Mapping[str, dict[str, float | None] | None]) -> JsonObject:

@@ -186,7 +186,7 @@ def compare_runs(
     `speedup` above 1: the second is faster; its ends are what noise allows. With `abstained` the
     recordings do not say; record both for longer.
     """
-    one, two = _meant(before), _meant(after)
+    one, two = meant(before), meant(after)
     if one.id == two.id:
         raise UsageProblem(f"Both are run {one.id}.", "Name two recordings, see list_jobs.")
     sides = [compare.of_run(database(), str(run.id)) for run in (one, two)]
@@ -230,7 +230,7 @@ TOOLS: Final[tuple[Callable[..., Answer], ...]] = (
 # What is asked about -----------------------------------------------------------------------------
 def diagnosed(target: str) -> tuple[Run, DiagnosisJson]:
     """Return the recording that is meant, and what the rules say of it."""
-    run = _meant(target)
+    run = meant(target)
     # Of one that goes on, each trace and each minute may say more.
     with Reader.open(database()) as reader:
         newest = reader.newest_trace(run.id)
@@ -243,7 +243,8 @@ def _diagnosed(store: str, run: int, *_: object) -> DiagnosisJson:
     return diagnose.as_json(diagnose.diagnose(opening.of_run(Path(store), str(run))))
 
 
-def _meant(target: str) -> Run:
+def meant(target: str) -> Run:
+    """Return the recording that is meant; raises a sentence where there is none."""
     try:
         ref = windows.recorded(target) if database().exists() else None
     except UsageProblem:

@@ -102,6 +102,8 @@ class HostRow:
     surely: bool = False
     # Whether the source says that it is done every few steps.
     due: bool = False
+    # Whether the job's own code marks the phase.
+    marked: bool = False
     # In which looks of about a second, a bit each; 0: not known.
     when: int = 0
 
@@ -131,8 +133,8 @@ class HostAccount:
         """The share of each phase, the largest first.
 
         Where nothing is seen to learn, what takes most of the time are the steps: a program that
-        only evaluates does so in steps, and one that does so now and then does not. Who waits to
-        print a loss waits for steps.
+        only evaluates does so in steps, and one that does so now and then does not. What the job's
+        own code marks is what it says. Who waits to print a loss waits for steps.
         """
         found: dict[Phase, float] = {}
         always: dict[Phase, float] = {}
@@ -143,7 +145,8 @@ class HostAccount:
             if not row.due:
                 always[phase] = always.get(phase, 0.0) + row.share
         most = max(always or found, key=lambda phase: (always or found)[phase])
-        if most is not Phase.STEP and not self._learns():
+        is_marked = any(row.marked and row.phase is most for row in self.rows)
+        if most is not Phase.STEP and not is_marked and not self._learns():
             found[Phase.STEP] = found.get(Phase.STEP, 0.0) + found.pop(most)
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 

@@ -26,6 +26,7 @@ class Phase(StrEnum):
     GENERATION = "generation"
     TOKENISATION = "tokenisation"
     PERIODIC = "periodic"
+    EPOCH = "epoch"
 
 
 WORDS: Final = {
@@ -38,6 +39,7 @@ WORDS: Final = {
     Phase.GENERATION: "generating tokens",
     Phase.TOKENISATION: "tokenising on the host",
     Phase.PERIODIC: "what is due every few steps",
+    Phase.EPOCH: "what lies between epochs",
 }
 # While these go on no step does: the device has nothing to do, or does what is theirs.
 STOPPING: Final = frozenset({Phase.VALIDATION, Phase.CHECKPOINT})

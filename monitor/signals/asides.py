@@ -26,6 +26,7 @@ ALWAYS: Final = 0.9
 DENSE: Final = 0.5
 # What came so often that one time more or less moves no range.
 MANY: Final = 20
+MARKED: Final = "marked as this by the job's own code"
 
 
 def is_aside(account: HostAccount, row: HostRow) -> bool:
@@ -80,7 +81,9 @@ class Taken:
         times = self.times
         is_seldom = times is not None and times <= min(MANY, self.account.looks // 2)
         seldom = (("times in this window", times),) if times and is_seldom else ()
+        marked = sum(row.share for row in self.rows if row.marked)
         return (
+            *((Evidence.of(MARKED, window.job.measure(marked, "ratio")),) if marked else ()),
             *(
                 Evidence.of(
                     f"main thread: {HOST_LOOKS[doing].words}", window.job.measure(share, "ratio")

@@ -1,8 +1,8 @@
 """Which part of a loop a stack is in: its steps, or what it does besides them.
 
-A chain of lines belongs to a phase by the act (``acts.py``): the library that it is in, or what the
-user's line or block calls. The names of the user's functions count where nothing else says so, and
-all the rest are steps.
+What the job's own code marks comes first. Else a chain of lines belongs to a phase by the act
+(``acts.py``): the library that it is in, or what the user's line or block calls. The names of the
+user's functions count where nothing else says so, and all the rest are steps.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ _NO_GRADIENTS: Final = frozenset({"no_grad", "inference_mode"})
 _TRAINS: Final = frozenset({"backward", "zero_grad", "step"})
 # What is due after so long, too, is due every few steps.
 _CLOCKS: Final = frozenset({"time", "monotonic", "perf_counter", "time_ns", "monotonic_ns"})
+# What trainers and users mark (core/marks.py).
+_MARKED: Final = {
+    str(phase): phase for phase in (Phase.VALIDATION, Phase.CHECKPOINT, Phase.LOGGING, Phase.EPOCH)
+}
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While, ast.GeneratorExp, ast.ListComp)
 
 
@@ -51,10 +55,27 @@ class Aside(NamedTuple):
     surely: bool = False
     # The source says that it is done every few steps: whatever it takes, the steps are others.
     due: bool = False
+    # The job's own code says so.
+    marked: bool = False
 
 
 def phase_of(chain: Chain) -> Aside:
     """Return the phase of a chain."""
+    guessed = _guessed(chain)
+    marked = _MARKED.get(chain.marked or "")
+    if marked is None:
+        return guessed
+    if guessed.phase is marked:
+        return guessed._replace(surely=True, marked=True)
+    # What is saved or written while validating is so all the same; and between epochs anything.
+    is_finer = guessed.surely and guessed.phase in {Phase.CHECKPOINT, Phase.LOGGING}
+    if is_finer or (marked is Phase.EPOCH and guessed.phase is not Phase.STEP):
+        return guessed
+    return Aside(marked, chain.frames[0] if chain.frames else None, surely=True, marked=True)
+
+
+def _guessed(chain: Chain) -> Aside:
+    """Return the phase by the lines alone."""
     named = _of_frames(chain.frames)
     phase = _act(chain)
     stepping = step_line(chain.frames)

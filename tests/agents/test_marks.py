@@ -132,6 +132,43 @@ until(lambda: marks.told is None)
         ends_well(process)
 
 
+@every_python
+def test_a_marked_phase_of_the_main_thread_stands_beside_its_samples(
+    python: str, tmp_path: Path
+) -> None:
+    source = f"""{IMPORT}
+import threading
+marks = bring()
+over = threading.Event()
+def other():
+    with marks.phase("logging"): over.wait()
+threading.Thread(target=other).start()
+start(); until(reachable); ready()
+with marks.phase("validation" + 99 * "x"): sys.stdin.readline()
+sys.stdin.readline()
+marks.shown = bytearray(7)
+sys.stdin.readline()
+marks.shown = "nothing of the kind"
+until(lambda: not reachable())
+over.set()
+"""
+    with job(source, tmp_path, python) as process:
+        with Client(tmp_path, process.pid) as client:
+            assert process.stdin is not None
+            assert client.wait_for("gauges")[2][wire.PHASE_AT] > 0
+            client.wait_for("stacks")
+            rows = client.wait_for("stacks")[4]
+            assert [row[6:] for row in rows] == [[0, 0, "validationxxxxxx"]]
+            for _ in range(3):
+                process.stdin.write("go on\n")
+                process.stdin.flush()
+                client.wait_for("gauges")
+                client.wait_for("stacks")
+                assert {len(row) for row in client.wait_for("stacks")[4]} == {6}
+            client.ask("leave")
+        ends_well(process)
+
+
 def test_a_job_that_has_no_place_for_it_hears_nothing(tmp_path: Path) -> None:
     source = "start(); until(reachable); ready(); until(lambda: not reachable())"
     with job(source, tmp_path) as process:

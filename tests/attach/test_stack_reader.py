@@ -17,6 +17,7 @@ import pytest
 
 from tests.agents.pythons import every_python
 from tests.attach.targets import Job, python314, running, start, target_of, tracer_of
+from tests.conftest import ROOT
 from whyidle.agents.wire import STACK_DEPTH
 from whyidle.monitor.attach.stack_reader.reader import Stack, StackReader
 from whyidle.monitor.attach.stack_reader.unreadable import Ended, Unreadable
@@ -342,3 +343,39 @@ def until(attempt: Callable[[], T]) -> T:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     return found
+
+
+MARKED = f"""
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("marks", {str(ROOT / "monitor/core/marks.py")!r})
+marks = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(marks)
+print("ready", flush=True)
+print(id(marks.shown), flush=True)
+for name in ("validation", "checkpoint"):
+    with marks.phase(name):
+        print("in it", flush=True)
+        sys.stdin.readline()
+print("in steps", flush=True)
+sys.stdin.readline()
+marks.shown += b"longer"
+print("longer", flush=True)
+sys.stdin.readline()
+"""
+
+
+@every_python
+def test_a_phase_that_the_job_marks_is_read_where_it_lies(python: str, tmp_path: Path) -> None:
+    with script(MARKED, tmp_path, [python]) as job:
+        assert job.stdin is not None
+        assert job.stdout is not None
+        at = int(job.stdout.readline())
+        reader = StackReader(target_of(job.pid), lambda file: file.endswith("train.py"))
+        for phase in ("validation", "checkpoint", None, None):
+            job.stdout.readline()
+            assert reader.phase(at) == phase
+            job.stdin.write("go on\n")
+            job.stdin.flush()
+        for nowhere in (0, 8, 1 << 60, (1 << 63) - 8):
+            assert reader.phase(nowhere) is None
+        reader.close()

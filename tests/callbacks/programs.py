@@ -17,6 +17,23 @@ class Slow(torch.utils.data.Dataset):
         time.sleep(0.002)
         return torch.full((8,), float(i % 7)), torch.tensor([float(i % 2)])
 def say(logged): print("LOGGED", json.dumps(logged), flush=True)
+held_out = torch.utils.data.Subset(Slow(), range(320))
+spent = {{"validation": 0.0, "checkpoint": 0.0}}
+began = time.monotonic()
+def timed(kind, method):
+    def call(*arguments, **named):
+        start = time.monotonic()
+        try: return method(*arguments, **named)
+        finally: spent[kind] += time.monotonic() - start
+    return call
+def slow(method):
+    def call(*arguments, **named):
+        time.sleep(0.6)
+        return method(*arguments, **named)
+    return call
+def truth():
+    whole = time.monotonic() - began
+    print("TRUTH", json.dumps({{name: took / whole for name, took in spent.items()}}), flush=True)
 """
 HUGGINGFACE = f"""{COMMON}
 from transformers import Trainer, TrainerCallback, TrainingArguments
@@ -31,16 +48,24 @@ class Model(torch.nn.Module):
 class Until(TrainerCallback):
     def on_step_end(self, args, state, control, **_):
         control.should_training_stop = time.monotonic() > until
+Trainer.evaluate = timed("validation", Trainer.evaluate)
+Trainer._save_checkpoint = timed("checkpoint", slow(Trainer._save_checkpoint))
 class Rows(Slow):
     def __getitem__(self, i):
         x, y = super().__getitem__(i)
         return {{"x": x, "labels": y}}
 trainer = Trainer(Model(), TrainingArguments("out", max_steps=100_000, report_to="none",
-    logging_steps=5, per_device_train_batch_size=8, save_strategy="no", use_cpu=True,
-    disable_tqdm=True), train_dataset=Rows())
+    logging_steps=5, per_device_train_batch_size=8, use_cpu=True, disable_tqdm=True,
+    eval_strategy="steps", eval_steps=100, save_strategy="steps", save_steps=200),
+    train_dataset=Rows(), eval_dataset=torch.utils.data.Subset(Rows(), range(320)))
 trainer.add_callback(Until())
 trainer.add_callback(Whyidle(trainer.log))
+began = time.monotonic()
 trainer.train()
+truth()
+# Each entry that was due is there, beside ours.
+steps = [e["step"] for e in trainer.state.log_history if "loss" in e]
+assert steps == list(range(5, steps[-1] + 1, 5)), steps
 say([e for e in trainer.state.log_history if any(k.startswith("whyidle/") for k in e)])
 """
 LIGHTNING = f"""{COMMON}
@@ -54,6 +79,9 @@ class Model(L.LightningModule):
     def training_step(self, batch, _):
         x, y = batch
         return torch.nn.functional.mse_loss(self.body(x), y)
+    def validation_step(self, batch, _):
+        x, y = batch
+        self.log("loss", torch.nn.functional.mse_loss(self.body(x), y))
     def configure_optimizers(self): return torch.optim.SGD(self.parameters(), lr=1e-3)
 class Until(L.Callback):
     def on_train_batch_end(self, trainer, *_):
@@ -62,9 +90,19 @@ class Mine(CSVLogger):
     seen = []
     def log_metrics(self, metrics, step=None):
         self.seen.append(dict(metrics))
-L.Trainer(accelerator="cpu", max_epochs=1, min_epochs=0, callbacks=[Until(), Whyidle()],
-    logger=Mine("out"), enable_progress_bar=False, enable_checkpointing=False,
-    enable_model_summary=False).fit(Model(), torch.utils.data.DataLoader(Slow(), batch_size=8))
+class Clock(L.Callback):
+    def on_validation_start(self, *_): self.start = time.monotonic()
+    def on_validation_end(self, *_): spent["validation"] += time.monotonic() - self.start
+L.Trainer.save_checkpoint = timed("checkpoint", slow(L.Trainer.save_checkpoint))
+saves = L.callbacks.ModelCheckpoint(dirpath="out", every_n_train_steps=200)
+trainer = L.Trainer(accelerator="cpu", max_epochs=1, min_epochs=0, val_check_interval=100,
+    callbacks=[Clock(), Until(), Whyidle(), saves], logger=Mine("out"), num_sanity_val_steps=0,
+    enable_progress_bar=False, enable_model_summary=False)
+load = lambda rows: torch.utils.data.DataLoader(rows, batch_size=8)
+began = time.monotonic()
+trainer.fit(Model(), load(Slow()), load(held_out))
+truth()
+assert "save_checkpoint" not in vars(trainer)
 say([e for e in Mine.seen if any(k.startswith("whyidle/") for k in e)])
 """
 KERAS = f"""{COMMON}
@@ -76,8 +114,14 @@ class Until(keras.callbacks.Callback):
 model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
 model.compile(optimizer="sgd", loss="mse")
 data = torch.utils.data.DataLoader(Slow(), batch_size=8)
+keras.Model.evaluate = timed("validation", keras.Model.evaluate)
+keras.Sequential.save = timed("checkpoint", slow(keras.Sequential.save))
+began = time.monotonic()
 history = model.fit(data, epochs=100, steps_per_epoch=100, verbose=0,
-    callbacks=[Whyidle(), Until()])
+    validation_data=torch.utils.data.DataLoader(held_out, batch_size=8),
+    callbacks=[Whyidle(), Until(), keras.callbacks.ModelCheckpoint("saved.keras")])
+truth()
+assert "save" not in vars(model)
 say([{{k: v[-1] for k, v in history.history.items() if k.startswith("whyidle/")}}])
 """
 EVERY = {"huggingface": HUGGINGFACE, "lightning": LIGHTNING, "keras": KERAS}

@@ -42,7 +42,7 @@ def markdown(outputs: list[Any]) -> str:
 
 
 def test_a_cell_is_watched_and_its_names_stay(state: Path, tmp_path: Path) -> None:
-    _, watched, after = ran(tmp_path, "%load_ext whyidle.monitor", TRAIN, "print(mark > 100)")
+    _, watched, after = ran(tmp_path, "%load_ext whyidle", TRAIN, "print(mark > 100)")
     assert "### whyidle:" in markdown(watched)
     assert after[0]["text"] == "True\n"
     with Reader.open(state / "whyidle.db") as reader:

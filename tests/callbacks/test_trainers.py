@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.callbacks.programs import EVERY
-from tests.conftest import ROOT, command
+from tests.conftest import ROOT, Monitor, command
 from whyidle.monitor.store import Reader
 
 PYTHON = ROOT / ".venv" / "trainers" / "bin" / "python"
@@ -32,7 +32,7 @@ def train(trainer: str, folder: Path, *before: str) -> tuple[list[dict[str, floa
 
 @pytest.mark.parametrize("trainer", EVERY)
 def test_idle_time_by_cause_reaches_the_users_logger(
-    trainer: str, state: Path, tmp_path: Path
+    trainer: str, state: Path, tmp_path: Path, monitor: Monitor
 ) -> None:
     logged, out = train(trainer, tmp_path, *command("run", "--quiet", "--"))
     last = [each for each in logged if "whyidle/idle" in each][-1]
@@ -41,6 +41,12 @@ def test_idle_time_by_cause_reaches_the_users_logger(
     assert last["whyidle/idle_input"] > 0.05
     assert "whyidle: idle input" in out
     assert "monitor diagnose 1" in out
+    (said,) = [each for each in out.splitlines() if each.startswith("TRUTH")]
+    truth = json.loads(said.removeprefix("TRUTH "))
+    assert min(truth.values()) > 0.04
+    phases = json.loads(monitor("diagnose", "last", "--json").stdout)["host"]["phases"]
+    # Five samples a second: of a tenth of 16 s there are eight.
+    assert phases == pytest.approx(phases | truth, abs=0.12)
     with Reader.open(state / "whyidle.db") as reader:
         (run,) = reader.runs()
     (who,) = [each for each in (run.info or {})["processes"] if each["counted"]]

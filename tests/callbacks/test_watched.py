@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pytest
 from tests.render.snapshots import snapshot
 from tests.render.test_hosts import answer_at, hostile
 from whyidle.agents import wire
-from whyidle.monitor.callbacks.watched import Watched, step_ended
+from whyidle.monitor.callbacks.watched import Watched, mark_calls, step_ended
 from whyidle.monitor.core import marks
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.recording.telling import said
@@ -37,6 +38,8 @@ TOLD: dict[str, Any] = {
 def _clean() -> Iterator[None]:
     yield
     marks.told = marks.listener = None
+    marks.doing.clear()
+    marks.shown[:] = b" " * len(marks.shown)
 
 
 def test_while_nobody_watches_nothing_is_said() -> None:
@@ -52,6 +55,64 @@ def test_a_step_is_marked_where_somebody_listens() -> None:
     step_ended()
     step_ended()
     assert len(heard) == 2
+
+
+def doing() -> str | None:
+    """What who looks from outside reads."""
+    assert len(marks.shown) == wire.PHASE_BYTES
+    return marks.shown.decode().rstrip() or None
+
+
+def test_phases_lie_within_each_other_and_a_step_ends_all() -> None:
+    with marks.phase("validation"):
+        assert doing() == "validation"
+        with pytest.raises(KeyError), marks.phase("logging"):
+            marks.doing[0]
+        with marks.phase("logging"):
+            assert doing() == "logging"
+        assert doing() == "validation"
+    assert doing() is None
+    marks.phase_ended()
+    marks.phase_began("validation")
+    marks.phase_began("checkpoint")
+    step_ended()
+    assert not marks.doing
+
+
+def test_a_thread_has_phases_of_its_own() -> None:
+    with marks.phase("validation"):
+        other = threading.Thread(target=marks.phase_began, args=("logging",))
+        other.start()
+        other.join()
+        assert doing() == "validation"
+        marks.in_steps()
+        assert doing() is None
+    assert [name for name, _ in marks.doing.values()] == ["logging"]
+
+
+class Saves:
+    """What saves, and what it returns and raises."""
+
+    def save(self, path: str, *, fails: bool = False) -> str:
+        if fails:
+            raise OSError(path)
+        return f"{path}: {doing()}"
+
+
+def test_what_saves_is_marked_and_left_as_it_was() -> None:
+    model = Saves()
+    undo = mark_calls(model, ("save",), "checkpoint")
+    assert model.save("here") == "here: checkpoint"
+    with pytest.raises(OSError, match="there"):
+        model.save("there", fails=True)
+    assert doing() is None
+    mark_calls(model, ("save",), "checkpoint")()
+    assert model.save("here") == "here: checkpoint"
+    undo()
+    assert vars(model) == {}
+    model.save = theirs = str.upper  # type: ignore[method-assign]
+    mark_calls(model, ("save",), "checkpoint")()
+    assert model.save is theirs
 
 
 def test_news_come_once_as_numbers_for_a_logger() -> None:

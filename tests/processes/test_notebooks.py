@@ -15,6 +15,11 @@ from whyidle.monitor.processes import by_name
 from whyidle.monitor.processes.notebooks import notebook_of
 from whyidle.monitor.processes.process import describe
 
+# As VS Code starts one itself.
+OF_AN_EDITOR = [
+    *("/w/.venv/bin/python", "-m", "ipykernel_launcher"),
+    "--f=/home/me/.local/share/jupyter/runtime/kernel-v35d1c.json",
+]
 KERNEL = ["/usr/bin/python3", "-m", "ipykernel_launcher", "-f", "/run/jupyter/kernel-1a2b.json"]
 
 
@@ -27,6 +32,8 @@ KERNEL = ["/usr/bin/python3", "-m", "ipykernel_launcher", "-f", "/run/jupyter/ke
         (KERNEL, {"JPY_SESSION_NAME": "console-1"}, "/", "a notebook in /"),
         (KERNEL, {}, None, "a notebook"),
         (["python", "-m", "ipykernel_launcher", "--f=/k.json"], {}, "/w", "a notebook in w"),
+        (OF_AN_EDITOR, {"JPY_SESSION_NAME": "/w/train.ipynb"}, "/w", "notebook train.ipynb"),
+        (OF_AN_EDITOR, {"VSCODE_PID": "7"}, "/w", "a notebook in w"),
         (["python", "/site/ipykernel_launcher.py", "-f", "k.json"], {}, "/w", "a notebook in w"),
         (["python", "train.py"], {"JPY_SESSION_NAME": "train.ipynb"}, "/w", None),
         (["python", "-m", "trainer", "ipykernel"], {}, "/w", None),

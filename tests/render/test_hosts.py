@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -13,12 +14,15 @@ import pytest
 from rich.console import Console
 
 from tests.conftest import ROOT
+from tests.render.snapshots import snapshot
 from tests.rules.windows import WINDOWS, recorded
 from whyidle.dashboard.pages import _finding_card
+from whyidle.monitor.callbacks.watched import verdict
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.diagnosis.diagnose import Diagnosis, as_json, diagnose
-from whyidle.monitor.render import github, markdown, report_html, sarif
+from whyidle.monitor.recording.telling import said
+from whyidle.monitor.render import github, markdown, report_html, report_markdown, sarif
 from whyidle.monitor.render.findings import screen
 from whyidle.monitor.render.places import Repository
 from whyidle.monitor.render.report import Report
@@ -76,7 +80,10 @@ def by_annotations(answer: DiagnosisJson, repository: Repository) -> list[tuple[
 
 
 def by_markdown(answer: DiagnosisJson, repository: Repository) -> list[tuple[str, str]]:
-    text = markdown.page(answer, repository)
+    return of_markdown(markdown.page(answer, repository))
+
+
+def of_markdown(text: str) -> list[tuple[str, str]]:
     found = re.findall(r"<summary>. <b>(\w+)</b>.*<code>(\S+)</code></summary>", text)
     return [(rule.replace("&#95;", "_"), severity.lower()) for severity, rule in found]
 
@@ -90,6 +97,39 @@ def by_screen(found: Diagnosis) -> list[tuple[str, str]]:
 def by_report(found: Diagnosis) -> list[tuple[str, str]]:
     text = report_html.page(Report.of(found.window, as_json(found), None))
     return re.findall(r'data-rule="(\w+)"\s+data-severity="(\w+)"', text)
+
+
+def by_report_text(found: Diagnosis) -> list[tuple[str, str]]:
+    """`monitor report --format markdown`."""
+    return of_markdown(report_markdown.page(Report.of(found.window, as_json(found), None)))
+
+
+def by_notebook(
+    answer: DiagnosisJson, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[str, str]]:
+    """What stands under a cell: the Markdown of the command, as it is."""
+    pytest.importorskip("IPython")
+    from whyidle.monitor.callbacks import notebook  # noqa: PLC0415  it wants IPython
+
+    def command(*words: str) -> str:
+        assert words == ("diagnose", "7", "--format", "markdown")
+        return markdown.page(answer, repository)
+
+    monkeypatch.setattr(notebook, "_monitor", command)
+    recording = object.__new__(notebook._Recording)
+    recording.run = "7"
+    return of_markdown(recording.findings().data)
+
+
+def by_callback(answer: DiagnosisJson) -> list[tuple[str, str]]:
+    """The verdict that a trainer prints at the end, and how many it leaves out."""
+    told = said(replace(snapshot(), findings=tuple(cast(Any, each) for each in answer["findings"])))
+    lines = verdict(told).splitlines()[1:]
+    heads = (re.match(r"  (HIGH|MEDIUM|LOW|INFO) .*\[(\w+)\]$", line) for line in lines)
+    shown = [(head[2], head[1].lower()) for head in heads if head]
+    rest = [(each["rule"], each["severity"]) for each in answer["findings"][len(shown) :]]
+    assert not rest or f"{len(rest)} more" in lines[-1]
+    return shown + cast(Any, rest)
 
 
 def by_agent(answer: DiagnosisJson, repository: Repository) -> list[tuple[str, str]]:
@@ -124,6 +164,9 @@ def test_every_surface_shows_the_findings_of_the_answer(
     assert by_markdown(answer, repository) == expected
     assert by_screen(found) == expected
     assert by_report(found) == expected
+    assert by_report_text(found) == expected
+    assert by_notebook(answer, repository, monkeypatch) == expected
+    assert by_callback(answer) == expected
     assert by_agent(answer, repository) == expected
     assert by_page(answer, monkeypatch) == expected
     levels = [(rule, github.LEVELS[severity]) for rule, severity in expected]

@@ -20,6 +20,7 @@ def test_an_agent_finds_mends_and_verifies(tmp_path: Path) -> None:
     assert came["rule"] == "input_starved"
     assert "time.sleep" in came["line"]
     assert came["evidence"] >= 1
+    assert came["patched"]
     assert came["verdict"] == "B is faster"
     # Workers that are as fast as they can be may still keep it waiting a little.
     is_gone = "input_starved" in came["gone"]

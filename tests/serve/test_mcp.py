@@ -19,7 +19,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.conftest import ROOT, command
+from tests.commands.test_try import TORCH, settings
+from tests.conftest import ROOT, command, start_job
 from tests.dashboard.pairs import make
 from whyidle.monitor.core.errors import StorageProblem
 from whyidle.monitor.serve import http, server
@@ -32,9 +33,10 @@ READING = {
     "get_evidence",
     "get_source",
     "compare_runs",
+    "propose_patch",
     "query",
 }
-ACTIONS = {"attach", "trace_now"}
+ACTIONS = {"attach", "trace_now", "try_knob"}
 T = TypeVar("T")
 Use = Callable[[Client], Coroutine[Any, Any, Any]]
 
@@ -217,3 +219,29 @@ def test_without_the_sdk_it_says_what_to_install(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "pip install 'whyidle[mcp]'" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.ptrace
+def test_a_knob_is_tried_in_a_job_and_taken_back(state: Path) -> None:
+    pytest.importorskip("torch")
+    with start_job(TORCH) as job:
+        try:
+            before = settings(job)
+
+            async def ask(client: Client) -> Any:
+                found = await answer(
+                    client, "try_knob", process=str(job.pid), knob="gc.freeze", seconds=60
+                )
+                numerics = {"process": str(job.pid), "knob": "torch.threads=2"}
+                return found, await client.call_tool("try_knob", numerics)
+
+            found, refused = inside(ask, allow_actions=True)
+            assert settings(job) == before
+        finally:
+            job.kill()
+    assert (found["verdict"], found["state"], found["abstained"]) == ("faster", "back", None)
+    low, middle, high = found["ratio_low_middle_high"]
+    assert 1.2 < low <= middle <= high
+    assert found["step_ms_without"] > found["step_ms_with"]
+    assert refused.is_error
+    assert "may change results" in refused.content[0].text

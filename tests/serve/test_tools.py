@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,10 @@ from tests.rules.windows import ROOT
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import as_json
+from whyidle.monitor.fixes import Patch
 from whyidle.monitor.render.places import Repository
-from whyidle.monitor.serve import brief, reading
+from whyidle.monitor.serve import actions, brief, proposing, reading
+from whyidle.monitor.signals.source import text_of
 from whyidle.monitor.store import NewRun, Writer
 
 # What a model reads at once without effort: some 2,000 words.
@@ -126,8 +130,70 @@ def test_a_link_in_place_of_the_users_code_shows_nothing_else(
     place = {"file": str(named), "line": 1, "function": "f", "share": 1.0, "chain": []}
     _, answer = reading.diagnosed("before")
     changed: Any = {**answer, "findings": [{**answer["findings"][0], "where": [place]}]}
-    monkeypatch.setattr(reading, "diagnosed", lambda _: (reading._meant("before"), changed))
+    monkeypatch.setattr(reading, "diagnosed", lambda _: (reading.meant("before"), changed))
     assert reading.get_source("train.py", 1, "before")["code"] is None
+
+
+def test_a_patch_is_a_diff_that_applies(store: Path, tmp_path: Path) -> None:
+    answer = proposing.propose_patch("input_starved", "before")
+    (patch,) = answer["patches"]
+    assert (answer["abstained"], answer["refused"], answer["more"]) == (None, [], [])
+    assert patch["file"] == "demo_workloads/input_starved/before_torch.py"
+    copy = tmp_path / "copy" / patch["file"]
+    copy.parent.mkdir(parents=True)
+    before = (ROOT / patch["file"]).read_text()
+    copy.write_text(before)
+    subprocess.run(
+        ["git", "apply", "-"], cwd=tmp_path / "copy", input=patch["diff"], text=True, check=True
+    )
+    assert "num_workers=" in copy.read_text()
+    assert (ROOT / patch["file"]).read_text() == before
+    assert len(json.dumps(answer)) < MOST_BYTES
+
+
+def test_a_patch_is_of_the_code_as_it_is_now(store: Path, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    for text in ("x = 1\n", "x = 2\n"):
+        script.write_text(text)
+        proposing.propose_patch("input_starved", "before")
+        assert text_of(str(script)) == text
+
+
+def test_without_a_patch_it_says_why_with_the_advice(store: Path) -> None:
+    answer = proposing.propose_patch(target="after")
+    assert answer["patches"] == []
+    assert answer["abstained"] or all(each["why"] for each in answer["refused"])
+    with pytest.raises(Problem, match="was not found in this job"):
+        proposing.propose_patch("gc_pauses", "before")
+    with pytest.raises(Problem, match="There is no rule"):
+        proposing.propose_patch("no_such_rule", "before")
+
+
+@pytest.mark.parametrize(
+    ("line", "is_shown"),
+    [
+        ("token = tokens[0]", True),
+        ("api_key = 'abcdefgh12345678'", False),
+        ("# hf_abcdefghijklmnopqrst", False),
+        ("name = 'x\u202ey'", False),
+    ],
+)
+def test_a_diff_beside_a_secret_is_not_shown(
+    store: Path, tmp_path: Path, line: str, *, is_shown: bool
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(f"{line}\nx = 1\n")
+    patch = Patch(str(script), script.read_text(), f"{line}\nx = 2\n", "id", "title", ())
+    diff = proposing._diff(patch, None, Repository(ROOT))
+    assert (diff is not None) is is_shown
+    assert diff is None or diff.startswith("--- a/train.py\n")
+
+
+@pytest.mark.parametrize("knob", ["--keep", "gc.nothing", "", "gc.freeze=7", "cpu.numa=x"])
+def test_what_is_no_knob_reaches_no_command(knob: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "Popen", None)
+    with pytest.raises(Problem):
+        actions.try_knob(str(os.getpid()), knob)
 
 
 def test_what_is_not_there_is_a_sentence(store: Path) -> None:

@@ -256,3 +256,67 @@ def test_the_rest_of_a_function_that_mostly_returns(tmp_path: Path) -> None:
     )
     assert phase_of(Chain((line(file, 4, "report"),)))[0] is Phase.PERIODIC
     assert phase_of(Chain((line(file, 9, "mine"),)))[0] is Phase.STEP
+
+
+SAVING = line(f"{LIB}/torch/serialization.py", 9, "_save")
+WRITING = line(f"{LIB}/wandb/sdk/wandb_run.py", 9, "log")
+MODEL = line(f"{LIB}/torch/nn/modules/module.py", 9, "_call_impl")
+
+
+@pytest.mark.parametrize(
+    ("marked", "function", "inside", "phase", "is_marked"),
+    [
+        # Nothing in the source says so.
+        ("validation", "score", MODEL, Phase.VALIDATION, True),
+        ("checkpoint", "upload", MODEL, Phase.CHECKPOINT, True),
+        ("logging", "train", MODEL, Phase.LOGGING, True),
+        # It beats a name, and what the name says gets sure by it.
+        ("logging", "run_validation", MODEL, Phase.LOGGING, True),
+        ("validation", "run_validation", MODEL, Phase.VALIDATION, True),
+        # What is saved or written in a validation is so all the same.
+        ("validation", "score", SAVING, Phase.CHECKPOINT, False),
+        ("validation", "score", WRITING, Phase.LOGGING, False),
+        ("epoch", "train", MODEL, Phase.EPOCH, True),
+        ("epoch", "run_validation", MODEL, Phase.VALIDATION, False),
+        ("epoch", "train", SAVING, Phase.CHECKPOINT, False),
+        # A word that nobody knows, and none.
+        ("step", "run_validation", MODEL, Phase.VALIDATION, False),
+        (None, "train", MODEL, Phase.STEP, False),
+    ],
+)
+def test_what_the_jobs_own_code_marks_comes_first(
+    marked: str | None, function: str, inside: CodeLine, phase: Phase, *, is_marked: bool
+) -> None:
+    frame = line("/job/nowhere.py", 5, function)
+    aside = phase_of(Chain((frame,), inside, inside, marked))
+    assert (aside.phase, aside.marked) == (phase, is_marked)
+    assert aside.surely or not is_marked
+
+
+def test_a_marked_phase_is_no_step_however_much_it_takes() -> None:
+    samples = StackSamples()
+    samples.samples = 100
+    frame = line("/job/nowhere.py", 5, "score")
+    for mark, count in ((None, 20), ("validation", 80)):
+        samples.count(Chain((frame,), MODEL, MODEL, mark), count, count, 0)
+    made = account_of(samples)
+    assert made is not None
+    assert made.phases == pytest.approx({Phase.VALIDATION: 0.8, Phase.STEP: 0.2})
+
+
+@pytest.mark.parametrize(("share", "is_fault"), [(0.3, True), (0.02, False)])
+def test_a_marked_validation_that_no_name_shows_is_found(share: float, *, is_fault: bool) -> None:
+    samples = StackSamples()
+    samples.samples = 1000
+    frame = line("/job/nowhere.py", 5, "score")
+    for mark, count in ((None, 1000 * (1 - share)), ("validation", 1000 * share)):
+        samples.count(Chain((frame,), MODEL, MODEL, mark), count, count, 0)
+    job = window(stacks=samples, facts={"torch": {"backend": "cpu"}}, inside=True)
+    if not is_fault:
+        assert is_silent("validation_too_long", job)
+        return
+    finding = found("validation_too_long", job)
+    first = finding.evidence[0]
+    assert (first.name, first.value) == ("marked as this by the job's own code", share)
+    assert finding.gain is not None
+    assert finding.gain.low < share < finding.gain.high < 0.4

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from whyidle.agents.wire import STACK_DEPTH, WAITERS
+from whyidle.agents.wire import PHASE_BYTES, STACK_DEPTH, WAITERS
 from whyidle.monitor.attach.ptrace.memory import Memory
 from whyidle.monitor.attach.stack_reader import opening, thread_state
 from whyidle.monitor.attach.stack_reader.code_objects import Code, CodeObjects, Place
@@ -29,6 +29,9 @@ from whyidle.monitor.processes.target import Target
 MOST_TRIES = 8
 # Threads that held the lock, and whose stacks are known.
 _MOST_HOLDERS = 16
+# Of a bytearray, in every Python up to 3.14: its size; then its room, its memory, and where in that
+# it begins.
+_TEXT_SIZE = 16
 _Chain: TypeAlias = tuple[Place, Place | None, tuple[Place, ...]]
 
 
@@ -127,6 +130,15 @@ class StackReader:
             return self._loops.read(snapshot, mine)
         except Torn:
             return {}
+
+    def phase(self, at: int) -> str | None:
+        """Return the phase that the job marks: a text in the object at this address."""
+        try:
+            size, _, _, start = self._memory.words(at + _TEXT_SIZE, 4)
+            text = self._memory.read(start, size) if size == PHASE_BYTES else b""
+        except (OSError, OverflowError):
+            return None
+        return text.decode("ascii", "replace").rstrip() or None
 
     def _sampled(
         self, frames: Frames, known_by: bytes, state: ThreadState | None, letter: bytes

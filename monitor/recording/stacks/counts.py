@@ -11,7 +11,8 @@ from whyidle.monitor.attach.stack_reader.code_objects import Place
 from whyidle.monitor.attach.stack_reader.reader import Stack, StackReader
 from whyidle.monitor.link.records import Frame, StackCount, Stacks
 
-_Chain = tuple[Place, Place | None, tuple[Place, ...]]
+# With the phase that the job marks.
+_Chain = tuple[Place, Place | None, tuple[Place, ...], str | None]
 # Of so many samples half must make sense.
 _JUDGED_AFTER = 200
 
@@ -37,14 +38,14 @@ class StackCounts:
         """Say when the next sample is due: never in step with what the job repeats."""
         self.due = now + slower / self.hz * random.uniform(0.5, 1.5)  # noqa: S311  no secret
 
-    def add(self, stack: Stack) -> None:
+    def add(self, stack: Stack, phase: str | None = None) -> None:
         """Count one sample."""
         self.samples += 1
         if stack.holder is not None:
-            _count(self.holders, stack.holder, (1,))
+            _count(self.holders, (*stack.holder, None), (1,))
         known, waited = stack.waits is not None, bool(stack.waits)
         states = known, waited, stack.wants_lock, stack.blocked
-        _count(self.counts, stack[:3], (1, *states))
+        _count(self.counts, (*stack[:3], phase), (1, *states))
         if stack.file is not None:
             place = self.words(stack.file)[-LONGEST_FILE:]
             if place in self.reads or len(self.reads) < MOST_PLACES:
@@ -79,7 +80,8 @@ def _count(counts: dict[_Chain, list[int]], chain: _Chain, more: Sequence[int]) 
 
 
 def _record(chain: _Chain, counts: list[int]) -> StackCount:
-    leaf, called, users = chain
-    count, *states = counts
+    leaf, called, users, phase = chain
+    count, known, waited, locked, blocked = (*counts, 0, 0, 0, 0)[:5]
     frames = [Frame(*place) for place in users]
-    return StackCount(count, Frame(*leaf), frames, called and Frame(*called), *states)
+    at = called and Frame(*called)
+    return StackCount(count, Frame(*leaf), frames, at, known, waited, locked, blocked, phase)

@@ -60,6 +60,8 @@ class ExternalSampler:
             events += _end(self._watched.pop(gone))
         self._watched = {tracked.key: tracked for tracked in wanted}
         self._thread.watch(_rates(list(self._watched.values())))
+        marked = {key: tracked.agent_stats.phase_at for key, tracked in self._watched.items()}
+        self._thread.read_phases({key: at for key, at in marked.items() if at is not None})
         uncounted = [k for k, tracked in self._watched.items() if _is_uncounted(tracked)]
         self._thread.count_turns({key: traced.get(key) for key in uncounted[:MOST_COUNTED]})
         return events + self._news()

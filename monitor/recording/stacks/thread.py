@@ -39,6 +39,8 @@ class StackThread:
     def __init__(self, fs: ProcFs) -> None:
         self._fs = fs
         self._wanted: Mapping[ProcessKey, float] = {}
+        # Where the phase lies that a job marks.
+        self._phases: Mapping[ProcessKey, int] = {}
         # Stands for the job.
         self._first: ProcessKey | None = None
         self._sampled: dict[ProcessKey, StackCounts] = {}
@@ -67,6 +69,10 @@ class StackThread:
             self._thread = threading.Thread(target=self._work, name="sampling", daemon=True)
             self._thread.start()
         self._wake.set()
+
+    def read_phases(self, at: Mapping[ProcessKey, int]) -> None:
+        """Read with each sample of these the phase that their own code marks."""
+        self._phases = at
 
     def take(self) -> dict[ProcessKey, tuple[Stacks, int]]:
         """Return what was seen since the last call, and how many samples were torn."""
@@ -153,6 +159,8 @@ class StackThread:
         began = time.thread_time()
         try:
             stack = sampled.reader.sample()
+            at = self._phases.get(key)
+            phase = None if at is None else sampled.reader.phase(at)
             self._look_at_loops(key, sampled)
             # A worker that waits may wait for threads of its own.
             if key == self._first or (stack is not None and stack.waits):
@@ -167,7 +175,7 @@ class StackThread:
             return
         if stack is not None:
             with self._lock:
-                sampled.add(stack)
+                sampled.add(stack, phase)
         self._seconds += _FOLLOWS * (time.thread_time() - began - self._seconds)
         wished = sum(each.hz for each in self._sampled.values())
         self._slower = max(1.0, wished * self._seconds / BUDGET)

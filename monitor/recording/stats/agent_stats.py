@@ -40,6 +40,8 @@ FRAMEWORK = "framework"
 TRY = "try"
 BACK = ("off", "left")
 ASKED = "asked"
+# Where the memory of a process ends.
+TOP = 1 << 47
 # No sound probe says more, or deeper.
 LONGEST_WORD = 200
 LONGEST_LIST = 100
@@ -162,6 +164,8 @@ class AgentStats:
         self.where = Where(key)
         self.steps = StepTimes()
         self.frameworks = Frameworks(key)
+        # Where the phase lies that the job's own code marks.
+        self.phase_at: int | None = None
         self._counted = counted or ProcessTotals()
         self._counted.begin()
         self._figures = Figures()
@@ -245,6 +249,8 @@ class AgentStats:
                 pass
 
     def _gauge(self, gauges: Gauges, at_ns: int, damaged: int, *, is_last: bool) -> None:
+        at = gauges.values.get(wire.PHASE_AT)
+        self.phase_at = int(at) if at is not None and 0 < at < TOP else None
         known = frozenset(self.frameworks.latest)
         window = self.steps.window_ns / 1e9
         asked = Asked(gauges, known, window, damaged, is_last)

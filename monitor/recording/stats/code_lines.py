@@ -103,6 +103,7 @@ def _add(samples: StackSamples, number: int, counts: Iterable[StackCount]) -> No
             tuple(_line(frame) for frame in look.frames),
             None if look.leaf is None else _line(look.leaf),
             None if look.called is None else _line(look.called),
+            look.phase,
         )
         if chain in samples.chains or len(samples.chains) < MOST_CHAINS:
             count = min(look.count, MOST_COUNTED)

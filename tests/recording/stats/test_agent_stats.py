@@ -195,12 +195,23 @@ def test_steps_stand_beside_the_gauges(agent_stats: AgentStats) -> None:
 def test_every_gauge_of_the_contract_is_read() -> None:
     gauges = [x.gauge for x in MEASURED if x.gauge is not None]
     read = {gauge.key for gauge in gauges} | {gauge.needs for gauge in gauges if gauge.needs}
-    # By its records.
-    read |= {wire.STEPS}
+    # By its records; and where to look, for who samples from outside.
+    read |= {wire.STEPS, wire.PHASE_AT}
     imported = {
         v for k, v in vars(wire).items() if k.isupper() and isinstance(v, str) and v == k.lower()
     }
     assert imported - {"_whyidle_agent"} == read
+
+
+@pytest.mark.parametrize(
+    ("said", "at"), [(139_000_000_000_000, 139_000_000_000_000), (None, None), (-8, None),
+                     (1 << 50, None), (0, None)],
+)  # fmt: skip
+def test_where_a_marked_phase_lies_is_an_address(
+    agent_stats: AgentStats, said: float | None, at: int | None
+) -> None:
+    take(agent_stats, gauges(1, **{wire.PHASE_AT: said}))
+    assert agent_stats.phase_at == at
 
 
 def test_every_metric_of_the_agent_has_a_value_or_a_reason(agent_stats: AgentStats) -> None:

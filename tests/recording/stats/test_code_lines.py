@@ -66,6 +66,16 @@ def test_whole_chains_are_kept_with_how_often_they_waited(agent_stats: AgentStat
     assert second == (Chain((lines[0],), lines[0]), Counts(2, when=0b1010))
 
 
+def test_a_marked_phase_is_kept_beside_the_chain(agent_stats: AgentStats) -> None:
+    look = StackCount(3, LEAF, [STEP], None, 3, 1, 0, 0, "validation")
+    take(agent_stats, stacks(1, look, StackCount(5, LEAF, [STEP], None, 5, 2)))
+    (event,) = agent_stats.events(2 * SECOND, ending=True)
+    assert event.data is not None
+    seen = StackSamples.of_events([json.loads(json.dumps(event.data))] * 2)
+    found = {chain.marked: counts for chain, counts in seen.chains.items()}
+    assert found == {"validation": Counts(6, 6, 2, when=0b11), None: Counts(10, 10, 4, when=0b11)}
+
+
 def test_recordings_of_older_programs_have_lines_and_leaves() -> None:
     line = {"file": "/job/train.py", "line": 20, "function": "step", "share": 0.5}
     leaf = {**line, "file": "/lib/queue.py", "share": 0.25}
