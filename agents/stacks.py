@@ -15,6 +15,7 @@ import sys
 from .code_owner import CodeOwner
 from .fds import Descriptor
 from .main_thread import kernel_id
+from .trainers import phase_of
 from .wire import LONGEST_FILE, LONGEST_NAME, MOST_PLACES, STACK_DEPTH, WAITERS
 
 TYPE_CHECKING = False
@@ -26,10 +27,9 @@ if TYPE_CHECKING:
     from .hooks import Hooks
 
     Line = tuple[str, int, str]
-    # The innermost line, what the user called, and the user's own lines from the innermost out.
-    Stack = tuple[Line, Line | None, tuple[Line, ...]]
-    # And what the thread says that it does beside its steps.
-    Seen = tuple[Line, Line | None, tuple[Line, ...], str | None]
+    # The innermost line, what the user called, and the user's own lines from the innermost out;
+    # and what the thread does beside its steps.
+    Stack = tuple[Line, Line | None, tuple[Line, ...], str | None]
 
 # Frames that are walked, from the innermost out.
 MOST_FRAMES = 200
@@ -71,9 +71,11 @@ class StackSampler:
         del frames
         if frame is None:
             return
-        phase = None if self._phase is None else self._phase()
-        stack = (*self._walk(frame), phase)
+        stack = self._walk(frame)
         del frame
+        # What the job itself says goes before what its trainer does.
+        if self._phase is not None and (phase := self._phase()) is not None:
+            stack = (*stack[:3], phase)
         waits = self._waits()
         self._samples += 1
         counts = self._counts.get(stack)
@@ -99,7 +101,7 @@ class StackSampler:
         return found
 
     def _begin(self, now: int) -> None:
-        self._counts: dict[Seen, list[int]] = {}
+        self._counts: dict[Stack, list[int]] = {}
         self._samples = 0
         self._began = now
         self.threads = 0
@@ -109,18 +111,22 @@ class StackSampler:
         is_waiter = frame.f_code.co_filename.endswith(WAITERS)
         users: list[Line] = []
         at: FrameType | None = frame
+        phase = None
         for _ in range(MOST_FRAMES):
             if at is None or len(users) == STACK_DEPTH:
                 break
             if self._owner.is_users(at.f_code.co_filename):
                 users.append(_line(at))
-            elif not users:
-                called = _line(at)
-                if is_waiter and not called[0].endswith(WAITERS):
-                    leaf, is_waiter = called, False
+            else:
+                # Of what is within it the outermost holds.
+                phase = phase_of(at.f_code.co_filename, at.f_code.co_name) or phase
+                if not users:
+                    called = _line(at)
+                    if is_waiter and not called[0].endswith(WAITERS):
+                        leaf, is_waiter = called, False
             at = at.f_back
         is_users = bool(users) and users[0] == leaf
-        return leaf, None if is_users else called, tuple(users)
+        return leaf, None if is_users else called, tuple(users), phase
 
     def _waits(self) -> bool | None:
         """Tell whether the thread sleeps, for anything but Python's lock; ``None``: not known."""

@@ -84,6 +84,8 @@ _OF_CALLS: Final = {
     Calls.FRAMEWORK: HostClass.FRAMEWORK,
     Calls.UNCLEAR: HostClass.UNCLEAR,
 }
+# What is less beside them is setting up, and none.
+LEAST_STEPS: Final = 0.02
 # What runs on the host and is no part of a framework's own work.
 HOST_WORK: Final = frozenset({HostClass.PYTHON, HostClass.LIBRARY, HostClass.WAIT})
 
@@ -145,7 +147,10 @@ class HostAccount:
             if not row.due:
                 always[phase] = always.get(phase, 0.0) + row.share
         most = max(always or found, key=lambda phase: (always or found)[phase])
-        is_marked = any(row.marked and row.phase is most for row in self.rows)
+        # Who does nothing else does that in steps, whatever a trainer calls it.
+        is_marked = found.get(Phase.STEP, 0.0) >= LEAST_STEPS and any(
+            row.marked and row.phase is most for row in self.rows
+        )
         if most is not Phase.STEP and not is_marked and not self._learns():
             found[Phase.STEP] = found.get(Phase.STEP, 0.0) + found.pop(most)
         return dict(sorted(found.items(), key=lambda item: -item[1]))

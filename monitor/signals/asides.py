@@ -26,7 +26,7 @@ ALWAYS: Final = 0.9
 DENSE: Final = 0.5
 # What came so often that one time more or less moves no range.
 MANY: Final = 20
-MARKED: Final = "marked as this by the job's own code"
+MARKED: Final = "marked as this by the job's own code, or its trainer"
 
 
 def is_aside(account: HostAccount, row: HostRow) -> bool:

@@ -379,3 +379,45 @@ def test_a_phase_that_the_job_marks_is_read_where_it_lies(python: str, tmp_path:
         for nowhere in (0, 8, 1 << 60, (1 << 63) - 8):
             assert reader.phase(nowhere) is None
         reader.close()
+
+
+# As libraries of trainers lay it out: the user's only line is ``fit``.
+TRAINER = """
+import time
+class Trainer:
+    def fit(self):
+        while True:
+            self.training_step()
+            self.evaluate()
+    def training_step(self):
+        self.forward(0.003)
+    def evaluate(self):
+        self.forward(0.006)
+        self.log()
+    def log(self):
+        self.forward(0.003)
+    def forward(self, seconds):
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until: pass
+"""
+
+
+@every_python
+def test_what_a_trainer_does_is_known_by_its_functions(python: str, tmp_path: Path) -> None:
+    library = tmp_path / "site-packages" / "transformers"
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    library.mkdir(parents=True)
+    (library / "trainer.py").write_text(TRAINER)
+    source = (
+        f"import sys; sys.path.insert(0, {str(library.parent)!r})\n"
+        "from transformers.trainer import Trainer\n"
+        "print('ready', flush=True)\nTrainer().fit()\n"
+    )
+    with script(source, mine, [python]) as job, reading(job, mine) as reader:
+        found = [stack for stack in taken(reader, 300) if stack.users]
+    # What is logged while validating is a part of that.
+    validates = sum(stack.phase == "validation" for stack in found) / len(found)
+    assert validates == pytest.approx(0.75, abs=0.15)
+    assert {stack.phase for stack in found} == {None, "validation"}
+    assert all(stack.users[-1].function == "<module>" for stack in found)

@@ -11,6 +11,7 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.account import HostAccount, account_of
 from whyidle.monitor.signals.acts import Phase
+from whyidle.monitor.signals.asides import MARKED
 from whyidle.monitor.signals.phases import phase_of
 
 SCRIPT = """
@@ -304,6 +305,17 @@ def test_a_marked_phase_is_no_step_however_much_it_takes() -> None:
     assert made.phases == pytest.approx({Phase.VALIDATION: 0.8, Phase.STEP: 0.2})
 
 
+def test_who_only_evaluates_does_so_in_steps_whatever_a_trainer_calls_it() -> None:
+    samples = StackSamples()
+    samples.samples = 100
+    frame = line("/job/nowhere.py", 5, "main")
+    for mark, count in ((None, 1), ("validation", 99)):
+        samples.count(Chain((frame,), MODEL, MODEL, mark), count, count, 0)
+    made = account_of(samples)
+    assert made is not None
+    assert made.phases == {Phase.STEP: pytest.approx(1)}
+
+
 @pytest.mark.parametrize(("share", "is_fault"), [(0.3, True), (0.02, False)])
 def test_a_marked_validation_that_no_name_shows_is_found(share: float, *, is_fault: bool) -> None:
     samples = StackSamples()
@@ -317,6 +329,6 @@ def test_a_marked_validation_that_no_name_shows_is_found(share: float, *, is_fau
         return
     finding = found("validation_too_long", job)
     first = finding.evidence[0]
-    assert (first.name, first.value) == ("marked as this by the job's own code", share)
+    assert (first.name, first.value) == (MARKED, share)
     assert finding.gain is not None
     assert finding.gain.low < share < finding.gain.high < 0.4

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
+from whyidle.agents.trainers import phase_of
 from whyidle.agents.wire import LONGEST_FILE, LONGEST_NAME
 from whyidle.monitor.attach.stack_reader import layout as parts
 from whyidle.monitor.attach.stack_reader import lines
@@ -36,7 +37,9 @@ class Place(NamedTuple):
 class Code:
     """One code object."""
 
-    __slots__ = ("_places", "_spans", "file", "fingerprint", "function", "is_users", "names")
+    __slots__ = (
+        "_places", "_spans", "file", "fingerprint", "function", "is_users", "names", "phase",
+    )  # fmt: skip
 
     def __init__(
         self, fingerprint: bytes, names: tuple[int, int, bytes], file: str, function: str
@@ -46,6 +49,8 @@ class Code:
         self.names = names
         self.file, self.function = file[-LONGEST_FILE:], function[:LONGEST_NAME]
         self.is_users = False
+        # What a trainer does in it beside the steps.
+        self.phase = phase_of(file, function)
         self._spans: list[lines.Span] = []
         self._places: dict[int, Place | None] = {}
 

@@ -49,6 +49,8 @@ class Stack(NamedTuple):
     # Whether it did so for a disk, and what it read from.
     blocked: bool = False
     file: str | None = None
+    # What a trainer of a library does beside its steps.
+    phase: str | None = None
 
 
 class StackReader:
@@ -147,15 +149,16 @@ class StackReader:
         wants_lock = sleeps and state is not None and state.wants_lock()
         # At once: the next thread may have it in a moment.
         holder = self._holder() if wants_lock and state is self._state else None
-        found = self._walk(frames, known_by)
-        if found is None:
+        walked = self._walk(frames, known_by)
+        if walked is None:
             return None
+        found, phase = walked
         if not letter or state is None:
-            return Stack(*found, None)
+            return Stack(*found, None, phase=phase)
         waits = sleeps and not wants_lock
         file = state.reads() if waits else None
         blocked = letter == thread_state.BLOCKED
-        return Stack(*found, waits, wants_lock, holder, blocked, file)
+        return Stack(*found, waits, wants_lock, holder, blocked, file, phase)
 
     def _holder(self) -> _Chain | None:
         """Return where the thread is that has Python's lock."""
@@ -170,13 +173,14 @@ class StackReader:
                 if len(self._holders) >= _MOST_HOLDERS:
                     self._holders.clear()
                 self._holders[thread] = Frames(self._pid, self._memory, parts, thread)
-            return self._walk(self._holders[thread], number)
+            walked = self._walk(self._holders[thread], number)
+            return None if walked is None else walked[0]
         except (OSError, OverflowError, Torn, Ended):
             # It may end, or let go of the lock, at any moment.
             return None
 
-    def _walk(self, frames: Frames, known_by: bytes) -> _Chain | None:
-        leaf = called = None
+    def _walk(self, frames: Frames, known_by: bytes) -> tuple[_Chain, str | None] | None:
+        leaf = called = phase = None
         users: list[Place] = []
         snapshot, innermost = frames.begin(known_by)
         for frame in frames.walk(snapshot, innermost):
@@ -189,14 +193,18 @@ class StackReader:
                 users.append(place)
                 if len(users) == STACK_DEPTH:
                     break
-            elif not users:
+                continue
+            # Of what is within it the outermost holds.
+            phase = code.phase or phase
+            if not users:
                 called, leaf = place, place if leaf.file.endswith(WAITERS) else leaf
         if leaf is None:
             if innermost:
                 raise Torn("none of its functions has begun")
             return None
         # Until a line of the user's, the outermost that is not is what it called.
-        return leaf, None if users and users[0] == leaf else called or leaf, tuple(users)
+        its = None if users and users[0] == leaf else called or leaf
+        return (leaf, its, tuple(users)), phase
 
     def _code(self, snapshot: Snapshot, frame: Frame) -> Code | None:
         code, is_new = self._codes.at(snapshot, frame.code)

@@ -175,7 +175,7 @@ class StackThread:
             return
         if stack is not None:
             with self._lock:
-                sampled.add(stack, phase)
+                sampled.add(stack, phase or stack.phase)
         self._seconds += _FOLLOWS * (time.thread_time() - began - self._seconds)
         wished = sum(each.hz for each in self._sampled.values())
         self._slower = max(1.0, wished * self._seconds / BUDGET)
