@@ -30,8 +30,6 @@ _LEASE_NS = int(KNOB_SECONDS * 1e9)
 MOST_OF_PYTHON = 1000
 MOST_THREADS = 1024
 LEAST_INTERVAL, MOST_INTERVAL = 1e-5, 1.0
-# At the end of all the main thread may be asked once more for so long.
-LAST_TRIES, BETWEEN_TRIES = 100, 0.01
 
 
 class Refused(Exception):  # noqa: N818  an answer, not a defect
@@ -66,30 +64,48 @@ class Knob:
 
 
 class Freeze(Knob):
-    """All objects that are alive are passed over by the collector; what is read is their number."""
+    """All objects that are alive are passed over by the collector.
+
+    They are not counted, which takes Python's lock for as long as there are many. An object of ours
+    that is made right after tells whether the job has frozen more since: it is then among them.
+    """
 
     name = "gc.freeze"
+
+    def __init__(self) -> None:
+        self._later: list[Any] | None = None
 
     def check(self, _value: Any) -> Any:
         """Refuse where the job has frozen objects: they would come back with ours."""
         frozen = gc.get_freeze_count()
         if frozen > (MOST_OF_PYTHON if sys.version_info[:2] == (3, 12) else 0):
             raise Refused(f"the job has frozen {frozen} objects itself")
+        return True
 
     def read(self) -> Any:
-        """Return how many are frozen."""
-        return gc.get_freeze_count()
+        """Tell whether they are frozen by us."""
+        return self._later is not None
 
     def write(self, _value: Any) -> None:
         """Freeze what is alive."""
         gc.freeze()
+        self._later = []
 
-    def back(self, _old: Any, ours: Any) -> bool:
+    def back(self, _old: Any, _ours: Any) -> bool:
         """Unfreeze, unless the job has frozen more since."""
-        if gc.get_freeze_count() > ours:
+        later, self._later = self._later, None
+        if later is not None and not _is_collected(later):
             return False
         gc.unfreeze()
         return True
+
+
+def _is_collected(wanted: Any) -> bool:
+    """Tell whether the collector looks at an object: it lists none that is frozen."""
+    # The youngest first: an object of a second ago is in no list of millions, most often.
+    return any(
+        each is wanted for generation in range(3) for each in gc.get_objects(generation=generation)
+    )
 
 
 class Threshold(Knob):
@@ -340,12 +356,13 @@ class Knobs:
             self._put = _ignore
             self._back()
             return
-        for _ in range(LAST_TRIES):
-            if self.take_back("the agent leaves"):
-                return
-            time.sleep(BETWEEN_TRIES)
-        self._main_call.cancel()
-        self._back()
+        if self.take_back("the agent leaves"):
+            return
+        # The main thread sits in C, or computes gradients: nobody waits for it here, where a fork
+        # of the job's waits for us. It takes it back itself once it runs Python again.
+        self._put = _ignore
+        if not self._main_call.leave_behind(self._back):
+            self._back()
 
     def _apply(self) -> None:
         """Change it; on the main thread where it is that one's."""
@@ -388,8 +405,7 @@ class Knobs:
 
     def _say(self, change: _Change, state: str, why: str | None) -> None:
         try:
-            # Just read; to count frozen objects takes a while.
-            now = change.ours if state == "on" else change.knob.read()
+            now = change.knob.read()
         except Exception:
             now = None
         facts = {"old": change.old, "value": change.ours, "now": now, "why": why}

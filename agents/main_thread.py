@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _NAME = "call"
 # What a process knows of a signal is no larger, on any Linux; the handler comes first.
 _WORDS = 64
+# A call that was left behind comes again while gradients are computed: a thread that ends the
+# interpreter goes on until none is left, so this is bounded.
+LAST_TRIES = 1_000_000
 
 
 def main_thread() -> int | None:
@@ -124,6 +127,14 @@ class MainThreadCall:
             self._by_python = self._by_python or _PendingCall(self)
             self._by_python.queue()
 
+    def leave_behind(self, act: Callable[[], Any]) -> bool:
+        """Have Python make this one call though we are gone by then; ``False`` where it cannot."""
+        self.cancel()
+        alone = MainThreadCall(self.main)
+        alone.request(act)
+        alone._by_python = _PendingCall(alone, LAST_TRIES)
+        return alone._by_python.queue()
+
 
 class _PendingCall:
     """A call that the interpreter makes on its main thread.
@@ -132,9 +143,11 @@ class _PendingCall:
     the job's own, from a signal, goes on its way.
     """
 
-    def __init__(self, main_call: MainThreadCall) -> None:
+    def __init__(self, main_call: MainThreadCall, tries: int = 1) -> None:
         self._main_call = main_call
         self._queued = False
+        # So often it queues itself again, where nobody else does.
+        self._tries = tries
         ctypes = loaded("ctypes")
         self._add: Any = None
         if ctypes is not None:
@@ -149,17 +162,21 @@ class _PendingCall:
             # True where it fails.
             self._add.restype = ctypes["c_bool"]
 
-    def queue(self) -> None:
-        """Queue it, unless it is."""
+    def queue(self) -> bool:
+        """Queue it, unless it is; returns whether it is."""
         if self._add is not None and not self._queued:
             self._queued = True
             if self._add(self._is_true, self._me):
                 self._queued = False
+        return self._queued
 
     def __bool__(self) -> bool:
         self._queued = False
         if self._main_call.pending:
             self._main_call.run_pending()
+        self._tries -= 1
+        if self._main_call.pending and self._tries > 0:
+            self.queue()
         return False
 
 

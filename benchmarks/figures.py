@@ -46,6 +46,14 @@ def measured(name: str) -> Any:
     return json.loads(done.stdout)
 
 
+def keep(name: str, found: Any) -> None:
+    """Write the figures of one benchmark beside those of the others."""
+    known = json.loads(FILE.read_text()) if FILE.exists() else {}
+    figures = {**known, "schema": 1, name: found}
+    figures.setdefault("machines", {})[name] = machine()
+    FILE.write_text(json.dumps(figures, indent=1) + "\n")
+
+
 def machine() -> dict[str, Any]:
     """Return where the figures come from."""
     names = [x for x in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in x]
@@ -64,12 +72,8 @@ def main() -> None:
     names = parser.parse_args().names or SCRIPTS
     if unknown := set(names) - set(SCRIPTS):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
-    kept = json.loads(FILE.read_text()) if FILE.exists() else {}
-    figures = {**kept, "schema": 1}
     for name in names:
-        figures[name] = measured(name)
-        figures.setdefault("machines", {})[name] = machine()
-    FILE.write_text(json.dumps(figures, indent=1) + "\n")
+        keep(name, measured(name))
     print(f"wrote {FILE}; now: cog -r docs/*.md", file=sys.stderr)
 
 

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 LOOKED_AT = ("train", "main", "fit")
+# What such a line begins with.
+DIGEST = "digest "
 
 
 def digests(name: str, value: Any, depth: int = 0) -> dict[str, tuple[float, float]]:
@@ -31,7 +33,8 @@ def digests(name: str, value: Any, depth: int = 0) -> dict[str, tuple[float, flo
 
 
 def _digest(name: str, value: Any) -> dict[str, tuple[float, float]]:
-    if hasattr(value, "detach"):
+    # A file has a method of that name, too.
+    if hasattr(value, "detach") and hasattr(value, "dtype"):
         value = value.detach().cpu().numpy()
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
         return {}
@@ -68,7 +71,7 @@ def main() -> None:
         sys.setprofile(None)
     for name, (total, size) in found.items():
         # The sum as a share of the size: near zero it is rounding alone.
-        print(f"{name} {size:.9e} {1 + total / (size * 1000 + 1e-30):.9e}")
+        print(f"{DIGEST}{name} {size:.9e} {1 + total / (size * 1000 + 1e-30):.9e}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from whyidle.dashboard import endpoint as places
-from whyidle.dashboard import sample, settings
+from whyidle.dashboard import sample, settings, trying
 from whyidle.monitor.app.xprof import ended_by_signals
 from whyidle.monitor.core.errors import Exit, Problem
 from whyidle.monitor.core.paths import database
@@ -40,6 +40,7 @@ def main() -> NoReturn:
         code = end.code
     except KeyboardInterrupt:
         code = Exit.INTERRUPTED
+    trying.stop_all()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()
@@ -57,6 +58,7 @@ def _options() -> argparse.ArgumentParser:
     ask.add_argument("--run")
     ask.add_argument("--sample", action="store_true")
     ask.add_argument("--no-token", action="store_true")
+    ask.add_argument("--allow-actions", action="store_true")
     ask.add_argument("--browser", action="store_true")
     return ask
 
@@ -75,7 +77,14 @@ def _serve(chosen: argparse.Namespace) -> None:
     with _store(chosen) as store, places.listen(wanted.address, chosen.port) as bound:
         run = checked(store, chosen.run, is_sample=chosen.sample)
         settings.use(
-            settings.Settings(store=store, run=run, base=wanted.base, is_sample=chosen.sample)
+            settings.Settings(
+                store=store,
+                run=run,
+                base=wanted.base,
+                is_sample=chosen.sample,
+                # Whoever can open it without a token may look, and no more.
+                allow_actions=chosen.allow_actions and wanted.token is not None,
+            )
         )
         # Load Streamlit only once everything else is in order.
         from whyidle.dashboard import serve  # noqa: PLC0415

@@ -22,6 +22,8 @@ class Settings:
     base: str = ""
     # The bundled sample, in which nothing can be changed.
     is_sample: bool = False
+    # Whether the page may change something in a running job: a knob that is tried.
+    allow_actions: bool = False
     refresh_seconds: float = REFRESH_SECONDS
 
 

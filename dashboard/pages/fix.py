@@ -11,7 +11,7 @@ from whyidle.dashboard import frame, markup, settings, widgets
 from whyidle.dashboard.figures import ranges
 from whyidle.dashboard.frame import PageState
 from whyidle.dashboard.markup import safe
-from whyidle.dashboard.pages import _finding_card, _tables
+from whyidle.dashboard.pages import _finding_card, _tables, _try_it
 from whyidle.dashboard.views import findings, job, patches, runs
 from whyidle.dashboard.views.findings import Page
 from whyidle.dashboard.widgets import write
@@ -26,6 +26,7 @@ EVERY: Final = 10.0
 def page(shown: PageState) -> None:
     """Draw the page; for a running job it refreshes now and then."""
     write(_tables.STYLE)
+    frame.live(_try_it.panel, shown)
     frame.live(_findings, shown, None if shown.every is None else max(EVERY, shown.every))
 
 
@@ -51,6 +52,7 @@ def _findings(shown: PageState) -> None:
             _finding_card.head(finding, found.places[rule], run.id)
             with st.expander("Evidence, code and fix", expanded=rule == opened, key=f"more-{rule}"):
                 _finding_card.body(finding, found.places[rule], diffs.get(rule), run.id)
+                _try_it.offer(finding, run)
     if found.answer["findings"]:
         _measuring(shown)
     _comparing(shown)

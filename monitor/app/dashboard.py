@@ -23,16 +23,23 @@ def run(
     address: str,
     no_browser: bool,
     sample: bool,
+    allow_actions: bool,
 ) -> None:
     """Serve the pages until Ctrl-C."""
     check_installed()
     _check_reach(address, no_token)
+    if allow_actions and no_token:
+        raise UsageProblem(
+            "--allow-actions needs the token: anybody who opens the page could touch your job.",
+            "Leave out --no-token.",
+        )
     chosen = ["--address", address, "--base-path", base_path]
     chosen += [] if port is None else ["--port", str(port)]
     chosen += [] if run is None else [f"--run={run}"]
     chosen += [f"--allow-host={name}" for name in allow_host]
     chosen += ["--no-token"] if no_token else []
     chosen += ["--sample"] if sample else []
+    chosen += ["--allow-actions"] if allow_actions else []
     chosen += ["--browser"] if not no_browser and has_screen() else []
     become(chosen)
 

@@ -5,33 +5,32 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from whyidle.monitor.app.choose import worker_of
 from whyidle.monitor.app.entering import entered
-from whyidle.monitor.app.windows import of as window_of
+from whyidle.monitor.app.suggest import SCHEMA, show_all, suggest_for, target_of
 from whyidle.monitor.app.xprof import ended_by_signals
-from whyidle.monitor.core.contracts.trying import KnobJson, SuggestedJson, TryJson
+from whyidle.monitor.core.contracts.trying import RatioJson, TryJson
 from whyidle.monitor.core.errors import Exit, UsageProblem
 from whyidle.monitor.core.paths import database
-from whyidle.monitor.diagnosis.diagnose import diagnose
 from whyidle.monitor.link.link import Link
 from whyidle.monitor.processes.ranks import rank_of
 from whyidle.monitor.processes.target import Target
 from whyidle.monitor.render import trying as render
 from whyidle.monitor.render.jsonl import line as json_line
 from whyidle.monitor.trying.audit import Audit
+from whyidle.monitor.trying.blocks import Measured, Plan
 from whyidle.monitor.trying.guard import MemoryGuard
-from whyidle.monitor.trying.knobs import KNOBS, Knob, named, of_rule
+from whyidle.monitor.trying.knobs import Knob, named
 from whyidle.monitor.trying.line import Line
+from whyidle.monitor.trying.sequential import Estimate
 from whyidle.monitor.trying.switches import Inside, Outside, Switch
 from whyidle.monitor.trying.trial import YOU, Outcome, Trial
-
-SCHEMA: Final = 1
 
 
 def run(
@@ -47,14 +46,14 @@ def run(
 ) -> None:
     """Try a knob, or say which there are."""
     if listed:
-        _show_all(as_json=as_json)
+        show_all(as_json=as_json)
         return
     if pid is None:
         raise UsageProblem(
             "Which process is meant?", "List the jobs with `monitor ps`, then: monitor try PID KNOB"
         )
     if suggest:
-        _suggest(pid, as_json=as_json)
+        suggest_for(pid, as_json=as_json)
         return
     if knob is None:
         raise UsageProblem(
@@ -67,56 +66,11 @@ def run(
         raise SystemExit(Exit.INTERRUPTED)
 
 
-# Lists -------------------------------------------------------------------------------------------
-def _show_all(*, as_json: bool) -> None:
-    knobs = [_json(knob) for knob in KNOBS.values()]
-    if as_json:
-        click.echo(json_line({"schema": SCHEMA, "knobs": knobs}))
-    else:
-        click.echo("\n".join(render.knob_lines(knobs)))
-
-
-def _suggest(pid: str, *, as_json: bool) -> None:
-    target = Target.named(pid)
-    found = diagnose(window_of(pid))
-    some: list[SuggestedJson] = []
-    for each in found.findings:
-        knobs = of_rule(each.rule.id)
-        gain = each.found.gain
-        if knobs:
-            some.append(
-                {
-                    "rule": each.rule.id,
-                    "title": each.found.title or each.rule.title,
-                    "gain": None if gain is None else [gain.low, gain.high],
-                    "knobs": [_json(knob) for knob in knobs],
-                }
-            )
-    if as_json:
-        click.echo(json_line({"schema": SCHEMA, "pid": target.pid, "suggested": some}))
-    else:
-        click.echo("\n".join(render.suggestions(pid, some)))
-
-
-def _json(knob: Knob) -> KnobJson:
-    return {
-        "knob": knob.name,
-        "does": knob.does,
-        "takes": knob.takes,
-        "default": knob.default or None,
-        "needs": knob.needs,
-        "risk": knob.risk,
-        "undone": knob.undone,
-        "numerics": knob.numerics,
-        "rules": list(knob.rules),
-    }
-
-
 # One try -----------------------------------------------------------------------------------------
 def _try(
     pid: str, knob: Knob, value: Any, seconds: float | None, *, keep: bool, numerics: bool
 ) -> TryJson:
-    target = Target.named(pid)
+    target = target_of(pid)
     key = worker_of(target.key, target.fs, "try")
     target = target if key == target.key else Target(key, target.fs)
     _check_numerics(target, knob, value, allowed=numerics)
@@ -133,6 +87,7 @@ def _try(
                 memory=MemoryGuard(key, target.fs),
                 begun=_Begun(audit, knob, value, switch),
                 tell=_tell,
+                paired=_paired(audit),
             )
             found = trial.run(keep=keep)
             answer = _answer(trial, audit.run, value, found)
@@ -153,6 +108,23 @@ class _Begun:
             self._done = True
             text = f"{self._knob.name}: tried, in turns with what was before ({self._switch.old})"
             self._audit.note("on", text, old=self._switch.old, value=self._value)
+
+
+def _paired(audit: Audit) -> Callable[[Plan, Measured, Estimate | None], None]:
+    def told(plan: Plan, found: Measured, estimate: Estimate | None) -> None:
+        without, with_it = found.pairs_s[-1]
+        audit.pair(
+            f"{len(found.pairs_s)} of at most {plan.pairs} pairs",
+            most=plan.pairs, without_s=without, with_s=with_it, ratio=_ratio(estimate),
+        )  # fmt: skip
+
+    return told
+
+
+def _ratio(estimate: Estimate | None) -> RatioJson | None:
+    if estimate is None:
+        return None
+    return {"low": estimate.low, "middle": estimate.middle, "high": estimate.high}
 
 
 @contextmanager
@@ -203,9 +175,7 @@ def _answer(trial: Trial, run: int, value: Any, found: Outcome) -> TryJson:
         "knob": trial.knob.name,
         "value": value,
         "old": trial.switch.old,
-        "ratio": None
-        if estimate is None
-        else {"low": estimate.low, "middle": estimate.middle, "high": estimate.high},
+        "ratio": _ratio(estimate),
         "verdict": "not certain" if estimate is None else estimate.verdict,  # type: ignore[typeddict-item]
         "step_s_without": measured.step_s[0],
         "step_s_with": measured.step_s[1],

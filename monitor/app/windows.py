@@ -43,6 +43,16 @@ def of(target: str, seconds: float | None = None) -> Window:
     return opening.of_answer(answer, Path(target).name)
 
 
+def of_process(pid: str) -> Window:
+    """Return the window over a process that runs: of what records it now, else watched first."""
+    run = None
+    if database().exists():
+        with Reader.open(database()) as reader:
+            mine = [x for x in reader.runs() if x.target_pid == int(pid) and x.is_recording]
+            run = str(mine[-1].id) if mine else None
+    return opening.of_run(database(), run or _watched(pid, WATCH_SECONDS))
+
+
 def run_of(target: str, seconds: float | None = None) -> str | None:
     """Return the number of the recording that is meant; ``None`` for a file."""
     if looks_like_a_file(target) and not Path(target).exists():

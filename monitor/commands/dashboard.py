@@ -27,6 +27,8 @@ A recorded sample:      monitor dashboard --sample"""
 @click.option("--address", default=_LOOPBACK, show_default=True, metavar="A",
               help="Another address of this machine to listen on.")  # fmt: skip
 @click.option("--no-browser", is_flag=True, help="Only print the link.")
+@click.option("--allow-actions", is_flag=True,
+              help="Buttons that try a change in the running job, and take it back.")  # fmt: skip
 @click.option("--sample", is_flag=True, help="Show the runs that come with the program.")
 @options.implemented_by("dashboard")
 def command() -> None:

@@ -9,7 +9,8 @@ from typing import Any, Final
 import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._source import Loop, Source, Statement, dotted, inside
+from whyidle.monitor.fixes._pieces import dotted, inside
+from whyidle.monitor.fixes._source import Loop, Source, Statement
 
 # Methods and functions that only compute a value of others.
 ONLY_COMPUTE: Final = frozenset(

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Codemod, NotHere, Patch, Refusal, Refused, Wanted
 from whyidle.monitor.fixes._source import Source
+from whyidle.monitor.fixes._writing import rewritten
 
 TOO_DEEP = "the file is nested too deep to be read"
+
+
+@lru_cache(maxsize=16)
+def _read(file: str, text: str) -> Source:
+    """Return a file as a tree; several codemods look at the same one, and change nothing of it."""
+    return Source(file, text)
 
 
 def patched(codemod: Codemod, file: str, text: str, wanted: Wanted) -> Patch | Refusal | None:
     """Return the patch of one file; ``None`` where it has nothing of the kind."""
     try:
-        source = Source(file, text)
+        source = _read(file, text)
         change = codemod.change(source, wanted)
-        after = source.rewritten(change.edits, change.imports)
+        after = rewritten(source, change.edits, change.imports)
         compile(after, file, "exec", dont_inherit=True)
     except NotHere:
         return None

@@ -8,7 +8,8 @@ from typing import Final
 import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Refused
-from whyidle.monitor.fixes._source import Source, dotted, inside
+from whyidle.monitor.fixes._pieces import dotted, inside
+from whyidle.monitor.fixes._source import Source
 
 # Modules whose functions may be traced.
 _TRACED: Final = ("jax.", "optax.", "chex.", "flax.linen.", "einops.")
@@ -133,7 +134,7 @@ class Purity:
         if isinstance(node, cst.Call):
             self._call(node, own, depth)
         if isinstance(node, cst.Name):
-            self._global(node)
+            check_global(self.source, node)
 
     def _target(self, target: cst.BaseExpression, own: set[str]) -> None:
         if isinstance(target, cst.Subscript | cst.Attribute):
@@ -228,39 +229,39 @@ class Purity:
                 if self.source.imported(arg.value) is None and not self._is_made(arg.value):
                     raise Refused(f"nothing is known of {arg.value.value}", self.source.line(arg))
 
-    def _global(self, name: cst.Name) -> None:
-        """Refuse a name of the module that changes: its value would be frozen at the first call."""
-        source = self.source
-        above = source.parent(name)
-        if isinstance(above, cst.Attribute) and above.attr is name:
-            return
-        if isinstance(above, cst.Arg) and above.keyword is name:
-            return
-        scope = source.scope(name)
-        try:
-            found = list(scope[name.value])
-        except KeyError:
-            return
-        outer = source.scope(source.module)
-        if not any(x.scope is outer for x in found):
-            return
-        places = source.assigned(name)
-        if len(places) > 1 or source.is_shared(name):
-            raise Refused(f"{name.value} of the module changes", source.line(name))
-        for use in source.uses(name):
-            parent = source.parent(use)
-            if isinstance(parent, cst.Subscript) and parent.value is use:
-                target = source.parent(parent)
-                if isinstance(target, cst.AssignTarget | cst.AugAssign):
-                    raise Refused(f"{name.value} of the module changes", source.line(use))
-            if isinstance(parent, cst.Attribute) and isinstance(
-                source.parent(parent), cst.AssignTarget
-            ):
+
+def check_global(source: Source, name: cst.Name) -> None:
+    """Refuse a name of the module that changes: its value would be frozen at the first call."""
+    above = source.parent(name)
+    if isinstance(above, cst.Attribute) and above.attr is name:
+        return
+    if isinstance(above, cst.Arg) and above.keyword is name:
+        return
+    scope = source.scope(name)
+    try:
+        found = list(scope[name.value])
+    except KeyError:
+        return
+    outer = source.scope(source.module)
+    if not any(x.scope is outer for x in found):
+        return
+    places = source.assigned(name)
+    if len(places) > 1 or source.is_shared(name):
+        raise Refused(f"{name.value} of the module changes", source.line(name))
+    for use in source.uses(name):
+        parent = source.parent(use)
+        if isinstance(parent, cst.Subscript) and parent.value is use:
+            target = source.parent(parent)
+            if isinstance(target, cst.AssignTarget | cst.AugAssign):
                 raise Refused(f"{name.value} of the module changes", source.line(use))
-            if isinstance(parent, cst.Attribute) and parent.attr.value in {
-                "append", "update", "extend", "pop", "add", "clear", "setdefault", "insert", "fill",
-            }:  # fmt: skip
-                raise Refused(f"{name.value} of the module changes", source.line(use))
+        if isinstance(parent, cst.Attribute) and isinstance(
+            source.parent(parent), cst.AssignTarget
+        ):
+            raise Refused(f"{name.value} of the module changes", source.line(use))
+        if isinstance(parent, cst.Attribute) and parent.attr.value in {
+            "append", "update", "extend", "pop", "add", "clear", "setdefault", "insert", "fill",
+        }:  # fmt: skip
+            raise Refused(f"{name.value} of the module changes", source.line(use))
 
 
 def _own(function: cst.FunctionDef) -> set[str]:

@@ -7,7 +7,8 @@ from typing import Final
 import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._source import Source, argument
+from whyidle.monitor.fixes._pieces import argument
+from whyidle.monitor.fixes._source import Source
 
 _SET: Final = ("torch.autograd.set_detect_anomaly",
                "torch.autograd.anomaly_mode.set_detect_anomaly")  # fmt: skip

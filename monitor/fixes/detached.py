@@ -8,7 +8,8 @@ import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
 from whyidle.monitor.fixes._loops import statements_at, training_loop
-from whyidle.monitor.fixes._source import Source, dotted, inside
+from whyidle.monitor.fixes._pieces import dotted, inside
+from whyidle.monitor.fixes._source import Source
 
 _NUMBERS: Final = {"item", "detach", "float", "int", "tolist", "numpy", "len", "cpu", "no_grad"}
 _SHOWN: Final = {"print", "item", "float", "len", "tolist", "detach", "round", "str", "info", "log"}

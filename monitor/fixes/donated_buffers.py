@@ -8,7 +8,8 @@ import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
 from whyidle.monitor.fixes._loops import targets
-from whyidle.monitor.fixes._source import Source, argument, inside, names_in, with_argument
+from whyidle.monitor.fixes._pieces import argument, inside, names_in, with_argument
+from whyidle.monitor.fixes._source import Source
 
 _KEEPS: Final = {
     "append",

@@ -7,7 +7,8 @@ from typing import Any
 import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._source import Source, argument
+from whyidle.monitor.fixes._pieces import argument
+from whyidle.monitor.fixes._source import Source
 
 
 def change(source: Source, _wanted: Wanted) -> Change:

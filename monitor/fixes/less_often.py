@@ -15,7 +15,8 @@ from whyidle.monitor.fixes._loops import (
     sets,
     statements_at,
 )
-from whyidle.monitor.fixes._source import Source, dotted, inside
+from whyidle.monitor.fixes._pieces import dotted, inside
+from whyidle.monitor.fixes._source import Source
 
 TIMES: Final = 10
 _STEERS: Final = {"step", "update", "load_state_dict", "backward", "report", "should_stop"}

@@ -14,14 +14,8 @@ from typing import Final
 import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._source import (
-    Source,
-    argument,
-    dotted,
-    has_stars,
-    inside,
-    with_argument,
-)
+from whyidle.monitor.fixes._pieces import argument, dotted, has_stars, inside, with_argument
+from whyidle.monitor.fixes._source import Source
 
 LOADER: Final = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 DATA: Final = "torch.utils.data."

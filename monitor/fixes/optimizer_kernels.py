@@ -8,13 +8,8 @@ from typing import Final
 import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
-from whyidle.monitor.fixes._source import (
-    Source,
-    argument,
-    has_stars,
-    with_argument,
-    without_argument,
-)
+from whyidle.monitor.fixes._pieces import argument, has_stars, with_argument, without_argument
+from whyidle.monitor.fixes._source import Source
 
 _FUSED: Final = ("Adam", "AdamW", "SGD", "Adagrad")
 _FOREACH: Final = ("Adamax", "NAdam", "RAdam", "RMSprop", "Rprop", "Adadelta", "ASGD")

@@ -6,7 +6,8 @@ import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
 from whyidle.monitor.fixes._loops import targets, training_loop
-from whyidle.monitor.fixes._source import Source, argument, has_stars, with_argument
+from whyidle.monitor.fixes._pieces import argument, has_stars, with_argument
+from whyidle.monitor.fixes._source import Source
 from whyidle.monitor.fixes.loader_arguments import LOADER
 
 

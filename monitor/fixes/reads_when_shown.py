@@ -17,7 +17,8 @@ from whyidle.monitor.fixes._loops import (
     training_loop,
     wrapped,
 )
-from whyidle.monitor.fixes._source import Loop, Source, Statement, inside, names_in
+from whyidle.monitor.fixes._pieces import inside, names_in
+from whyidle.monitor.fixes._source import Loop, Source, Statement
 
 MUST: str = "it is needed in each step, or it is not certain that it is not"
 

@@ -8,7 +8,8 @@ import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
 from whyidle.monitor.fixes._loops import guards, training_loop
-from whyidle.monitor.fixes._source import Loop, Source, inside
+from whyidle.monitor.fixes._pieces import inside
+from whyidle.monitor.fixes._source import Loop, Source
 
 EACH_STEP: Final = "the sum is read in each step"
 _LOW: Final = {"bfloat16", "half", "float16", "autocast"}

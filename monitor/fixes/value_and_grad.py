@@ -9,8 +9,9 @@ import libcst as cst
 
 from whyidle.monitor.fixes._codemod import Change, Codemod, NotHere, Refused, Wanted
 from whyidle.monitor.fixes._loops import sets, targets
+from whyidle.monitor.fixes._pieces import argument, inside, names_in
 from whyidle.monitor.fixes._pure import Purity
-from whyidle.monitor.fixes._source import Source, argument, inside, names_in
+from whyidle.monitor.fixes._source import Source
 
 _GRAD: Final = "jax.grad"
 

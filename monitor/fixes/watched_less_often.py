@@ -23,7 +23,8 @@ from whyidle.monitor.fixes._loops import (
     training_loop,
     wrapped,
 )
-from whyidle.monitor.fixes._source import Loop, Source, Statement, dotted, inside, names_in
+from whyidle.monitor.fixes._pieces import dotted, inside, names_in
+from whyidle.monitor.fixes._source import Loop, Source, Statement
 
 EVERY: Final = 100
 # Methods that tell somebody, and change nothing of the training.

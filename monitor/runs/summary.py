@@ -19,6 +19,7 @@ from whyidle.monitor.runs.aggregates import Compiled, ReadBack, compiled, reads
 from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.runs.training import METRICS, Counted, Trained, trained
 from whyidle.monitor.store import Event, Gpu, Key, Reader, Run, Summary, Unknown
+from whyidle.monitor.trying.audit import PAIR
 
 # A job may have had thousands of processes; the page shows the whole.
 SCOPES = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)
@@ -33,7 +34,7 @@ COMPILED = "compile"
 # Something has stopped a process; or lets it go on, or has ended it.
 STOPPED, GOES_ON = "stopped", "goes_on"
 # What comes all the time is shown as sums.
-ROLLING = frozenset({STACKS, THREADS, SHORT_LIVED, READS, COMPILES})
+ROLLING = frozenset({PAIR, STACKS, THREADS, SHORT_LIVED, READS, COMPILES})
 # What a page and a person can hold; a long run has more.
 MOST_EVENTS = 200
 MOST_STACKS = 4000

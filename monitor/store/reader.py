@@ -228,6 +228,12 @@ class Reader:
         return self._rows(Event, "event", where, run, kind, scope, subject, most)
 
     @_in_words
+    def events_of_kinds(self, run: int, kinds: Collection[str]) -> list[Event]:
+        """Return the events of a run of some kinds, in order."""
+        where = "run = ? AND kind IN (SELECT value FROM json_each(?)) ORDER BY ts_ms, id"
+        return self._rows(Event, "event", where, run, json.dumps(list(kinds)))
+
+    @_in_words
     def subjects_of_events(self, run: int, kind: str, scope: Scope) -> dict[int, int]:
         """Return the subjects that have events of a kind, and when each had its newest."""
         query = (

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.processes.process import ProcessKey
 from whyidle.monitor.store import NewRun, Reader, Writer
 
 KIND: Final = "try"
+# What each pair of blocks says, for who looks on.
+PAIR: Final = "try_pair"
 
 
 def run_of(store: Path, key: ProcessKey) -> int | None:
@@ -21,10 +25,10 @@ def run_of(store: Path, key: ProcessKey) -> int | None:
         return reader.watching(*key)
 
 
-def write(store: Path, run: int, text: str, data: Mapping[str, Any]) -> None:
+def write(store: Path, run: int, text: str, data: Mapping[str, Any], kind: str = KIND) -> None:
     """Add an event to a run."""
     with Writer.open(store) as writer:
-        writer.event(run, KIND, text, data=data)
+        writer.event(run, kind, text, data=data)
 
 
 class Audit:
@@ -54,12 +58,19 @@ class Audit:
 
     def note(self, state: str, text: str, **more: Any) -> None:
         """Write down what happens: "on" with the first change, "back" or "kept" at the end."""
-        data = {"knob": self._knob, "state": state, **more}
+        self._write(KIND, text, {"knob": self._knob, "state": state, **more})
+
+    def pair(self, text: str, **more: Any) -> None:
+        """Write down what there is after a pair of blocks; nothing depends on it."""
+        with suppress(Problem):
+            self._write(PAIR, text, {"knob": self._knob, **more})
+
+    def _write(self, kind: str, text: str, data: Mapping[str, Any]) -> None:
         run = self.run
         if self._own is not None:
-            self._own.event(run, KIND, text, data=data)
+            self._own.event(run, kind, text, data=data)
         else:
-            write(self.store, run, text, data)
+            write(self.store, run, text, data, kind)
 
     def facts(self) -> dict[str, Any]:
         """Return what another process needs to write the end down."""

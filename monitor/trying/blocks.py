@@ -158,6 +158,8 @@ class Measured:
     """What the pairs say."""
 
     ratios: list[float]
+    # What a step took in each pair, without and with it; ``None``: of too few.
+    pairs_s: list[tuple[float | None, float | None]]
     step_s: tuple[float | None, float | None]
     steps: int
     phases: int
@@ -169,14 +171,16 @@ def measure(pairs: Iterable[tuple[Block, Block]], timeline: Timeline) -> Measure
     blocks = [block for pair in pairs for block in pair]
     phases = phases_of([s for b in blocks for s in b.steps], timeline.pauses)
     ratios: list[float] = []
+    pairs_s: list[tuple[float | None, float | None]] = []
     for pair in pairs:
         off, on = sorted(pair, key=lambda block: block.is_on)
         without, with_it = off.step_s(phases), on.step_s(phases)
+        pairs_s.append((without, with_it))
         if without and with_it:
             ratios.append(math.log(without / with_it))
     number = sum(s.number for b in blocks for s in b.steps)
     off_s, on_s = (_mean([b for b in blocks if b.is_on is on], phases) for on in (False, True))
-    return Measured(ratios, (off_s, on_s), number, len(phases))
+    return Measured(ratios, pairs_s, (off_s, on_s), number, len(phases))
 
 
 def _mean(blocks: Iterable[Block], phases: Collection[Step]) -> float | None:

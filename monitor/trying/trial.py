@@ -71,6 +71,8 @@ class Trial:
     # Called before the first change, with what was before.
     begun: Callable[[], None]
     tell: Callable[[str], None]
+    # Called after each pair, with what all of them say by then.
+    paired: Callable[[Plan, Measured, Estimate | None], None] = lambda *_: None
     _on: bool = False
     _step_ns: float = 0.0
     _pairs: list[tuple[Block, Block]] = field(default_factory=list)
@@ -148,7 +150,9 @@ class Trial:
                     raise _Stopped("the job stood still too often")
                 continue
             self._pairs.append(pair)
-            ratios = measure(self._pairs, self.line.timeline).ratios
+            found = measure(self._pairs, self.line.timeline)
+            ratios = found.ratios
+            self.paired(chosen, found, looks.now(ratios))
             self.tell(f"{len(ratios)} of at most {chosen.pairs} pairs")
             if guard.is_much_slower(ratios):
                 raise _Stopped(f"the job became more than {guard.SLOWER:.0%} slower")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import sys
@@ -224,6 +225,29 @@ def test_there_is_one_at_a_time_and_it_is_its_clients() -> None:
     assert gc.isenabled()
 
 
+def test_objects_are_not_counted_while_they_are_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    bench = Bench()
+    count = gc.get_freeze_count
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: asked.append(count()) or asked[-1])
+    assert bench.turn("gc.freeze") is None
+    assert count() > 1000
+    assert bench.knobs.take_back("asked")
+    assert bench.last == ("gc.freeze", "off")
+    # Once, before: the job has none.
+    assert len(asked) == 1
+    assert count() < 1000
+
+
+def test_what_the_collector_has_kept_for_long_is_told_from_what_is_frozen() -> None:
+    bench = Bench()
+    bench.turn("gc.freeze")
+    for generation in (0, 1, 2):
+        gc.collect(generation)
+    assert bench.knobs.take_back("asked")
+    assert bench.last == ("gc.freeze", "off")
+
+
 def test_frozen_objects_of_the_jobs_own_are_not_mixed_with_ours() -> None:
     kept = [[] for _ in range(2000)]
     gc.freeze()
@@ -251,6 +275,8 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
     for name in ("torch", "torch._C"):
         module = type(sys)(name)
         monkeypatch.setitem(sys.modules, name, module)
+    # As PyTorch has it.
+    assert sys.modules["ctypes"] is ctypes
     names = vars(sys.modules["torch._C"])
     names.update(get_num_threads=found.get, set_num_threads=found.set)
     return found
@@ -270,6 +296,55 @@ def test_what_is_the_main_threads_is_set_between_two_of_its_steps(threads: Threa
     bench.main_call.run_pending()
     assert threads.number == 8
     assert bench.last == ("torch.threads", "off")
+
+
+def test_an_agent_that_must_leave_while_the_main_thread_is_in_c_waits_for_nobody(
+    threads: Threads,
+) -> None:
+    bench = Bench()
+    bench.turn("torch.threads", 2)
+    bench.main_call.run_pending()
+    by: list[int] = []
+    vars(sys.modules["torch._C"])["set_num_threads"] = lambda number: (
+        threads.set(number),
+        by.append(threading.get_ident()),
+    )
+    took: list[float] = []
+
+    def leave() -> None:
+        began = time.monotonic()
+        bench.knobs.undo()
+        took.append(time.monotonic() - began)
+
+    other = threading.Thread(target=leave)
+    other.start()
+    time.sleep(0.3)
+    other.join()
+    assert threads.number == 8
+    assert by == [threading.get_ident()]
+    # Nobody hears of it any more.
+    assert bench.last == ("torch.threads", "on")
+    assert took[0] < 0.2
+
+
+def test_what_is_left_behind_waits_until_no_gradients_are_computed(threads: Threads) -> None:
+    graph = [7]
+    vars(sys.modules["torch._C"])["_current_graph_task_id"] = lambda: graph[0]
+    bench = Bench()
+    graph[0] = -1
+    bench.turn("torch.threads", 2)
+    bench.main_call.run_pending()
+    graph[0] = 7
+    other = threading.Thread(target=bench.knobs.undo)
+    other.start()
+    other.join()
+    assert sum(range(1000)) > 0
+    assert threads.number == 2
+    graph[0] = -1
+    deadline = time.monotonic() + 5
+    while threads.number != 8 and time.monotonic() < deadline:
+        pass
+    assert threads.number == 8
 
 
 def test_a_signal_of_the_jobs_in_between_loses_nothing(threads: Threads) -> None:

@@ -132,3 +132,13 @@ def test_what_is_missing_is_said(arguments: list[str], monitor: Monitor) -> None
     assert done.returncode == Exit.USAGE
     assert "monitor " in done.stderr
     assert sys.executable
+
+
+def test_a_recording_is_no_process(monitor: Monitor) -> None:
+    monitor("run", "--quiet", "--observe", "--", "sleep", "0.2")
+    for more in (["--suggest"], ["gc.freeze"]):
+        done = monitor("try", "last", *more)
+        assert done.returncode == Exit.USAGE
+        assert "last is a recording, of process" in done.stderr
+        assert "monitor ps" in done.stderr
+    assert "no process id" in monitor("try", "nothing", "--suggest").stderr

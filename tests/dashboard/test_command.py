@@ -150,6 +150,7 @@ def test_a_run_that_the_sample_has_not_is_not_looked_for_elsewhere(store: Path) 
         (["--allow-host", "http://x"], "not a host name", "--allow-host gpu1"),
         (["--base-path", "/a b"], "not a valid path", "--base-path /gpu1"),
         (["--address", "0.0.0.0", "--no-token"], "Without a token", "--no-token twice"),
+        (["--allow-actions", "--no-token"], "--allow-actions needs the token", "--no-token"),
     ],
 )
 def test_what_cannot_be_is_a_sentence_before_anything_starts(

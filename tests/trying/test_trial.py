@@ -114,6 +114,21 @@ def test_it_finds_what_the_change_gives_and_takes_it_back(job: Job) -> None:
     assert len(job.turns) > 8
 
 
+def test_each_pair_is_told_with_what_there_is_by_then(job: Job) -> None:
+    told: list[Any] = []
+    played: Any = job
+    trial = Trial(
+        line=played, knob=KNOBS["python.switch_interval"], switch=played, seconds=60.0, seed=11,
+        memory=played, begun=lambda: None, tell=lambda _what: None,
+        paired=lambda plan, found, estimate: told.append((plan, found.pairs_s[-1], estimate)),
+    )  # fmt: skip
+    found = trial.run(keep=False)
+    assert len(told) == len(found.measured.pairs_s) == len(found.measured.ratios)
+    assert all(0.019 < without < 0.021 and 0.014 < on < 0.016 for _, (without, on), _ in told)
+    assert told[0][2] is None
+    assert told[-1][2].low <= 4 / 3 <= told[-1][2].high
+
+
 def test_no_difference_is_an_answer(job: Job) -> None:
     job.lengths[True] = job.lengths[False]
     found = tried(job)
