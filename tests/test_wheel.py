@@ -83,6 +83,7 @@ def test_the_source_archive_has_the_project_and_no_leftovers(built: Path) -> Non
     with tarfile.open(path) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
     assert {"pyproject.toml", "README.md", "LICENSE", "monitor/cli.py"} <= {*names}
+    assert "monitor/traces/kineto/_scan.c" in names
     assert not [name for name in names if "__pycache__" in name or name.startswith(".venv")]
 
 
@@ -128,3 +129,41 @@ def test_the_dashboard_shows_the_sample(monitor: Path, tmp_path: Path) -> None:
                 assert answer.status == 200
         finally:
             page.terminate()
+
+
+SCANNER = "from whyidle.monitor.traces.kineto import scanning; print(scanning.Scanner is not None)"
+TRACE = ROOT / "tests/data/traces/kineto/cpu_plain.json.gz"
+
+
+def test_traces_are_read_by_the_compiled_scanner(monitor: Path, tmp_path: Path) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    said = said_by(monitor.with_name("python"), "-c", SCANNER, cwd=tmp_path)
+    assert said.strip() == "True"
+    assert json.loads(run(monitor, tmp_path, "trace", TRACE, "--json"))["events"] > 0
+
+
+@pytest.mark.parametrize("editable", [False, True])
+def test_it_installs_without_a_compiler(
+    built: Path, monitor: Path, tmp_path: Path, editable: bool
+) -> None:
+    """From the source archive, with a compiler that fails; the answer is the same."""
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.glob("whyidle-*/")
+    said_by(UV, "venv", "--python", sys.executable, tmp_path / "venv", cwd=tmp_path)
+    python = tmp_path / "venv" / "bin" / "python"
+    said_by(
+        *(UV, "pip", "install", "--python", python, "-c", ROOT / "constraints.txt"),
+        *(["-e"] if editable else []),
+        source,
+        cwd=tmp_path,
+        env={**os.environ, "CC": "/bin/false"},
+    )
+    assert said_by(python, "-c", SCANNER, cwd=tmp_path).strip() == "False"
+    answers = [
+        run(each, tmp_path, "trace", TRACE, "--json")
+        for each in (monitor, python.with_name("monitor"))
+    ]
+    assert answers[0] == answers[1]

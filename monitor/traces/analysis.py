@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,50 +12,22 @@ from whyidle.monitor.traces import launches, steps
 from whyidle.monitor.traces.budgets.account import account
 from whyidle.monitor.traces.budgets.budget import Budget
 from whyidle.monitor.traces.budgets.hosts import HostTimelines
-from whyidle.monitor.traces.budgets.totals import Totals, totals
-from whyidle.monitor.traces.calls import CallTotal, calls
+from whyidle.monitor.traces.budgets.totals import totals
+from whyidle.monitor.traces.calls import calls
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.kernels.summary import Kernels, summarise
+from whyidle.monitor.traces.kernels.summary import summarise
 from whyidle.monitor.traces.launches import Launches
 from whyidle.monitor.traces.loading import load
 from whyidle.monitor.traces.model import Device, Trace
 from whyidle.monitor.traces.opening import Progress
-from whyidle.monitor.traces.where.hotspots import Hotspot, hotspots
+from whyidle.monitor.traces.reports import Analysis, Breakdown, DeviceReport
+from whyidle.monitor.traces.stretched import analyse_long
+from whyidle.monitor.traces.where.hotspots import hotspots
+
+__all__ = ["Analysis", "Breakdown", "DeviceReport", "analyse", "analyse_trace", "breakdown"]
 
 # Sorting and counting of large columns does without Python's lock; more threads gain little.
 WORKERS: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceReport:
-    """One device: its figures, and where its time went. Times are ticks."""
-
-    device: Device
-    launches: Launches
-    totals: Totals
-    budget: Budget
-    whole: dict[Cause, int]  # from its first operation to the end of its last
-    of_steps: dict[Cause, int] | None  # within the whole steps
-
-
-@dataclass(frozen=True, slots=True)
-class Breakdown:
-    """Where the time of a trace went."""
-
-    trace: Trace
-    steps: steps.TraceSteps
-    devices: list[DeviceReport]
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis(Breakdown):
-    """One trace file, understood: also what ran, and whose lines of code it was."""
-
-    path: Path
-    kernels: Kernels
-    hotspots: list[Hotspot]
-    calls: list[CallTotal]
-    graphs: launches.GraphLaunches
 
 
 def analyse(path: Path, progress: Progress | None = None, step_ns: int | None = None) -> Analysis:
@@ -66,6 +37,8 @@ def analyse(path: Path, progress: Progress | None = None, step_ns: int | None = 
 
 def analyse_trace(path: Path, trace: Trace, step_ns: int | None = None) -> Analysis:
     """Account for every instant of a trace, and find what ran and which code asked for it."""
+    if trace.stretches is not None:
+        return analyse_long(path, trace, trace.stretches, step_ns)
     found = breakdown(trace, step_ns)
     launched = [report.launches for report in found.devices]
     budgets = [report.budget for report in found.devices]
@@ -111,6 +84,7 @@ def _report(
         launches=launched,
         totals=totals(device.ops),
         budget=budget,
+        unmatched=int((launched.how == launches.UNKNOWN).sum()),
         whole=budget.sums(np.array([first]), np.array([last])),
         of_steps=_of_steps(budget, found),
     )

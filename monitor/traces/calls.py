@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.model import Flags, Ints, Spans, Trace
+from whyidle.monitor.traces.model import Flags, Ints, Spans, Table, Trace
 from whyidle.monitor.traces.steps import TraceSteps
 
 # Names in the list: the most frequent calls, and those that took longest.
@@ -32,34 +32,62 @@ class CallTotal:
     per_step: float | None
 
 
+@dataclass(slots=True)
+class CallSums(Table):
+    """One row a name of the trace; those of one window after the other add up."""
+
+    count: Ints
+    total: Ints
+    in_steps: Ints
+
+
 def calls(trace: Trace, steps: TraceSteps) -> list[CallTotal]:
     """Return the most frequent calls and the longest ones, the most frequent first."""
-    host = trace.host
-    rows = np.flatnonzero(~np.isin(host.kind, _LEFT_OUT) & (host.name >= 0))
-    if not len(rows):
-        return []
-    counts = np.bincount(host.name[rows], minlength=len(trace.names))
-    totals = _totals(host, rows, len(trace.names))
-    most = np.argsort(-counts, kind="stable")[:LONGEST_LIST]
-    longest = np.argsort(-totals, kind="stable")[:LONGEST_LIST]
-    names = dict.fromkeys(n for n in [*most.tolist(), *longest.tolist()] if counts[n])
-    inside = _inside(host.start[rows], steps)
-    in_steps = np.bincount(host.name[rows[inside]], minlength=len(trace.names))
+    rows = _rows(trace.host)
+    sums = _sums(trace, rows, steps)
+    names = most_called(sums)
+    for name in names:
+        if trace.names[name].startswith(_TWICE):
+            one = _outermost(trace.host, rows[trace.host.name[rows] == name], steps)
+            sums.count[name], sums.total[name], sums.in_steps[name] = one
+    return listed(sums, names, trace, steps)
+
+
+def call_sums(trace: Trace, steps: TraceSteps) -> CallSums:
+    """Add up the calls of each name, nested or not."""
+    return _sums(trace, _rows(trace.host), steps)
+
+
+def listed(sums: CallSums, names: list[int], trace: Trace, steps: TraceSteps) -> list[CallTotal]:
+    """Return the calls of these names, the most frequent first."""
     found = []
     for name in names:
-        one = _Sum(int(counts[name]), int(totals[name]), int(in_steps[name]))
-        if trace.names[name].startswith(_TWICE):
-            one = _outermost(host, rows[host.name[rows] == name], steps)
-        per_step = one.in_steps / len(steps) if len(steps) else None
-        found.append(CallTotal(trace.names[name], one.count, one.total, per_step))
+        per_step = int(sums.in_steps[name]) / len(steps) if len(steps) else None
+        count, total = int(sums.count[name]), int(sums.total[name])
+        found.append(CallTotal(trace.names[name], count, total, per_step))
     return sorted(found, key=lambda called: -called.count)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sum:
-    count: int
-    total: int
-    in_steps: int
+def most_called(sums: CallSums) -> list[int]:
+    """Return the names of the most frequent calls, and of the longest ones."""
+    most = np.argsort(-sums.count, kind="stable")[:LONGEST_LIST]
+    longest = np.argsort(-sums.total, kind="stable")[:LONGEST_LIST]
+    both = dict.fromkeys([*most.tolist(), *longest.tolist()])
+    return [name for name in both if sums.count[name]]
+
+
+def _rows(host: Spans) -> Ints:
+    return np.flatnonzero(~np.isin(host.kind, _LEFT_OUT) & (host.name >= 0))
+
+
+def _sums(trace: Trace, rows: Ints, steps: TraceSteps) -> CallSums:
+    host, size = trace.host, len(trace.names)
+    inside = rows[_inside(host.start[rows], steps)]
+    return CallSums(
+        count=np.bincount(host.name[rows], minlength=size),
+        total=_totals(host, rows, size),
+        in_steps=np.bincount(host.name[inside], minlength=size),
+    )
 
 
 def _totals(host: Spans, rows: Ints, names: int) -> Ints:
@@ -74,7 +102,7 @@ def _inside(start: Ints, steps: TraceSteps) -> Flags:
     return found
 
 
-def _outermost(host: Spans, rows: Ints, steps: TraceSteps) -> _Sum:
+def _outermost(host: Spans, rows: Ints, steps: TraceSteps) -> tuple[int, int, int]:
     """Leave out the spans that lie within the one before them on their thread."""
     rows = rows[np.argsort(host.thread[rows], kind="stable")]
     start, end, thread = host.start[rows], host.end[rows], host.thread[rows]
@@ -82,4 +110,4 @@ def _outermost(host: Spans, rows: Ints, steps: TraceSteps) -> _Sum:
     inner[1:] = (thread[1:] == thread[:-1]) & (start[1:] < end[:-1]) & (end[1:] <= end[:-1])
     outer = ~inner
     total = int((end[outer] - start[outer]).sum())
-    return _Sum(int(outer.sum()), total, int(_inside(start[outer], steps).sum()))
+    return int(outer.sum()), total, int(_inside(start[outer], steps).sum())

@@ -24,5 +24,7 @@ def load(path: Path, progress: Progress | None = None) -> Trace:
         from whyidle.monitor.traces import kineto  # noqa: PLC0415
 
         trace = kineto.read(source, progress)
-    correct(trace)
+    # What is read from disk stretch by stretch is corrected there.
+    if trace.stretches is None:
+        correct(trace)
     return trace

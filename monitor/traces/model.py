@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ DeviceKind = Literal["gpu", "cpu", "tpu"]
 
 
 Flags = NDArray[np.bool_]
+# Later than any time of a trace.
+EVER: Final = 1 << 62
 
 _DTYPES: dict[str, type[np.generic]] = {
     "Ints": np.int64,
@@ -197,3 +199,17 @@ class Trace:
     gpu_metrics: list[GpuMetric] = field(default_factory=list)
     # Why a field of a device is None: field -> reason.
     unknown: dict[str, str] = field(default_factory=dict)
+    # Of a file too long for memory: its tables are empty, and these have the rows.
+    stretches: Iterable[Stretch] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of a long trace, and in ticks from when to when it is the only one that counts.
+
+    ``trace`` has more than starts there: whatever the account of this time needs.
+    """
+
+    trace: Trace
+    start: int
+    end: int

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from io import FileIO
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -180,3 +182,12 @@ class GzipStream(Stream):
         self._ended = True
         # A file that could not be read looks cut off, too: the first reason is the true one.
         self.damage = self.damage or damage
+
+
+def ahead(stream: Stream, size: int) -> Iterator[bytes]:
+    """Yield blocks of this size; the next one is decompressed while one is worked on."""
+    with ThreadPoolExecutor(1) as other:
+        coming = other.submit(stream.read, size)
+        while block := coming.result():
+            coming = other.submit(stream.read, size)
+            yield block

@@ -9,7 +9,6 @@ from typing import Final
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.traces.analysis import Analysis
 from whyidle.monitor.traces.causes import Cause
-from whyidle.monitor.traces.launches import UNKNOWN
 
 # Shares of the devices' time, or of their operations, from which the reader is warned.
 FEW_LAUNCHES: Final = 0.5
@@ -80,9 +79,9 @@ def _of_missing(analysis: Analysis) -> Iterator[str]:
 
 def _seen(analysis: Analysis) -> AllDevices:
     time = _added(report.whole for report in analysis.devices)
-    launches = [report.launches.how for report in analysis.devices if report.device.kind != "cpu"]
-    unmatched = sum(int((how == UNKNOWN).sum()) for how in launches)
-    operations = sum(len(how) for how in launches)
+    others = [report for report in analysis.devices if report.device.kind != "cpu"]
+    unmatched = sum(report.unmatched for report in others)
+    operations = sum(report.totals.operations for report in others)
     return AllDevices(sum(time.values()), time, unmatched / operations if operations else 0.0)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.longer import examples
 from tests.traces.kineto_text import document, event, kernel, load, plain
 from whyidle.monitor.core.errors import UsageProblem
-from whyidle.monitor.traces import interning, kineto
+from whyidle.monitor.traces import interning
 from whyidle.monitor.traces.kineto import document as documents
 from whyidle.monitor.traces.model import Trace
 
@@ -158,15 +158,6 @@ def test_too_many_damaged_places_end_the_reading(
     good, bad = json.dumps(EVENTS[1]), '{"ph": "X",, }'
     trace = load(path, "[" + ",".join([good, bad] * 6) + "]")
     assert trace.warnings[0].endswith("only: it is damaged in too many places.")
-
-
-def test_too_many_events_end_the_reading(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kineto.reading, "MOST_EVENTS", 5)
-    trace = load(path, WHOLE, 200)
-    assert 5 <= trace.events < 10
-    assert trace.warnings == [
-        f"The file was read up to event {trace.events} only: it has more than 5 events."
-    ]
 
 
 def test_an_event_that_is_too_long_is_left_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

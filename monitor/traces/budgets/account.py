@@ -8,6 +8,7 @@ the queue's.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -15,18 +16,19 @@ import numpy as np
 from whyidle.monitor.traces.budgets.budget import Budget, Segments
 from whyidle.monitor.traces.budgets.gaps import (
     IDLE,
+    Facts,
     Gaps,
-    clock_skew,
+    Seen,
     device_line,
     gaps_of,
     set_back,
 )
-from whyidle.monitor.traces.budgets.hosts import HOLE_NS, OTHERS, HostTimelines, threads_of
+from whyidle.monitor.traces.budgets.hosts import HOLE_NS, OTHERS, HostTimelines
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.intervals import aligned
 from whyidle.monitor.traces.launches import Launches
-from whyidle.monitor.traces.model import Device, Ids, Ints, Kinds, Trace
+from whyidle.monitor.traces.model import Device, Ints, Kinds, Trace
 
 BLOCK: Final = 1 << 14
 # The work that a thread has to do again because the device ran dry while it waited.
@@ -35,17 +37,23 @@ _REFILLS: Final = (Cause.DRIVER_CALL, Cause.OP, Cause.AROUND, Cause.PYTHON, Caus
 _EXPLAINS: Final = tuple(range(Cause.GC, Cause.OPTIMIZER))
 
 
-def account(
-    trace: Trace, device: Device, launches: Launches, hosts: HostTimelines, window: tuple[int, int]
+def account(  # noqa: PLR0913, PLR0917  what an account is made of
+    trace: Trace,
+    device: Device,
+    launches: Launches,
+    hosts: HostTimelines,
+    window: tuple[int, int],
+    facts: Facts | None = None,
 ) -> Budget:
-    """Divide a window that holds all of the device's operations."""
+    """Divide a window. ``facts`` are of the whole, where the trace is only a part of it."""
+    facts = facts or Facts.of([Seen.of(device.ops, launches, len(trace.threads))])
     line, until = device_line(device.ops, *window)
     filled = until > line.time
     busy, idle = (line.label != IDLE) & filled, (line.label == IDLE) & filled
-    skew = clock_skew(device.ops, launches)
-    launchers = threads_of(launches.thread)
-    main = _busiest(launches.thread) if launchers else hosts.main
-    gaps = gaps_of(line.time[idle], until[idle], device.ops, set_back(launches, skew), main)
+    skew, launchers = facts.skew, facts.launchers
+    main = hosts.main if facts.busiest is None else facts.busiest
+    facts, launched = replace(facts, busiest=main), set_back(launches, skew)
+    gaps = gaps_of(line.time[idle], until[idle], device.ops, launched, facts)
     provable = bool(launchers) or device.kind == "cpu"
     parts = [
         _segments(line.time[busy], until[busy], line.label[busy], -1),
@@ -56,10 +64,6 @@ def account(
         ),
     ]
     return Budget(_tiled(parts), skew)
-
-
-def _busiest(threads: Ids) -> int:
-    return int(np.bincount(threads[threads >= 0]).argmax())
 
 
 def _segments(start: Ints, end: Ints, cause: Kinds | Ints, thread: int) -> Segments:

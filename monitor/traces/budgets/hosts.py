@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -29,7 +30,7 @@ _OWN_AFFAIR: Final = np.isin(np.arange(len(Cause)), (Cause.BLOCKED,))
 class HostTimelines:
     """The threads of a trace, each as a line of causes; made when first asked for."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, main: int | None = None) -> None:
         self._host = trace.host
         self._rows = _by_thread(trace)
         self._hole = HOLE_NS * trace.ticks_per_ns
@@ -38,16 +39,11 @@ class HostTimelines:
         self._others: dict[tuple[int, int, frozenset[int]], Timeline] = {}
         self._pythons = _python_lines(trace)
         self._process = _processes(trace)
-        self.main = self._most_telling(trace.threads)
+        self.main = self._most_telling(trace.threads) if main is None else main
 
     def _most_telling(self, threads: list[Thread]) -> int:
-        """The main thread, else that which most but plain operators happen on; -1 for none."""
-        if not self._rows:
-            return -1
         operators = [int(np.sum(self._host.kind[rows] == Cause.OP)) for rows in self._rows]
-        rest = [len(rows) - n for rows, n in zip(self._rows, operators, strict=True)]
-        mains = [len(rows) > 0 and t.main for rows, t in zip(self._rows, threads, strict=True)]
-        return int(np.lexsort((operators, rest, mains))[-1])
+        return most_telling(threads, operators, [len(rows) for rows in self._rows])
 
     def own(self, thread: int) -> Timeline:
         """What this thread did."""
@@ -91,6 +87,18 @@ class HostTimelines:
         until = np.append(line.time[1:], max(end, int(line.time[-1])))
         long = (line.label == Cause.HOLE) & (until - line.time > self._hole)
         return Timeline(line.time, np.where(long, np.int8(Cause.SILENT), line.label), Cause.HOLE)
+
+
+def most_telling(threads: list[Thread], operators: Sequence[int], spans: Sequence[int]) -> int:
+    """The main thread, else that which most but plain operators happen on; -1 for none.
+
+    For each thread: how many of its spans are operators, and how many it has.
+    """
+    if not threads:
+        return -1
+    rest = [n - of_them for n, of_them in zip(spans, operators, strict=True)]
+    mains = [n > 0 and thread.main for n, thread in zip(spans, threads, strict=True)]
+    return int(np.lexsort((operators, rest, mains))[-1])
 
 
 def _blended(own: Timeline, others: Timeline) -> Timeline:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, replace
 
 import numpy as np
 
@@ -26,6 +27,11 @@ class Totals:
     kernels: int
     comm_kernels: int
     copies: int
+
+    @property
+    def operations(self) -> int:
+        """How many there were in all."""
+        return self.kernels + self.comm_kernels + self.copies
 
 
 def totals(ops: Ops) -> Totals:
@@ -54,3 +60,23 @@ def totals(ops: Ops) -> Totals:
 
 def _length(ops: Ops, rows: Flags) -> int:
     return length(ops.start[rows], ops.end[rows])
+
+
+def within(ops: Ops, start: int, end: int, counted: Flags) -> Totals:
+    """Measure one device between two times; only the operations that are marked count."""
+    there = ops.take(np.arange(len(ops)))
+    there.start, there.end = ops.start.clip(start, end), ops.end.clip(start, end)
+    is_comm, is_copy = ops.kind == Cause.COMM, np.isin(ops.kind, COPIES)
+    return replace(
+        totals(there),
+        kernels=int((counted & ~is_comm & ~is_copy).sum()),
+        comm_kernels=int((counted & is_comm).sum()),
+        copies=int((counted & is_copy).sum()),
+    )
+
+
+def added(parts: Iterable[Totals], span: int) -> Totals:
+    """Add up what was measured in one window after the other."""
+    sums = np.sum([astuple(part) for part in parts], axis=0).tolist()
+    found = Totals(*sums)
+    return replace(found, span=span, idle=span - found.busy)

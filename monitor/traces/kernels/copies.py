@@ -39,7 +39,14 @@ class Copies:
     count: int
     total: int  # ticks
     bytes: int | None
-    unknown: str | None  # why bytes is None
+    silent: int  # those that do not say how many bytes they move
+
+    @property
+    def unknown(self) -> str | None:
+        """Why ``bytes`` is None."""
+        if not self.silent:
+            return None
+        return f"{self.silent:,} of {self.count:,} do not say how many bytes they move"
 
     def gb_per_s(self, ticks_per_ns: int) -> float | None:
         """How fast they went, a GB being 1e9 bytes."""
@@ -65,14 +72,13 @@ def copies(devices: Iterable[Ops], names: list[str]) -> list[Copies]:
 def _sum(direction: str, memory: Memory, parts: list[Ops]) -> Copies:
     silent = sum(int(np.sum(ops.bytes < 0)) for ops in parts)
     count = sum(len(ops) for ops in parts)
-    reason = f"{silent:,} of {count:,} do not say how many bytes they move" if silent else None
     return Copies(
         direction=direction,
         memory=memory,
         count=count,
         total=sum(int((ops.end - ops.start).sum()) for ops in parts),
         bytes=None if silent else sum(int(ops.bytes.sum()) for ops in parts),
-        unknown=reason,
+        silent=silent,
     )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.traces.grouping import order_of
 from whyidle.monitor.traces.kineto.header import (
     Header,
     base_ns,
@@ -18,7 +19,7 @@ from whyidle.monitor.traces.kineto.header import (
     world_of,
 )
 from whyidle.monitor.traces.kineto.processes import name_processes
-from whyidle.monitor.traces.kineto.rows import CATEGORIES, KERNEL, HostRows, Rows, WorkRows
+from whyidle.monitor.traces.kineto.rows import CATEGORIES, KERNEL, HostRows, Rows, WorkRows, joined
 from whyidle.monitor.traces.model import (
     Device,
     Ids,
@@ -27,7 +28,6 @@ from whyidle.monitor.traces.model import (
     Marks,
     Ops,
     Spans,
-    Table,
     Thread,
     Trace,
 )
@@ -42,16 +42,15 @@ _UNKNOWN: Final = {
     "rank": "the file has no distributedInfo",
     "model": "the file does not describe this device in deviceProperties",
 }
-_Kind = TypeVar("_Kind", bound=Table)
 
 
-def assemble(rows: Rows, header: Header) -> Trace:
-    """Put the columns in order, with times from the first moment on."""
-    host, work = _joined(HostRows, rows.host), _joined(WorkRows, rows.work)
-    origin = min((int(table.start.min()) for table in (host, work) if len(table)), default=0)
+def assemble(rows: Rows, header: Header, origin: int | None = None) -> Trace:
+    """Put the columns in order, with times from the first moment on, or from ``origin``."""
+    host, work = joined(HostRows, rows.host), joined(WorkRows, rows.work)
+    if origin is None:
+        origin = min((int(table.start.min()) for table in (host, work) if len(table)), default=0)
     for table in (host, work):
-        table.start -= origin
-        table.end -= origin
+        table.start, table.end = table.start - origin, table.end - origin
     trace = Trace("kineto", ticks_per_ns=1, events=rows.events)
     trace.dropped = dropped(header)
     trace.world, trace.group = world_of(header)
@@ -72,15 +71,6 @@ def assemble(rows: Rows, header: Header) -> Trace:
     return trace
 
 
-def _joined(kind: type[_Kind], parts: list[_Kind]) -> _Kind:
-    """Make one table of many, which are let go: no file's columns are there three times."""
-    if not parts:
-        return kind.of()
-    columns = {name: [getattr(part, name) for part in parts] for name in kind.columns()}
-    parts.clear()
-    return kind(**{name: np.concatenate(columns.pop(name)) for name in kind.columns()})
-
-
 def _threads(rows: Rows) -> tuple[list[Thread], Ids]:
     """Name the threads; the same one may be written as a number here and as text there."""
     found: dict[tuple[str, str], int] = {}
@@ -94,7 +84,7 @@ def _threads(rows: Rows) -> tuple[list[Thread], Ids]:
 
 def _add_host(trace: Trace, host: HostRows, rows: Rows) -> None:
     kinds = _kinds(host, trace.names, len(CATEGORIES), _host_kind)
-    order = np.lexsort((-host.end, host.start))
+    order = order_of(host.start, -host.end)
     marks, order = order[kinds[order] == _MARK], order[kinds[order] != _MARK]
     trace.marks = Marks(host.start[marks], host.end[marks], host.name[marks], host.thread[marks])
     trace.host = Spans(
@@ -106,9 +96,9 @@ def _add_host(trace: Trace, host: HostRows, rows: Rows) -> None:
     )
     place = np.full(len(host), -1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    trace.calls = _moved(rows.calls, place)
-    trace.externals = _moved(rows.externals, place)
-    trace.stacks = _moved(rows.stacks, place)
+    trace.calls = _moved(host.calls(), place)
+    trace.externals = _moved(host.externals(), place)
+    trace.stacks = _moved(host.stacks(), place)
     trace.stacks.id += _append(trace, rows.stack_names)
 
 
@@ -132,9 +122,8 @@ def _kinds(
     return column
 
 
-def _moved(parts: list[Links], place: Ids) -> Links:
+def _moved(links: Links, place: Ids) -> Links:
     """Let links point to where their spans stand now; a step marker is no span."""
-    links = _joined(Links, parts)
     links.row = place[links.row]
     return links.take(links.row >= 0)
 
@@ -148,11 +137,11 @@ def _append(trace: Trace, names: Iterable[str]) -> int:
 
 def _add_devices(trace: Trace, work: WorkRows, rows: Rows) -> None:
     kinds = _kinds(work, list(rows.kernels), 2, _work_kind)
-    work.name += np.int32(_append(trace, rows.kernels))
-    work.stream += np.int32(_append(trace, rows.streams))
-    noted = _append(trace, rows.messages.names)
+    work.name = work.name + np.int32(_append(trace, rows.kernels))
+    work.stream = work.stream + np.int32(_append(trace, rows.streams))
+    noted, places = _append(trace, rows.messages.names), rows.places
     # File order is nearly that of time; a stable sort keeps what is left of it.
-    order = np.lexsort((work.correlation, work.start))
+    order = order_of(work.start, work.correlation)
     for index, number in sorted(rows.devices.items(), key=lambda item: _natural(item[0])):
         mine = order[work.device[order] == number]
         part = work.take(mine)
@@ -166,7 +155,7 @@ def _add_devices(trace: Trace, work: WorkRows, rows: Rows) -> None:
             external=part.external,
             bytes=part.bytes,
         )
-        messages = rows.messages.of(ops, mine, noted)
+        messages = rows.messages.of(ops, mine if places is None else places[mine], noted)
         trace.devices.append(Device(kind="gpu", index=index, ops=ops, messages=messages))
 
 

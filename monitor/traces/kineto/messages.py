@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -29,24 +30,21 @@ class Sent:
     def __init__(self) -> None:
         self.names = Names()
         self._kernels = 0
-        self._by_kernel: list[tuple[int, int, int, int, int]] = []
+        self._by_kernel = array("q")  # five numbers each
         self._by_operator: dict[int, tuple[int, int, int, int]] = {}
 
-    def by_kernel(self, args: Sequence[Args]) -> None:
-        """Note what the next kernels of the file say."""
-        if len(self._by_kernel) < _MOST:
-            self._by_kernel += [
-                (self._kernels + at, *self._read(each))
-                for at, each in enumerate(args)
-                if each.collective is not None
-            ]
-        self._kernels += len(args)
+    def by_kernel(self, notes: Sequence[tuple[int, Args]], count: int) -> None:
+        """Note what some of the next kernels of the file say."""
+        if len(self._by_kernel) < 5 * _MOST:
+            for at, args in notes:
+                self._by_kernel.extend((self._kernels + at, *self._read(args)))
+        self._kernels += count
 
-    def by_operator(self, args: Sequence[Args], externals: Ints) -> None:
+    def by_operator(self, notes: Sequence[tuple[int, Args]], externals: Ints) -> None:
         """Note what operators say; kernels carry their ids."""
-        for at, each in enumerate(args):
-            if each.collective is not None and len(self._by_operator) < _MOST:
-                self._by_operator[int(externals[at])] = self._read(each)
+        for at, args in notes:
+            if len(self._by_operator) < _MOST:
+                self._by_operator[int(externals[at])] = self._read(args)
 
     def _read(self, args: Args) -> tuple[int, int, int, int]:
         name = self.names[str(args.collective)]
@@ -75,10 +73,10 @@ class Sent:
         return found
 
 
-def _of_kernels(notes: Sequence[tuple[int, ...]], rows: Ids | Ints) -> Messages:
+def _of_kernels(notes: array[int], rows: Ids | Ints) -> Messages:
     if not notes or not len(rows):
         return Messages.of()
-    table = np.array(notes, np.int64)
+    table = np.frombuffer(notes, np.int64).reshape(-1, 5)
     order = np.argsort(rows)
     at = np.searchsorted(rows[order], table[:, 0])
     at = np.minimum(at, len(rows) - 1)

@@ -11,12 +11,18 @@ from whyidle.monitor.traces.kineto.document import DamageError, Document, NoEven
 from whyidle.monitor.traces.kineto.numbers import InexactError
 from whyidle.monitor.traces.kineto.record import decode
 from whyidle.monitor.traces.kineto.rows import Rows
+from whyidle.monitor.traces.kineto.scanning import scan_of
+from whyidle.monitor.traces.kineto.spill import Spill
+from whyidle.monitor.traces.kineto.stretches import Stretches
 from whyidle.monitor.traces.model import Trace
 from whyidle.monitor.traces.opening import Progress, Source, Stream, show
+from whyidle.monitor.traces.stream import ahead
 
-# How much text is decoded at once, and how many events are read at most.
+# How much text is decoded at once.
 CHUNK: Final = 1 << 20
-MOST_EVENTS: Final = 5_000_000
+# So many rows stay in memory; a longer file goes to disk in runs of as many, and is read from there
+# stretch by stretch. With this many the account of a file takes 300 MB.
+MOST_ROWS: Final = 1_200_000
 
 
 class _Reader:
@@ -24,11 +30,15 @@ class _Reader:
 
     def __init__(self) -> None:
         self.rows = Rows()
+        self._scan = scan_of(self.rows)
         self.document = Document(self._take)
         self._exact = False
+        self.spill: Spill | None = None
 
     def _take(self, piece: Piece) -> None:
         """Decode a list of events and keep what counts."""
+        if self._scan and self._scan.take(piece):
+            return
         batch = decode(piece, exact=self._exact)
         try:
             self.rows.add(batch)
@@ -39,17 +49,29 @@ class _Reader:
 
     def read(self, source: Source, stream: Stream, progress: Progress | None, chunk: int) -> str:
         """Read all there is; return why that was not all of it, if so."""
+        most = MOST_ROWS
         try:
-            while block := stream.read(chunk):
+            for block in ahead(stream, chunk):
                 self.document.feed(block)
                 if progress:
                     progress(stream.consumed, source.size)
-                if self.rows.events >= MOST_EVENTS:
-                    return f"it has more than {MOST_EVENTS:,} events"
+                if self.rows.waiting >= (most if self.spill is None else most // 2):
+                    self.spill = self.spill or Spill()
+                    self.rows.spill(self.spill)
             self.document.finish()
         except DamageError:
             return "it is damaged in too many places"
         return stream.damage or ""
+
+    def trace(self) -> Trace:
+        """Return what was read."""
+        header = self.document.header
+        if self.spill is None:
+            return assemble(self.rows, header)
+        self.rows.spill(self.spill)
+        trace = Trace("kineto", ticks_per_ns=1, events=self.rows.events)
+        trace.stretches = Stretches(self.rows, self.spill, header, MOST_ROWS // 2)
+        return trace
 
 
 def read(source: Source, progress: Progress | None = None, *, chunk: int = CHUNK) -> Trace:
@@ -63,7 +85,7 @@ def read(source: Source, progress: Progress | None = None, *, chunk: int = CHUNK
             f"{show(source.path)} is a JSON file without a list of traceEvents.",
             "Export the trace with torch.profiler's export_chrome_trace, and name that file.",
         ) from None
-    trace = assemble(reader.rows, reader.document.header)
+    trace = reader.trace()
     trace.warnings += _warnings(trace, reader.rows, reader.document, ended)
     return trace
 
@@ -103,7 +125,7 @@ def _odd(rows: Rows) -> Iterator[str]:
 
 
 def _missing(trace: Trace) -> Iterator[str]:
-    if trace.events and not trace.devices and not len(trace.host):
+    if trace.events and not trace.devices and not len(trace.host) and not trace.stretches:
         yield (
             "No event is of a kind that PyTorch's profiler writes: for a trace of JAX or"
             " TensorFlow, name its .xplane.pb file."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
@@ -112,6 +113,7 @@ class _Decoder:
         self._kind = kind
         self._many = msgspec.json.Decoder(list[record], **options)
         self._one = msgspec.json.Decoder(record, **options)
+        self.one: Callable[[Text], Any] = self._one.decode
 
     def decode(self, text: Text) -> Batch:
         try:
@@ -150,6 +152,11 @@ _PHASE: Final = msgspec.json.Decoder(_Phase)
 def decode(text: Text, *, exact: bool) -> Batch:
     """Decode a JSON list of events; raises as msgspec does where it is none."""
     return (_EXACT if exact else _FAST).decode(text)
+
+
+def decode_one(text: Text) -> Any:
+    """Decode one event; raises as msgspec does where it is none."""
+    return _FAST.one(text)
 
 
 def _of_no_interest(raw: msgspec.Raw) -> bool:

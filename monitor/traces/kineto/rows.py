@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from whyidle.monitor.traces.kineto.numbers import integers, nanoseconds
 from whyidle.monitor.traces.kineto.record import NO_ARGS, Args, Batch, Event, ExactEvent, Metadata
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Table
 from whyidle.monitor.traces.names import Category
+
+if TYPE_CHECKING:
+    from whyidle.monitor.traces.kineto.spill import Spill
 
 CATEGORIES: Final[tuple[Category, ...]] = ("driver", "python", "operator", "annotation")
 _DRIVER: Final = CATEGORIES.index("driver")
@@ -45,18 +48,40 @@ WORK: Final[dict[str | None, int]] = {
     **dict.fromkeys(("gpu_memcpy", "memcpy", "Memcpy", "gpu_memset", "memset", "Memset"), COPY),
 }
 
+_Kind = TypeVar("_Kind", bound=Table)
 Events = Sequence[Event | ExactEvent]
+# Rows of communication, and what they say of it.
+Notes = Sequence[tuple[int, Args]]
 
 
 @dataclass(slots=True)
 class HostRows(Table):
-    """Spans of host threads as they stand in the file."""
+    """Spans of host threads as they stand in the file, with the ids by which others find them."""
 
     start: Ints
     end: Ints
     category: Kinds  # an index into CATEGORIES
     name: Ids
     thread: Ids
+    correlation: Ints
+    external: Ints
+    stack: Ids  # an index into the call stacks
+
+    def calls(self) -> Links:
+        """Return the driver calls by their ids."""
+        return self._linked(self.correlation, self.category == _DRIVER)
+
+    def externals(self) -> Links:
+        """Return the operators by their ids."""
+        return self._linked(self.external, self.category >= _OPERATOR)
+
+    def stacks(self) -> Links:
+        """Return the spans that have a call stack."""
+        return self._linked(self.stack, self.stack >= 0)
+
+    def _linked(self, ids: Ints | Ids, wanted: Flags) -> Links:
+        rows = np.flatnonzero(wanted & (ids >= 0))
+        return Links.of(row=rows, id=ids[rows])
 
 
 @dataclass(slots=True)
@@ -74,6 +99,15 @@ class WorkRows(Table):
     bytes: Ints
 
 
+def joined(kind: type[_Kind], parts: list[_Kind]) -> _Kind:
+    """Make one table of many, which are let go: no file's columns are there three times."""
+    if not parts:
+        return kind.of()
+    columns = {name: [getattr(part, name) for part in parts] for name in kind.columns()}
+    parts.clear()
+    return kind(**{name: np.concatenate(columns.pop(name)) for name in kind.columns()})
+
+
 class Rows:
     """Everything kept of the events read so far."""
 
@@ -89,12 +123,11 @@ class Rows:
         self.devices: Keys[str] = Keys(MOST_DEVICES)
         self.host: list[HostRows] = []
         self.work: list[WorkRows] = []
-        self.calls: list[Links] = []
-        self.externals: list[Links] = []
-        self.stacks: list[Links] = []
         self.messages = Sent()
         self.thread_names: dict[tuple[str, str], str] = {}
-        self._spans = 0
+        self.waiting = 0  # rows in memory
+        # Where the rows of `work` stood among those of the file; None: in this order.
+        self.places: Ints | None = None
 
     def add(self, batch: Batch) -> None:
         """Keep what counts; raises ``InexactError`` before anything is kept."""
@@ -104,63 +137,68 @@ class Rows:
         self.unreadable += batch.unreadable + host.bad + work.bad
         self.negative += host.negative + work.negative
         if host.events:
-            self._add_host(host)
+            self.keep_host(self._host_of(host), _noted(host.args()))
         if work.events:
-            self._add_work(work)
-        self._add_names(batch.metadata)
+            self.keep_work(self._work_of(work), _noted(work.args()))
+        self.keep_names(batch.metadata)
 
-    def _add_host(self, timed: _Timed) -> None:
+    def _host_of(self, timed: _Timed) -> HostRows:
         events, args = timed.events, timed.args()
-        category = np.frombuffer(array("b", [HOST[e.cat] for e in events]), np.int8)
-        rows = HostRows(
+        return HostRows(
             start=timed.start,
             end=timed.end,
-            category=category,
+            category=np.frombuffer(array("b", [HOST[e.cat] for e in events]), np.int8),
             name=self.names.column([e.name for e in events]),
             thread=self.threads.column(
                 zip([e.pid for e in events], [e.tid for e in events], strict=True)
             ),
+            correlation=integers([a.correlation for a in args]),
+            external=_externals(args),
+            stack=np.array([self._stack_of(a) for a in args], np.int32),
         )
-        calls = integers([a.correlation for a in args])
-        externals = _externals(args)
-        self.messages.by_operator(args, externals)
-        self._link(self.calls, calls, (category == _DRIVER) & (calls >= 0))
-        self._link(self.externals, externals, (category >= _OPERATOR) & (externals >= 0))
-        stacks = [(at, a.stack) for at, a in enumerate(args) if a.stack and type(a.stack) is str]
-        if stacks:
-            at, texts = zip(*stacks, strict=True)
-            row = np.array(at, np.int32) + np.int32(self._spans)
-            self.stacks.append(Links.of(row=row, id=self.stack_names.column(texts)))
-        self.host.append(rows)
-        self._spans += len(rows)
 
-    def _link(self, links: list[Links], ids: Ints, wanted: Any) -> None:
-        rows = np.flatnonzero(wanted)
-        links.append(Links(row=(rows + self._spans).astype(np.int32), id=ids[rows]))
+    def _stack_of(self, args: Args) -> int:
+        stack = args.stack
+        return self.stack_names[stack] if stack and type(stack) is str else -1
 
-    def _add_work(self, timed: _Timed) -> None:
+    def _work_of(self, timed: _Timed) -> WorkRows:
         events, args = timed.events, timed.args()
         pairs = list(zip(events, args, strict=True))
-        self.messages.by_kernel(args)
-        self.work.append(
-            WorkRows(
-                start=timed.start,
-                end=timed.end,
-                category=np.frombuffer(array("b", [WORK[e.cat] for e in events]), np.int8),
-                name=self.kernels.column([e.name for e in events]),
-                device=self.devices.column(
-                    [str(e.pid if a.device is None else a.device) for e, a in pairs]
-                ),
-                stream=self.streams.column(
-                    [str(e.tid if a.stream is None else a.stream) for e, a in pairs]
-                ),
-                correlation=integers([a.correlation for a in args]),
-                external=_externals(args),
-                bytes=integers([a.bytes for a in args]),
-            )
+        return WorkRows(
+            start=timed.start,
+            end=timed.end,
+            category=np.frombuffer(array("b", [WORK[e.cat] for e in events]), np.int8),
+            name=self.kernels.column([e.name for e in events]),
+            device=self.devices.column(
+                [str(e.pid if a.device is None else a.device) for e, a in pairs]
+            ),
+            stream=self.streams.column(
+                [str(e.tid if a.stream is None else a.stream) for e, a in pairs]
+            ),
+            correlation=integers([a.correlation for a in args]),
+            external=_externals(args),
+            bytes=integers([a.bytes for a in args]),
         )
 
-    def _add_names(self, events: list[Metadata]) -> None:
+    def keep_host(self, found: HostRows, notes: Notes) -> None:
+        """Keep spans."""
+        self.messages.by_operator(notes, found.external)
+        self.host.append(found)
+        self.waiting += len(found)
+
+    def keep_work(self, found: WorkRows, notes: Notes) -> None:
+        """Keep operations."""
+        self.messages.by_kernel(notes, len(found))
+        self.work.append(found)
+        self.waiting += len(found)
+
+    def spill(self, spill: Spill) -> None:
+        """Write the rows to disk, and forget them."""
+        spill.take(joined(HostRows, self.host), joined(WorkRows, self.work))
+        self.waiting = 0
+
+    def keep_names(self, events: list[Metadata]) -> None:
+        """Keep the names of threads."""
         for event in events:
             name = event.args.name if event.args and event.name == "thread_name" else None
             if isinstance(name, str) and len(self.thread_names) < MOST_THREADS:
@@ -191,6 +229,10 @@ class _Timed:
 
 def _flags(flags: Flags | None, events: Events) -> Flags:
     return np.zeros(len(events), np.bool_) if flags is None else flags
+
+
+def _noted(args: list[Args]) -> Notes:
+    return [(at, each) for at, each in enumerate(args) if each.collective is not None]
 
 
 def _externals(args: list[Args]) -> Ints:

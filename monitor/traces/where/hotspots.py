@@ -18,7 +18,7 @@ from whyidle.monitor.traces.budgets.budget import Budget, Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.launches import Launches, match
-from whyidle.monitor.traces.model import Device, Ints, Ops, Site, Trace
+from whyidle.monitor.traces.model import EVER, Device, Ints, Ops, Site, Trace
 from whyidle.monitor.traces.where.callers import asked_by, following, running
 from whyidle.monitor.traces.where.nesting import NONE, Labels, portions
 from whyidle.monitor.traces.where.user_code import CodePoint, Source, UserCode
@@ -28,7 +28,7 @@ _SLICE_OF: Final = np.array([_SLICES.index(cause.slice) for cause in Cause])
 _QUEUE: Final = _SLICES.index(Slice.IDLE_QUEUE)
 _WORK: Final = [i for i, s in enumerate(_SLICES) if not s.idle]
 _IS_WORK: Final = np.isin(np.arange(len(_SLICES)), _WORK)
-_MOST_CALLS: Final = 3
+MOST_CALLS: Final = 3
 _RECORD: Final = {
     "kineto": ": record it with_stack=True",
     "xplane": ": record it with python_tracer_level=1",
@@ -65,11 +65,16 @@ class Hotspot:
 
 
 def hotspots(
-    trace: Trace, budgets: list[Budget], launches: list[Launches] | None = None
+    trace: Trace,
+    budgets: list[Budget],
+    launches: list[Launches] | None = None,
+    within: list[tuple[int, int]] | None = None,
 ) -> list[Hotspot]:
     """Find the user's code that owns each slice, all devices together.
 
     ``budgets[i]`` and, if they are known already, ``launches[i]`` belong to ``trace.devices[i]``.
+    Of a part of a trace ``within[i]`` says when the device has its first and last operation in all
+    of it, and no call is left out.
     """
     code = UserCode(trace)
     if not code.points and not trace.sources:
@@ -77,23 +82,26 @@ def hotspots(
     launches = launches or [match(trace, device.ops) for device in trace.devices]
     total = np.zeros(len(_SLICES), np.int64)
     parts: list[tuple[Ints, Ints, Ints]] = []
-    for device, launched, budget in zip(trace.devices, launches, budgets, strict=True):
-        segments = _within(budget.segments, device.ops)
+    spans = within or [_span(device.ops) for device in trace.devices]
+    for device, launched, budget, span in zip(trace.devices, launches, budgets, spans, strict=True):
+        segments = _within(budget.segments, *span)
         np.add.at(total, _SLICE_OF[segments.cause], segments.end - segments.start)
         parts += _owned(trace, device, launched, Budget(segments, budget.skew), code)
-    found = list(_summed(_added(parts, len(code.points)), code.points, total.tolist()))
+    ticks, calls = _added(parts, len(code.points)), None if within else MOST_CALLS
+    found = list(_summed(ticks, code.points, total.tolist(), calls))
     return sorted(found, key=lambda p: (-p.ticks, p.slice, p.site.file, p.site.line))
 
 
-def _within(segments: Segments, ops: Ops) -> Segments:
+def _span(ops: Ops) -> tuple[int, int]:
+    return (int(ops.start[0]), int(ops.end.max())) if len(ops) else (-EVER, EVER)
+
+
+def _within(segments: Segments, first: int, last: int) -> Segments:
     """What lies between the first operation of a device and the end of its last.
 
     A budget covers whole steps too, and those begin before the device does; the slices of a
     device, which its places are shares of, do not.
     """
-    if not len(ops):
-        return segments
-    first, last = int(ops.start[0]), int(ops.end.max())
     segments = segments.take((segments.end > first) & (segments.start < last))
     segments.start = np.maximum(segments.start, first)
     segments.end = np.minimum(segments.end, last)
@@ -153,7 +161,10 @@ def _added(parts: list[tuple[Ints, Ints, Ints]], points: int) -> dict[tuple[int,
 
 
 def _summed(
-    ticks: dict[tuple[int, int], int], points: list[CodePoint], total: list[int]
+    ticks: dict[tuple[int, int], int],
+    points: list[CodePoint],
+    total: list[int],
+    most_calls: int | None,
 ) -> Iterator[Hotspot]:
     """Yield one place a slice and site."""
     calls: dict[tuple[int, Site, Source, bool], list[Callee]] = {}
@@ -170,10 +181,11 @@ def _summed(
             share=length / total[which],
             source=source,
             exact_line=exact,
-            calls=_most(parts),
+            calls=most(parts)[:most_calls],
         )
 
 
-def _most(parts: list[Callee]) -> tuple[Callee, ...]:
+def most(parts: list[Callee]) -> tuple[Callee, ...]:
+    """Return the calls that have names, most time first."""
     called = sorted((part for part in parts if part.name), key=lambda c: (-c.ticks, c.name))
-    return tuple(called[:_MOST_CALLS])
+    return tuple(called)
