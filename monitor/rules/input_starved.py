@@ -116,17 +116,22 @@ def detect(window: Window) -> Verdict:
     waits = _waits(window)
     verdict = _judge(window, waits)
     if isinstance(verdict, Found) and (pipeline := pipeline_of(window)) is not None:
-        return _of_pipeline(window, verdict, pipeline)
+        return _of_pipeline(window, verdict, pipeline, waits)
     cause = cause_of(window) if isinstance(verdict, Found) else None
     return _explained(verdict, cause, waits) if isinstance(verdict, Found) and cause else verdict
 
 
-def _of_pipeline(window: Window, found: Found, pipeline: Pipeline) -> Found:
+def _of_pipeline(window: Window, found: Found, pipeline: Pipeline, waits: Measure | None) -> Found:
     """Name what a pipeline of tf.data does one after the other; what the wait costs stays."""
     # A generator has no function that the pipeline names: threads are seen in it.
     in_threads = (Place(x.file, x.line, x.function) for x in window.job.threads.lines(MOST_LINES))
+    gain = found.gain
+    if gain is not None and waits is not None:
+        # What is done for a batch at a time may take next to nothing of a core.
+        gain = Gain(gain.low, max(gain.high, min(MOST_LOST, waits.value)))
     return replace(
         found,
+        gain=gain,
         evidence=(*found.evidence, *pipeline.evidence),
         where=found.where or own(pipeline.where) or own(in_threads),
         fixes={"tensorflow": pipeline.fix},
