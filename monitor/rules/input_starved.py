@@ -45,7 +45,6 @@ D5's `.map().batch().shuffle()` shuffles batches, not samples.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Final
 
@@ -264,19 +263,11 @@ def _gain(window: Window, waits: Measure, workers: float) -> Gain:
     spent = window.job.mean(m.JOB_LOADER_WAIT)
     wait = max(waits.value, 0.0 if spent is None else spent.value)
     # A batch takes one worker so long, in steps: workers that cannot follow take all of the step.
-    # Where nothing takes so much of the cores, loading mostly waits itself: for a disk, a server.
-    load = min(workers or wait, _all_runs(window))
+    load = workers or wait
     high = min(high, wait, 1 - load / cores.value)
     # The rest of the step needs one of the same cores.
     low = min(low, 1 - ((1 + HANDING_OVER) * load + 1 - wait) / cores.value)
     return Gain.between(low, high)
-
-
-def _all_runs(window: Window) -> float:
-    """Return the cores that the job ran on, whatever it did there."""
-    account = window.core_account
-    kinds = (Runner.MAIN_THREAD, Runner.THREADS, Runner.HELPERS)
-    return math.inf if account is None else sum(account.runs[kind] for kind in kinds)
 
 
 def _of_enough_workers(window: Window, waits: Measure) -> tuple[float, float]:

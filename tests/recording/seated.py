@@ -109,6 +109,9 @@ class Samples:
     def watch(self, wanted: Mapping[ProcessKey, float]) -> None:
         Samples.watched = dict(wanted)
 
+    def read_phases(self, at: Mapping[ProcessKey, int]) -> None:
+        """Nothing marks any."""
+
     def take(self) -> dict[ProcessKey, tuple[Stacks, int]]:
         found = dict(Samples.seen)
         Samples.seen.clear()
