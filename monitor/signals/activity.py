@@ -100,7 +100,19 @@ def drawing(job: Recorded) -> Activity | None:
     share = _sum(lines)
     if seen.leaves:
         share = min(share, seen.at_leaves(_at_or(lines, _GENERATORS)))
+    share = max(0.0, share - _sleeps(job, lines))
     return Activity(job.measure(share, "ratio"), _first(lines))
+
+
+def _sleeps(job: Recorded, lines: Iterable[SourceLine]) -> float:
+    """Return the share of the samples that found the thread asleep at these lines."""
+    mine = {(line.file, line.line) for line in lines}
+    asleep = sum(
+        counts.samples * counts.waited / counts.known
+        for chain, counts in job.stacks.chains.items()
+        if counts.known and chain.frames and tuple(chain.frames[0][:2]) in mine
+    )
+    return asleep / job.stacks.samples if job.stacks.samples else 0.0
 
 
 def one_by_one(drawn: Activity) -> bool:

@@ -18,6 +18,7 @@ from tests.rules.windows import (
 )
 from whyidle.monitor.core.finding import SourceLine
 from whyidle.monitor.core.slices import Slice
+from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 
 NAME = "host_random_numbers"
 FIXES = {
@@ -141,3 +142,18 @@ def test_what_a_line_does_with_the_numbers_is_no_drawing(tmp_path: Path) -> None
     gain = found(NAME, job).gain
     assert gain is not None
     assert gain.high < 0.25
+
+
+@pytest.mark.parametrize(("asleep", "is_found"), [(0, True), (480, False)])
+def test_who_sleeps_at_a_line_draws_nothing_meanwhile(
+    asleep: int, *, is_found: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("time.sleep(0.05); x = [random.random() for _ in range(9)]\nstep(x)\n")
+    samples = StackSamples()
+    samples.samples = 1000
+    for number, count, waited in ((1, 500, asleep), (2, 500, 0)):
+        line = CodeLine(str(file), number, "<module>")
+        samples.count(Chain((line,), line), count, count, waited)
+    job = window(stacks=samples, lines=samples.lines(), facts=CPU, inside=True)
+    assert (judge(NAME, job) is not None) == is_found
