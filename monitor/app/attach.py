@@ -9,9 +9,10 @@ import sys
 import click
 
 from whyidle.monitor.app import live_dashboard, record
+from whyidle.monitor.app import notify as notifying
 from whyidle.monitor.app.background import announcer, start
 from whyidle.monitor.app.jobs import find_jobs
-from whyidle.monitor.app.notify import Notifying, arguments
+from whyidle.monitor.app.notify import arguments
 from whyidle.monitor.app.ps import job_table
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
@@ -64,7 +65,7 @@ def run(
         return
     screen = record.screen(as_json=as_json, quiet=quiet, everything=everything)
     with _exporting(export), live_dashboard.beside(screen, wanted=dashboard) as opened:
-        shown = opened.screen if told is None else Notifying(opened.screen, told)
+        shown, at_the_end = notifying.beside(opened.screen, told)
         session = Session(database(), shown)
         session.open_gpus(require=require_gpu)
         summary = session.record(
@@ -73,6 +74,7 @@ def run(
             stop_on=(signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
             ready=None if ready_fd is None else announcer(ready_fd),
         )
+        at_the_end(summary)
         try:
             record.show(summary, as_json=as_json)
         except OSError:

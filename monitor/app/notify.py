@@ -15,9 +15,11 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from whyidle.monitor.core.contracts.diagnosis import FindingJson
 from whyidle.monitor.core.contracts.trace import JsonObject
 from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.core.finding import Severity
@@ -27,6 +29,7 @@ from whyidle.monitor.recording.session import Screen
 from whyidle.monitor.recording.snapshot import Snapshot
 from whyidle.monitor.render.console import say
 from whyidle.monitor.render.jsonl import line
+from whyidle.monitor.runs.summary import RunSummary
 
 # A notice that takes longer has reached nobody.
 LONGEST_SECONDS: Final = 30.0
@@ -60,6 +63,14 @@ class _Outcome:
     failed: str | None = None
 
 
+def beside(screen: Screen, words: list[str] | None) -> tuple[Screen, Callable[[RunSummary], None]]:
+    """Return the screen to record with, and what is to be called with the summary at the end."""
+    if words is None:
+        return screen, lambda _: None
+    telling = Notifying(screen, words)
+    return telling, telling.finish
+
+
 class Notifying:
     """A screen that also tells a program what was found."""
 
@@ -76,27 +87,19 @@ class Notifying:
 
     def tick(self, snapshot: Snapshot) -> None:
         """Note what is new, and show the tick."""
-        now = time.monotonic()
-        for finding in snapshot.findings:
-            rule = finding["rule"]
-            last = self._told.get(rule, float("-inf"))
-            if finding["severity"] == Severity.HIGH and now - last >= AGAIN_SECONDS:
-                self._told[rule] = now
-                notice: JsonObject = {
-                    "event": "finding",
-                    "text": sentence(Change("found", finding)),
-                    "run": snapshot.run,
-                    "ts_ms": snapshot.ts_ms,
-                    "script": snapshot.identity.script if snapshot.identity else None,
-                    "finding": finding,
-                }
-                with contextlib.suppress(queue.Full):
-                    self._waiting.put_nowait(line(notice).encode(errors="replace") + b"\n")
+        script = snapshot.identity.script if snapshot.identity else None
+        self._note(snapshot.findings, snapshot.run, snapshot.ts_ms, script)
         self._screen.tick(snapshot)
 
     def close(self) -> None:
-        """Close the screen; give what is on its way a moment."""
+        """Close the screen."""
         self._screen.close()
+
+    def finish(self, summary: RunSummary | None = None) -> None:
+        """Note what only the whole recording shows; give what is on its way a moment."""
+        if summary is not None and summary.diagnosis is not None:
+            run, found = summary.run, summary.diagnosis["findings"]
+            self._note(found, run.id, run.ended_ms or run.started_ms, run.script)
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait(None)
         self._thread.join(END_SECONDS)
@@ -104,6 +107,26 @@ class Notifying:
         self._thread.join(1.0)
         if self._outcome.failed:
             say(f"--notify: {self._outcome.failed}")
+
+    def _note(
+        self, findings: Iterable[FindingJson], run: int, ts_ms: int, script: str | None
+    ) -> None:
+        now = time.monotonic()
+        for finding in findings:
+            rule = finding["rule"]
+            last = self._told.get(rule, float("-inf"))
+            if finding["severity"] == Severity.HIGH and now - last >= AGAIN_SECONDS:
+                self._told[rule] = now
+                notice: JsonObject = {
+                    "event": "finding",
+                    "text": sentence(Change("found", finding)),
+                    "run": run,
+                    "ts_ms": ts_ms,
+                    "script": script,
+                    "finding": finding,
+                }
+                with contextlib.suppress(queue.Full):
+                    self._waiting.put_nowait(line(notice).encode(errors="replace") + b"\n")
 
     def _send_all(self, words: list[str]) -> None:
         while not self._ending.is_set() and (notice := self._waiting.get()) is not None:

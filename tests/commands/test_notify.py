@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import Monitor
 from tests.render.snapshots import snapshot
 from tests.render.test_hosts import HOSTILE, answer_at
+from tests.render.test_inside import run_summary
 from whyidle.monitor.app import notify
 from whyidle.monitor.app.notify import Notifying, arguments
 from whyidle.monitor.core.errors import UsageProblem
@@ -60,12 +61,26 @@ def test_a_high_finding_is_told_once_as_json(tmp_path: Path) -> None:
         telling.tick(found())
     (said,) = until(out)
     telling.close()
+    telling.finish()
     assert (screen.ticks, screen.is_closed) == (4, True)
     assert (said["event"], said["run"], said["finding"]["severity"]) == ("finding", 1, "high")
     assert said["text"].startswith("Found: ")
     assert said["text"].endswith("train.py:12 [input_starved].")
     assert len(out.read_text().splitlines()) == 1
     assert not (tmp_path / "evil").exists()
+
+
+def test_what_only_the_whole_recording_shows_is_told_at_its_end(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    telling = Notifying(Screen(), arguments(program(tmp_path, f'cat >> "{out}"')))
+    first = found()
+    telling.tick(first)
+    (said,) = first.findings
+    later = {**said, "rule": "gc_pauses"}
+    diagnosis = cast(Any, {"findings": [said, later, {**later, "rule": "low", "severity": "low"}]})
+    telling.close()
+    telling.finish(replace(run_summary(), diagnosis=diagnosis))
+    assert [each["finding"]["rule"] for each in until(out, 2)] == [said["rule"], "gc_pauses"]
 
 
 def test_what_a_job_is_called_is_only_data(tmp_path: Path) -> None:
@@ -75,6 +90,7 @@ def test_what_a_job_is_called_is_only_data(tmp_path: Path) -> None:
     telling.tick(found(title=name))
     assert until(out)[0]["finding"]["title"] == name
     telling.close()
+    telling.finish()
     assert not (tmp_path / "evil").exists()
 
 
@@ -92,6 +108,7 @@ def test_a_program_that_hangs_holds_up_nothing(
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
         time.sleep(0.01)
     telling.close()
+    telling.finish()
     assert time.monotonic() - began < 5
     assert screen.ticks == 50
     pid = int((tmp_path / "pid").read_text())
@@ -104,6 +121,7 @@ def test_a_program_that_fails_is_said_at_the_end(
     telling = Notifying(Screen(), arguments(program(tmp_path, "exit 3")))
     telling.tick(found())
     telling.close()
+    telling.finish()
     assert "ended with 3" in capsys.readouterr().err
 
 
