@@ -12,7 +12,6 @@ from whyidle.monitor.app import live_dashboard, record
 from whyidle.monitor.app import notify as notifying
 from whyidle.monitor.app.background import announcer, start
 from whyidle.monitor.app.jobs import find_jobs
-from whyidle.monitor.app.notify import arguments
 from whyidle.monitor.app.ps import job_table
 from whyidle.monitor.core.errors import TargetGone, UsageProblem
 from whyidle.monitor.core.paths import database
@@ -49,7 +48,7 @@ def run(
 ) -> None:
     """Record the job until it ends, or in the background."""
     share = record.share_of(trace_share, no_trace=no_trace)
-    told = None if notify is None else arguments(notify)
+    told = None if notify is None else notifying.arguments(notify)
     target = _target(pid, start_ticks, wait=wait)
     if background:
         if dashboard:

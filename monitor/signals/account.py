@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, TypeAlias
 
 from whyidle.monitor.core.finding import Place
@@ -115,7 +116,7 @@ class HostRow:
         return self.doing in {HostClass.READ, HostClass.FRAMEWORK_WAIT}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HostAccount:
     """All rows, the largest first."""
 
@@ -130,7 +131,8 @@ class HostAccount:
         """Return the share of some classes together."""
         return sum(row.share for row in self.rows if row.doing in classes)
 
-    @property
+    # Each row is held against them.
+    @cached_property
     def phases(self) -> Mapping[Phase, float]:
         """The share of each phase, the largest first.
 

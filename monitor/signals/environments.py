@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import dotted, tree_of, written
+from whyidle.monitor.signals.source import dotted, tree_of, variables, written
 from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 
 # Observation, reward, and whether it has ended.
@@ -64,9 +64,9 @@ def played(file: str) -> Played:
     device = {name for node in nodes for name in _of_device(node)}
     found = [x for x in calls if _advances(x, given.get(id(x)), begun, loops)]
     functions = [node for node in nodes if isinstance(node, _Function)]
-    plain = {each.name for each in functions if not _names(each) & device}
+    plain = {each.name for each in functions if not variables(each) & device}
     found += [x for x in calls if dotted(x.func) in plain and _plays(x, given.get(id(x)), loops)]
-    host = [node for node in classes if not _names(node) & device]
+    host = [node for node in classes if not variables(node) & device]
     many = [x for x in found if _gives_arrays(given.get(id(x)), _around(x, loops))]
     return Played(
         steps=frozenset(line for call in found for line in _lines(call)),
@@ -113,8 +113,8 @@ def _advances(call: ast.Call, into: ast.expr | None, begun: set[str], loops: lis
     if loop is None:
         return False
     # What comes out makes the next action: no batch does, and no state that only goes through.
-    before = {name for node in _made(call, loop) for name in _names(node.value)}
-    return bool(_names(*results) & before)
+    before = {name for node in _made(call, loop) for name in variables(node.value)}
+    return bool(variables(*results) & before)
 
 
 def _plays(call: ast.Call, into: ast.expr | None, loops: list[_Loop]) -> bool:
@@ -126,10 +126,10 @@ def _plays(call: ast.Call, into: ast.expr | None, loops: list[_Loop]) -> bool:
     if len(results) < _LEAST_RESULTS:
         return False
     # Of ``seen[i]`` it is ``seen`` that holds it.
-    names = _names(*(x.value if isinstance(x, ast.Subscript) else x for x in results))
+    names = variables(*(x.value if isinstance(x, ast.Subscript) else x for x in results))
     around = [x for x in loops if x.lineno <= call.lineno <= (x.end_lineno or 0)]
     made = [node for loop in around for node in _made(call, loop)]
-    return bool(names & {name for node in made for name in _names(node.value)})
+    return bool(names & {name for node in made for name in variables(node.value)})
 
 
 def _begun_and_advanced(calls: list[ast.Call], given: dict[int, ast.expr]) -> Iterator[str]:
@@ -141,26 +141,26 @@ def _begun_and_advanced(calls: list[ast.Call], given: dict[int, ast.expr]) -> It
     for call in calls:
         into = given.get(id(call))
         if into is not None and _owner(call) and not (call.args or call.keywords):
-            first.setdefault(_owner(call), set()).update(_names(into))
+            first.setdefault(_owner(call), set()).update(variables(into))
     for call in calls:
         into = given.get(id(call))
         many = isinstance(into, ast.Tuple) and len(into.elts) >= _LEAST_RESULTS
         takes = len(call.args) + len(call.keywords) == 1
-        if into is not None and many and takes and _names(into) & first.get(_owner(call), set()):
+        if into is not None and many and takes and variables(into) & first.get(_owner(call), set()):
             yield _owner(call)
 
 
 def _gives_arrays(into: ast.expr | None, loop: _Loop | None) -> bool:
     """Tell whether rewards, or what has ended, are used as arrays in the loop."""
-    names = _names(*into.elts[1:]) if isinstance(into, ast.Tuple | ast.List) else set()
+    names = variables(*into.elts[1:]) if isinstance(into, ast.Tuple | ast.List) else set()
     for node in () if loop is None else (n for each in loop.body for n in ast.walk(each)):
-        if isinstance(node, ast.Subscript) and _names(node.slice) & names:
+        if isinstance(node, ast.Subscript) and variables(node.slice) & names:
             return True
         if not isinstance(node, ast.Call) or not _OF_ARRAYS.fullmatch(dotted(node.func)):
             continue
         # A tuple that is gone through holds them, and is none of them.
         taken = [each for each in node.args if not isinstance(each, ast.Tuple | ast.List)]
-        if _names(node.func, *taken) & names:
+        if variables(node.func, *taken) & names:
             return True
     return False
 
@@ -172,13 +172,13 @@ def _lines(node: ast.expr) -> range:
 def _methods(node: ast.ClassDef) -> Iterator[int]:
     """Yield the lines of an environment's own methods; none for any other class."""
     methods = {each.name: each for each in node.body if isinstance(each, _Function)}
-    if _follows_names(node, methods) or _follows_protocol(methods):
+    if _followsnames(node, methods) or _follows_protocol(methods):
         for each in methods.values():
             if each.name != "__init__":
                 yield from range(each.lineno, (each.end_lineno or each.lineno) + 1)
 
 
-def _follows_names(node: ast.ClassDef, methods: dict[str, _Function]) -> bool:
+def _followsnames(node: ast.ClassDef, methods: dict[str, _Function]) -> bool:
     """Tell whether it has the usual names."""
     step = next((each for name, each in methods.items() if _STEPS.fullmatch(name)), None)
     if step is None or "reset" not in methods or len(step.args.args) < 2:
@@ -230,12 +230,12 @@ def _made(call: ast.Call, loop: _Loop) -> list[ast.Assign]:
     """Return what a loop assigns on the way to the arguments of a call in it."""
     left = [n for each in loop.body for n in ast.walk(each) if isinstance(n, ast.Assign)]
     left = [node for node in left if node.value is not call]
-    wanted = _names(*call.args, *(each.value for each in call.keywords))
+    wanted = variables(*call.args, *(each.value for each in call.keywords))
     made: list[ast.Assign] = []
-    while more := [node for node in left if _names(*node.targets) & wanted]:
+    while more := [node for node in left if variables(*node.targets) & wanted]:
         made += more
         left = [node for node in left if node not in more]
-        wanted |= {name for node in more for name in _names(node.value)}
+        wanted |= {name for node in more for name in variables(node.value)}
     return made
 
 
@@ -246,7 +246,3 @@ def _of_device(node: ast.AST) -> Iterator[str]:
         for each in node.names:
             if (inside or each.name).partition(".")[0] in DEVICE_PACKAGES:
                 yield each.asname or each.name.partition(".")[0]
-
-
-def _names(*some: ast.AST) -> set[str]:
-    return {n.id for each in some for n in ast.walk(each) if isinstance(n, ast.Name)}

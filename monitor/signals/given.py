@@ -15,6 +15,7 @@ from whyidle.monitor.signals.source import (
     functions,
     nodes_at,
     tree_of,
+    variables,
     written,
 )
 
@@ -29,16 +30,15 @@ _DEEPEST: Final = 4
 @lru_cache(maxsize=1024)
 def makers(line: CodeLine) -> tuple[CodeLine, ...]:
     """Return the lines of the file that give what a line's calls are given: ``yield x, y``."""
-    names = {
-        node.id
+    parts = (
+        part
         for call in calls(line.file, line.line)
         for part in (*call.args, *(each.value for each in call.keywords))
-        for node in ast.walk(part)
-        if isinstance(node, ast.Name)
-    }
+    )
+    names = variables(*parts)
     around = nodes_at(line.file, line.line)
     found = [
-        each.iter for each in around if isinstance(each, ast.For) and names & _names(each.target)
+        each.iter for each in around if isinstance(each, ast.For) and names & variables(each.target)
     ]
     found += [x for name in sorted(names) for x in given(line.file).get(name, ()) if x is not None]
     made = [x for each in found for x in _gives_at(line.file, each, _DEEPEST)]
@@ -70,10 +70,6 @@ def _methods(file: str, name: str) -> Iterator[ast.FunctionDef]:
     for node in () if tree is None else ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == name:
             yield from (each for each in node.body if isinstance(each, ast.FunctionDef))
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {x.id for x in ast.walk(node) if isinstance(x, ast.Name)}
 
 
 @lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import dotted, tree_of, written
+from whyidle.monitor.signals.source import callee, dotted, tree_of, variables, written
 
 _JOINS: Final = re.compile(r"(torch|jnp|jax\.numpy)\.(cat|concat|concatenate|hstack|append)")
 _ADDS: Final = re.compile(r"append|extend")
@@ -111,7 +111,7 @@ def _keeps(node: ast.Assign, function: _Function) -> bool:
     given = {each.arg for each in (*function.args.args, *function.args.kwonlyargs)}
     if not isinstance(parts[0], ast.Name | ast.Subscript | ast.Attribute):
         return False
-    is_before = bool(_names(parts[0]) & given - {"self"}) and target.id in _names(*parts[1:])
+    is_before = bool(variables(parts[0]) & given - {"self"}) and target.id in variables(*parts[1:])
     gives = (each.value for each in ast.walk(function) if isinstance(each, ast.Return))
     return is_before and any(
         isinstance(each, ast.Name) and each.id == target.id
@@ -130,7 +130,7 @@ def _feeding(line: CodeLine) -> Loop | None:
             return None
         for each in assigned:
             here = each.lineno <= line.line <= (each.end_lineno or each.lineno)
-            if here and _names(*each.targets) & _feeds(each, assigned):
+            if here and variables(*each.targets) & _feeds(each, assigned):
                 return Loop(line.file, loop.body[0].lineno, loop.end_lineno or loop.lineno)
     return None
 
@@ -144,19 +144,19 @@ def _feeds(node: ast.Assign, assigned: list[ast.Assign]) -> set[str]:
         name
         for call in ast.walk(node.value)
         if isinstance(call, ast.Call)
-        for name in _names(*call.args, *(each.value for each in call.keywords))
+        for name in variables(*call.args, *(each.value for each in call.keywords))
     }
     left = [each for each in assigned if each is not node]
-    while made := [each for each in left if _names(*each.targets) & wanted]:
+    while made := [each for each in left if variables(*each.targets) & wanted]:
         left = [each for each in left if each not in made]
-        wanted |= {name for each in made for name in _names(each.value)}
+        wanted |= {name for each in made for name in variables(each.value)}
     return wanted
 
 
 def _called(node: ast.AST) -> Iterator[str]:
     for each in ast.walk(node):
         if isinstance(each, ast.Call):
-            name = dotted(each.func) or getattr(each.func, "attr", "")
+            name = callee(each)
             yield name.rpartition(".")[2]
 
 
@@ -169,7 +169,7 @@ def _all(file: str) -> tuple[_Loop, ...]:
 
 
 def _targets(loop: _Loop) -> set[str]:
-    return _names(loop.target) if isinstance(loop, ast.For) else set()
+    return variables(loop.target) if isinstance(loop, ast.For) else set()
 
 
 def _grows(node: ast.AST) -> _Growth | None:
@@ -211,21 +211,21 @@ def _goes_on(growth: _Growth, inside: list[ast.AST], layers: set[str]) -> bool:
     sequence = {growth.name}
     for each in assigned:
         if _is_part(each.value, sequence) or _made(each.value, sequence):
-            sequence |= _names(*each.targets)
+            sequence |= variables(*each.targets)
     if growth.is_list and not any(_made(call, sequence) for call in inside):
         return False
     new = list(growth.new)
-    wanted = _names(*new) - {growth.name}
+    wanted = variables(*new) - {growth.name}
     # From the new part back through what it was made of.
     while True:
         if any(_given(call, sequence) for each in new for call in _calls(each, layers)):
             return True
-        made = [each for each in assigned if _names(*each.targets) & wanted]
+        made = [each for each in assigned if variables(*each.targets) & wanted]
         if not made:
             return False
         assigned = [each for each in assigned if each not in made]
         new = [each.value for each in made]
-        wanted |= {name for each in new for name in _names(each)}
+        wanted |= {name for each in new for name in variables(each)}
 
 
 def _is_part(value: ast.expr, sequence: set[str]) -> bool:
@@ -233,7 +233,7 @@ def _is_part(value: ast.expr, sequence: set[str]) -> bool:
     if isinstance(value, ast.IfExp):
         return any(_is_part(each, sequence) for each in (value.body, value.orelse))
     if isinstance(value, ast.Subscript):
-        return bool(_names(value.value) & sequence) and not _is_last(value.slice)
+        return bool(variables(value.value) & sequence) and not _is_last(value.slice)
     return isinstance(value, ast.Name) and value.id in sequence
 
 
@@ -276,7 +276,3 @@ def _listed(value: ast.expr) -> Iterator[ast.expr]:
 
 def _is(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
-
-
-def _names(*some: ast.AST) -> set[str]:
-    return {each.id for one in some for each in ast.walk(one) if isinstance(each, ast.Name)}

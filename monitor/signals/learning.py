@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import calls, dotted, functions, nodes_at, written
+from whyidle.monitor.signals.source import callee, calls, dotted, functions, last, nodes_at, written
 
 # Functions of the same file that it calls, and those that they call.
 DEEPEST: Final = 4
@@ -49,7 +49,7 @@ def _calls_what_learns(file: str, body: Sequence[ast.AST], depth: int) -> bool:
     made = [node for each in body for node in ast.walk(each) if isinstance(node, ast.Call)]
     if any(map(_is_learning, made)):
         return True
-    names = {_last(call) for call in made} - {""} if depth else set()
+    names = {last(call) for call in made} - {""} if depth else set()
     called = [found for name in sorted(names) for found in functions(file, name)]
     return any(
         # The variables of a function are made anew by every pass through a model.
@@ -60,10 +60,10 @@ def _calls_what_learns(file: str, body: Sequence[ast.AST], depth: int) -> bool:
 
 
 def _is_learning(call: ast.Call) -> bool:
-    name = dotted(call.func) or _last(call)
+    name = callee(call)
     if _OPTIMIZERS.fullmatch(name):
         return True
-    if not _LEARNS.fullmatch(_last(call)) or _NO_MODELS.fullmatch(name):
+    if not _LEARNS.fullmatch(last(call)) or _NO_MODELS.fullmatch(name):
         return False
     return not (_MODES.fullmatch(name) and all(isinstance(x, ast.Constant) for x in call.args))
 
@@ -80,7 +80,3 @@ def _renewed(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
         for target in node.targets:
             several = target.elts if isinstance(target, ast.Tuple) else [target]
             yield from (each for each in several if written(each) in given)
-
-
-def _last(call: ast.Call) -> str:
-    return dotted(call.func).rpartition(".")[2] or getattr(call.func, "attr", "")

@@ -13,7 +13,7 @@ from typing import Final
 
 from whyidle.monitor.runs.stacks import CodeLine
 from whyidle.monitor.signals.given import given
-from whyidle.monitor.signals.source import calls, dotted, imports, written
+from whyidle.monitor.signals.source import callee, calls, dotted, imports, written
 
 _MAKES: Final = re.compile(
     r"torch\.(tensor|as_tensor|asarray|Tensor|(Float|Double|Half|Long|Int|Bool)Tensor)"
@@ -61,7 +61,7 @@ def _is_list(file: str, node: ast.expr, depth: int) -> bool:
         case ast.ListComp():
             return True
         case ast.Call():
-            return _LISTS.fullmatch(dotted(node.func) or getattr(node.func, "attr", "")) is not None
+            return _LISTS.fullmatch(callee(node)) is not None
         case ast.Name() | ast.Attribute() if depth:
             held = given(file).get(written(node), ())
             return any(x is None or _is_list(file, x, depth - 1) for x in held)

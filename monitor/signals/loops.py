@@ -16,7 +16,15 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.runs.stacks import CodeLine
-from whyidle.monitor.signals.source import calls, dotted, functions, nodes_at, tree_of, written
+from whyidle.monitor.signals.source import (
+    callee,
+    calls,
+    dotted,
+    functions,
+    nodes_at,
+    tree_of,
+    written,
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Comprehension = ast.ListComp | ast.GeneratorExp | ast.SetComp
@@ -93,7 +101,7 @@ def over_samples(
 @lru_cache(maxsize=4096)
 def _trains(line: CodeLine) -> bool:
     """Tell whether a line is a part of training: a known call, or an object's state is renewed."""
-    if any(_TRAINS.fullmatch(_callee(call)) for call in calls(line.file, line.line)):
+    if any(_TRAINS.fullmatch(callee(call)) for call in calls(line.file, line.line)):
         return True
     stored = (node for target in _renewed(line) for node in ast.walk(target))
     return any(isinstance(node, ast.Attribute | ast.Subscript) for node in stored)
@@ -140,14 +148,8 @@ def _trained(frames: tuple[CodeLine, ...]) -> Iterator[Spot]:
 
 
 def _calls(line: CodeLine, names: set[str]) -> bool:
-    names_called = (_callee(call) for call in calls(line.file, line.line))
+    names_called = (callee(call) for call in calls(line.file, line.line))
     return any(name in names or _FOLLOWS.fullmatch(name) for name in names_called)
-
-
-def _callee(call: ast.Call) -> str:
-    """Return what is called; of what has no dotted name, as in ``params[0].item()``, the last."""
-    last = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return dotted(call.func) or last
 
 
 def _around(line: CodeLine) -> Iterator[Function]:
@@ -168,7 +170,7 @@ def _is_over_samples(loop: Loop) -> bool:
     iterated = loop.test if isinstance(loop, ast.While) else _head(loop).iter
     if _BATCHES.fullmatch(written(iterated).replace("\n", " ")):
         return False
-    if isinstance(iterated, ast.Call) and _TEXTS.fullmatch(_callee(iterated)):
+    if isinstance(iterated, ast.Call) and _TEXTS.fullmatch(callee(iterated)):
         return False
     names = [dotted(call.func) for call in _calls_in(loop)]
     if any(_TRAINS.fullmatch(name) for name in names):

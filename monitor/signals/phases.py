@@ -18,7 +18,7 @@ from whyidle.monitor.runs.stacks import Chain, CodeLine
 from whyidle.monitor.signals.acts import Phase, of_calls, of_library, scores, syncs
 from whyidle.monitor.signals.environments import step_line
 from whyidle.monitor.signals.learning import learns
-from whyidle.monitor.signals.source import calls, dotted, imports, tree_of
+from whyidle.monitor.signals.source import callee, calls, dotted, imports, tree_of
 from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.where.frameworks import IN_DEVICES
 
@@ -98,7 +98,7 @@ def _act(chain: Chain) -> Phase | None:
     # What a framework does for a line that prints is no printing.
     if inner is None or any(IN_DEVICES.fullmatch(x.file) for x in outside):
         return None
-    names = [_name(call) for call in calls(inner.file, inner.line)]
+    names = [callee(call) for call in calls(inner.file, inner.line)]
     if outside and scores(imports(inner.file).get(name.partition(".")[0], "") for name in names):
         return Phase.METRICS
     if syncs(names):
@@ -132,7 +132,7 @@ def _of_tokenizer(chain: Chain) -> Aside | None:
     for inner, outer in zip_longest(chain.frames, chain.frames[1:]):
         is_one = _TOKENISES.fullmatch(inner.function) is not None
         if not is_one and outer is not None and _CODES.fullmatch(inner.function):
-            is_one = any(_TOKENIZER.fullmatch(_name(x)) for x in calls(outer.file, outer.line))
+            is_one = any(_TOKENIZER.fullmatch(callee(x)) for x in calls(outer.file, outer.line))
         if is_one:
             begins = outer or inner
     return None if begins is None else Aside(Phase.TOKENISATION, begins)
@@ -187,7 +187,7 @@ def _only_returns(test: ast.If) -> bool:
 def _counts(test: ast.expr) -> bool:
     """Tell whether it goes by the number of a step, or by how long something is ago."""
     nodes = list(ast.walk(test))
-    clocks = (_name(x).rpartition(".")[2] for x in nodes if isinstance(x, ast.Call))
+    clocks = (callee(x).rpartition(".")[2] for x in nodes if isinstance(x, ast.Call))
     return any(isinstance(x, ast.Mod) for x in nodes) or any(x in _CLOCKS for x in clocks)
 
 
@@ -233,13 +233,8 @@ def _around(file: str, line: int) -> Phase:
     return Phase.LOGGING
 
 
-def _name(call: ast.Call) -> str:
-    """Return what is called; of what has no dotted name, as in ``open(path).write``, the last."""
-    return dotted(call.func) or getattr(call.func, "attr", "")
-
-
 def _called(some: Sequence[ast.AST]) -> Iterator[str]:
     for each in some:
         for node in ast.walk(each):
             if isinstance(node, ast.Call):
-                yield _name(node)
+                yield callee(node)

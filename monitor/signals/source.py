@@ -95,6 +95,21 @@ def readable(file: str | None) -> bool:
     return file is not None and tree_of(file) is not None
 
 
+def callee(call: ast.Call) -> str:
+    """Return what is called; of what has no dotted name, as in ``open(path).write``, the last."""
+    return dotted(call.func) or getattr(call.func, "attr", "")
+
+
+def last(call: ast.Call) -> str:
+    """Return the last part of that name."""
+    return callee(call).rpartition(".")[2]
+
+
+def variables(*some: ast.AST) -> set[str]:
+    """Return the variables that stand in pieces of code."""
+    return {node.id for each in some for node in ast.walk(each) if isinstance(node, ast.Name)}
+
+
 @lru_cache(maxsize=64)
 def imports(file: str) -> dict[str, str]:
     """Return the names that a file imports, and what they are in full."""

@@ -13,7 +13,16 @@ from typing import Final
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.recorded import Recorded
-from whyidle.monitor.signals.source import called, dotted, function_at, functions, text_of, tree_of
+from whyidle.monitor.signals.source import (
+    called,
+    dotted,
+    function_at,
+    functions,
+    last,
+    text_of,
+    tree_of,
+    variables,
+)
 from whyidle.monitor.signals.window import Window
 from whyidle.monitor.traces.where.files import is_users
 
@@ -98,7 +107,7 @@ def _set(statement: ast.stmt) -> Iterator[str]:
     for node in ast.walk(statement):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                if isinstance(target, ast.Name) and target.id not in _read(node.value):
+                if isinstance(target, ast.Name) and target.id not in variables(node.value):
                     yield target.id
 
 
@@ -112,7 +121,7 @@ def _keeps(node: ast.AST, made: set[str]) -> bool:
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
         names = {target.id for target in node.targets if isinstance(target, ast.Name)}
         is_sum = isinstance(node.value.op, ast.Add)
-        return is_sum and bool(names & _read(node.value)) and _is_much([node.value])
+        return is_sum and bool(names & variables(node.value)) and _is_much([node.value])
     return False
 
 
@@ -120,14 +129,6 @@ def _is_much(values: Iterable[ast.expr]) -> bool:
     """Tell whether it may be an array, by what it is made with."""
     nodes = [node for value in values for node in ast.walk(value)]
     numbers = any(
-        isinstance(node, ast.Call) and _NUMBERS.fullmatch(_last(node)) is not None for node in nodes
+        isinstance(node, ast.Call) and _NUMBERS.fullmatch(last(node)) is not None for node in nodes
     )
     return any(isinstance(node, ast.Name) for node in nodes) and not numbers
-
-
-def _last(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func)
-
-
-def _read(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
