@@ -25,9 +25,21 @@ _LABELS, _SAMPLES = 1, 2
 _NAME, _VALUE = 1, 2
 _TIMESTAMP = 2
 _REFUSED: Final = range(400, 500)
+_ELSEWHERE: Final = range(300, 400)
+_LONGEST_SAID: Final = 500
 
 # A series: its labels in order, its name among them.
 Series = tuple[tuple[str, str], ...]
+
+
+class _Stays(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: our password is for one host, and a redirect has written nothing."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow none."""
+
+
+_OPENER: Final = urllib.request.build_opener(_Stays)
 
 
 class Refused(Problem):
@@ -68,11 +80,13 @@ class Sender:
         body = bytes(self._snappy.compress_raw(encoded(samples)))
         request = urllib.request.Request(self.url, body, self._headers, method="POST")  # noqa: S310
         try:
-            with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
+            with _OPENER.open(request, timeout=SECONDS) as answer:
                 answer.read()
         except urllib.error.HTTPError as error:
             with error:
-                said = " ".join(error.read(500).decode(errors="replace").split())
+                if error.code in _ELSEWHERE:
+                    raise Refused(error.code, self._sent_on(error)) from None
+                said = " ".join(error.read(_LONGEST_SAID).decode(errors="replace").split())
             what = f"{self.url} answers {error.code}: {said or error.reason}"
             if error.code in _REFUSED and error.code != HTTPStatus.TOO_MANY_REQUESTS:
                 raise Refused(error.code, what) from None
@@ -80,6 +94,10 @@ class Sender:
         except (OSError, ValueError) as error:
             why = getattr(error, "reason", None) or error
             raise Problem(f"{self.url} does not answer: {why}.") from None
+
+    def _sent_on(self, error: urllib.error.HTTPError) -> str:
+        where = " ".join(error.headers.get("Location", "").split())[:_LONGEST_SAID]
+        return f"{self.url} sends us on to '{where}', and wrote nothing."
 
 
 def encoded(samples: Mapping[Series, Iterable[tuple[int, float]]]) -> bytes:
@@ -100,6 +118,8 @@ def _double(value: float) -> bytes:
 
 
 def _mend(code: int) -> str:
+    if code in _ELSEWHERE:
+        return "Give the URL that takes what is written: --backfill URL"
     return {
         400: "Prometheus takes what is older than an hour only with"
              " storage.tsdb.out_of_order_time_window, as `monitor fleet init` writes it.",

@@ -30,6 +30,8 @@ EVERY_SECONDS: Final = 15.0
 MISSED_SCRAPES: Final = 2.5
 SHORTEST_GRACE: Final = 45.0
 LONGEST_GRACE: Final = 600.0
+# Five minutes of scrapes: a new name is ours soon, and one that somebody says now and then never.
+LATEST_NAMES: Final = 20
 # Half a day less than what `monitor fleet init` lets a server take.
 KEEP_MS: Final = int(6.5 * 24 * 3600 * 1000)
 MOST_BYTES: Final = 256 << 20
@@ -66,7 +68,7 @@ class Scrapes:
         self._last = clock()
         self._every = 0.0
         self.last_ms = 0
-        self.instance = ""
+        self._names: deque[str] = deque(maxlen=LATEST_NAMES)
 
     def note(self, host: str) -> None:
         """Take in that a server came."""
@@ -74,7 +76,14 @@ class Scrapes:
         if self.last_ms:
             self._every = now - self._last
         self._last, self.last_ms = now, time.time_ns() // 1_000_000
-        self.instance = valid(host) or self.instance
+        if name := valid(host):
+            self._names.append(name)
+
+    @property
+    def instance(self) -> str:
+        """The name that was said most often of late: whoever may look can say a wrong one."""
+        names = tuple(self._names)
+        return max(names, key=names.count, default="")
 
     @property
     def is_missed(self) -> bool:

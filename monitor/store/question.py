@@ -1,37 +1,43 @@
 """A question in SQL that somebody else wrote: it sees the views, and costs little whatever it says.
 
-The file is opened so that nothing can be written. SQLite asks ``_Allowed`` about each table and
-column of a question, and runs a question for a limited time, over limited rows and text.
+The file is opened so that nothing can be written, and SQLite asks ``_Allowed`` about each table and
+column of a question. It runs in a process of its own, as one function of SQLite can go on for
+seconds, and nothing but the end of its process stops it.
 """
 
 from __future__ import annotations
 
+import os
+import pickle
+import resource
 import secrets
+import signal
 import sqlite3
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.store import connect, views
 
 MOST_ROWS: Final = 200
 MOST_SECONDS: Final = 2.0
-# Of one value: no function can be made to search in more.
 LONGEST_VALUE: Final = 1 << 20
 LONGEST_SQL: Final = 10_000
-# Steps of SQLite's machine between two looks at the clock: a fraction of a millisecond.
-_STEPS: Final = 5_000
+# Letters and bytes of all rows: no more of them are fetched.
+LONGEST_ANSWER: Final = 4 << 20
+# What its process may use beside the files that it maps; without a question it is a tenth.
+MOST_MEMORY: Final = 256 << 20
+# Not in the user's working directory: a file there may be named like a module of ours.
+_COMMAND: Final = (sys.executable, "-P", "-m", "whyidle.monitor.store.question")
 # They reach outside, where a build of SQLite has them.
 _FORBIDDEN: Final = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
 _TABLES: Final = {"json_each", "json_tree"}
 _LIMITS: Final = {
     sqlite3.SQLITE_LIMIT_LENGTH: LONGEST_VALUE,
-    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 16,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 200,
-    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
-    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
 
@@ -92,6 +98,28 @@ def ask(path: Path, sql: str, most: int = MOST_ROWS, seconds: float = MOST_SECON
     """Answer a question; whatever is wrong with it is a sentence."""
     if len(sql) > LONGEST_SQL:
         raise UsageProblem(f"The question is longer than {LONGEST_SQL} characters.", _HINT)
+    done = subprocess.run(  # noqa: S603  ourselves
+        _COMMAND,
+        input=pickle.dumps((path, sql, most, seconds)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode == -signal.SIGALRM:
+        raise UsageProblem(f"The question took longer than {seconds:g} s.", "Ask for less.")
+    if done.returncode:
+        raise UsageProblem("The process that asked the question has ended.", "Ask for less.")
+    found = pickle.loads(done.stdout)  # noqa: S301  written by ourselves
+    if isinstance(found, Rows):
+        return found
+    kind, what, next_step = found
+    raise kind(what, next_step)
+
+
+_HINT: Final = "Ask one SELECT over the views: runs, findings, events, job_minutes, and others."
+
+
+def _answered(path: Path, sql: str, most: int) -> Rows:
     connection = connect.for_reading(path)
     began = time.monotonic()
     try:
@@ -102,25 +130,28 @@ def ask(path: Path, sql: str, most: int = MOST_ROWS, seconds: float = MOST_SECON
         for limit, value in _LIMITS.items():
             connection.setlimit(limit, value)
         connection.set_authorizer(allowed)
-        connection.set_progress_handler(lambda: time.monotonic() > began + seconds, _STEPS)
         cursor = connection.execute(sql)
-        found = cursor.fetchmany(most + 1)
         columns = [str(each[0]) for each in cursor.description or ()]
+        rows: list[list[Cell]] = []
+        left = LONGEST_ANSWER
+        for row in cursor:
+            if len(rows) == most or left < 0:
+                return Rows(columns, rows, True, time.monotonic() - began)
+            left -= sum(len(value) for value in row if isinstance(value, str | bytes))
+            rows.append([_cell(value) for value in row])
+        return Rows(columns, rows, False, time.monotonic() - began)
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as error:
-        raise _refused(error, seconds) from None
+        raise _refused(error) from None
+    except MemoryError:
+        raise UsageProblem(
+            f"The question needs more than {MOST_MEMORY >> 20} MiB.", "Ask for less."
+        ) from None
     finally:
         connection.close()
-    rows = [[_cell(value) for value in row] for row in found[:most]]
-    return Rows(columns, rows, len(found) > most, time.monotonic() - began)
 
 
-_HINT: Final = "Ask one SELECT over the views: runs, findings, events, job_minutes, and others."
-
-
-def _refused(error: Exception, seconds: float) -> UsageProblem:
+def _refused(error: Exception) -> UsageProblem:
     code = error.sqlite_errorcode & 0xFF if hasattr(error, "sqlite_errorcode") else None
-    if code == sqlite3.SQLITE_INTERRUPT:
-        return UsageProblem(f"The question took longer than {seconds:g} s.", "Ask for less.")
     if code == sqlite3.SQLITE_AUTH:
         return UsageProblem("The question asks for more than the views, or writes.", _HINT)
     return UsageProblem(f"The question cannot be answered: {error}.", _HINT)
@@ -141,3 +172,27 @@ def described(path: Path) -> str:
         raise connect.cannot_open(path, error) from error
     finally:
         connection.close()
+
+
+def serve() -> None:
+    """Answer the one question on standard input, or be ended."""
+    path, sql, most, seconds = pickle.load(sys.stdin.buffer)  # noqa: S301  written by ourselves
+    os.nice(10)
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+    # By the kernel: no handler, which would wait until SQLite returns.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM,))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    said: Rows | tuple[type[Problem], str, str]
+    try:
+        said = _answered(path, sql, most)
+    except Problem as problem:
+        said = type(problem), problem.what, problem.next_step
+    sys.stdout.buffer.write(pickle.dumps(said))
+
+
+if __name__ == "__main__":
+    # Under the name by which the one who asks knows its classes.
+    from whyidle.monitor.store import question
+
+    question.serve()

@@ -26,7 +26,7 @@ class Received:
 
 
 @contextmanager
-def receiver(*answers: int, port: int = 0) -> Iterator[Received]:
+def receiver(*answers: int, port: int = 0, location: str = "") -> Iterator[Received]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             answer = found.answers.pop(0) if found.answers else 200
@@ -42,6 +42,8 @@ def receiver(*answers: int, port: int = 0) -> Iterator[Received]:
                 return
             said = b"" if answer == 200 else b"not now\n"
             self.send_response(answer)
+            if answer // 100 == 3:
+                self.send_header("Location", location)
             self.send_header("Content-Length", str(len(said)))
             self.end_headers()
             self.wfile.write(said)

@@ -120,6 +120,19 @@ def test_a_server_is_missed_by_how_often_it_came() -> None:
     assert scrapes.instance == "node1:9400"
 
 
+def test_who_only_looks_changes_no_name() -> None:
+    scrapes = Scrapes()
+    for n in range(40):
+        scrapes.note("node1:9400")
+        if n % 3 == 0:
+            scrapes.note("other:9400")
+        assert scrapes.instance == "node1:9400"
+    # The server has given it a new name.
+    for _ in range(20):
+        scrapes.note("10.0.0.1:9400")
+    assert scrapes.instance == "10.0.0.1:9400"
+
+
 def test_only_what_nobody_scraped_is_kept(store: Unscraped, state: Path) -> None:
     filling = backfill(store, "http://127.0.0.1:9", state)
     clock = Clock()
@@ -181,6 +194,22 @@ def test_what_a_server_never_wants_stays_and_is_said(
         assert filling.next_pause() == EVERY_SECONDS
     assert store.oldest() == []
     assert "backfill: works again." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("answer", [301, 302, 303, 307, 308])
+def test_a_password_goes_nowhere_else_and_a_redirect_has_written_nothing(
+    store: Unscraped, state: Path, capsys: pytest.CaptureFixture[str], answer: int
+) -> None:
+    store.add([Kept(NOW, page(1.0))])
+    with receiver() as other, receiver(answer, location=other.url) as got:
+        filling = backfill(store, got.url.replace("//", "//me:secret@"), state)
+        assert filling.next_pause() == REFUSED_PAUSE
+        assert len(got.bodies) == 1
+        assert other.bodies == []
+    assert len(store.oldest()) == 1
+    said = capsys.readouterr().out
+    assert f"sends us on to '{other.url}'" in said
+    assert "secret" not in said
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,8 @@ def test_a_host_is_scraped_alerts_are_sent_and_one_vanishes(live: Live) -> None:
         server.until(f.BUILD.name, 2)
         server.until(RULES_RUN.text, 1)
         server.until(f'{f.JOB_IDLE.name}{{cause="input"}} > 1', 1)
+        # Who evaluates rules for VictoriaMetrics sends an alert sooner than it writes its series.
+        server.until('ALERTS{alertname="WhyidleGpuLost", alertstate="firing"}', 1)
     for each in live.ask():
         assert each["unknown"] == {}
         assert (each["hosts"], each["gone"], each["gpus"]) == (2, [], 10)

@@ -153,6 +153,9 @@ def test_whatever_else_is_asked_is_refused_in_a_sentence_and_changes_nothing(
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n",
         "SELECT count(*) FROM job_seconds a, job_seconds b, job_seconds c, job_seconds d",
         "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x FROM n ORDER BY 1",
+        # One function that goes on for seconds.
+        "SELECT instr(zeroblob(1000000), cast(zeroblob(500000) || '' AS blob) || x'01')",
+        "SELECT length(replace(hex(zeroblob(400000)), hex(zeroblob(20000)) || '1', 'x'))",
     ],
 )
 def test_a_question_without_end_is_ended(store: Path, sql: str) -> None:
@@ -168,6 +171,15 @@ def test_rows_and_values_are_limited(store: Path) -> None:
     assert (len(found.rows), found.more) == (200, True)
     assert ask(store, "SELECT x'00ff' AS b").rows == [["2 bytes"]]
     assert not ask(store, "SELECT 1").more
+
+
+def test_an_answer_of_any_size_costs_little_memory(store: Path) -> None:
+    many = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 300)"
+    found = ask(store, f"{many} SELECT {', '.join(['zeroblob(500000)'] * 20)} FROM n")
+    assert found.more
+    assert found.rows == [["500000 bytes"] * 20]
+    with pytest.raises(UsageProblem, match="MiB"):
+        ask(store, f"SELECT {', '.join(['zeroblob(1000000)'] * 400)}")
 
 
 def test_an_older_file_has_the_views_that_it_can_have(tmp_path: Path) -> None:
