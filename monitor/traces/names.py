@@ -79,10 +79,11 @@ _NOT_COMPILE = re.compile(
     r"|CompiledFunction|Torch-Compiled Region|autotun|Cache Lookup|graph\.py\(\d+\): __call__",
     re.IGNORECASE,
 )
-# The class that wraps a whole generation loop is no loader: DataLoader's own __next__ only.
+# The class that wraps a whole generation loop is no loader: DataLoader's own __next__ only. Stages of
+# tf.data (`Iterator::Root::Prefetch`) run ahead on threads of their own: who waits is what asks.
 _INPUT = re.compile(
     r"^enumerate\(DataLoader\)|(^|torch/utils/data/)dataloader\.py\(\d+\): __(next|iter)__"
-    r"|IteratorGetNext|Iterator::|DataLoaderIter.*__next__|_MultiWorkerIter"
+    r"|IteratorGetNext|DataLoaderIter.*__next__|_MultiWorkerIter"
     r"|MultiDeviceIteratorGetNext|grain.*__next__|tfds.*__next__"
 )
 _PROFILER = re.compile(

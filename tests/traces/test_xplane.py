@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.traces.test_account import budget_of
 from tests.traces.xplane_bytes import EPOCH, Plane, block, load, number, space
 from whyidle.monitor.traces import launches, xplane
 from whyidle.monitor.traces.causes import Cause
@@ -250,6 +251,40 @@ def test_operators_of_tensorflow_on_the_cpu(tmp_path: Path) -> None:
     gpu = Plane("/device:GPU:0")
     gpu.line("Stream #1", gpu.event("k", 0, US))
     assert kinds(load(tmp_path, space(gpu, on_the_cpu(**operator))))["dot"] == Cause.AROUND
+
+
+@pytest.mark.parametrize(
+    ("asked", "cause"), [(True, Cause.INPUT), (False, Cause.AROUND)], ids=["waits", "is ahead"]
+)
+def test_a_graph_waits_for_a_pipeline_where_it_asks_and_not_where_that_works_ahead(
+    tmp_path: Path, asked: bool, cause: Cause
+) -> None:
+    """As `fit` of Keras runs: the graph takes its batches, and Python only waits for the graph."""
+    gpu, host, calls = Plane("/device:GPU:0"), Plane("/host:CPU"), Plane("/host:CUPTI")
+    gpu.line(
+        "Stream #1(Kernel)",
+        gpu.event("gemm", 10 * US, 10 * US, correlation_id=1),
+        gpu.event("gemm", 100 * US, 10 * US, correlation_id=2),
+        key=1,
+    )
+    host.line("python", host.event("EagerExecute", 0, 120 * US), key=10)
+    ahead = host.event("Iterator::Root::Prefetch::ParallelMapV2", 0, 120 * US)
+    host.line("tf_data_iterator_resource/3", ahead, key=12)
+    if asked:
+        waits = host.event("IteratorGetNextOp::DoCompute", 20 * US, 75 * US)
+        host.line("tf_data_iterator_get_next/2", waits, key=11)
+    calls.line(
+        "Host Threads/13",
+        *(
+            calls.event("cuLaunchKernel", at * US, US, device_id=0, correlation_id=n)
+            for n, at in ((1, 5), (2, 98))
+        ),
+        key=13,
+    )
+    trace = load(tmp_path, space(gpu, host, calls))
+    segments = budget_of(trace).segments
+    gap = np.searchsorted(segments.start, 50 * US, "right") - 1
+    assert segments.cause[gap] == cause
 
 
 def test_hosts_that_were_joined_are_kept_apart(tmp_path: Path) -> None:
