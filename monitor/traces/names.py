@@ -79,8 +79,8 @@ _NOT_COMPILE = re.compile(
     r"|CompiledFunction|Torch-Compiled Region|autotun|Cache Lookup|graph\.py\(\d+\): __call__",
     re.IGNORECASE,
 )
-# The class that wraps a whole generation loop is no loader: DataLoader's own __next__ only. Stages of
-# tf.data (`Iterator::Root::Prefetch`) run ahead on threads of their own: who waits is what asks.
+# The class that wraps a whole generation loop is no loader: DataLoader's own __next__ only. Stages
+# of tf.data (`Iterator::Root::Prefetch`) run ahead on threads of their own: who asks is who waits.
 _INPUT = re.compile(
     r"^enumerate\(DataLoader\)|(^|torch/utils/data/)dataloader\.py\(\d+\): __(next|iter)__"
     r"|IteratorGetNext|DataLoaderIter.*__next__|_MultiWorkerIter"
