@@ -25,6 +25,8 @@ from whyidle.monitor.trying.audit import PAIR
 SCOPES = (Scope.GPU, Scope.JOB, Scope.HOST, Scope.MONITOR)
 # The kind of event that says, every few seconds, where a main thread was.
 STACKS = "stacks"
+# They are collected for ten seconds and recorded at their end.
+HALF_OF_LOOKS_MS = 5000
 # Where its other threads were; and processes that hardly live, under the one that starts them.
 THREADS, SHORT_LIVED = "thread_stacks", "short_lived_stacks"
 # And where values were read back, and what was compiled, as sums.

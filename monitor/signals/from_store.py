@@ -18,6 +18,7 @@ from whyidle.monitor.runs.stacks import StackSamples
 from whyidle.monitor.runs.summary import (
     COMPILED,
     COMPILES,
+    HALF_OF_LOOKS_MS,
     READS,
     ROLLING,
     SHORT_LIVED,
@@ -44,8 +45,6 @@ SETTLING_MS: Final = 2000
 COMPILING: Final = 0.3
 # And while it starts, a Julia job collects less than so much of what it does later.
 COLLECTING: Final = 0.5
-# Stack samples are collected for ten seconds and recorded at their end.
-HALF_OF_LOOKS_MS: Final = 5000
 # Never more of the window than this is warming up.
 MOST_WARM: Final = 0.5
 # In a longer window some seconds more or less of warming up do not count.

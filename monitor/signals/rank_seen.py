@@ -8,7 +8,14 @@ from typing import Final
 
 from whyidle.monitor.core.metrics import Metric, Scope, metrics_of
 from whyidle.monitor.runs.stacks import StackSamples
-from whyidle.monitor.runs.summary import STACKS, Watched, event_data, in_order, subjects
+from whyidle.monitor.runs.summary import (
+    HALF_OF_LOOKS_MS,
+    STACKS,
+    Watched,
+    event_data,
+    in_order,
+    subjects,
+)
 from whyidle.monitor.store import Reader, Run
 
 # A machine has no more GPUs than this, and a recording samples as many.
@@ -41,13 +48,24 @@ def ranks_of(reader: Reader, run: Run, start_ms: int, end_ms: int) -> tuple[Rank
     if len(first) < 2:
         return ()
     asked = metrics_of(Scope.PROCESS)
+
+    def looks(since_ms: int) -> dict[int, StackSamples]:
+        return {
+            rank: StackSamples.of_events(
+                event_data(reader, run, (STACKS,), who, since_ms, most=MOST_EVENTS)
+            )
+            for rank, who in first.items()
+        }
+
+    stacks = looks(start_ms + HALF_OF_LOOKS_MS)
+    if not all(each.samples for each in stacks.values()):
+        # Of a short recording there is no more; then what starts one rank late is in it.
+        stacks = looks(start_ms)
     return tuple(
         RankSeen(
             rank,
             who.pid,
-            StackSamples.of_events(
-                event_data(reader, run, (STACKS,), who, start_ms, most=MOST_EVENTS)
-            ),
+            stacks[rank],
             reader.means(asked, subjects(reader, run, who), start_ms, end_ms, POINTS),
             _steps(who) or None,
         )

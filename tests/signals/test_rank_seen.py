@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from whyidle.monitor.core.metrics import PROCESS_GC_PAUSE, Scope
+from whyidle.monitor.core.metrics import JOB_STEPS, PROCESS_GC_PAUSE, Scope
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading, Tick
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
@@ -18,6 +18,7 @@ from whyidle.monitor.store import NewRun, Writer
 
 START_MS = 1_700_000_000_000
 LINE = CodeLine("/job/train.py", 10, "train")
+SETS_UP = CodeLine("/job/train.py", 4, "<module>")
 WAIT = CodeLine("/v/site-packages/torch/autograd/graph.py", 5, "_engine_run_backward")
 
 
@@ -31,7 +32,10 @@ def entry(
     }  # fmt: skip
 
 
-def seen(folder: Path, *entries: dict[str, Any], seconds: int = 20) -> tuple[RankSeen, ...]:
+def seen(
+    folder: Path, *entries: dict[str, Any], seconds: int = 20, first_step_s: int | None = None
+) -> tuple[RankSeen, ...]:
+    """Record ranks; until its first step a job is found where it sets up."""
     path = folder / DATABASE
     with Writer.open(path) as writer:
         run = writer.begin_run(NewRun(started_ms=START_MS, info={"processes": list(entries)}))
@@ -39,19 +43,38 @@ def seen(folder: Path, *entries: dict[str, Any], seconds: int = 20) -> tuple[Ran
         for second in range(seconds):
             at = START_MS + 1000 * second
             rows = {
-                Scope.JOB: {run: Reading()},
+                Scope.JOB: {run: steps_at(second, first_step_s)},
                 Scope.PROCESS: {own: Reading({PROCESS_GC_PAUSE: 0.01 * own}) for own in who},
             }
             writer.append(run, Tick(at, rows))
             for own in who if second % 10 == 9 else ():
                 samples = StackSamples()
                 samples.samples, samples.looks = 100, 10
-                samples.count(Chain((LINE,), WAIT), 100, 100, 50, when=(1 << 10) - 1)
+                early = min(100, max(0, 10 * ((first_step_s or 0) - second + 9)))
+                for line, count in ((SETS_UP, early), (LINE, 100 - early)):
+                    if count:
+                        samples.count(Chain((line,), WAIT), count, count, 50, when=(1 << 10) - 1)
                 data = samples.packed(1 << 14) | {"seconds": 10.0}
                 writer.event(
                     run, STACKS, "-", ts_ms=at, scope=Scope.PROCESS, subject=own, data=data
                 )
     return of_run(path, "last").job.ranks_seen
+
+
+def steps_at(second: int, first: int | None) -> Reading:
+    return Reading({} if first is None else {JOB_STEPS: 9.0 if second >= first else 0.0})
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(40, {10}), (20, {4, 10})])
+def test_what_a_rank_does_before_the_first_step_is_no_lateness(
+    seconds: int, found: set[int], tmp_path: Path
+) -> None:
+    ranks = seen(
+        tmp_path, entry(7, 0, steps=90), entry(8, 1, steps=90), seconds=seconds, first_step_s=15
+    )
+    for rank in ranks:
+        # Of a short recording there is nothing else.
+        assert {line.line for line in rank.stacks.lines()} == found
 
 
 def test_each_rank_is_there_once_with_its_samples_and_means(tmp_path: Path) -> None:
