@@ -201,13 +201,15 @@ def _watched(run: Run) -> list[Watched]:
 def in_order(run: Run) -> list[Watched]:
     """Return the processes, those that stand for the job first.
 
-    A launcher has a framework loaded, too, and no rank: what it starts does the work.
+    A launcher has a framework loaded, too, and neither rank nor steps: what it starts does the
+    work.
     """
 
-    def place(watched: Watched) -> tuple[bool, float, bool, int]:
+    def place(watched: Watched) -> tuple[bool, float, bool, bool, int]:
         rank = float("inf") if watched.rank is None else watched.rank
+        is_idle = watched.counted is None or not watched.counted.steps
         begun = watched.start_ticks or 0
-        return not watched.inside, rank, watched.pid != run.target_pid, begun
+        return not watched.inside, rank, is_idle, watched.pid != run.target_pid, begun
 
     return sorted(_watched(run), key=place)
 

@@ -126,6 +126,8 @@ class HostAccount:
     knows_waits: bool
     # How many looks there were; 0: not known.
     looks: int = 0
+    # Whether who reads a value may wait for it: not where each operation ends with its call.
+    reads_wait: bool = True
 
     def share(self, *classes: HostClass) -> float:
         """Return the share of some classes together."""

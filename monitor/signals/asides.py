@@ -32,7 +32,7 @@ MARKED: Final = "marked as this by the job's own code, or its trainer"
 def is_aside(account: HostAccount, row: HostRow) -> bool:
     """Tell whether a row is of a phase beside the steps, whose work is there to be saved."""
     # What waits there may wait for the steps before it.
-    return row.phase in BESIDE and row.phase in account.phases and _is_work(row)
+    return row.phase in BESIDE and row.phase in account.phases and _is_work(account, row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +107,17 @@ class Taken:
 def taken(account: HostAccount, rows: Iterable[HostRow], *, is_sure: bool = False) -> Taken:
     """Add up some rows; what waits for a device may wait for others, if it is not sure."""
     mine = tuple(rows)
-    sure = (row for row in mine if is_sure or _is_work(row))
+    sure = (row for row in mine if is_sure or _is_work(account, row))
     return Taken(account, mine, sum(x.share for x in sure), sum(x.share for x in mine))
 
 
-def _is_work(row: HostRow) -> bool:
-    if row.phase is Phase.METRICS and row.doing is HostClass.LIBRARY:
+def _is_work(account: HostAccount, row: HostRow) -> bool:
+    if row.waits:
+        return False
+    if not account.reads_wait or (row.phase is Phase.METRICS and row.doing is HostClass.LIBRARY):
         # It has what its line reads.
         return True
-    reads = row.frames and reads_at(row.frames[0].file, row.frames[0].line)
-    return not row.waits and not reads
+    return not (row.frames and reads_at(row.frames[0].file, row.frames[0].line))
 
 
 def of_phase(account: HostAccount, phase: Phase) -> Taken | None:

@@ -21,6 +21,9 @@ LEAST_S: Final = 9e-6
 # Some of it is always work.
 MOST: Final = 0.95
 _BESIDE: Final = HOST_WORK | {HostClass.LOADER, HostClass.LOCK, HostClass.COMPILE}
+# In what is called there the host works, if the source does not say whose the call is.
+_HOSTS: Final = frozenset({Phase.ENVIRONMENT, Phase.LOGGING})
+_READ: Final = r"aten::item"
 _ONCE_A_STEP: Final = r"Optimizer\.(step|zero_grad)#.*"
 
 
@@ -44,8 +47,11 @@ def overhead(window: Window) -> Overhead | None:
     busy = window.job.mean(m.JOB_MAIN_THREAD)
     if trace is None or pace is None or busy is None or not busy.value:
         return None
-    steps, ran = _steps(trace), sum(device["kernels"] for device in trace.devices)
-    if not steps or not ran:
+    ran = sum(device["kernels"] for device in trace.devices)
+    # Who reads a value computes nothing, and no compiler takes it away.
+    ran -= sum(int(call["count"]) for call in trace.calls(_READ))
+    steps = _steps(trace)
+    if not steps or ran <= 0:
         return None
     step_s = busy.value / pace.value
     count = ran / steps
@@ -64,7 +70,7 @@ def _elsewhere(account: HostAccount) -> float:
         row.share
         for row in account.rows
         if row.doing in _BESIDE
-        or (row.phase is Phase.ENVIRONMENT and row.doing is HostClass.UNCLEAR)
+        or (row.phase in _HOSTS and row.doing is HostClass.UNCLEAR)
     )
 
 

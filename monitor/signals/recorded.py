@@ -170,6 +170,12 @@ class Recorded:
         """Return a number of this recording."""
         return Measure(value, unit, source, self.age_s, self.seconds)
 
+    @property
+    def computes_at_once(self) -> bool:
+        """Whether each operation has ended when its call returns: PyTorch's on a CPU."""
+        backends = {name: facts.get("backend") for name, facts in self.facts.items()}
+        return backends.pop("torch", None) == "cpu" and not any(backends.values())
+
     def fact(self, name: str) -> Any:
         """Return a fact from the first framework that knows it; ``None``: none does."""
         found = (facts[name] for facts in self.facts.values() if facts.get(name) is not None)

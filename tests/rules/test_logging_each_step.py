@@ -109,7 +109,22 @@ def test_what_only_looks_like_it(
 
 def test_a_loss_that_is_waited_for_is_no_writing(tmp_path: Path) -> None:
     source = "import torch\nfor step in data:\n    loss = model(step)\n    print(loss.item())\n"
-    assert is_silent(NAME, of_rows(written(tmp_path, source), [(3, TORCH, 600), (4, None, 400)]))
+    rows = [(3, TORCH, 600.0), (4, None, 400.0)]
+    assert is_silent(NAME, of_rows(written(tmp_path, source), rows, backend="cuda"))
+
+
+@pytest.mark.parametrize(
+    "tells",
+    [
+        "print(loss.item())",
+        "writer.writerow([step, float(loss)])",
+        "logger.info(f'{step} {loss.item():.3f} {model.weight.norm().item():.3f}')",
+    ],
+)
+def test_on_a_cpu_nobody_waits_for_a_value(tells: str, tmp_path: Path) -> None:
+    source = f"import torch\nfor step in data:\n    loss = model(step)\n    {tells}\n"
+    job = of_rows(written(tmp_path, source), [(3, TORCH, 600), (4, None, 400)])
+    assert found(NAME, job).where[0].line == 4
 
 
 def test_gradients_that_are_watched_are_named(tmp_path: Path) -> None:
