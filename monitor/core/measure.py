@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
+
+# Where threads were found: read from outside, or by the agent where that is not possible.
+SAMPLES: Final = "stack samples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +15,7 @@ class Measure:
 
     value: float
     unit: str
-    # "agent", "nvml", .., or "trace 3".
+    # "agent", "nvml", .., SAMPLES, or "trace 3".
     source: str
     # Seconds since its window ended; ``None``: from a file, whose age does not matter.
     age_s: float | None = None

@@ -126,7 +126,7 @@ def _of_samples(window: Window) -> Found | None:
     return Found(
         # What is written into it is still written, and in memory that is in the caches.
         gain=Gain.between((share - error) * KEPT_BACK_LEAST, share + error),
-        evidence=(Evidence.of("main thread makes new arrays", window.job.measure(share, "ratio")),),
+        evidence=(Evidence.of("main thread makes new arrays", window.job.sampled(share)),),
         where=own(made),
         confidence=Confidence.INFERRED,
         fixes={"pytorch": KEPT, "jax": KEPT},
@@ -199,9 +199,7 @@ def _of_emptied(window: Window, where: tuple[Place, ...]) -> Found | None:
         return None
     return Found(
         gain=Gain.between(*lost_in(window, share, error)),
-        evidence=(
-            Evidence.of("main thread empties the cache", window.job.measure(share, "ratio")),
-        ),
+        evidence=(Evidence.of("main thread empties the cache", window.job.sampled(share)),),
         where=where,
         slice=Slice.IDLE_ALLOC,
         confidence=Confidence.INFERRED,

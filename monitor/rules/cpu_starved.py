@@ -50,6 +50,7 @@ from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.cores import Runner, allowed
+from whyidle.monitor.signals.own_waits import trains
 from whyidle.monitor.signals.source import line_of
 from whyidle.monitor.signals.user_lines import asking
 from whyidle.monitor.signals.window import Window
@@ -137,7 +138,8 @@ def _of_other_threads(window: Window, wait: Measure) -> Found | None:
     account = window.core_account
     if account is None or window.device != "cpu" or not account.is_full:
         return None
-    if not _others_take(window):
+    # Who only waits for requests asks for no core.
+    if not _others_take(window) or not trains(window):
         return None
     taken = account.runs[Runner.OTHERS]
     others = window.job.measure(taken, "cores", "procfs")

@@ -139,7 +139,7 @@ def _evidence(window: Window, gpus: Measure, *, said: bool) -> list[Evidence]:
         found.append(Evidence("around the model", f"nn.{NAME}", "", "agent", age, seconds))
     for name, files in (("main thread in its code", _RUNS), ("of it copying, gathering", _COPIES)):
         if share := _share(window, files):
-            found.append(Evidence.of(name, window.job.measure(share, "ratio")))
+            found.append(Evidence.of(name, window.job.sampled(share)))
     if window.gpu_trace is not None:
         for name, part in (("only such copies run", Slice.EXPOSED_COPY),
                            ("only communication runs", Slice.EXPOSED_COMM)):  # fmt: skip

@@ -96,7 +96,7 @@ def _work(window: Window) -> tuple[tuple[float, float], tuple[Evidence, ...]]:
     # Beside the calls there is their preparation.
     surely = host.share(HostClass.FRAMEWORK, HostClass.FRAMEWORK_WAIT, HostClass.EAGER)
     perhaps = min(1.0, surely + host.share(HostClass.UNCLEAR) + host.error(surely))
-    named = Evidence.of("main thread in the framework", window.job.measure(surely, "ratio"))
+    named = Evidence.of("main thread in the framework", window.job.sampled(surely))
     return (max(0.0, surely - host.error(surely)), perhaps), (named,)
 
 

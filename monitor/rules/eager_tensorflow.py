@@ -92,8 +92,8 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain=Gain.between(min(low, high), high),
         evidence=(
-            Evidence.of("main thread in single operations", window.job.measure(share, "ratio")),
-            Evidence.of("of it in Python around them", window.job.measure(python, "ratio")),
+            Evidence.of("main thread in single operations", window.job.sampled(share)),
+            Evidence.of("of it in Python around them", window.job.sampled(python)),
         ),
         where=(asking(window.job, _SWITCHES) if is_off else ()) or own(time.where),
         slice=Slice.IDLE_DISPATCH,

@@ -130,7 +130,7 @@ def _inner(row: HostRow) -> CodeLine | None:
 
 def _acting(window: Window, rows: list[HostRow]) -> tuple[Evidence, ...]:
     share = sum(row.share for row in rows)
-    measure = window.job.measure(share, "ratio")
+    measure = window.job.sampled(share)
     return (Evidence.of("main thread: makes actions", measure),) if share else ()
 
 

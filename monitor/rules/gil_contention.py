@@ -53,9 +53,7 @@ def detect(window: Window) -> Verdict:
     delay = window.job.means.get(m.JOB_MAIN_THREAD_WAIT, 0.0)
     return Found(
         gain=of_work(window, locked - error, locked + error + delay),
-        evidence=(
-            Evidence.of("main thread waits for Python's lock", window.job.measure(locked, "ratio")),
-        ),
+        evidence=(Evidence.of("main thread waits for Python's lock", window.job.sampled(locked)),),
         where=_where(window, locked),
         slice=Slice.IDLE_DISPATCH,
         confidence=Confidence.INFERRED,

@@ -83,7 +83,7 @@ def detect(window: Window) -> Verdict:
     return Found(
         gain=None,
         evidence=(
-            Evidence.of("main thread: generates", window.job.measure(share, "ratio")),
+            Evidence.of("main thread: generates", window.job.sampled(share)),
             *(() if compute is None else (Evidence.of("the GPU computes", compute),)),
         ),
         where=own(where),

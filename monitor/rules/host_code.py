@@ -5,8 +5,10 @@ The account of the host: the lines of the user's at which the main thread was fo
 Python or a library's code, or slept, and nothing of a framework. It names the function where most
 of that is. What is due only now and then counts whole, the framework's part included: validation,
 checkpoints, and what stands behind `if step % 100 == 0`. It stands behind every rule that explains
-the same lines: those know a cure. Where the thread waits for processes that it started, their lines
-stand behind its own.
+the same lines: those know a cure. Where the thread waits for threads or processes that it started,
+their lines stand behind its own. Of a program in which no framework is seen to compute, and no
+step or GPU is known, a wait counts only so long as others of the job run, or the disk works for it:
+for a request, a message, a timer or a person it may wait as long as it likes.
 
 ## Why it costs
 What the main thread does between two launches the device waits for, unless it has work ahead.
@@ -20,8 +22,8 @@ both. What the code computes may not be needed in each step at all.
 
 ## When it is wrong
 The gain is what comes back if these lines cost nothing, which is more than any change of them can
-give. A job that has nothing to do on the device but little may be made of such code. Of a program
-in which no framework, step or GPU is known waits do not count: a server waits for requests.
+give. A job that has nothing to do on the device but little may be made of such code. Of a server
+that works at each request the share grows with the requests.
 
 ## Documents
 Beyond the documents: they speak of frameworks, and this is your own code.
@@ -29,10 +31,10 @@ Beyond the documents: they speak of frameworks, and this is your own code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
-from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import (
     Confidence,
     Evidence,
@@ -48,9 +50,11 @@ from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals import own_waits
 from whyidle.monitor.signals.account import HOST_WORK, HostAccount, HostRow
 from whyidle.monitor.signals.acts import WORDS, Phase
 from whyidle.monitor.signals.asides import is_aside
+from whyidle.monitor.signals.cores import RUNNERS, Runner
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.recorded import Helper
 from whyidle.monitor.signals.user_lines import own
@@ -66,7 +70,8 @@ def detect(window: Window) -> Verdict:
     account = window.host
     if account is None:
         return window.lacks(Need.INSIDE)
-    rows = _of_one_place(account, but=None if _computes(window) else HostClass.WAIT)
+    account = own_waits.own(window, account)
+    rows = _of_one_place(account)
     surely = sum(row.share for row in rows if _is_own(account, row))
     if surely < LEAST:
         return None
@@ -97,24 +102,14 @@ def _place(account: HostAccount, row: HostRow) -> CodeLine | None:
     return row.frames[0] if row.frames else None
 
 
-def _computes(window: Window) -> bool:
-    """Tell whether it may compute on a device; a server, or who only starts others, waits rightly.
-
-    Without an agent inside nobody knows.
-    """
-    job = window.job
-    has_gpu = any(gpu.owned for gpu in job.gpus)
-    return not job.inside or bool(window.frameworks) or m.JOB_STEPS in job.means or has_gpu
-
-
-def _of_one_place(account: HostAccount, but: HostClass | None) -> list[HostRow]:
+def _of_one_place(account: HostAccount) -> list[HostRow]:
     """Return the rows of the user's function, or of the phase, with most of such work."""
     sums: dict[tuple[str, str, Phase], float] = {}
     rows: dict[tuple[str, str, Phase], list[HostRow]] = {}
     for row in account.rows:
         place = _place(account, row)
         own = _is_own(account, row)
-        if place is None or row.doing is but or not (own or row.doing is HostClass.UNCLEAR):
+        if place is None or not (own or row.doing is HostClass.UNCLEAR):
             continue
         phase = row.phase if is_aside(account, row) else Phase.STEP
         key = place.file, place.function, phase
@@ -141,7 +136,7 @@ def _evidence(window: Window, rows: Sequence[HostRow]) -> tuple[Evidence, ...]:
     for row in rows:
         sums[row.doing] = sums.get(row.doing, 0.0) + row.share
     return tuple(
-        Evidence.of(f"main thread: {HOST_LOOKS[doing].words}", window.job.measure(share, "ratio"))
+        Evidence.of(f"main thread: {HOST_LOOKS[doing].words}", window.job.sampled(share))
         for doing, share in sums.items()
     )
 
@@ -156,26 +151,31 @@ def _where(account: HostAccount, rows: Sequence[HostRow]) -> tuple[Place, ...]:
     return tuple(Place(*place, share) for place, share in most)
 
 
-def _helpers(window: Window, rows: Sequence[HostRow]) -> list[Helper]:
-    """Return the processes that the thread may wait for there, if that is what it does."""
+def _helpers(window: Window, rows: Sequence[HostRow]) -> dict[Runner, list[Helper]]:
+    """Return whom the thread may wait for there, if that is what it does."""
     waits = sum(row.share for row in rows if row.doing is HostClass.WAIT)
     if 2 * waits < sum(row.share for row in rows):
-        return []
-    return [each for each in window.job.helpers if each.cores >= LEAST]
+        return {}
+    job, account = window.job, window.core_account
+    threads = 0.0 if account is None else account.runs[Runner.THREADS]
+    found = {
+        Runner.THREADS: [Helper(threads, job.threads.running())],
+        Runner.HELPERS: list(job.helpers),
+    }
+    return {who: [x for x in some if x.cores >= LEAST] for who, some in found.items()}
 
 
-def _of_helpers(window: Window, helpers: Sequence[Helper]) -> Iterator[Evidence]:
-    cores = sum(each.cores for each in helpers)
-    if cores:
-        yield Evidence.of(
-            "processes that it started, meanwhile", window.job.measure(cores, "cores")
-        )
+def _of_helpers(window: Window, helpers: Mapping[Runner, Sequence[Helper]]) -> Iterator[Evidence]:
+    for who, some in helpers.items():
+        if some:
+            cores = window.job.measure(sum(each.cores for each in some), "cores", "procfs")
+            yield Evidence.of(f"{RUNNERS[who]}, meanwhile", cores)
 
 
-def _in_helpers(helpers: Sequence[Helper]) -> tuple[Place, ...]:
+def _in_helpers(helpers: Mapping[Runner, Sequence[Helper]]) -> tuple[Place, ...]:
     """Return the lines of the user's at which these are found most, with shares of their time."""
     shares: dict[CodeLine, float] = {}
-    for each in helpers:
+    for each in chain.from_iterable(helpers.values()):
         for line in each.lines:
             at = CodeLine(line.file, line.line, line.function)
             shares[at] = max(shares.get(at, 0.0), line.share)

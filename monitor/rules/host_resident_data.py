@@ -94,7 +94,7 @@ def _of_samples(window: Window) -> Found | None:
         return None
     return Found(
         gain=of_work(window, BACK_LEAST * (share - error), share + error),
-        evidence=(Evidence.of("main thread hands data over", window.job.measure(share, "ratio")),),
+        evidence=(Evidence.of("main thread hands data over", window.job.sampled(share)),),
         where=own(handed),
         slice=Slice.EXPOSED_COPY,
         confidence=Confidence.INFERRED,

@@ -31,12 +31,13 @@ Where the cause has a name, the finding shows its own cure: storage is cured by 
 disk, decoding and tokenising by doing them once, workers that start anew by `persistent_workers`.
 
 ## When it is wrong
-A job may wait for a batch that it could not have had earlier, as with data that arrives. A wait
-that stays after the fix is no failure: what counts is the time of a step. The saving is seldom the
-whole wait: the workers take cores and memory from the thread that launches, and a loader's work is
-at best divided by their number. Stack samples name what a thread does by the library that it is in,
-and by the names on your line: a library that is not known stays without a name, and the finding
-says only that loading is waited for.
+A job may wait for a batch that it could not have had earlier, as with data that arrives. Of a
+program in which nothing is seen to compute (`host_code` says how that is told) such a wait counts
+only so long as others of the job run. A wait that stays after the fix is no failure: what counts is
+the time of a step. The saving is seldom the whole wait: the workers take cores and memory from the
+thread that launches, and a loader's work is at best divided by their number. Stack samples name
+what a thread does by the library that it is in, and by the names on your line: a library that is
+not known stays without a name, and the finding says only that loading is waited for.
 
 ## Documents
 D2 §4 (batch iterators) and D5 (input pipeline). D2's loader moves nothing to the device by itself;
@@ -69,8 +70,9 @@ from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.activity import Activity, preparing, reading
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.gain import freed_cores, of_work
-from whyidle.monitor.signals.loading_cause import MOST_LINES, SAMPLES, Cause, cause_of
+from whyidle.monitor.signals.loading_cause import MOST_LINES, Cause, cause_of
 from whyidle.monitor.signals.loading_kinds import LoadKind
+from whyidle.monitor.signals.own_waits import others_run, trains
 from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
 from whyidle.monitor.signals.sampling import step_samples
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
@@ -179,7 +181,8 @@ def _judge(window: Window, waits: Measure | None) -> Verdict:
         return verdict
     if waits is not None and waits.value >= LEAST:
         return _of_loader(window, waits)
-    doing = reading(window.job)
+    # What a server reads is what it waits for.
+    doing = reading(window.job) if trains(window) else None
     if doing is not None and doing.share.value >= LEAST_OF_LOOKS:
         return _of_main_thread(window, doing)
     if window.gpu_trace is not None and (verdict := _of_preparing(window, window.gpu_trace)):
@@ -194,19 +197,19 @@ def _waits(window: Window) -> Measure | None:
     known, host, loading = window.share(Slice.IDLE_INPUT), window.host, window.loading
     # A queue of the user's own has none, and is known by what fills it.
     fed = 0.0 if loading is None or loading.cause is None else loading.waits
-    fed = min(fed, _idle_at_most(window))
+    fed = min(fed, _idle_at_most(window), 1.0 if trains(window) else others_run(window))
     if fed >= LEAST_OF_LOOKS and fed > (0.0 if known is None else known.value):
-        return window.job.measure(fed, "ratio", SAMPLES)
+        return window.job.sampled(fed)
     run = in_python(window) if known is None else None
     if run is not None and run[0] - run[1] >= LEAST_OF_LOOKS:
-        return window.job.measure(run[0] - run[1], "ratio", SAMPLES)
+        return window.job.sampled(run[0] - run[1])
     # Loaders of Keras, grain and others have no clock of the agent's.
     seen_there = 0.0 if host is None else host.share(HostClass.LOADER)
     if host is None or seen_there - host.error(seen_there) < LEAST_OF_LOOKS:
         return known
     if known is not None and known.value >= seen_there:
         return known
-    return window.job.measure(seen_there, "ratio")
+    return window.job.sampled(seen_there)
 
 
 def _idle_at_most(window: Window) -> float:

@@ -51,6 +51,7 @@ from whyidle.monitor.core.finding import (
     Severity,
     Verdict,
 )
+from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.awaited import Awaited, awaited, in_training
 from whyidle.monitor.signals.quiet import are_known, may_be_coming, works
@@ -71,7 +72,6 @@ LONG_S: Final = 600.0
 # Of its samples; no thread that works keeps the lock for longer than 5 ms while another wants it.
 MOSTLY: Final = 0.9
 MOST_THREADS: Final = 2
-SAMPLES: Final = "stack samples"
 # What a healthy program may wait for as long as it likes.
 ON_PURPOSE: Final = frozenset({Awaited.SLEEP, Awaited.SAVING, Awaited.PERSON})
 # Without steps before, only what nobody waits for on purpose says that something is wrong.

@@ -174,7 +174,7 @@ def _handled(window: Window) -> Measure | None:
     # JAX waits in its own code; the line is the whole of it.
     wanted = set(places)
     share = sum(x.share for x in step_samples(window.job).lines if (x.file, x.line) in wanted)
-    return window.job.measure(min(1.0, share), "ratio")
+    return window.job.sampled(min(1.0, share))
 
 
 def _is_large(read: ReadBack) -> bool:

@@ -147,7 +147,7 @@ def _of_jax(window: Window, number: Measure, each_s: float | None) -> Found | No
     gain = of_work(window, BACK_LEAST * saved * max(0.0, share - error), saved * (around + error))
     if share < error or gain.middle < LEAST:
         return None
-    handed = Evidence.of("main thread hands data over", window.job.measure(share, "ratio"))
+    handed = Evidence.of("main thread hands data over", window.job.sampled(share))
     return Found(
         gain,
         (Evidence.of("copies a step", number), handed),

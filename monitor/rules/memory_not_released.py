@@ -40,6 +40,7 @@ from whyidle.monitor.core.finding import (
     Severity,
     Verdict,
 )
+from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.device_memory import device_memory
 from whyidle.monitor.signals.recorded import GpuUser, SeenGpu
@@ -130,7 +131,7 @@ def _by_itself(window: Window, gpu: SeenGpu) -> Found | None:
     measure = window.job.measure
     evidence = [
         Evidence.of("memory that it holds", measure(held, "bytes", "nvml")),
-        Evidence.of("it has stood still for", measure(still.seconds, "s", "stack samples")),
+        Evidence.of("it has stood still for", measure(still.seconds, "s", SAMPLES)),
     ]
     used, kept = (window.job.mean(x) for x in (m.PROCESS_POOL_USED, m.PROCESS_POOL_RESERVED))
     if used is not None and kept is not None and window.uses("pytorch"):

@@ -135,7 +135,7 @@ def _of_turns(window: Window, reads: Measure | None) -> Verdict:
     spent = window.job.mean(m.JOB_SYNC_WAIT)
     seen = _waits(window)
     if spent is None or spent.value < seen:
-        spent = window.job.measure(seen, "ratio") if seen else spent
+        spent = window.job.sampled(seen) if seen else spent
     if spent is None:
         return window.lacks(Need.INSIDE)
     gain = of_waits(window, spent.value)

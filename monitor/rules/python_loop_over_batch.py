@@ -82,7 +82,7 @@ def detect(window: Window) -> Verdict:
     if times is None and loop.share < seen.error(loop.share):
         return window.lacks(Need.TRACE)
     counted = () if times is None else (Evidence.of(*times),)
-    share = Evidence.of("main thread on the loop", window.job.measure(loop.share, "ratio"))
+    share = Evidence.of("main thread on the loop", window.job.sampled(loop.share))
     return Found(
         gain=_gain(window, loop.share, seen.error(loop.share), times),
         evidence=(*counted, share),

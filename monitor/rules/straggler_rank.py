@@ -50,9 +50,9 @@ from whyidle.monitor.core.finding import (
     Verdict,
 )
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
+from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.rules import Rule
 from whyidle.monitor.signals.ranks import (
-    BY_SAMPLES,
     SHORT,
     LateRow,
     RankAccount,
@@ -91,7 +91,7 @@ def detect(window: Window) -> Verdict:
     others = [x for x in window.rank_accounts if x.seen.rank != late.rank]
     rows = () if mine is None else tuple(_notable(rows_of(mine, others)))
     busier = _idle_meanwhile(window, late)
-    is_live = window.ranks_source == BY_SAMPLES
+    is_live = window.ranks_source == SAMPLES
     if is_live and busier is not None and busier <= 0 and window.runs_ahead:
         # Its device has as much to do as theirs: what its host does more is hidden.
         return None
@@ -203,11 +203,11 @@ def _evidence(
     if window.step_s is not None:
         each = window.measure_of_ranks(middle * window.step_s.value, "s")
         yield Evidence.of("late in a step by", each)
-    yield Evidence.of(LATEST[source == BY_SAMPLES], window.measure_of_ranks(late.last, "ratio"))
+    yield Evidence.of(LATEST[source == SAMPLES], window.measure_of_ranks(late.last, "ratio"))
     for row in rows:
         at = "none of your code" if row.line is None else _short(row)
         said = f"{row.share:.0%} of its time, {row.others:.0%} of the others'"
-        yield Evidence(f"{_words(row.doing)} at {at}", said, "", BY_SAMPLES, job.age_s, job.seconds)
+        yield Evidence(f"{_words(row.doing)} at {at}", said, "", SAMPLES, job.age_s, job.seconds)
     if busier is not None:
         yield Evidence.of("its GPU is less busy by", job.measure(busier, "ratio", "nvml"))
     yield from _pauses(window, late)

@@ -67,9 +67,7 @@ def detect(window: Window) -> Verdict:
         return None
     return Found(
         gain=gain,
-        evidence=(
-            Evidence.of("main thread: at lines that make them", window.job.measure(high, "ratio")),
-        ),
+        evidence=(Evidence.of("main thread: at lines that make them", window.job.sampled(high)),),
         where=account.lines(lambda row: _makes(row) is not None)[:3],
         slice=Slice.IDLE_DISPATCH if window.device == "gpu" else None,
         confidence=Confidence.INFERRED,

@@ -224,7 +224,7 @@ def _work(window: Window) -> tuple[float, float]:
 def _evidence(window: Window, seen: _Seen) -> list[Evidence]:
     job, trace, found = window.job, window.trace, []
     if seen.time is not None and seen.time.share:
-        takes = job.measure(seen.time.share, "ratio")
+        takes = job.sampled(seen.time.share)
         found.append(Evidence.of("main thread in single operations", takes))
     if trace is not None and seen.calls is not None:
         calls = trace.measure(seen.calls.in_a_step, "1/step")

@@ -59,9 +59,7 @@ def detect(window: Window) -> Verdict:
         # Nothing says whether the GPU waits for it, nor how long its own kernels take.
         gain=Gain.between(0.0, lost_in(window, share)[1]),
         evidence=(
-            Evidence.of(
-                "main thread: fills gradients with zeros", window.job.measure(share, "ratio")
-            ),
+            Evidence.of("main thread: fills gradients with zeros", window.job.sampled(share)),
         ),
         where=own(Place(*line, part) for line, part in sorted(lines.items(), key=lambda x: -x[1])),
     )

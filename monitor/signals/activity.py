@@ -85,7 +85,7 @@ def preparing(job: Recorded) -> Activity | None:
     seen = step_samples(job)
     lines = _matching(seen.lines, _prepares)
     share = min(_sum(lines), seen.at_leaves(_at_or(lines, _ON_THE_HOST)))
-    return Activity(job.measure(share, "ratio"), _first(lines))
+    return Activity(job.sampled(share), _first(lines))
 
 
 def drawing(job: Recorded) -> Activity | None:
@@ -101,7 +101,7 @@ def drawing(job: Recorded) -> Activity | None:
     if seen.leaves:
         share = min(share, seen.at_leaves(_at_or(lines, _GENERATORS)))
     share = max(0.0, share - _sleeps(job, lines))
-    return Activity(job.measure(share, "ratio"), _first(lines))
+    return Activity(job.sampled(share), _first(lines))
 
 
 def _sleeps(job: Recorded, lines: Iterable[SourceLine]) -> float:
@@ -131,7 +131,7 @@ def _most(
         # A library was found reading: who called it is known only where the code says so.
         places = _matching(seen.lines, lambda line: _reads(line) or _fetches(line))
     return Activity(
-        job.measure(max(in_libraries, _sum(lines)), "ratio"),
+        job.sampled(max(in_libraries, _sum(lines))),
         _first(places),
     )
 

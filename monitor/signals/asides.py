@@ -85,9 +85,7 @@ class Taken:
         return (
             *((Evidence.of(MARKED, window.job.measure(marked, "ratio")),) if marked else ()),
             *(
-                Evidence.of(
-                    f"main thread: {HOST_LOOKS[doing].words}", window.job.measure(share, "ratio")
-                )
+                Evidence.of(f"main thread: {HOST_LOOKS[doing].words}", window.job.sampled(share))
                 for doing, share in sums.items()
             ),
             *(Evidence.of(name, window.job.measure(n, "count")) for name, n in seldom),

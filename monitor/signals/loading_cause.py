@@ -9,6 +9,7 @@ from typing import Final
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.finding import Evidence, Fix, Framework, Place
+from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.loading import Loader, Loading
 from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
@@ -32,8 +33,6 @@ SLOW: Final = {
     r"cifs|smb\d*": "SMB",
     r"ceph|lustre|beegfs|gpfs|glusterfs|9p|virtiofs|afs": "a file system of the network",
 }
-# Samples of stacks are no measurement of the agent's.
-SAMPLES: Final = "samples"
 SLOW_WORKER: Final[dict[Framework, Fix]] = {
     "pytorch": Fix(
         "Give each worker a like share: shuffle samples, not files, and split the slow shard. A"
@@ -219,7 +218,7 @@ def _all_places(loading: Loading) -> tuple[Place, ...]:
 
 
 def _share(window: Window, name: str, share: float) -> Evidence:
-    return Evidence.of(name, window.job.measure(share, "ratio", SAMPLES))
+    return Evidence.of(name, window.job.sampled(share))
 
 
 def _count(window: Window, name: str, count: float) -> Evidence:

@@ -27,7 +27,6 @@ LAUNCHES: Final = frozenset({HostClass.FRAMEWORK, HostClass.EAGER, HostClass.PUT
 # Steps a second are means over the same time, with an end each.
 ALIKE: Final = 1.2
 WAITS_FOR_RANKS: Final = "waits"
-BY_SAMPLES: Final = "stack samples"
 FEW: Final = "the ranks were not sampled for long enough"
 # Why no rank is named, where more would tell; the second is that of ``core/ranks.py``.
 SHORT: Final = frozenset({FEW, "too few steps to tell a late rank from chance"})

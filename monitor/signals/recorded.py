@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whyidle.monitor.core.finding import SourceLine
-from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.processes.process import JULIA
 from whyidle.monitor.runs.aggregates import Compiled, ReadBack
@@ -158,17 +158,27 @@ class Recorded:
         value = self.means.get(metric)
         if value is None:
             return None
-        # Where no agent is inside, what one would send was read from outside.
-        is_read = metric.source == "agent" and not self.inside and JULIA in self.facts
-        return self.measure(value, metric.unit, "procfs" if is_read else metric.source)
+        return self.measure(value, metric.unit, None if metric.source == "agent" else metric.source)
 
     def last(self, metric: Metric) -> float | None:
         """Return the newest value, or the mean where that was not kept."""
         return self.lasts.get(metric, self.means.get(metric))
 
-    def measure(self, value: float, unit: str, source: str = "agent") -> Measure:
-        """Return a number of this recording."""
-        return Measure(value, unit, source, self.age_s, self.seconds)
+    def measure(self, value: float, unit: str, source: str | None = None) -> Measure:
+        """Return a number of this recording; ``source``: none where an agent would say it."""
+        return Measure(value, unit, source or self._as_agent, self.age_s, self.seconds)
+
+    @property
+    def _as_agent(self) -> str:
+        """Who says what an agent would: where none is inside, whoever reads it from outside."""
+        if self.inside or self.facts.keys() - {JULIA}:
+            return "agent"
+        # The turns of a loop are read with its stack.
+        return "procfs" if self.facts else SAMPLES
+
+    def sampled(self, share: float) -> Measure:
+        """Return a share of the samples of stacks."""
+        return self.measure(share, "ratio", SAMPLES)
 
     @property
     def computes_at_once(self) -> bool:

@@ -46,4 +46,4 @@ def share_of_lines(
     at = seen.at_leaves(
         lambda leaf: (leaf.file, leaf.line) in wanted or bool(helpers.fullmatch(leaf.file))
     )
-    return job.measure(min(own, at), "ratio")
+    return job.sampled(min(own, at))

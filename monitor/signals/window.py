@@ -15,7 +15,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.finding import Framework, Need, NotChecked, Place
 from whyidle.monitor.core.host_class import HostClass
-from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.core.measure import SAMPLES, Measure
 from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.processes.process import JULIA
@@ -34,7 +34,7 @@ from whyidle.monitor.signals.blended import (
 )
 from whyidle.monitor.signals.cores import CoreAccount, Runner, cores_of, may_use
 from whyidle.monitor.signals.loading import Busy, Loading, busy_workers, loading_of
-from whyidle.monitor.signals.ranks import BY_SAMPLES, RankAccount, accounts_of, are_one_job
+from whyidle.monitor.signals.ranks import RankAccount, accounts_of, are_one_job
 from whyidle.monitor.signals.recorded import Recorded
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.trust import Believed, believed
@@ -387,13 +387,13 @@ class Window:
     @property
     def ranks_source(self) -> str:
         """Who says so."""
-        return BY_SAMPLES if self._ranks_traced is None else self._ranks_traced.source
+        return SAMPLES if self._ranks_traced is None else self._ranks_traced.source
 
     def measure_of_ranks(self, value: float, unit: str) -> Measure:
         """Return a number about the ranks, over the time of the trace or of the samples."""
         if self._ranks_traced is not None:
             return self._ranks_traced.measure(value, unit)
-        return self.job.measure(value, unit, BY_SAMPLES)
+        return self.job.measure(value, unit, SAMPLES)
 
     @property
     def where_late(self) -> tuple[Place, ...]:

@@ -7,12 +7,23 @@ from typing import Any
 
 import pytest
 
-from tests.rules.windows import answer, cannot_judge, found, is_silent, names, stacks, window
+from tests.rules.windows import (
+    answer,
+    cannot_judge,
+    found,
+    is_silent,
+    judge,
+    names,
+    stacks,
+    window,
+)
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Severity, SourceLine
+from whyidle.monitor.core.finding import Found, Severity, SourceLine
+from whyidle.monitor.core.metrics import Metric
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
-from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.runs.stacks import Chain, CodeLine
+from whyidle.monitor.signals.recorded import Helper, SeenGpu
 from whyidle.monitor.signals.window import Window
 
 NAME = "host_code"
@@ -73,28 +84,134 @@ def sampled(tmp_path: Path, source: str, host: CodeLine, works: int, share: floa
     return window(stacks=samples, facts={"torch": {"backend": "cpu"}}, inside=True)
 
 
+# What ends a wait, by the line that waits and the file of Python's own that it stands in, if any.
+OUTSIDE = {
+    "a connection": ("connection, _ = server.accept()", "socket.py"),
+    "a server": ("server.serve_forever()", "selectors.py"),
+    "a descriptor": ("ready, _, _ = select.select([pipe], [], [])", None),
+    "bytes": ("data = connection.recv(4096)", None),
+    "a timer": ("time.sleep(0.5)", None),
+    "a person": ("answer = input('? ')", None),
+    "a signal": ("signal.pause()", None),
+}
+OF_THE_JOB = {
+    "a queue": ("item = jobs.get()", "threading.py"),
+    "a thread": ("simulation.join()", "threading.py"),
+    "a process": ("child.wait()", "subprocess.py"),
+    "a pool": ("results = pool.map(work, jobs)", "threading.py"),
+    "a future": ("results = [future.result() for future in some]", "threading.py"),
+    "several processes": ("connection.wait(ends)", "multiprocessing/connection.py"),
+}
+NOTHING_RUNS = {m.JOB_CPU: 0.01}
+OTHERS_RUN = {m.JOB_CPU: 1.2}
+OTHERS_WANT_CORES = {m.JOB_CPU: 0.2, m.JOB_WAITING_THREADS: 0.9}
+
+
+def waiting(tmp_path: Path, line: str, module: str | None, **job: Any) -> Window:
+    file = tmp_path / "program.py"
+    file.write_text(f"import os, select, signal, time\ndef main():\n    {line}\nmain()\n")
+    at = CodeLine(str(file), 3, "main")
+    leaf = at if module is None else CodeLine(f"/usr/lib/python3.11/{module}", 9, "wait")
+    return window(stacks=stacks((leaf, (at,), 1000), waited=1.0), **job)
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("what", [*OUTSIDE, *OF_THE_JOB])
+def test_who_only_waits_has_no_fault(what: str, inside: bool, tmp_path: Path) -> None:
+    job = waiting(tmp_path, *(OUTSIDE | OF_THE_JOB)[what], inside=inside, means=NOTHING_RUNS)
+    assert judge(NAME, job) is None
+
+
+@pytest.mark.parametrize("what", OUTSIDE)
+def test_a_server_may_wait_while_its_threads_answer(what: str, tmp_path: Path) -> None:
+    assert judge(NAME, waiting(tmp_path, *OUTSIDE[what], means=OTHERS_RUN)) is None
+
+
+@pytest.mark.parametrize("means", [OTHERS_RUN, OTHERS_WANT_CORES])
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("what", OF_THE_JOB)
+def test_who_waits_for_others_of_the_job_that_run_is_named(
+    what: str, inside: bool, means: dict[Metric, float], tmp_path: Path
+) -> None:
+    works = SourceLine("/job/work.py", 7, "work", 1.0)
+    helpers = (Helper(1.0, (works,)),)
+    job = waiting(tmp_path, *OF_THE_JOB[what], inside=inside, means=means, helpers=helpers)
+    finding = found(NAME, job)
+    assert [place.line for place in finding.where] == [3, 7]
+    assert finding.severity is Severity.HIGH
+    assert [each.source for each in finding.evidence] == ["stack samples", "procfs"]
+
+
+def test_it_counts_only_so_long_as_they_run(tmp_path: Path) -> None:
+    line, module = OF_THE_JOB["a queue"]
+    gain = found(NAME, waiting(tmp_path, line, module, means={m.JOB_CPU: 0.3})).gain
+    assert gain is not None
+    assert gain.low < 0.3 < gain.high < 0.4
+
+
+def test_the_lines_of_the_threads_that_run_meanwhile_stand_behind(tmp_path: Path) -> None:
+    run = CodeLine("/job/simulation.py", 6, "run")
+    means = {
+        m.JOB_CPU: 1.0, m.PROCESS_CPU: 1.0, m.JOB_MAIN_THREAD: 0.0, m.HOST_CORES: 8.0,
+        m.HOST_CPU: 0.2,
+    }  # fmt: skip
+    job = waiting(tmp_path, *OF_THE_JOB["a thread"], means=means, threads=stacks((run, (), 200)))
+    finding = found(NAME, job)
+    assert names(finding.where) == ["main", "run"]
+    assert "its process's other threads, meanwhile" in [each.name for each in finding.evidence]
+
+
+def test_a_wait_for_the_disk_is_the_programs_own(tmp_path: Path) -> None:
+    job = waiting(tmp_path, "os.fsync(3)", None, means=NOTHING_RUNS)
+    for counts in job.job.stacks.chains.values():
+        counts.blocked = counts.waited
+    assert found(NAME, job).where[0].line == 3
+
+
 @pytest.mark.parametrize(
     ("known", "is_there"),
     [
-        ({"inside": True}, False),
-        # Nobody is inside, or it computes.
-        ({"inside": False}, True),
-        ({"inside": True, "facts": {"torch": {"backend": "cpu"}}}, True),
-        ({"inside": True, "means": {m.JOB_STEPS: 3.0}}, True),
+        ({"facts": {"torch": {"backend": "cpu"}}}, True),
+        ({"means": {m.JOB_STEPS: 3.0}}, True),
+        ({"gpus": (SeenGpu("0", None, True, {}),)}, True),
+        # It has loaded a framework, and nothing of it runs.
+        ({"facts": {"torch": {"backend": "cpu"}}, "means": NOTHING_RUNS}, False),
     ],
 )
-def test_a_server_without_a_framework_may_wait(
+def test_who_trains_waits_for_nothing(
     known: dict[str, Any], is_there: bool, tmp_path: Path
 ) -> None:
-    file = tmp_path / "server.py"
-    file.write_text("import selectors\ndef main():\n    server.serve_forever()\nmain()\n")
-    line = CodeLine(str(file), 3, "main")
-    waits = (CodeLine("/usr/lib/python3.11/selectors.py", 415, "select"), (line,), 1000)
-    job = window(stacks=stacks(waits, waited=1.0), **known)
-    if is_there:
-        assert found(NAME, job).where[0].line == 3
-    else:
-        assert is_silent(NAME, job)
+    verdict = judge(NAME, waiting(tmp_path, *OUTSIDE["a timer"], inside=True, **known))
+    assert isinstance(verdict, Found) is is_there
+
+
+def test_a_framework_that_is_seen_at_work_trains_also_from_outside(tmp_path: Path) -> None:
+    job = waiting(tmp_path, *OUTSIDE["a timer"], means=NOTHING_RUNS)
+    at = CodeLine("/job/train.py", 5, "train")
+    torch = CodeLine("/v/lib/python3.11/site-packages/torch/nn/modules/linear.py", 9, "forward")
+    job.job.stacks.count(Chain((at,), torch), 500, 500)
+    job.job.stacks.samples += 500
+    assert found(NAME, job).where[0].line == 3
+
+
+# Programs that no framework computes in, and that have work of their own.
+PLAIN = {
+    "a loop": ("return sum(n * n for n in range(1000))", None),
+    "a library of Python's": ("rows = [json.loads(line) for line in some]", "json/decoder.py"),
+    "a codec": ("image.save(path)", "site-packages/PIL/Image.py"),
+}
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("style", PLAIN)
+def test_a_plain_program_that_computes_is_named(style: str, inside: bool, tmp_path: Path) -> None:
+    job = waiting(tmp_path, *PLAIN[style], inside=inside, means={m.JOB_CPU: 0.6})
+    for counts in job.job.stacks.chains.values():
+        # The rest of the time it waits for what it works at.
+        counts.waited = 0.4 * counts.known
+    finding = found(NAME, job)
+    assert finding.where[0].line == 3
+    assert finding.severity is Severity.HIGH
 
 
 @pytest.mark.parametrize("style", SOURCES)
