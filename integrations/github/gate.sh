@@ -7,32 +7,51 @@ told() { if [ -n "${GITHUB_OUTPUT:-}" ]; then echo "$1" >>"$GITHUB_OUTPUT"; fi; 
 
 repeat=${WHYIDLE_REPEAT:-1}
 baseline=${WHYIDLE_BASELINE:-}
+sarif=${WHYIDLE_SARIF:-}
+save=false
+[ -n "$baseline" ] && [ "${WHYIDLE_SAVE:-false}" = true ] && save=true
 options=(--json --repeat "$repeat")
-if [ -n "$baseline" ] && [ "${WHYIDLE_SAVE:-false}" != true ]; then
+if [ -n "$baseline" ] && [ "$save" = false ]; then
   options+=(--gate "$baseline" --annotate)
   [ -n "${WHYIDLE_FAIL_SLOWER:-}" ] && options+=(--fail-slower "$WHYIDLE_FAIL_SLOWER")
 fi
 
 answer=$(mktemp)
 trap 'rm -f "$answer"' EXIT
+# One of an earlier run would be taken for this one's.
+[ -n "$sarif" ] && rm -f "$sarif"
 monitor run "${options[@]}" -- bash -euo pipefail -c "$WHYIDLE_RUN" >"$answer"
 code=$?
-[ -s "$answer" ] || exit "$code"
+if [ ! -s "$answer" ]; then
+  # Nothing was recorded, and it was said why.
+  case $save$baseline in false*/*) [ -e "$baseline" ] ||
+    echo "In CI this step makes it, once, on the main branch: save: true (WHYIDLE_SAVE=true)." >&2 ;; esac
+  exit "$code"
+fi
 
-# The recording that was judged: the middle one of several.
-of_gate='import json, sys; print(json.loads(sys.stdin.readlines()[-1]).get("gate", {}).get(sys.argv[1], ""))'
-asked() { "${WHYIDLE_PYTHON:-python}" -c "$of_gate" "$1" <"$answer"; }
+# The recording that was judged, the middle one of several; else the last.
+asked() { "${WHYIDLE_PYTHON:-python}" -c "$of_answer" "$1" <"$answer"; }
+of_answer='import json, sys; last = json.loads(sys.stdin.readlines()[-1])
+print(last.get("gate", {"run": last["run"]}).get(sys.argv[1], ""))'
 run=$(asked run)
 outcome=$(asked outcome)
-if [ -n "$baseline" ] && [ "${WHYIDLE_SAVE:-false}" = true ] && [ "$code" -eq 0 ]; then
+[ -z "$outcome" ] && [ "$code" -ne 0 ] && outcome=job_failed
+if [ "$save" = true ] && [ "$code" -eq 0 ]; then
   monitor baseline save "$baseline" --newest "$repeat" && outcome=saved || code=$?
 fi
-told "run=${run:-last}"
+told "run=$run"
 told "outcome=$outcome"
 
-[ -z "$outcome" ] && monitor diagnose last --format github
-[ -n "${WHYIDLE_SARIF:-}" ] && monitor diagnose "${run:-last}" --format sarif >"$WHYIDLE_SARIF"
-[ -n "${GITHUB_STEP_SUMMARY:-}" ] && monitor diagnose "${run:-last}" --format markdown >>"$GITHUB_STEP_SUMMARY"
+summary=${GITHUB_STEP_SUMMARY:-/dev/null}
+[ "$outcome" = job_failed ] &&
+  echo "The job itself failed, with exit code $code: nothing was judged or saved." | tee -a "$summary" >&2
+case $outcome in "" | job_failed) monitor diagnose "$run" --format github ;; esac
+if [ -n "$sarif" ]; then
+  # Whole, or not at all: who uploads it takes an empty one for a fault of its own.
+  mkdir -p "$(dirname "$sarif")"
+  if monitor diagnose "$run" --format sarif >"$sarif.part"; then mv "$sarif.part" "$sarif"; else rm -f "$sarif.part"; fi
+fi
+monitor diagnose "$run" --format markdown >>"$summary"
 
 [ "$code" -eq 7 ] && [ "$outcome" = not_judged ] && [ "${WHYIDLE_NOT_JUDGED:-warn}" = warn ] && code=0
 exit "$code"

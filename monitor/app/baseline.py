@@ -51,6 +51,9 @@ def _chosen(runs: tuple[str, ...], newest: int | None) -> list[int]:
         if run.is_recording:
             what = f"Run {run.id} is still being recorded."
             raise UsageProblem(what, f"End it first: monitor stop {run.id}")
+        if run.exit_code:
+            what = f"Run {run.id} is of a job that failed ({run.end_reason})."
+            say(what, "Is it the program as it is good? Others are listed by: monitor runs")
     if newest is not None and len(found) < newest:
         raise UsageProblem(
             f"There are {len(found)} recordings, not {newest}.", "List them: monitor runs"

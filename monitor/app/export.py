@@ -15,9 +15,10 @@ import click
 from whyidle.monitor.app.export_options import check_once, labels_to_add, users_to_record
 from whyidle.monitor.app.exporting import here, host_name, serving
 from whyidle.monitor.app.recording_policy import Policy
+from whyidle.monitor.core.errors import Exit
 from whyidle.monitor.core.paths import state_dir
 from whyidle.monitor.export import web_config as web
-from whyidle.monitor.export.collector import Collector
+from whyidle.monitor.export.collector import OTLP, Collector
 from whyidle.monitor.export.fleet_files import JOB
 from whyidle.monitor.export.otlp import Pusher
 from whyidle.monitor.export.remote_write import Sender
@@ -81,12 +82,14 @@ def run(
 
 def _once(collector: Collector, shown: Shown, pusher: Pusher | None) -> None:
     collector.once()
-    if pusher is None:
-        click.echo(scrape(collector, shown), nl=False)
-    else:
-        pusher.push()
+    if pusher is not None:
+        collector.attempt(OTLP, pusher.push)
         pusher.close()
+    click.echo(scrape(collector, shown), nl=False)
     collector.close()
+    # Said already; a script has only the code.
+    if OTLP in collector.problems:
+        raise SystemExit(Exit.GONE)
 
 
 def _backfill(

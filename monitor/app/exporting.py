@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from whyidle.monitor.core.defaults import LOOPBACK
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.export.collector import Collector
@@ -14,8 +15,6 @@ from whyidle.monitor.export.scrape import Shown, scrape
 from whyidle.monitor.export.server import Server
 from whyidle.monitor.export.web_config import WebConfig
 from whyidle.monitor.render.console import say
-
-LOOPBACK = "127.0.0.1"
 
 
 def here(hz: float) -> Collector:

@@ -2,36 +2,63 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import click
+from click.core import ParameterSource
 
+from whyidle.monitor.app import fleet_hosts
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.export.fleet_files import CONFIG, TARGETS, address, files
-from whyidle.monitor.export.host_files import SCRIPTS
+from whyidle.monitor.export.host_files import SCRIPTS, SERVICE
 from whyidle.monitor.fleet import grafana
 from whyidle.monitor.render.console import say
 from whyidle.monitor.render.escape import printable
 
+_EXAMPLE: Final = "Name a folder of your own: monitor fleet init ~/whyidle-fleet"
+_AGAIN: Final = "Remove it and type this again, or change it by hand."
+# What decides of a file, by the name of its parameter, and what is to do where the file was there.
+_OWN: Final = {
+    TARGETS: (
+        {"targets": "--target"},
+        "Add hosts to its list: a running Prometheus reads it anew.",
+    ),
+    CONFIG: ({"managers": "--alertmanager", "kubernetes": "--kubernetes"}, _AGAIN),
+    SERVICE: ({"listens": "--address", "program": "--exec"}, _AGAIN),
+}
+
 
 def init(
-    *, folder: str, targets: tuple[str, ...], managers: tuple[str, ...], kubernetes: bool
+    *,
+    folder: str,
+    targets: tuple[str, ...],
+    managers: tuple[str, ...],
+    kubernetes: bool,
+    listens: str,
+    program: str | None,
 ) -> None:
     """Write what is not there yet."""
+    if not folder:
+        # A variable of a script that is not set; "" would be the folder that one is in.
+        raise UsageProblem("No folder is named.", _EXAMPLE)
     place = Path(folder)
     _check("--target", targets, "node2:9400")
     _check("--alertmanager", managers, "alerts:9093")
     hosts = targets or (() if kubernetes else ("localhost",))
-    wanted = files(hosts, managers, kubernetes=kubernetes) | grafana.files()
+    exporter = fleet_hosts.exporter(hosts, listens, program)
+    wanted = files(hosts, managers, kubernetes=kubernetes, exporter=exporter) | grafana.files()
     done, other = _written(place, wanted)
-    done.append(f"Check them: promtool check config {place / CONFIG}")
-    started = f"prometheus --config.file={place / CONFIG} --web.enable-remote-write-receiver"
-    done.append(f"Start it:   {started}")
+    config = shlex.quote(str(place / CONFIG))
+    done.append(f"Check them: promtool check config {config}")
+    done.append(f"Start it:   prometheus --config.file={config} --web.enable-remote-write-receiver")
     for line in done:
         click.echo(printable(line))
-    for_config = {"--alertmanager": bool(managers), "--kubernetes": kubernetes}
-    _say_what_stays(place, other, bool(targets), [x for x, has in for_config.items() if has])
+    _say_what_stays(place, other)
+    if SERVICE not in other:
+        fleet_hosts.say_what_is_to_do(place, exporter, hosts, program is not None)
 
 
 def _written(place: Path, wanted: Mapping[str, str]) -> tuple[list[str], set[str]]:
@@ -53,7 +80,7 @@ def _written(place: Path, wanted: Mapping[str, str]) -> tuple[list[str], set[str
     except OSError as error:
         raise StorageProblem(
             f"{error.filename or place} cannot be written: {error.strerror}.",
-            "Name a folder of your own: monitor fleet init ~/whyidle-fleet",
+            _EXAMPLE,
         ) from None
     return done, other
 
@@ -67,19 +94,20 @@ def _check(option: str, hosts: tuple[str, ...], other: str) -> None:
             )
 
 
-def _say_what_stays(place: Path, other: set[str], targets: bool, config: list[str]) -> None:
+def _say_what_stays(place: Path, other: set[str]) -> None:
     """Say what was asked for, or is newer, and is not in a file that was there."""
-    if targets and TARGETS in other:
-        say(
-            f"{place / TARGETS} was there and stays: --target changed nothing.",
-            "Add hosts to its list: a running Prometheus reads it anew.",
-        )
-    if config and CONFIG in other:
-        say(
-            f"{place / CONFIG} was there and stays: {' and '.join(config)} changed nothing.",
-            "Remove it and type this again, or change it by hand.",
-        )
-    rest = sorted(other - {TARGETS, CONFIG})
+    typed = click.get_current_context()
+    for name, (options, next_step) in _OWN.items():
+        asked = [
+            option
+            for parameter, option in options.items()
+            if typed.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
+        ]
+        if asked and name in other:
+            what = f"{place / name} was there and stays: {' and '.join(asked)} changed nothing."
+            say(what, next_step)
+    # Hosts and servers are a person's own.
+    rest = sorted(other - _OWN.keys())
     if rest:
         say(
             f"Not as this version writes them: {', '.join(rest)}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +10,16 @@ from pathlib import Path
 import click
 
 from whyidle.monitor import compare
+from whyidle.monitor.app.launch import shell_code
 from whyidle.monitor.compare import baseline, gate
 from whyidle.monitor.compare.baseline import Baseline
 from whyidle.monitor.compare.gate import Outcome
 from whyidle.monitor.compare.pace import BETWEEN_RUNS
-from whyidle.monitor.core.errors import Exit, NotJudged, UsageProblem
+from whyidle.monitor.core.errors import Exit, NotJudged, Problem, UsageProblem
 from whyidle.monitor.core.paths import database, state_dir
+from whyidle.monitor.processes.job_end import in_words
 from whyidle.monitor.render import github, jsonl
-from whyidle.monitor.render.gate import screen
+from whyidle.monitor.render.gate import failed_job, screen
 from whyidle.monitor.render.places import Repository
 from whyidle.monitor.runs.summary import RunSummary
 
@@ -44,11 +47,31 @@ def check_percent(percent: float | None) -> None:
         )
 
 
-def opened(name: str, percent: float | None, *, annotate: bool) -> Gate:
+def opened(
+    name: str, percent: float | None, cmd: Sequence[str], repeat: int, *, annotate: bool
+) -> Gate:
     """Read a baseline before a job starts that nothing could be said of."""
-    check_percent(percent)
-    found = baseline.load(name, folder())
-    return Gate(found, percent, annotate=annotate)
+    try:
+        check_percent(percent)
+        path = baseline.path_of(name, folder())
+        if not path.exists():
+            raise _no_baseline(name, path, cmd, repeat)
+        return Gate(baseline.load(name, folder()), percent, annotate=annotate)
+    except Problem as problem:
+        if annotate:
+            click.echo(github.of_problem(problem), err=True)
+        raise
+
+
+def _no_baseline(name: str, path: Path, cmd: Sequence[str], repeat: int) -> UsageProblem:
+    several, newest = (f" --repeat {repeat}", f" --newest {repeat}") if repeat > 1 else ("", "")
+    record = f"monitor run{several} -- {shlex.join(cmd)}"
+    where = f" ({path})" if path.parent == folder() else ""
+    return UsageProblem(
+        f"There is no baseline '{name}' yet{where}, and the job was not started.",
+        "Make it with the program as it is good:"
+        f" {record} && monitor baseline save {shlex.quote(name)}{newest}",
+    )
 
 
 class Gate:
@@ -59,6 +82,13 @@ class Gate:
         self._allowed = allowed
         # Before the job starts: it may delete the folder.
         self._repository = Repository.here() if annotate else None
+
+    def job_failed(self, code: int) -> None:
+        """Say that the job's own failure comes before all that could be judged."""
+        how = in_words(code)
+        click.echo(failed_job(self._baseline.name, how, shell_code(code)), err=True)
+        if self._repository is not None:
+            click.echo(github.of_failed_job(self._baseline.name, how), err=True)
 
     def judge(self, summaries: Sequence[RunSummary | None], *, as_json: bool) -> Exit:
         """Print what became of the program; return the exit code."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,7 @@ def run(
 ) -> None:
     """Start the job, record it, and end with its exit code, or as its gate says."""
     share = share_of(trace_share, no_trace=no_trace)
-    opened = _gate(gate, fail_slower, annotate=annotate)
+    opened = _gate(gate, fail_slower, cmd, repeat, annotate=annotate)
     boot = None if observe else _boot()
     check_label(label)
     summaries = []
@@ -64,13 +65,17 @@ def run(
         if summary is not None and (not quiet if not as_json else opened is None or code):
             _show(summary, as_json=as_json)
         if code:
+            if opened is not None:
+                opened.job_failed(code)
             sys.exit(shell_code(code))
         summaries.append(summary)
     if opened is not None:
         sys.exit(opened.judge(summaries, as_json=as_json))
 
 
-def _gate(name: str | None, percent: float | None, *, annotate: bool) -> Gate | None:
+def _gate(
+    name: str | None, percent: float | None, cmd: Sequence[str], repeat: int, *, annotate: bool
+) -> Gate | None:
     """Open the baseline before anything starts; without one nothing is judged."""
     if name is None:
         if percent is not None or annotate:
@@ -81,7 +86,7 @@ def _gate(name: str | None, percent: float | None, *, annotate: bool) -> Gate | 
         return None
     from whyidle.monitor.app import gate
 
-    return gate.opened(name, percent, annotate=annotate)
+    return gate.opened(name, percent, cmd, repeat, annotate=annotate)
 
 
 def _show(summary: RunSummary, *, as_json: bool) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import click
 
 from whyidle.monitor.commands import _options as options
-
-_LOOPBACK = "127.0.0.1"
-
+from whyidle.monitor.core.defaults import LOOPBACK
 
 _EPILOG = """\b
 The newest recording:   monitor dashboard
@@ -24,7 +22,7 @@ A recorded sample:      monitor dashboard --sample"""
               help="Behind a reverse proxy: where it stands there.")  # fmt: skip
 @click.option("--allow-host", multiple=True, metavar="NAME",
               help="Behind a reverse proxy: its name; may be repeated.")  # fmt: skip
-@click.option("--address", default=_LOOPBACK, show_default=True, metavar="A",
+@click.option("--address", default=LOOPBACK, show_default=True, metavar="A",
               help="Another address of this machine to listen on.")  # fmt: skip
 @click.option("--no-browser", is_flag=True, help="Only print the link.")
 @click.option("--allow-actions", is_flag=True,

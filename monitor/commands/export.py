@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from whyidle.monitor.commands import _options as options
-from whyidle.monitor.core.defaults import EXPORT_PORT
+from whyidle.monitor.core.defaults import EXPORT_PORT, LOOPBACK
+from whyidle.monitor.core.errors import Exit
 
-_LOOPBACK = "127.0.0.1"
 # The command line of a process is everybody's to read.
 BACKFILL_URL = "WHYIDLE_BACKFILL_URL"
 
@@ -21,7 +21,7 @@ Record each job on a GPU:    monitor export --attach gpu"""
 @click.command(epilog=_EPILOG)
 @click.option("--port", type=click.IntRange(1, 65535), default=EXPORT_PORT, show_default=True,
               metavar="N", help="Where it listens.")  # fmt: skip
-@click.option("--address", default=_LOOPBACK, show_default=True, metavar="A",
+@click.option("--address", default=LOOPBACK, show_default=True, metavar="A",
               help="Another address of this machine to listen on.")  # fmt: skip
 @click.option("--once", is_flag=True,
               help="Print one scrape and end: nothing is served or recorded.")  # fmt: skip
@@ -40,8 +40,9 @@ Record each job on a GPU:    monitor export --attach gpu"""
 @click.option("--web-config", metavar="FILE", callback=options.text,
               help="TLS and passwords, in the file that exporters share.")  # fmt: skip
 @click.option("--otlp", metavar="URL", callback=options.text,
-              help="Send them to an OpenTelemetry receiver, too; with --once, once. Headers and the"
-              " rest by OTEL_EXPORTER_OTLP_*.")  # fmt: skip
+              help="Send them to an OpenTelemetry receiver, too; with --once, once, and where that"
+              f" fails it ends with {Exit.GONE.value}. Headers and the rest by"
+              " OTEL_EXPORTER_OTLP_*.")  # fmt: skip
 @click.option("--backfill", metavar="URL", callback=options.text, envvar=BACKFILL_URL,
               help="Where what no server scraped is written once it can be: Prometheus or"
               f" VictoriaMetrics. One with a password is safer in {BACKFILL_URL}.")  # fmt: skip

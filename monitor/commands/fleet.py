@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 
 from whyidle.monitor.commands import _options as options
+from whyidle.monitor.core.defaults import LOOPBACK
 
 _EPILOG = """\b
-What a server needs:   monitor fleet init ~/fleet --target node1 --target node2
+What a server needs:   monitor fleet init ~/fleet --target node1 --target node2 \\
+                         --address 0.0.0.0 --exec /opt/whyidle/bin/monitor
 What hosts lose:       monitor fleet top --url http://127.0.0.1:9090"""
 
 
@@ -25,6 +27,11 @@ def command() -> None:
               help="Where alerts are sent; may be repeated (default: nowhere).")  # fmt: skip
 @click.option("--kubernetes", is_flag=True,
               help="Scrape the pods of the DaemonSet: for a server in the cluster.")  # fmt: skip
+@click.option("--address", "listens", default=LOOPBACK, show_default=True, metavar="A",
+              help="What the exporter of each host listens on; 0.0.0.0 is each address that it"
+              " has.")  # fmt: skip
+@click.option("--exec", "program", metavar="PATH", callback=options.text,
+              help="Where `monitor` is on the hosts (default: where it is here).")  # fmt: skip
 @options.implemented_by("fleet", "init")
 def init() -> None:
     """Write the configuration of a Prometheus server, and of its hosts, into DIR.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import shlex
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -88,7 +89,8 @@ def load(name: str, folder: Path) -> Baseline:
             return Baseline(name, int(document["saved_ms"]), sides)
     except FileNotFoundError:
         raise UsageProblem(
-            f"There is no baseline '{name}' ({path}).", f"Save one: monitor baseline save {name}"
+            f"There is no baseline '{name}' ({path}).",
+            "List those that have a name: monitor baseline list",
         ) from None
     except _DAMAGE:
         pass
@@ -100,7 +102,7 @@ def load(name: str, folder: Path) -> Baseline:
         ) from None
     raise UsageProblem(
         f"{path} is no baseline that this program reads.",
-        f"Save it again: monitor baseline save {name}",
+        f"Save it again: monitor baseline save {shlex.quote(name)}",
     )
 
 

@@ -12,5 +12,7 @@ MOST_SERVER_SECONDS: Final = 1.0
 # How long a process that is not being recorded is watched: enough for agent, trace, and some steps
 # after it.
 WATCH_SECONDS: Final = 30.0
+# Only this machine reaches it, unless it is asked for otherwise.
+LOOPBACK: Final = "127.0.0.1"
 # Where a Prometheus server looks for metrics of GPUs.
 EXPORT_PORT: Final = 9400

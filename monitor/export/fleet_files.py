@@ -12,6 +12,7 @@ from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.defaults import EXPORT_PORT
 from whyidle.monitor.export import families as f
 from whyidle.monitor.export import host_files, lost_time
+from whyidle.monitor.export.host_files import Exporter
 
 JOB: Final = "whyidle"
 CONFIG, RULES, TARGETS = "prometheus.yml", "whyidle.rules.yml", "whyidle.targets.json"
@@ -120,7 +121,11 @@ ALERTS: Final = (
 
 
 def files(
-    targets: Sequence[str], managers: Sequence[str] = (), *, kubernetes: bool = False
+    targets: Sequence[str],
+    managers: Sequence[str] = (),
+    *,
+    kubernetes: bool = False,
+    exporter: Exporter | None = None,
 ) -> dict[str, str]:
     """Return each file by its name.
 
@@ -129,7 +134,7 @@ def files(
     hosts = [found for target in targets if (found := address(target)) is not None]
     told = [found for each in managers if (found := address(each, ALERTMANAGER_PORT)) is not None]
     served = {CONFIG: _config(told, kubernetes), RULES: _rules(), TARGETS: _targets(hosts)}
-    return {**served, **host_files.files()}
+    return {**served, **host_files.files(exporter)}
 
 
 def address(target: str, port: int = EXPORT_PORT) -> str | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from importlib.resources import files as packaged
 from pathlib import Path
 from typing import Final
 
-from whyidle.monitor.core.defaults import EXPORT_PORT
+from whyidle.monitor.core.defaults import EXPORT_PORT, LOOPBACK
 
 SERVICE: Final = "whyidle-export.service"
 DAEMON_SET: Final = "whyidle-daemonset.yaml"
@@ -20,14 +21,42 @@ PROLOG, EPILOG, ATTACH = "slurm-prolog.sh", "slurm-epilog.sh", "attach-in-pod.sh
 SCRIPTS: Final = frozenset({PROLOG, EPILOG, ATTACH})
 # Nobody publishes one: it is built from the first, and named in all.
 IMAGE: Final = "registry.example/whyidle:latest"
+# Each address that a host has.
+ANY: Final = "0.0.0.0"  # noqa: S104  where nobody asks for it, nothing listens there
 
 
-def files() -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """What a host starts, and where that listens."""
+
+    # The path of `monitor` there.
+    program: str = str(Path(sys.executable).parent / "monitor")
+    address: str = LOOPBACK
+    port: int = EXPORT_PORT
+
+    @property
+    def started(self) -> str:
+        """The command, as a unit of systemd has it."""
+        words = [f'"{self.program}" export']
+        words += [] if self.address == LOOPBACK else [f"--address {self.address}"]
+        words += [] if self.port == EXPORT_PORT else [f"--port {self.port}"]
+        return " ".join(words).replace("%", "%%")
+
+    @property
+    def near(self) -> str:
+        """Where it is asked on its own host."""
+        host = {ANY: LOOPBACK, "::": "::1"}.get(self.address, self.address)
+        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+
+
+def files(exporter: Exporter | None = None) -> dict[str, str]:
     """Return each file by its name."""
+    exporter = exporter or Exporter()
     folder = packaged("whyidle.monitor.export") / "hosts"
     known = {
-        "@MONITOR@": str(Path(sys.executable).parent / "monitor"),
-        "@PORT@": str(EXPORT_PORT),
+        "@STARTED@": exporter.started,
+        "@NEAR@": exporter.near,
+        "@PORT@": str(exporter.port),
         "@IMAGE@": IMAGE,
     }
     found = {}

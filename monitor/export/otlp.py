@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,6 +37,8 @@ UNITS: Final = {
     "_joules": "J", "_watts": "W", "_celsius": "Cel", "_hertz": "Hz", "_ratio": "1",
 }  # fmt: skip
 STATES: Final = ("ok", "degraded", "predicted_failure", "failed")
+# In what the SDK logs of an attempt that it makes again.
+_CAUSE: Final = re.compile(r"\[Errno -?\d+\] (\w[\w ,-]*)")
 Kind = Literal["gauge", "counter", "updown"]
 
 
@@ -84,9 +87,8 @@ class Pusher:
         with _heard() as said:
             result = self._exporter.export(self.data())
         if result.name != "SUCCESS" and not self._closing.is_set():
-            why = f": {said[-1]}".replace(self._url, _shown(self._url)) if said else ""
             raise Problem(
-                f"The metrics could not be sent to {_shown(self._url)}{why}",
+                f"The metrics could not be sent to {_shown(self._url)}{_why(said, self._url)}.",
                 "Is it the URL of an OTLP receiver over HTTP? A collector's is"
                 " http://HOST:4318, VictoriaMetrics' http://HOST:8428/opentelemetry/v1/metrics",
             )
@@ -329,6 +331,13 @@ def _shown(url: str) -> str:
     """Return a URL without what may be a password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+
+
+def _why(said: list[str], url: str) -> str:
+    """Return what the system said, or else the last that the SDK did: that it gave up."""
+    causes = [found[1] for text in said if (found := _CAUSE.search(text))]
+    last = (causes or said)[-1:]
+    return "".join(f": {text.rstrip('.')}" for text in last).replace(url, _shown(url))
 
 
 @contextmanager

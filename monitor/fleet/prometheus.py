@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+import shlex
 import socket
 import ssl
 import threading
@@ -158,7 +159,8 @@ class Prometheus:
             made.close()
 
     def _no_answer(self, error: Exception) -> Problem:
-        see = f"Is it running? Try: curl {self.url}/api/v1/query?query=up"
+        asked = shlex.quote(f"{self.url}/api/v1/query?query=up")
+        see = f"Is it running? Try: curl {asked}"
         if isinstance(error, TimeoutError):
             what = f"{self.url} has not answered within {self.seconds:g} s."
             return TargetGone(what, "Ask for less: --since 1h")

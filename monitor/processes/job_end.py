@@ -55,16 +55,19 @@ class JobEnd:
             if killed:
                 return f"{ENDED}: {OUT_OF_MEMORY}"
             return f"{ENDED}: {BY_ITSELF if last_word == 'exit' else UNSEEN}"
-        if self.code >= 0:
-            return f"{ENDED}: exit code {self.code}"
-        if killed and -self.code == signal.SIGKILL:
+        if killed and self.code == -signal.SIGKILL:
             return f"{ENDED}: {OUT_OF_MEMORY}"
-        return f"{ENDED}: killed by {_name(-self.code)}"
+        return f"{ENDED}: {in_words(self.code)}"
 
     def _take_code(self, status: int) -> None:
         # The kernel shows 0 to processes without permission.
         if status or os.geteuid() in {0, self._fs.owner(self._key.pid)}:
             self.code = os.waitstatus_to_exitcode(status)
+
+
+def in_words(code: int) -> str:
+    """Return how a process ended; its code is negative for a signal."""
+    return f"exit code {code}" if code >= 0 else f"killed by {_name(-code)}"
 
 
 def _name(number: int) -> str:

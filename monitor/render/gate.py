@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Final
 
 from whyidle.monitor.compare.gate import Gate, Outcome
+from whyidle.monitor.compare.sides import Side
 from whyidle.monitor.core.contracts.comparison import GateJson, GrownJson
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
 from whyidle.monitor.render.budget import clock
@@ -20,6 +21,10 @@ WIDTH: Final = 100
 # A screen has some 24 lines.
 MOST_FINDINGS: Final = 4
 MOST_WARNINGS: Final = 3
+NEEDED: Final = (
+    "to be judged it needs a minute or more of steps; in a loop of your own, marked by"
+    " whyidle.monitor.step()"
+)
 _HEADS: Final = {
     Outcome.PASSED: "passed: neither slower nor with a new finding",
     Outcome.WORSE: "failed",
@@ -33,19 +38,39 @@ def screen(gate: Gate, answer: GateJson, diagnosis: DiagnosisJson | None) -> str
 
 
 def _page(gate: Gate, answer: GateJson, diagnosis: DiagnosisJson | None) -> Iterator[str]:
+    a, b = gate.comparison.a, gate.comparison.b
     yield f"gate {printable(answer['baseline'])}: {_HEADS[gate.outcome]}"
-    allowed = f"slower ({gate.allowed:g}% are allowed). " if gate.is_slower else ""
-    yield from _line(f"{allowed}{verdict(gate.comparison)}")
+    yield from _line(f"A: {a.label} of the baseline{_steps(a)}. B: {b.label}{_steps(b)}")
+    if gate.comparison.steps is not None:
+        allowed = f"slower ({gate.allowed:g}% are allowed). " if gate.is_slower else ""
+        yield from _line(f"{allowed}{verdict(gate.comparison)}")
     if len(gate.each) > 1 and (ends := answer["speedup_of_runs"]) is not None:
         yield from _line(f"of {len(gate.each)} runs: {ends[0]:.2f}x to {ends[1]:.2f}x as fast")
     if answer["grown"] is not None:
         yield from _line(f"most of it {grown(answer['grown'])}")
     if gate.why_unknown is not None:
         yield from _line(f"whether it is slower is not known: {gate.why_unknown}")
+    if b.pace is None:
+        yield from _line(NEEDED)
     yield from _new(new_findings(answer, diagnosis))
+    if diagnosis is not None and not diagnosis["is_known"]:
+        silent = len(diagnosis["not_checked"])
+        yield from _line(f"{silent} rules lacked what they judge by: a new fault may be there")
     for text in gate.comparison.warnings[:MOST_WARNINGS]:
         yield from _line(f"! {text}")
     yield f"  more: monitor diagnose {answer['run']}"
+
+
+def _steps(side: Side) -> str:
+    if side.pace is None:
+        return ", no steps"
+    return "" if side.pace.steps is None else f", {side.pace.steps:,} steps"
+
+
+def failed_job(baseline: str, how: str, code: int) -> str:
+    """Say why there is nothing to judge: a job that failed took another way."""
+    text = f"not judged: the job itself failed ({how}), and its exit code is ours: {code}"
+    return printable(f"gate {baseline}: {text}")
 
 
 def _new(found: Sequence[FindingJson]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from whyidle.monitor.core.contracts.comparison import GateJson
 from whyidle.monitor.core.contracts.diagnosis import DiagnosisJson, FindingJson
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.render import gate, places, said
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.render.places import Repository
@@ -39,6 +40,17 @@ def of_gate(answer: GateJson, diagnosis: DiagnosisJson, repository: Repository) 
         yield _command("warning", where, f"Not judged: {answer['baseline']}", text)
     for finding in gate.new_findings(answer, diagnosis):
         yield _finding(finding, diagnosis, repository)
+
+
+def of_failed_job(baseline: str, how: str) -> str:
+    """Return the command for a job that failed before anything could be judged."""
+    text = f"The job itself failed: {how}. It was not held against {baseline}."
+    return _command("error", {}, "The job failed", [text])
+
+
+def of_problem(problem: Problem) -> str:
+    """Return the command for what kept a job from being started."""
+    return _command("error", {}, problem.what, [problem.next_step])
 
 
 def _speed(answer: GateJson) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,11 @@ import pytest
 
 from tests.commands.test_compare import record
 from tests.conftest import ROOT, Monitor, command, lines
+from tests.export.servers import tool
 from whyidle.monitor.core.errors import Exit
+
+SCRIPT = ROOT / "integrations" / "github" / "gate.sh"
+ACTION = SCRIPT.with_name("action.yml")
 
 
 def test_a_baseline_is_saved_listed_and_removed(monitor: Monitor, state: Path) -> None:
@@ -64,7 +69,8 @@ def test_what_cannot_be_saved_or_removed_is_a_sentence(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--gate", "nosuch"], "There is no baseline 'nosuch'"),
+        (["--gate", "no such"], "monitor baseline save 'no such'\n"),
+        (["--gate", "./ci/no.json.gz", "--repeat", "3"], "save ./ci/no.json.gz --newest 3\n"),
         (["--gate", "main", "--fail-slower", "1"], "asks for too little"),
         (["--fail-slower", "5"], "Name a baseline"),
         (["--annotate"], "Name a baseline"),
@@ -88,6 +94,10 @@ def test_a_job_of_which_nothing_is_known_is_not_judged(monitor: Monitor, state: 
     done = monitor("run", "--observe", "--gate", "main", "--annotate", "--json", "--", "true")
     assert done.returncode == Exit.NOT_JUDGED, done.stderr
     assert "gate main: not judged" in done.stderr
+    # What there was, and what was not judged: no words of figures that are not there.
+    assert "A: run 1 (good) of the baseline, 1,200 steps. B: run 2, no steps" in done.stderr
+    assert "rules lacked what they judge by" in done.stderr
+    assert "figures" not in done.stderr
     assert "::warning title=Not judged%3A main::" in done.stderr
     (answer,) = lines(done.stdout)
     assert answer["gate"]["outcome"] == "not_judged"
@@ -104,7 +114,15 @@ def test_the_jobs_own_failure_comes_first_and_ends_the_repeats(
     line = [sys.executable, "-c", count, tmp_path / "runs"]
     done = monitor("run", "--observe", "--gate", "main", "--repeat", "3", "--", *line)
     assert done.returncode == 5
+    assert "gate main: not judged: the job itself failed (exit code 5)" in done.stderr
     assert (tmp_path / "runs").read_text() == "x"
+    dies = ("sh", "-c", "kill $$")
+    done = monitor("run", "--observe", "-q", "--gate", "main", "--annotate", "--", *dies)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert "(killed by SIGTERM), and its exit code is ours: 143" in done.stderr
+    assert "::error title=The job failed::" in done.stderr
+    # Of a crash there is something to say, but it is hardly what to hold others against.
+    assert "Run 3 is of a job that failed" in monitor("baseline", "save", "bad").stderr
 
 
 def test_a_job_is_repeated(monitor: Monitor, state: Path) -> None:
@@ -112,41 +130,99 @@ def test_a_job_is_repeated(monitor: Monitor, state: Path) -> None:
     assert len(lines(monitor("runs", "--json").stdout)[0]["runs"]) == 2
 
 
-def test_one_step_of_ci_leaves_all_that_a_host_shows(
-    monitor: Monitor, state: Path, tmp_path: Path
-) -> None:
-    script = ROOT / "integrations" / "github" / "gate.sh"
-    files = {name: tmp_path / name for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+class Ci:
+    """The script of a step of CI, in a folder with a file of findings that an earlier run left."""
 
-    def step(code: int, **told: str) -> str:
-        for path in files.values():
-            path.unlink(missing_ok=True)
+    def __init__(self, state: Path, folder: Path) -> None:
+        self.state, self.folder = state, folder
+        self.sarif = folder / "found" / "whyidle.sarif"
+        self.output, self.summary = folder / "output", folder / "summary"
+
+    def step(self, code: int, said: str = "of the job", **told: str) -> str:
+        """Run it; return what it tells the steps behind it."""
+        self.sarif.parent.mkdir(exist_ok=True)
+        for path in (self.sarif, self.output, self.summary):
+            path.write_text("")
         environment = {
-            **os.environ, "WHYIDLE_STATE_DIR": str(state), "WHYIDLE_PYTHON": sys.executable,
-            "WHYIDLE_RUN": "true; echo of the job", "WHYIDLE_SARIF": "found.sarif",
-            **{name: str(path) for name, path in files.items()}, **told,
+            **os.environ, "WHYIDLE_STATE_DIR": str(self.state), "WHYIDLE_PYTHON": sys.executable,
+            "WHYIDLE_RUN": "true; echo of the job", "WHYIDLE_SARIF": "found/whyidle.sarif",
+            "GITHUB_OUTPUT": str(self.output), "GITHUB_STEP_SUMMARY": str(self.summary), **told,
         }  # fmt: skip
         done = subprocess.run(
-            [script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            [SCRIPT], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == code, done.stderr
-        assert "of the job" in done.stderr
-        return files["GITHUB_OUTPUT"].read_text()
+        assert said in done.stderr
+        return self.output.read_text()
 
-    assert "outcome=saved" in step(0, WHYIDLE_BASELINE="./main.json.gz", WHYIDLE_SAVE="true")
-    assert "outcome=not_judged" in step(0, WHYIDLE_BASELINE="./main.json.gz")
-    assert files["GITHUB_STEP_SUMMARY"].read_text().startswith("### whyidle: ")
-    (run,) = json.loads((tmp_path / "found.sarif").read_text())["runs"]
-    assert run["tool"]["driver"]["name"] == "whyidle"
-    strict = {"WHYIDLE_BASELINE": "./main.json.gz", "WHYIDLE_NOT_JUDGED": "fail"}
-    assert "run=" in step(Exit.NOT_JUDGED, **strict)
-    assert "outcome=\n" in step(0)
-    step(3, WHYIDLE_RUN="echo of the job; exit 3")
+    def results(self) -> list[Any]:
+        (run,) = json.loads(self.sarif.read_text())["runs"]
+        assert run["tool"]["driver"]["name"] == "whyidle"
+        return list(run["results"])
+
+
+@pytest.fixture
+def ci(state: Path, tmp_path: Path) -> Ci:
+    return Ci(state, tmp_path)
+
+
+def test_before_the_first_baseline_a_step_of_ci_says_how_it_is_made(ci: Ci) -> None:
+    held = {"WHYIDLE_BASELINE": "./ci/main.json.gz", "WHYIDLE_REPEAT": "3"}
+    typed = "monitor baseline save ./ci/main.json.gz --newest 3\nIn CI this step makes it, once"
+    assert ci.step(Exit.USAGE, typed, **held) == ""
+    # What uploads it goes by whether it is there.
+    assert not ci.sarif.exists()
+
+
+def test_a_job_that_fails_in_ci_leaves_what_was_found_until_then(ci: Ci) -> None:
+    assert "outcome=job_failed" in ci.step(3, WHYIDLE_RUN="echo of the job; exit 3")
+    assert ci.results() == []
+    assert "failed, with exit code 3: nothing was judged" in ci.summary.read_text()
+
+
+def test_one_step_of_ci_leaves_all_that_a_host_shows(ci: Ci) -> None:
+    held = {"WHYIDLE_BASELINE": "./main.json.gz"}
+    assert "outcome=saved" in ci.step(0, **held, WHYIDLE_SAVE="true")
+    assert "outcome=not_judged" in ci.step(0, **held)
+    assert ci.summary.read_text().startswith("### whyidle: ")
+    assert ci.results() == []
+    assert "run=" in ci.step(Exit.NOT_JUDGED, **held, WHYIDLE_NOT_JUDGED="fail")
+    assert "outcome=\n" in ci.step(0)
+    assert "outcome=job_failed" in ci.step(3, "failed (exit code 3)", **held, WHYIDLE_RUN="exit 3")
+
+
+def test_shellcheck_finds_nothing() -> None:
+    done = subprocess.run(
+        [tool("shellcheck"), "--severity=style", SCRIPT],
+        text=True, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == ""
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_workflow_of_the_documents_is_one_that_runs() -> None:
+    """It names inputs that there are, and uploads only what was written."""
+    yaml = pytest.importorskip("yaml")
+    text = (ROOT / "docs" / "ci.md").read_text()
+    workflow = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
+    steps = workflow["jobs"]["whyidle"]["steps"]
+    inputs = yaml.safe_load(ACTION.read_text())["inputs"]
+    (ours,) = (each for each in steps if each.get("uses", "").endswith("integrations/github"))
+    assert ours["with"].keys() <= inputs.keys()
+    # It is found in the copy that an earlier step has brought.
+    (copy,) = (each["with"] for each in steps if "repository" in each.get("with", {}))
+    assert ours["uses"] == f"./{copy['path']}/integrations/github"
+    assert any(f"pip install ./{copy['path']} " in each.get("run", "") for each in steps)
+    (upload,) = (each for each in steps if "upload-sarif" in each.get("uses", ""))
+    written = inputs["sarif"]["default"]
+    assert upload["with"]["sarif_file"] == written
+    assert upload["if"] == f"${{{{ always() && hashFiles('{written}') != '' }}}}"
+    (kept,) = (each["with"] for each in steps if "cache" in each.get("uses", ""))
+    assert ours["with"]["baseline"] == f"./{kept['path']}"
 
 
 def test_the_action_tells_its_script_every_input() -> None:
-    folder = ROOT / "integrations" / "github"
-    action, script = (folder / "action.yml").read_text(), (folder / "gate.sh").read_text()
+    action, script = ACTION.read_text(), SCRIPT.read_text()
     inputs = action.partition("inputs:\n")[2].partition("outputs:\n")[0]
     names = re.findall(r"^  ([a-z-]+):$", inputs, re.MULTILINE)
     assert len(names) > 5

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,9 @@ from tests.conftest import Monitor, command
 from tests.export.exporter import exporter, samples
 from tests.export.servers import prometheus, tool
 from tests.export.test_dcgm import BOARD, once
-from whyidle.monitor.core.errors import Exit
+from whyidle.monitor.app.fleet_hosts import exporter as exporter_of
+from whyidle.monitor.app.fleet_hosts import say_what_is_to_do
+from whyidle.monitor.core.errors import Exit, UsageProblem
 from whyidle.monitor.export import families
 from whyidle.monitor.export.fleet_files import (
     ALERTS,
@@ -23,8 +27,9 @@ from whyidle.monitor.export.fleet_files import (
     RULES,
     TARGETS,
     address,
+    files,
 )
-from whyidle.monitor.export.host_files import DAEMON_SET
+from whyidle.monitor.export.host_files import ANY, DAEMON_SET, EPILOG, SERVICE
 
 Tape = Callable[..., dict[str, str]]
 
@@ -69,7 +74,80 @@ def test_what_was_asked_for_and_is_not_written_is_said(fleet: Path, monitor: Mon
     assert "--target" not in done.stderr
     # The same again is nothing to speak of.
     done = monitor("fleet", "init", fleet, "--target", "node1", "--target", "node2:9401")
-    assert "--target" not in done.stderr
+    assert "changed nothing" not in done.stderr
+
+
+def test_hosts_that_cannot_be_scraped_as_it_is_are_said(tmp_path: Path, monitor: Monitor) -> None:
+    """Nothing listens where others reach it unless that is asked for; who needs it must hear so."""
+    folder = tmp_path / "the fleet"
+    done = monitor("fleet", "init", folder, "--target", "node1", "--target", "localhost")
+    assert done.returncode == 0
+    assert "listens on 127.0.0.1 only: as it is, nobody can scrape node1." in done.stderr
+    assert "a path of this machine: node1 may have it elsewhere" in done.stderr
+    assert "ExecStart" not in done.stderr
+    typed = done.stderr.partition("For these hosts: ")[2].strip()
+    assert typed.endswith(" --address 0.0.0.0 --exec /PATH/OF/monitor")
+    assert f"rm '{folder / SERVICE}' && monitor fleet init '{folder}' --target node1" in typed
+    # As it says.
+    (folder / SERVICE).unlink()
+    words = shlex.split(typed.partition("monitor ")[2].replace("PATH/OF", "opt/100%/bin"))
+    done = monitor(*words)
+    assert done.stderr == ""
+    (line,) = re.findall("^ExecStart=(.*)$", (folder / SERVICE).read_text(), re.MULTILINE)
+    assert line == '"/opt/100%%/bin/monitor" export --address 0.0.0.0'
+    done = monitor("fleet", "init", folder, "--address", "::1")
+    assert f"{folder / SERVICE} was there and stays: --address changed nothing." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("targets", "listens", "started", "near"),
+    [
+        (["node1:9401", "n2:9401"], ANY, "export --address 0.0.0.0 --port 9401", "127.0.0.1:9401"),
+        (["node1", "node2:9401"], ANY, "export --address 0.0.0.0", "127.0.0.1:9400"),
+        (["10.0.0.5"], "10.0.0.5", "export --address 10.0.0.5", "10.0.0.5:9400"),
+        (["node1"], "::", "export --address ::", "[::1]:9400"),
+        (["localhost"], "127.0.0.1", "export", "127.0.0.1:9400"),
+    ],
+)
+def test_the_exporter_of_a_host_listens_where_it_is_asked(
+    targets: list[str], listens: str, started: str, near: str
+) -> None:
+    found = files(targets, exporter=exporter_of(targets, listens, "/bin/monitor"))
+    assert f'ExecStart="/bin/monitor" {started}\n' in found[SERVICE]
+    # What runs on the same host finds it there.
+    assert f"http://{near}/metrics" in found[EPILOG]
+
+
+def test_hosts_that_are_asked_at_another_port_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*targets: str, listens: str = ANY) -> str:
+        made = exporter_of(targets, listens, "/bin/monitor")
+        say_what_is_to_do(tmp_path, made, targets, named=True)
+        return capsys.readouterr().err
+
+    assert "asked at another: node2:9401." in said("node1", "node3", "node2:9401")
+    assert said("node1:9401", "node2:9401") == ""
+    # On this machine all is as it must be.
+    assert said("localhost", "[::1]", "127.0.0.2", listens="127.0.0.1") == ""
+    assert "nobody can scrape a, b, c and 2 more." in said(*"abcde", listens="127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("targets", "listens", "program", "next_step"),
+    [
+        ([], "node1", None, "--address 0.0.0.0"),
+        (["a", "b"], "10.0.0.5", None, "--address 0.0.0.0"),
+        ([], "127.0.0.1", "bin/monitor", "--exec /opt/whyidle/bin/monitor"),
+        ([], "127.0.0.1", '/opt/"quoted"/monitor', "--exec /opt/whyidle/bin/monitor"),
+    ],
+)
+def test_what_no_host_can_start_is_refused(
+    targets: list[str], listens: str, program: str | None, next_step: str
+) -> None:
+    with pytest.raises(UsageProblem) as refused:
+        exporter_of(targets, listens, program)
+    assert next_step in refused.value.next_step
 
 
 def test_alerts_go_to_each_alertmanager_that_is_named(tmp_path: Path, monitor: Monitor) -> None:
@@ -89,6 +167,15 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monitor: Monitor) 
     done = monitor("fleet", "init", tmp_path / "file" / "in")
     assert done.returncode == Exit.STORAGE
     assert "cannot be written" in done.stderr
+
+
+def test_a_folder_without_a_name_is_not_the_one_that_one_is_in(
+    tmp_path: Path, monitor: Monitor
+) -> None:
+    done = monitor("fleet", "init", "", cwd=tmp_path)
+    assert done.returncode == Exit.USAGE
+    assert "No folder is named." in done.stderr
+    assert not list(tmp_path.glob("*.yml"))
 
 
 def test_a_server_in_a_cluster_scrapes_pods_by_their_nodes(

@@ -20,6 +20,7 @@ from tests.export.receiver import CUT, receiver
 from tests.export.servers import OTLP_RECEIVER, victoria_metrics
 from tests.export.test_scrape import key_of, record
 from whyidle.monitor.core import metrics as m
+from whyidle.monitor.core.errors import Exit
 from whyidle.monitor.core.paths import DATABASE
 from whyidle.monitor.core.reading import Reading
 from whyidle.monitor.export import families, otlp
@@ -70,7 +71,9 @@ def test_one_push_has_the_gpu_by_the_conventions_and_ours(monitor: Monitor, tape
                 "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
                 "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=lab"}  # fmt: skip
         done = monitor("export", "--once", "--otlp", got.url, "--host", "node7", env=env)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert (done.returncode, done.stderr) == (0, "")
+        # It is sent beside the page, not instead of it.
+        assert values(done.stdout, "whyidle_exporter_problem", part="otlp") == [0]
     assert got.paths == ["/v1/metrics"]
     assert got.headers[0]["x-tenant"] == "research"
     resources = decoded(gzip.decompress(got.bodies[0]))
@@ -191,9 +194,22 @@ def test_a_receiver_that_is_down_costs_a_sentence_and_no_scrape(tape: Tape, stat
 def test_a_wrong_url_is_said(monitor: Monitor, tape: Tape) -> None:
     with receiver(404, 404, 404) as got:
         done = monitor("export", "--once", "--otlp", f"{got.url}/nothing", env=tape("no_driver"))
-    assert done.returncode == 2
+    assert done.returncode == Exit.GONE
     assert "could not be sent" in done.stderr
     assert "404" in done.stderr
+
+
+def test_one_scrape_is_printed_whatever_becomes_of_the_receiver(
+    monitor: Monitor, tape: Tape
+) -> None:
+    env = tape("one_gpu", TRAINER=os.getpid()) | {"OTEL_EXPORTER_OTLP_TIMEOUT": "2"}
+    url = f"http://127.0.0.1:{free_port()}"
+    done = monitor("export", "--once", "--otlp", url, env=env)
+    assert done.returncode == Exit.GONE
+    # The reason, and not that the SDK gave up.
+    assert f"could not be sent to {url}/v1/metrics: Connection refused." in done.stderr
+    assert values(done.stdout, "whyidle_gpu_answers") == [1]
+    assert values(done.stdout, "whyidle_exporter_problem", part="otlp") == [1]
 
 
 # What a receiver makes of resources; the rest of a series is as a scrape has it.

@@ -176,6 +176,12 @@ def test_a_server_that_nothing_is_scraped_by(monitor: Monitor, server: bad.Serve
     ("options", "code", "words"),
     [
         (("--url", f"http://127.0.0.1:{bad.closed_port()}"), Exit.GONE, "does not answer"),
+        # A shell would read the "?" as a pattern of its own.
+        (
+            ("--url", "http://127.0.0.1:1"),
+            Exit.GONE,
+            "curl 'http://127.0.0.1:1/api/v1/query?query=up'",
+        ),
         ((), Exit.USAGE, "export WHYIDLE_PROM_URL="),
         (("--url", "http://127.0.0.1:1", "--since", "1s"), Exit.USAGE, "--since 24h"),
     ],

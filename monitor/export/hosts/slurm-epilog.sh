@@ -2,7 +2,7 @@
 # slurm.conf: Epilog=/etc/slurm/slurm-epilog.sh
 # Says in the node's log what a job has left on its GPUs: the next one would find them taken.
 # It ends no process, and never fails: an epilog that does drains the node.
-: "${WHYIDLE_URL:=http://127.0.0.1:@PORT@/metrics}"
+: "${WHYIDLE_URL:=http://@NEAR@/metrics}"
 job=${SLURM_JOB_ID:-}
 [ -n "$job" ] || exit 0
 # The exporter looks each second.
