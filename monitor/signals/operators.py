@@ -69,8 +69,7 @@ def _elsewhere(account: HostAccount) -> float:
     return sum(
         row.share
         for row in account.rows
-        if row.doing in _BESIDE
-        or (row.phase in _HOSTS and row.doing is HostClass.UNCLEAR)
+        if row.doing in _BESIDE or (row.phase in _HOSTS and row.doing is HostClass.UNCLEAR)
     )
 
 

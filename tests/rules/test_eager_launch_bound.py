@@ -49,8 +49,10 @@ def on_gpu(graphs: int) -> Window:
     return window(trace, kind="file")
 
 
-def on_cpu(step_ms: float, batch: int | None = None, calls: str = "aten::add") -> Window:
-    trace = answer({Slice.COMPUTE: 1.0}, calls={calls: 300})
+def on_cpu(
+    step_ms: float, batch: int | None = None, calls: str = "aten::add", count: int = 300
+) -> Window:
+    trace = answer({Slice.COMPUTE: 1.0}, calls={calls: count})
     trace["devices"][0]["kernels"] = 3000
     means = {m.JOB_STEPS: 10.0, m.JOB_MAIN_THREAD: step_ms / 100}
     return window(trace, means=means, facts={"torch": {"backend": "cpu", "batch_size": batch}})
@@ -119,3 +121,9 @@ def test_a_trace_of_tensorflow_or_of_nobody_known() -> None:
     assert judge(NAME, traced("tf_3gpu")) is None
     gpu = on_gpu(graphs=0).traces[0].answer
     assert judge(NAME, window({**gpu, "format": "xplane", "calls": []}, kind="file")) is None
+
+
+def test_values_that_are_read_are_no_operators() -> None:
+    assert found(NAME, on_cpu(step_ms=4.5))
+    # Nine of ten only read one, as who prints each gradient does.
+    assert is_silent(NAME, on_cpu(step_ms=4.5, calls="aten::item", count=2700))
