@@ -43,7 +43,7 @@ Work = Callable[[], object]
 
 def everything(path: Path) -> Work:
     """All that `monitor trace` computes: steps, kernels and lines of code too."""
-    from whyidle.monitor.traces import answer, kineto, xplane  # noqa: F401
+    from whyidle.monitor.traces import answer, kineto, nsys, xplane  # noqa: F401
     from whyidle.monitor.traces.analysis import analyse
 
     return lambda: answer.contract(analyse(path))
@@ -258,6 +258,14 @@ def compared(kind: str, path: Path, rounds: int, environment: Path) -> dict[str,
     return result
 
 
+def short_nsys(folder: Path) -> float:
+    """Return the microseconds an event of an export that memory has room for."""
+    from nsys_file import write
+
+    events = write(folder / "short.sqlite", KINETO_EVENTS)
+    return measured("all", folder / "short.sqlite", sys.executable)["seconds"] * 1e6 / events
+
+
 def long_file(path: Path, small: float) -> dict[str, Any]:
     """A file too long for memory, once; ``small``: microseconds an event of one that is not."""
     got = measured("all", path, sys.executable)
@@ -363,6 +371,8 @@ def main() -> None:
                 median = results.get("kineto", {}).get("median", {})
                 short = median["all"]["seconds"] * 1e6 / KINETO_EVENTS if median else 0.0
                 results[kind] = long_file(path, short)
+            elif kind == "long nsys":
+                results[kind] = long_file(path, short_nsys(Path(folder)))
             elif kind == "ranks":
                 results[kind] = folder_of_ranks(path, options.rounds, options.hta)
             else:
@@ -401,6 +411,15 @@ def generated_long(folder: Path) -> Path:
     return path
 
 
+def generated_long_nsys(folder: Path) -> Path:
+    """Write the real job as Nsight Systems exports it, as often."""
+    from nsys_file import write
+
+    path = folder / "long.sqlite"
+    write(path, LONG_EVENTS)
+    return path
+
+
 def generated_ranks(folder: Path) -> Path:
     """Write the real job for each of eight ranks."""
     from kineto_file import RANKS, write
@@ -416,6 +435,7 @@ GENERATED = {
     "kineto": generated_kineto,
     "xplane": generated_xplane,
     "long": generated_long,
+    "long nsys": generated_long_nsys,
     "ranks": generated_ranks,
 }
 

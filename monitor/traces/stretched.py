@@ -26,7 +26,7 @@ from whyidle.monitor.traces.corrections import correct
 from whyidle.monitor.traces.launches import UNKNOWN, Index, Launches, match
 from whyidle.monitor.traces.model import Device, Flags, Ints, Marks, Ops, Stretch, Trace
 from whyidle.monitor.traces.reports import Analysis, DeviceReport
-from whyidle.monitor.traces.steps.markers import marked
+from whyidle.monitor.traces.steps.markers import calls_made, joined_up, marked
 from whyidle.monitor.traces.summaries import Shown
 
 LONG = (
@@ -45,14 +45,15 @@ def analyse_long(
     found = steps.agreeing(whole.steps(), step_ns, trace.ticks_per_ns)
     main = most_telling(trace.threads, whole.operators.tolist(), whole.spans.tolist())
     devices = {
-        index: _Device(known, Facts.of(known.seen), found) for index, known in whole.devices.items()
+        place: _Device(known, Facts.of(known.seen), found)
+        for place, known in sorted(whole.devices.items())
     }
     adding = Adding(trace, found)
     for stretch in _ahead(stretches):
         _account(stretch, devices, main, adding)
     trace.warnings.append(LONG.format(events=trace.events))
     whole.shown.put_into(trace)
-    reports = [device.report(whole.shown) for device in devices.values()]
+    reports = [device.report(place, whole.shown) for place, device in devices.items()]
     trace.devices = [report.device for report in reports]
     return adding.analysis(path, reports)
 
@@ -89,8 +90,9 @@ class _Whole:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self.devices: dict[str, _Known] = {}
-        self.operators = self.spans = np.zeros(0, np.int64)
+        # By their places: several processes may have work on one GPU.
+        self.devices: dict[int, _Known] = {}
+        self.operators = self.spans = self._calls = np.zeros(0, np.int64)
         self.shown = Shown()
         self._marks: list[Marks] = []
         self._repeated: list[steps.TraceSteps] = []
@@ -100,28 +102,30 @@ class _Whole:
         part, trace = stretch.trace, self._trace
         if not trace.names:
             _describe(trace, part)
-            self.operators = self.spans = np.zeros(len(part.threads), np.int64)
+            self.operators = self.spans = self._calls = np.zeros(len(part.threads), np.int64)
         trace.warnings += [said for said in part.warnings if said not in trace.warnings]
         here = inside(part.host.start, stretch)
         count = len(part.threads)
         self.spans = self.spans + np.bincount(part.host.thread[here], minlength=count)
         operators = here & (part.host.kind == Cause.OP)
         self.operators = self.operators + np.bincount(part.host.thread[operators], minlength=count)
+        calls = part.calls.take(here[part.calls.row])
+        self._calls = self._calls + calls_made(replace(part, calls=calls))
         self._marks.append(part.marks.take(inside(part.marks.start, stretch)))
         if not any(map(len, self._marks)):
             self._repeated.append(_whole_ones(steps.repeated(part), stretch))
         index = Index(part)
-        for device in part.devices:
-            self._look_at(device, match(part, device.ops, index), stretch)
+        for place, device in enumerate(part.devices):
+            self._look_at(place, device, match(part, device.ops, index), stretch)
         self.shown.add(stretch)
 
-    def _look_at(self, device: Device, launched: Launches, stretch: Stretch) -> None:
+    def _look_at(self, place: int, device: Device, launched: Launches, stretch: Stretch) -> None:
         here = inside(device.ops.start, stretch)
         ops = device.ops.take(here)
         if not len(ops):
             return
         first, last = int(ops.start[0]), int(ops.end.max())
-        known = self.devices.setdefault(device.index, _Known(device, first, last))
+        known = self.devices.setdefault(place, _Known(device, first, last))
         known.last = max(known.last, last)
         if known.device.pid is None:
             known.device.pid = device.pid
@@ -129,8 +133,8 @@ class _Whole:
 
     def steps(self) -> steps.TraceSteps:
         """Return the steps: by markers, else by what repeats in each stretch."""
-        self._trace.marks = Marks.joined(self._marks)
-        if by_marker := marked(self._trace):
+        self._trace.marks = joined_up(Marks.joined(self._marks), self._trace.names)
+        if by_marker := marked(self._trace, self._calls):
             return steps.TraceSteps("markers", *by_marker)
         some = [found for found in self._repeated if len(found)]
         if not some:
@@ -187,11 +191,11 @@ class _Device:
         _add(self._of_steps, budget.sums(low[low < high], high[low < high]))
         self._unmatched += int((launched.how[here] == UNKNOWN).sum())
 
-    def report(self, shown: Shown) -> DeviceReport:
+    def report(self, place: int, shown: Shown) -> DeviceReport:
         """Return the whole account."""
         known = self._known
         return DeviceReport(
-            device=shown.of(known.device),
+            device=shown.of(place, known.device),
             launches=Launches.of(),
             totals=added(self._totals, known.last - known.first),
             budget=Budget(Segments.of(), self.facts.skew),
@@ -206,12 +210,12 @@ def _add(sums: dict[Cause, int], more: dict[Cause, int]) -> None:
         sums[cause] = sums.get(cause, 0) + ticks
 
 
-def _account(stretch: Stretch, devices: dict[str, _Device], main: int, adding: Adding) -> None:
+def _account(stretch: Stretch, devices: dict[int, _Device], main: int, adding: Adding) -> None:
     part = stretch.trace
     hosts, index = HostTimelines(part, main), Index(part)
     there, launched, budgets, spans = [], [], [], []
-    for device in part.devices:
-        of = devices.get(device.index)
+    for place, device in enumerate(part.devices):
+        of = devices.get(place)
         if of is None or not len(device.ops):
             continue
         start, end = max(stretch.start, of.begin), min(stretch.end, of.end)

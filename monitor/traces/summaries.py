@@ -16,8 +16,9 @@ class Shown:
     """The rows that stay, as they are found."""
 
     def __init__(self) -> None:
-        self._ops: dict[str, list[Ops]] = {}
-        self._messages: dict[str, list[Messages]] = {}
+        # By the places of the devices.
+        self._ops: dict[int, list[Ops]] = {}
+        self._messages: dict[int, list[Messages]] = {}
         self._spans: dict[int, Spans] = {}
         self._calls = False
 
@@ -27,12 +28,12 @@ class Shown:
         for kind, row in zip(*np.unique(host.kind, return_index=True), strict=True):
             self._spans.setdefault(int(kind), host.take(slice(row, row + 1)))
         self._calls |= len(stretch.trace.calls) > 0
-        for device in stretch.trace.devices:
-            self._add_device(device, stretch)
+        for place, device in enumerate(stretch.trace.devices):
+            self._add_device(place, device, stretch)
 
-    def _add_device(self, device: Device, stretch: Stretch) -> None:
+    def _add_device(self, at: int, device: Device, stretch: Stretch) -> None:
         ops = device.ops
-        kept = self._ops.setdefault(device.index, [])
+        kept = self._ops.setdefault(at, [])
         count = sum(map(len, kept))
         here = (ops.start >= stretch.start) & (ops.start < stretch.end)
         rows = np.flatnonzero(here & (ops.kind == Cause.COMM))
@@ -45,7 +46,7 @@ class Shown:
         place[order] = np.arange(len(order)) + count
         notes = device.messages.take(np.isin(device.messages.row, rows))
         notes.row = place[np.searchsorted(rows, notes.row)]
-        self._messages.setdefault(device.index, []).append(notes)
+        self._messages.setdefault(at, []).append(notes)
 
     def put_into(self, trace: Trace) -> None:
         """Give a trace the rows that stay."""
@@ -53,10 +54,10 @@ class Shown:
         if self._calls and len(trace.host):
             trace.calls = Links.of(row=[0], id=[-1])
 
-    def of(self, device: Device) -> Device:
+    def of(self, at: int, device: Device) -> Device:
         """Give a device its rows."""
-        device.ops = Ops.joined(self._ops.get(device.index, []))
-        device.messages = Messages.joined(self._messages.get(device.index, []))
+        device.ops = Ops.joined(self._ops.get(at, []))
+        device.messages = Messages.joined(self._messages.get(at, []))
         return device
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.traces.kineto_text import load as load_kineto
@@ -29,12 +32,13 @@ from tests.traces.real import KINETO, TRUTHS, path_of
 from tests.traces.test_truth import COLUMNS, expected
 from whyidle.monitor.diagnosis.diagnose import as_json, diagnose
 from whyidle.monitor.signals.opening import of_answer
+from whyidle.monitor.traces import spill, stretches
 from whyidle.monitor.traces.analysis import analyse, analyse_trace
 from whyidle.monitor.traces.answer import contract
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.corrections import correct
 from whyidle.monitor.traces.loading import load
-from whyidle.monitor.traces.nsys import reading
+from whyidle.monitor.traces.nsys import database, distinct
 
 US, MS = 1_000, 1_000_000
 STEPS, STEP = 20, 2 * MS
@@ -370,13 +374,70 @@ def test_counters_of_gpus_are_averaged(tmp_path: Path) -> None:
     ]
 
 
-def test_too_many_rows_are_cut_at_one_time_in_all_tables(
+def in_parts(patch: pytest.MonkeyPatch) -> None:
+    """Let a small file be too long for memory."""
+    for module in (spill, stretches):
+        patch.setattr(module, "MOST_ROWS", 300)
+    patch.setattr(stretches, "_AFTER", 128)
+    patch.setattr(database, "ROWS", 40)
+
+
+@pytest.mark.parametrize("step", ["ProfilerStep#{}", "train_step {}"])
+def test_of_a_long_file_the_account_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Steps are joined up over all parts; two processes on one GPU stay two devices."""
+    story, _ = training(step=step)
+    others = [replace(op, pid=PID + 1, start=op.start + 7, correlation=0) for op in story.ops[1::2]]
+    story.ops += others
+    story.spans = [
+        replace(span, end=span.end - MS) if span.what == "step" else span for span in story.spans
+    ]
+    path = write(story, tmp_path / "a.sqlite")
+    whole = figures(contract(analyse(path)))
+    in_parts(monkeypatch)
+    assert len(list(load(path).stretches or ())) > 1
+    parts = contract(analyse(path))
+    assert any("it was read part by part" in said for said in parts["warnings"])
+    assert any("2 processes have work on GPU 0" in said for said in parts["warnings"])
+    assert figures(parts) == whole
+
+
+def test_of_a_long_file_the_steps_are_of_the_process_that_launches_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story, _ = training()
-    total = len(story.ops) + len(story.spans)
-    monkeypatch.setattr(reading, "MOST_EVENTS", total // 2)
-    answer = of_export(story, tmp_path, 2026)
-    assert "too many to be read" in answer["warnings"][0]
-    assert STEPS / 4 < answer["steps"]["count"] < 3 * STEPS / 4
-    assert answer["launching"]["launched"] == answer["launching"]["operations"]
+    # Another process marks steps for longer, and launches nothing.
+    story.spans += [
+        Span("step", f"ProfilerStep#{i}", at := 2 * i * STEP, at + 2 * STEP, PID + 1, PID + 1)
+        for i in range(2 * STEPS)
+    ]
+    path = write(story, tmp_path / "a.sqlite")
+    whole = contract(analyse(path))["steps"]
+    assert whole["count"] == STEPS
+    in_parts(monkeypatch)
+    assert contract(analyse(path))["steps"] == whole
+
+
+def test_a_long_file_may_be_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(training()[0], tmp_path / "a.sqlite")
+    whole = contract(analyse(path))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("INSERT INTO NVTX_EVENTS (start, end, eventType) VALUES ('soon', 7, 59)")
+        db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY (start, end) VALUES (0, 0)")
+        db.execute("DROP TABLE StringIds")
+        db.commit()
+    in_parts(monkeypatch)
+    parts = contract(analyse(path))
+    assert "2 events could not be read: no time that can be." in parts["warnings"]
+    assert {kernel["name"] for kernel in parts["top_kernels"]} == {"(no name)"}
+    assert parts["devices"][0]["busy_ns"] == whole["devices"][0]["busy_ns"]
+
+
+def test_many_numbers_are_each_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distinct, "_MOST_WAITING", 10)
+    found, rng = distinct.Distinct(), np.random.default_rng(3)
+    blocks = [rng.integers(-5, 90, 20) for _ in range(50)]
+    for block in blocks:
+        found.add(block)
+    assert found.values().tolist() == np.unique(np.concatenate(blocks)).tolist()

@@ -19,7 +19,7 @@ from whyidle.monitor.traces.kineto.header import (
     world_of,
 )
 from whyidle.monitor.traces.kineto.processes import name_processes
-from whyidle.monitor.traces.kineto.rows import CATEGORIES, KERNEL, HostRows, Rows, WorkRows, joined
+from whyidle.monitor.traces.kineto.rows import CATEGORIES, KERNEL, HostRows, Rows, WorkRows
 from whyidle.monitor.traces.model import (
     Device,
     Ids,
@@ -32,6 +32,7 @@ from whyidle.monitor.traces.model import (
     Trace,
 )
 from whyidle.monitor.traces.names import STEP_MARK, copy_cause, host_cause, kernel_cause
+from whyidle.monitor.traces.spill import joined
 
 # In nanoseconds: times since 1970 lie above, times since a base time below.
 _YEAR_2001: Final = 10**18

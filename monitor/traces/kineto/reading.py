@@ -12,17 +12,13 @@ from whyidle.monitor.traces.kineto.numbers import InexactError
 from whyidle.monitor.traces.kineto.record import decode
 from whyidle.monitor.traces.kineto.rows import Rows
 from whyidle.monitor.traces.kineto.scanning import scan_of
-from whyidle.monitor.traces.kineto.spill import Spill
-from whyidle.monitor.traces.kineto.stretches import Stretches
 from whyidle.monitor.traces.model import Trace
 from whyidle.monitor.traces.opening import Progress, Source, Stream, show
 from whyidle.monitor.traces.stream import ahead
+from whyidle.monitor.traces.stretches import Stretches
 
 # How much text is decoded at once.
 CHUNK: Final = 1 << 20
-# So many rows stay in memory; a longer file goes to disk in runs of as many, and is read from there
-# stretch by stretch. With this many the account of a file takes 300 MB.
-MOST_ROWS: Final = 1_200_000
 
 
 class _Reader:
@@ -33,7 +29,6 @@ class _Reader:
         self._scan = scan_of(self.rows)
         self.document = Document(self._take)
         self._exact = False
-        self.spill: Spill | None = None
 
     def _take(self, piece: Piece) -> None:
         """Decode a list of events and keep what counts."""
@@ -49,15 +44,12 @@ class _Reader:
 
     def read(self, source: Source, stream: Stream, progress: Progress | None, chunk: int) -> str:
         """Read all there is; return why that was not all of it, if so."""
-        most = MOST_ROWS
         try:
             for block in ahead(stream, chunk):
                 self.document.feed(block)
                 if progress:
                     progress(stream.consumed, source.size)
-                if self.rows.waiting >= (most if self.spill is None else most // 2):
-                    self.spill = self.spill or Spill()
-                    self.rows.spill(self.spill)
+                self.rows.make_room()
             self.document.finish()
         except DamageError:
             return "it is damaged in too many places"
@@ -66,11 +58,12 @@ class _Reader:
     def trace(self) -> Trace:
         """Return what was read."""
         header = self.document.header
-        if self.spill is None:
+        if self.rows.spill is None:
             return assemble(self.rows, header)
-        self.rows.spill(self.spill)
         trace = Trace("kineto", ticks_per_ns=1, events=self.rows.events)
-        trace.stretches = Stretches(self.rows, self.spill, header, MOST_ROWS // 2)
+        trace.stretches = Stretches(
+            self.rows, self.rows.spill, lambda rows, origin: assemble(rows, header, origin)
+        )
         return trace
 
 

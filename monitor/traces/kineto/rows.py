@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,9 +21,7 @@ from whyidle.monitor.traces.kineto.numbers import integers, nanoseconds
 from whyidle.monitor.traces.kineto.record import NO_ARGS, Args, Batch, Event, ExactEvent, Metadata
 from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Links, Table
 from whyidle.monitor.traces.names import Category
-
-if TYPE_CHECKING:
-    from whyidle.monitor.traces.kineto.spill import Spill
+from whyidle.monitor.traces.spill import Kept
 
 CATEGORIES: Final[tuple[Category, ...]] = ("driver", "python", "operator", "annotation")
 _DRIVER: Final = CATEGORIES.index("driver")
@@ -48,7 +46,6 @@ WORK: Final[dict[str | None, int]] = {
     **dict.fromkeys(("gpu_memcpy", "memcpy", "Memcpy", "gpu_memset", "memset", "Memset"), COPY),
 }
 
-_Kind = TypeVar("_Kind", bound=Table)
 Events = Sequence[Event | ExactEvent]
 # Rows of communication, and what they say of it.
 Notes = Sequence[tuple[int, Args]]
@@ -99,19 +96,11 @@ class WorkRows(Table):
     bytes: Ints
 
 
-def joined(kind: type[_Kind], parts: list[_Kind]) -> _Kind:
-    """Make one table of many, which are let go: no file's columns are there three times."""
-    if not parts:
-        return kind.of()
-    columns = {name: [getattr(part, name) for part in parts] for name in kind.columns()}
-    parts.clear()
-    return kind(**{name: np.concatenate(columns.pop(name)) for name in kind.columns()})
-
-
-class Rows:
+class Rows(Kept[HostRows, WorkRows]):
     """Everything kept of the events read so far."""
 
     def __init__(self) -> None:
+        super().__init__(HostRows, WorkRows)
         self.events = 0
         self.unreadable = 0
         self.negative = 0
@@ -121,13 +110,8 @@ class Rows:
         self.stack_names = Names()
         self.threads: Keys[tuple[Any, Any]] = Keys(MOST_THREADS)
         self.devices: Keys[str] = Keys(MOST_DEVICES)
-        self.host: list[HostRows] = []
-        self.work: list[WorkRows] = []
         self.messages = Sent()
         self.thread_names: dict[tuple[str, str], str] = {}
-        self.waiting = 0  # rows in memory
-        # Where the rows of `work` stood among those of the file; None: in this order.
-        self.places: Ints | None = None
 
     def add(self, batch: Batch) -> None:
         """Keep what counts; raises ``InexactError`` before anything is kept."""
@@ -191,11 +175,6 @@ class Rows:
         self.messages.by_kernel(notes, len(found))
         self.work.append(found)
         self.waiting += len(found)
-
-    def spill(self, spill: Spill) -> None:
-        """Write the rows to disk, and forget them."""
-        spill.take(joined(HostRows, self.host), joined(WorkRows, self.work))
-        self.waiting = 0
 
     def keep_names(self, events: list[Metadata]) -> None:
         """Keep the names of threads."""

@@ -102,15 +102,6 @@ class Database:
         except DAMAGE:
             return 0
 
-    def edges(self, table: Table) -> tuple[int, ...]:
-        """Return when the first and the last row of a table start, as far as that can be told."""
-        start = f"min(start), max(start) FROM {_quoted(table.name)}"
-        try:
-            found = self.connection.execute(f"SELECT {start} WHERE typeof(start) = 'integer'")
-            return tuple(edge for edge in found.fetchone() if isinstance(edge, int))
-        except DAMAGE:
-            return ()
-
     def rows(self, table: Table, columns: Sequence[str], where: str = "") -> Iterator[list[Row]]:
         """Yield these columns, so many rows at a time, texts as bytes.
 

@@ -11,15 +11,16 @@ from whyidle.monitor.core.errors import UsageProblem
 from whyidle.monitor.traces.model import Trace
 from whyidle.monitor.traces.nsys.assemble import assemble
 from whyidle.monitor.traces.nsys.database import DAMAGE, Database, Table, integers
+from whyidle.monitor.traces.nsys.facts import Facts
 from whyidle.monitor.traces.nsys.gpu_metrics import gpu_metrics
+from whyidle.monitor.traces.nsys.naming import Naming
 from whyidle.monitor.traces.nsys.rows import Rows
 from whyidle.monitor.traces.nsys.strings import Strings
 from whyidle.monitor.traces.nsys.tables import HOST, KNOWN, WORK, HostTable, WorkTable
 from whyidle.monitor.traces.opening import Progress, Source, show
+from whyidle.monitor.traces.steps.markers import joined_up
+from whyidle.monitor.traces.stretches import Stretches
 
-# How many rows are read at most.
-MOST_EVENTS: Final = 5_000_000
-_MS: Final = 1_000_000
 _GRAPHS: Final = "graph"
 
 
@@ -55,36 +56,17 @@ class _Reader:
         return False
 
     def read(self, source: Source, progress: Progress | None) -> None:
-        """Read all tables, or the first part of the time where they are too long."""
-        total = sum(part.count for part in self.parts)
-        where, done = self._limit(total), 0
+        """Read all tables."""
+        total, done = sum(part.count for part in self.parts), 0
         for part in self.parts:
-            for count in self._read(part, where):
+            for count in self._read(part):
                 done += count
+                self.rows.make_room()
                 if progress and total:
                     progress(min(source.size, source.size * done // total), source.size)
 
-    def _limit(self, total: int) -> str:
-        """Of too many rows those of the first while: each table then ends at the same time."""
-        if total <= MOST_EVENTS:
-            return ""
-        first, last = self._span()
-        until = first + int((last - first) * (MOST_EVENTS / total))
-        self.warnings.append(
-            f"The file has {total:,} events, too many to be read: it counts up to"
-            f" {(until - first) / _MS:,.0f} ms of its {(last - first) / _MS:,.0f} ms."
-        )
-        return f"WHERE start < {until}"
-
-    def _span(self) -> tuple[int, int]:
-        """The first and the last start of all rows."""
-        edges = [edge for part in self.parts for edge in self.database.edges(part.table)]
-        return min(edges, default=0), max(edges, default=0)
-
-    def _read(self, part: _Part, where: str) -> Iterator[int]:
+    def _read(self, part: _Part) -> Iterator[int]:
         """Read a table; yield how many rows each block has."""
-        if where:
-            where += f" LIMIT {MOST_EVENTS}"
         rows, before = self.rows, self.rows.events
         query = (
             rows.work_query(part.of, part.table)
@@ -93,8 +75,8 @@ class _Reader:
         )
         refer = rows.strings.__getitem__
         try:
-            texts = self._texts(part, where)
-            for found in self.database.rows(part.table, query, where):
+            texts = self._texts(part)
+            for found in self.database.rows(part.table, query):
                 block = integers(found, refer)
                 if isinstance(part.of, WorkTable):
                     rows.add_work(part.number, part.of, block)
@@ -107,12 +89,28 @@ class _Reader:
                 f" {error}."
             )
 
-    def _texts(self, part: _Part, where: str) -> Iterator[list[Any]]:
+    def _texts(self, part: _Part) -> Iterator[list[Any]]:
         """Yield the texts that stand in a table itself, in blocks of the same rows."""
         name = part.of.text if isinstance(part.of, HostTable) else ""
         if column := name and part.table.column(name):
-            for rows in self.database.rows(part.table, [column], where):
+            for rows in self.database.rows(part.table, [column]):
                 yield [text for (text,) in rows]
+
+    def trace(self) -> Trace:
+        """Return what was read."""
+        naming, facts = Naming(self.rows, self.database), Facts(self.database)
+        if self.rows.spill is None:
+            trace = assemble(self.rows, naming, facts)
+            trace.marks = joined_up(trace.marks, trace.names)
+        else:
+            trace = Trace("nsys", ticks_per_ns=1, events=self.rows.events)
+            trace.stretches = Stretches(
+                self.rows,
+                self.rows.spill,
+                lambda rows, origin: assemble(rows, naming, facts, origin),
+            )
+        trace.gpu_metrics = gpu_metrics(self.database)
+        return trace
 
 
 def read(source: Source, progress: Progress | None = None) -> Trace:
@@ -122,12 +120,11 @@ def read(source: Source, progress: Progress | None = None) -> Trace:
             raise _no_export(source, database)
         reader = _Reader(database)
         reader.read(source, progress)
-        trace = assemble(reader.rows, database)
-        trace.gpu_metrics = gpu_metrics(database)
+        trace = reader.trace()
     if database.cut_off:
         reader.warnings.insert(0, "The file is damaged or cut off: what could be read counts.")
     trace.warnings = [*reader.warnings, *_odd(reader.rows), *trace.warnings]
-    trace.warnings += [*_of_graphs(reader), *_of_journal(source), *_of_cuda(trace)]
+    trace.warnings += [*_of_graphs(reader), *_of_journal(source), *_of_cuda(reader.rows)]
     return trace
 
 
@@ -185,8 +182,8 @@ def _of_journal(source: Source) -> Iterator[str]:
         )
 
 
-def _of_cuda(trace: Trace) -> Iterator[str]:
-    if trace.events and not trace.devices:
+def _of_cuda(rows: Rows) -> Iterator[str]:
+    if rows.events and not rows.devices:
         yield (
             "The file holds no work of CUDA: it was recorded without --trace=cuda, or while no GPU"
             " worked."

@@ -9,11 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from whyidle.monitor.traces.interning import MOST_DEVICES, MOST_THREADS, Keys
-from whyidle.monitor.traces.model import Flags, Ids, Ints, Table
+from whyidle.monitor.traces.model import Flags, Ids, Ints, Kinds, Table
 from whyidle.monitor.traces.nsys.database import MISSING
 from whyidle.monitor.traces.nsys.database import Table as Columns
+from whyidle.monitor.traces.nsys.distinct import Distinct
 from whyidle.monitor.traces.nsys.strings import Strings
-from whyidle.monitor.traces.nsys.tables import EVENT_TYPES, HOST, HostTable, WorkTable
+from whyidle.monitor.traces.nsys.tables import EVENT_TYPES, HOST, WORK, HostTable, WorkTable
+from whyidle.monitor.traces.spill import Kept
 
 # Nanoseconds since the session began: no session lasts 36 years, nor did one begin so long before.
 _FARTHEST: Final = 1 << 60
@@ -25,9 +27,8 @@ class WorkRows(Table):
 
     start: Ints
     end: Ints
-    table: Ids  # an index into tables.WORK
-    name: Ints  # a reference to a text; -1: made of ``extra``
-    extra: Ints
+    name: Ints  # a reference to a text; -1: none, or made of ``extra``
+    extra: Ids  # the table, and what the name is made of: an index into ``Rows.made_of``
     device: Ids
     stream: Ints
     correlation: Ints
@@ -40,16 +41,17 @@ class HostRows(Table):
 
     start: Ints
     end: Ints
-    table: Ids  # an index into tables.HOST
+    table: Kinds  # an index into tables.HOST
     name: Ints  # a reference to a text
     thread: Ids
     correlation: Ints
 
 
-class Rows:
+class Rows(Kept[HostRows, WorkRows]):
     """Everything kept of the rows read so far."""
 
     def __init__(self, strings: Strings) -> None:
+        super().__init__(HostRows, WorkRows)
         self.strings = strings
         self.events = 0
         self.unreadable = 0
@@ -57,8 +59,10 @@ class Rows:
         self.open = 0
         self.threads: Keys[int] = Keys(MOST_THREADS)
         self.devices: Keys[tuple[int, int]] = Keys(MOST_DEVICES)  # process, device
-        self.work: list[WorkRows] = []
-        self.host: list[HostRows] = []
+        # References to texts, of each table.
+        self.of_host = [Distinct() for _ in HOST]
+        self.of_work = [Distinct() for _ in WORK]
+        self.streams = Distinct()
         self._made_of: dict[tuple[int, ...], int] = {}
 
     @property
@@ -83,12 +87,15 @@ class Rows:
         good = self._sound(block[0], block[1], timed)
         start, end, device, process, stream, correlation, size, *extra, name = block[:, good]
         keys = zip(process.tolist(), device.tolist(), strict=True)
+        name = name if table.names else np.full(len(start), -1)
+        self.of_work[number].add(name)
+        self.streams.add(stream)
+        self.waiting += len(start)
         self.work.append(
             WorkRows(
                 start=start,
                 end=np.maximum(end, start),
-                table=np.full(len(start), number, np.int32),
-                name=name if table.names else np.full(len(start), -1),
+                name=name,
                 extra=self._extra(number, extra, len(start)),
                 device=self.devices.column(keys),
                 stream=stream,
@@ -98,13 +105,13 @@ class Rows:
             )
         )
 
-    def _extra(self, number: int, columns: list[Ints], count: int) -> Ints:
+    def _extra(self, number: int, columns: list[Ints], count: int) -> Ids:
         """Number what the names are made of: there are few combinations."""
         made_of = self._made_of
         if not columns:
-            return np.full(count, made_of.setdefault((number,), len(made_of)))
+            return np.full(count, made_of.setdefault((number,), len(made_of)), np.int32)
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        return np.array([made_of.setdefault((number, *r), len(made_of)) for r in rows], np.int64)
+        return np.array([made_of.setdefault((number, *r), len(made_of)) for r in rows], np.int32)
 
     # ------------------------------------------------------------------ what threads did
 
@@ -129,11 +136,13 @@ class Rows:
             wanted &= ~open_
         good = self._sound(start, end, wanted)
         start, end, thread, correlation, *_ = block[:, good]
+        self.of_host[number].add(name[good])
+        self.waiting += len(start)
         self.host.append(
             HostRows(
                 start=start,
                 end=np.maximum(end, start),
-                table=np.full(len(start), number, np.int32),
+                table=np.full(len(start), number, np.int8),
                 name=name[good],
                 thread=self.threads.column(thread.tolist()),
                 correlation=np.where(correlation > 0, correlation, -1),

@@ -9,7 +9,7 @@ import numpy as np
 
 from whyidle.monitor.traces.interning import Names
 from whyidle.monitor.traces.model import Ids, Ints
-from whyidle.monitor.traces.nsys.database import DAMAGE, Database
+from whyidle.monitor.traces.nsys.database import DAMAGE, Database, Row
 
 # What PyTorch's emit_nvtx adds to the name of an operator, another one at each call.
 EMITTED: Final = b", op_id ="
@@ -44,25 +44,34 @@ class Strings(dict[Any, int]):
         return np.fromiter(map(self.__getitem__, values), np.int64)
 
     def resolve(self, database: Database, refs: Ints) -> Ids:
-        """Return for each reference the place of its text, -1 for none: one walk of the table."""
-        distinct, where = np.unique(refs, return_inverse=True)
-        places = np.where(distinct < _NONE, -2 - distinct, _NONE)
-        ids = distinct[distinct >= 0]
-        if len(ids):
-            places[distinct >= 0] = self._from_table(database, ids)
-        return places[where].astype(np.int32)
+        """Return for each of these references, distinct and in order, the place of its text.
+
+        -1 for none; one walk of the table.
+        """
+        places = np.where(refs < _NONE, -2 - refs, _NONE)
+        first = int(np.searchsorted(refs, 0))
+        if first < len(refs):
+            places[first:] = self._from_table(database, refs[first:])
+        return places.astype(np.int32)
 
     def _from_table(self, database: Database, ids: Ints) -> Ints:
         table = database.tables.get("STRINGIDS")
         columns = [table.column("id"), table.column("value")] if table else [None]
-        found: dict[Any, int] = {}
+        found = np.full(len(ids), _NONE)
         if table and None not in columns:
-            wanted = frozenset(ids.tolist())
             where = f"WHERE {columns[0]} BETWEEN {ids[0]} AND {ids[-1]}"
             try:
                 for rows in database.rows(table, [c for c in columns if c], where):
-                    used = [row for row in rows if row[0] in wanted and type(row[1]) is bytes]
-                    found.update((id_, -2 - self[text]) for id_, text in used)
+                    self._find(rows, ids, found)
             except DAMAGE:
                 pass  # the names that were read before the damage stay
-        return np.array([found.get(i, _NONE) for i in ids.tolist()], np.int64)
+        return found
+
+    def _find(self, rows: list[Row], ids: Ints, found: Ints) -> None:
+        """Note the texts that are wanted among these rows."""
+        there = np.array([row[0] if type(row[0]) is int else _NONE for row in rows], np.int64)
+        at = np.minimum(np.searchsorted(ids, there), len(ids) - 1)
+        for i in np.flatnonzero(ids[at] == there).tolist():
+            text = rows[i][1]
+            if type(text) is bytes:
+                found[at[i]] = -2 - self[text]

@@ -8,13 +8,19 @@ from typing import Final
 
 import numpy as np
 
+from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.model import Ints, Marks, Trace
+from whyidle.monitor.traces.names import STEP_MARK
 
 _NUMBER: Final = re.compile(r"[#\s]*\d+$")
+# A pause between two steps belongs to the first of them unless it is so much longer than usual.
+_PAUSE: Final = 2
 
 
-def marked(trace: Trace) -> tuple[Ints, Ints, str] | None:
+def marked(trace: Trace, made: Ints | None = None) -> tuple[Ints, Ints, str] | None:
     """Return start and end of the marked steps, and how they are called.
+
+    ``made``: how many calls each thread makes, where the trace does not have their rows.
 
     Several processes, or one marker inside another, give several series. That of the process
     which launches most counts, and one that repeats before one that does not; of several, the one
@@ -24,7 +30,7 @@ def marked(trace: Trace) -> tuple[Ints, Ints, str] | None:
     series = _series(marks, [_NUMBER.sub("", name) for name in trace.names])
     if not series:
         return None
-    launched = _launched(trace)
+    launched = _launched(trace, made)
     name, rows = max(
         series, key=lambda one: (launched[marks.thread[one[1][0]]], *_weight(marks, one[1]))
     )
@@ -32,14 +38,19 @@ def marked(trace: Trace) -> tuple[Ints, Ints, str] | None:
     return chosen.start, chosen.end, f"{name or 'step'} markers"
 
 
-def _launched(trace: Trace) -> Ints:
+def calls_made(trace: Trace) -> Ints:
+    """Return how many calls of the driver each thread makes."""
+    return np.bincount(trace.host.thread[trace.calls.row], minlength=len(trace.threads))
+
+
+def _launched(trace: Trace, made: Ints | None) -> Ints:
     """How many calls the process of each thread makes; the last entry is for no thread."""
     numbers: dict[int | None, int] = {}
     process = np.array([numbers.setdefault(t.pid, len(numbers)) for t in trace.threads], np.int64)
     if len(numbers) < 2:
         return np.zeros(len(process) + 1, np.int64)
-    callers = process[trace.host.thread[trace.calls.row]]
-    counts = np.bincount(callers, minlength=len(numbers))
+    made = calls_made(trace) if made is None else made
+    counts = np.bincount(process, made, len(numbers)).astype(np.int64)
     return np.append(counts[process], 0)
 
 
@@ -71,3 +82,23 @@ def _series(marks: Marks, names: list[str]) -> list[tuple[str, list[int]]]:
         series[which][1].append(row)
         insort(ends, (end, which))
     return series
+
+
+def joined_up(marks: Marks, names: list[str]) -> Marks:
+    """Let each step last until the next one begins: what lies between, as a loader, is its own.
+
+    The profiler of PyTorch marks its steps so itself.
+    """
+    end = marks.end.copy()
+    joins = np.array([*(not STEP_MARK.match(name) for name in names), False], np.bool_)[marks.name]
+    labels: dict[str, int] = {}
+    label = [labels.setdefault(_NUMBER.sub("", name), len(labels)) for name in names]
+    threads = int(marks.thread.max(initial=0)) + 1
+    series = np.array([*label, 0], np.int64)[marks.name] * threads + marks.thread
+    for one in present(series[joins]):
+        rows = np.flatnonzero(series == one)
+        pause = marks.start[rows[1:]] - marks.end[rows[:-1]]
+        if len(pause) and pause.min() >= 0:
+            usual = pause <= _PAUSE * np.median(pause)
+            end[rows[:-1][usual]] = marks.start[rows[1:][usual]]
+    return Marks(marks.start, end, marks.name, marks.thread)

@@ -8,17 +8,14 @@ which say how long a silence at its end lasts; and the operation of each device 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
-from whyidle.monitor.traces.kineto.assemble import assemble
-from whyidle.monitor.traces.kineto.header import Header
-from whyidle.monitor.traces.kineto.rows import HostRows, Rows, WorkRows
-from whyidle.monitor.traces.kineto.spill import EACH, Records, Spill
 from whyidle.monitor.traces.model import EVER, Flags, Ints, Stretch, Table, Trace
+from whyidle.monitor.traces.spill import EACH, MOST_ROWS, Kept, Records, Spill
 
 # How many rows of the host follow a stretch, for the silence at its end.
 _AFTER: Final = 4_096
@@ -26,19 +23,26 @@ _AFTER: Final = 4_096
 _AWAITED: Final = 50_000
 # An edge may be moved by this part of a stretch, to where an operation starts.
 _MOVED: Final = 0.25
+# The ids by which operations name spans of the host; a format may lack one.
+_IDS: Final = ("correlation", "external")
 _Kind = TypeVar("_Kind", bound=Table)
+_Rows = TypeVar("_Rows", bound=Kept[Any, Any])
 
 
-class Stretches:
-    """The stretches of a file in their order; they may be read again."""
+class Stretches(Generic[_Rows]):
+    """The stretches of a file in their order; they may be read again.
 
-    def __init__(self, rows: Rows, spill: Spill, header: Header, each: int) -> None:
-        self._rows, self._spill, self._header = rows, spill, header
+    ``assemble`` makes a trace of the rows of one, with times from a given moment on.
+    """
+
+    def __init__(self, rows: _Rows, spill: Spill, assemble: Callable[[_Rows, int], Trace]) -> None:
+        rows.write(spill)
+        self._rows, self._spill, self._assemble = rows, spill, assemble
         self._host_starts = spill.host.starts()
         work = spill.work.starts()
         first = [int(starts[0]) for starts in (self._host_starts, work) if len(starts)]
         self.origin = min(first)
-        self._edges = _edges(self._host_starts, work, each)
+        self._edges = _edges(self._host_starts, work, MOST_ROWS // 2)
         self._awaited = _Awaited()
         self._next = self._following()
 
@@ -88,9 +92,10 @@ class Stretches:
     def _trace(self, host: list[Records], work: list[Records]) -> Trace:
         part = copy.copy(self._rows)
         ops = np.concatenate(work)
-        part.host, part.work = [_table(HostRows, np.concatenate(host))], [_table(WorkRows, ops)]
+        part.host = [_table(part.host_kind, np.concatenate(host))]
+        part.work = [_table(part.work_kind, ops)]
         part.places = ops["place"]
-        return assemble(part, self._header, self.origin)
+        return self._assemble(part, self.origin)
 
 
 class _Awaited:
@@ -127,15 +132,26 @@ def _edges(host: Ints, work: Ints, each: int) -> list[int]:
 
 def _needed(before: Records, ops: Records, start: int) -> Ints:
     """Return the rows before a stretch that say something of it."""
-    launches = np.isin(before["correlation"], ops["correlation"][ops["correlation"] >= 0])
-    around = np.isin(before["external"], ops["external"][ops["external"] >= 0])
-    since = min(start, int(before["start"][launches].min(initial=start)))
+    named = {name: _named(before, ops, name) for name in _IDS}
+    since = min(start, int(before["start"][named["correlation"]].min(initial=start)))
     is_open = before["end"] > since
     # Of each thread the one that ended last, and the last that says on which line it was.
     ended = before["end"] <= start
-    for some in (ended, ended & (before["stack"] >= 0)):
-        is_open |= _last_of_each(before, "thread", some)
-    return np.flatnonzero(is_open | launches | around)
+    is_open |= _last_of_each(before, "thread", ended)
+    if "stack" in _columns(before):
+        is_open |= _last_of_each(before, "thread", ended & (before["stack"] >= 0))
+    return np.flatnonzero(np.logical_or.reduce([is_open, *named.values()]))
+
+
+def _named(before: Records, ops: Records, name: str) -> Flags:
+    """Mark the rows that operations name by an id."""
+    if name not in _columns(before):
+        return np.zeros(len(before), np.bool_)
+    return np.isin(before[name], ops[name][ops[name] >= 0])
+
+
+def _columns(rows: Records) -> tuple[str, ...]:
+    return rows.dtype.names or ()
 
 
 def _last_of_each(rows: Records, what: str, among: Flags | None = None) -> Flags:

@@ -5,27 +5,27 @@ from __future__ import annotations
 import os
 import tempfile
 import weakref
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.monitor.core.errors import StorageProblem
-from whyidle.monitor.traces.kineto.rows import HostRows, WorkRows
 from whyidle.monitor.traces.model import Ints, Table
 
+# So many rows stay in memory; a longer file goes to disk in runs of as many, and is read from there
+# stretch by stretch. With this many the account of a file takes 300 MB.
+MOST_ROWS: Final = 1_200_000
 # Of so many rows the first start is kept in memory.
 EACH: Final = 128
 Records = NDArray[np.void]
+_Kind = TypeVar("_Kind", bound=Table)
+_Host = TypeVar("_Host", bound=Table)
+_Work = TypeVar("_Work", bound=Table)
 
 
 def _record_of(kind: type[Table], **more: type[np.generic]) -> np.dtype[np.void]:
     return np.dtype(list({**kind.columns(), **more}.items()))
-
-
-HOST: Final = _record_of(HostRows)
-# With its place among the operations of the file.
-WORK: Final = _record_of(WorkRows, place=np.int64)
 
 
 def records(kind: np.dtype[np.void], table: Table, **more: NDArray[Any]) -> Records:
@@ -97,16 +97,51 @@ def _write(file: int, data: bytes, at: int) -> None:
 class Spill:
     """The rows of one file; they are gone when this is."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: type[Table], work: type[Table]) -> None:
         with tempfile.TemporaryFile(prefix="whyidle-") as file:
             number = os.dup(file.fileno())
         weakref.finalize(self, os.close, number)
-        self.host, self.work = Runs(number, HOST), Runs(number, WORK)
+        self.host = Runs(number, _record_of(host))
+        # With its place among the operations of the file.
+        self.work = Runs(number, _record_of(work, place=np.int64))
         self._places = 0
 
-    def take(self, host: HostRows, work: WorkRows) -> None:
+    def take(self, host: Table, work: Table) -> None:
         """Write these rows."""
         places = np.arange(self._places, self._places + len(work))
         self._places += len(work)
-        self.host.add(records(HOST, host))
-        self.work.add(records(WORK, work, place=places))
+        self.host.add(records(self.host.kind, host))
+        self.work.add(records(self.work.kind, work, place=places))
+
+
+def joined(kind: type[_Kind], parts: list[_Kind]) -> _Kind:
+    """Make one table of many, which are let go: no file's columns are there three times."""
+    if not parts:
+        return kind.of()
+    columns = {name: [getattr(part, name) for part in parts] for name in kind.columns()}
+    parts.clear()
+    return kind(**{name: np.concatenate(columns.pop(name)) for name in kind.columns()})
+
+
+class Kept(Generic[_Host, _Work]):
+    """The rows of a file as they are read: in memory, and on disk once they are too many."""
+
+    def __init__(self, host: type[_Host], work: type[_Work]) -> None:
+        self.host_kind, self.work_kind = host, work
+        self.host: list[_Host] = []
+        self.work: list[_Work] = []
+        self.waiting = 0  # rows in memory
+        self.spill: Spill | None = None
+        # Where the rows of `work` stood among those of the file; None: in this order.
+        self.places: Ints | None = None
+
+    def make_room(self) -> None:
+        """Write the rows to disk, and forget them, where they are too many."""
+        if self.waiting >= (MOST_ROWS if self.spill is None else MOST_ROWS // 2):
+            self.write(self.spill or Spill(self.host_kind, self.work_kind))
+
+    def write(self, spill: Spill) -> None:
+        """Write the rows to disk, and forget them."""
+        self.spill = spill
+        spill.take(joined(self.host_kind, self.host), joined(self.work_kind, self.work))
+        self.waiting = 0
