@@ -12,16 +12,16 @@ from whyidle.dashboard.figures.base import Figure, plain
 from whyidle.dashboard.figures.overview import LEFT, RIGHT, unit_of
 from whyidle.dashboard.views.timeline import TickRange, ns
 from whyidle.dashboard.views.timeline_lanes import Lane, Picture
-from whyidle.dashboard.views.timeline_merge import FINEST
 from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.render.budget import clock, share
 from whyidle.monitor.render.kernel_names import short_name
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.pieces import FINEST
 
 By = Literal["cause", "kind"]
 
 # Heights of lanes in units of a usual one, and the space between two groups.
-_HEIGHTS: Final = {"step": 0.9, "idle": 1.7, "work": 1.1, "host": 0.9}
+_HEIGHTS: Final = {"step": 0.9, "rank": 1.4, "idle": 1.7, "work": 1.1, "host": 0.9}
 _BETWEEN: Final = 0.7
 _PIXELS: Final = 22
 _AROUND: Final = 66
@@ -131,10 +131,16 @@ class _Drawing:
         return traces
 
     def shapes(self, selected: Selected | None) -> Iterator[dict[str, Any]]:
-        """Yield the frame around the selected piece."""
+        """Yield the frame around the selected piece, and a line where the last rank came."""
+        part = self._picture.part
+        for at in self._picture.came:
+            yield {
+                "type": "line", "x0": self._x(at - part.start), "x1": self._x(at - part.start),
+                "y0": 0, "y1": 1, "yref": "paper", "layer": "above",
+                "line": {"width": 1, "dash": "dot", "color": theme.GREY},
+            }  # fmt: skip
         if selected is None:
             return
-        part = self._picture.part
         start, end = (self._x(at - part.start) for at in _cut(selected, part))
         if end > start:
             yield {
@@ -175,7 +181,7 @@ class _Drawing:
 
     def _line(self, lane: Lane, height: float) -> None:
         header = lane.header
-        first = header.what == "idle" or not self.labels or header.what == "host"
+        first = header.what in {"idle", "rank", "host"} or not self.labels
         label = f"{header.group} · {header.name}" if header.what == "idle" else header.name or (
             header.group if first and _is_first(self._picture, lane) else ""
         )  # fmt: skip
@@ -271,7 +277,7 @@ def _trace(bars: _Bars, *, shown: bool) -> Mapping[str, Any]:
 
 
 def _words(what: str, cause: Cause, name: str) -> str:
-    if what == "idle":
+    if what in {"idle", "rank"}:
         return f"<b>{plain(LOOKS[cause.slice].words)}</b>: {plain(cause.words)}"
     shown = short_name(name) if what == "work" else name
     shown = shown if len(shown) <= _HOVER_MOST else f"{shown[:_HOVER_MOST]}…"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from whyidle.dashboard import markup, settings, theme, widgets
 from whyidle.dashboard.figures import account, lanes, overview
@@ -16,11 +18,13 @@ from whyidle.dashboard.frame import PageState, still
 from whyidle.dashboard.live_plotly import ChartEvents, zoomable
 from whyidle.dashboard.pages import _now_parts
 from whyidle.dashboard.pages import _timeline_details as about
+from whyidle.dashboard.pages import _timeline_ranks as comers
 from whyidle.dashboard.pages import _timeline_tools as tools
 from whyidle.dashboard.views import timeline, timeline_overview
 from whyidle.dashboard.views.timeline import TickRange, TraceSteps
 from whyidle.dashboard.views.timeline_lanes import Picture, picture
 from whyidle.dashboard.views.timeline_overview import Overview
+from whyidle.dashboard.views.timeline_ranks import Comers
 from whyidle.monitor.core.contracts.trace import BudgetJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.render.budget import clock, share
@@ -54,30 +58,65 @@ def _view(shown: PageState) -> None:
         _forget()
     trace, devices, by, all_threads = _choices(found)
     _warnings(trace)
-    store = settings.current().store
-    part = timeline.part_of(trace, st.query_params.get(WINDOW))
     try:
-        steps = timeline.steps_of(store, trace.id, part)
-        drawn = _picture(_key(trace), part, devices, all_threads)
+        view = _read(trace, devices, all_threads)
     except Problem as problem:
         widgets.unknown("The lanes", problem.what, problem.next_step)
         _answer(trace)
         tools.elsewhere(trace)
         return
-    if not drawn.trace.answer["devices"]:
+    if not view.drawn.trace.answer["devices"]:
         widgets.unknown("The timeline", "this trace holds no device work", _another(shown))
         tools.elsewhere(trace)
         return
-    _controls(trace, part, steps)
-    _overview(trace, part, devices)
-    _account(trace, part, devices)
-    _lanes(trace, drawn, by, steps)
+    if view.came is not None:
+        comers.said(trace, devices)
+    _controls(trace, view.part, view.steps)
+    _overview(trace, view.part, devices)
+    if view.came is None:
+        _account(trace, view.part, devices)
+    _lanes(trace, view.drawn, by, view.steps)
+    if view.came is not None:
+        comers.last(view.came)
+    _below(trace, devices, shown)
+
+
+def _below(trace: KeptTrace, devices: tuple[int, ...], shown: PageState) -> None:
     left, right = st.columns([3, 2], gap="large")
+    is_job = timeline.ranks_of(trace) is not None
     with left:
-        about.about(trace, shown.reader)
+        if is_job:
+            comers.alone(trace, devices)
+        else:
+            about.about(trace, shown.reader)
     with right:
         tools.kernels(trace)
-        tools.elsewhere(trace)
+        if not is_job:
+            tools.elsewhere(trace)
+
+
+class _Read(NamedTuple):
+    """A window, and all that is drawn of it."""
+
+    part: TickRange
+    steps: TraceSteps
+    drawn: Picture
+    # Of a job: who came last to its collectives.
+    came: Comers | None
+
+
+def _read(trace: KeptTrace, devices: tuple[int, ...], all_threads: bool) -> _Read:
+    linked = st.query_params.get(WINDOW)
+    part = timeline.part_of(trace, linked)
+    steps = timeline.steps_of(settings.current().store, trace.id, part)
+    if linked is None:
+        part = timeline.begin(trace, steps.parts)
+        steps = replace(steps, shown=part)
+    drawn = _picture(_key(trace), part, devices, all_threads)
+    if timeline.ranks_of(trace) is None:
+        return _Read(part, steps, drawn, None)
+    came = comers.comers(_key(trace), part)
+    return _Read(part, steps, replace(drawn, came=came.came), came)
 
 
 def _another(shown: PageState) -> str:
@@ -93,18 +132,26 @@ def _choices(found: Sequence[KeptTrace]) -> tuple[KeptTrace, tuple[int, ...], st
     traces = {number: timeline.name(trace) for number, trace in by_id.items()}
     with cells[0]:
         trace = by_id[_picker("Trace", "trace", traces, _forget)]
+    if timeline.ranks_of(trace) is not None:
+        by = _colour_by(cells[2])
+        return trace, comers.pick(trace), by, False
     devices = timeline.device_names(trace.answer)
     names = {str(i): timeline.for_picker(name) for i, name in enumerate(devices)}
     with cells[1]:
         every = f"all {len(names)} devices" if names else "no device"
         several = {_ALL: every} if len(names) != 1 else {}
         one = _picker("Device", "device", {**several, **names})
-    by = cells[2].segmented_control(
-        "Colour by", ["cause", "kind"], default="cause", key="by", bind="query-params"
-    )
+    by = _colour_by(cells[2])
     threads = cells[3].toggle("All threads", key="threads", bind="query-params")
     shown = tuple(range(len(devices))) if one == _ALL else (int(one),)
-    return trace, shown, by or "cause", threads
+    return trace, shown, by, threads
+
+
+def _colour_by(cell: DeltaGenerator) -> str:
+    by = cell.segmented_control(
+        "Colour by", ["cause", "kind"], default="cause", key="by", bind="query-params"
+    )
+    return by or "cause"
 
 
 def _picker(
@@ -127,6 +174,7 @@ def _picker(
 
 def _forget() -> None:
     """Forget the window and device: another trace has others."""
+    comers.forget()
     st.session_state.pop("pick-device", None)
     for name in (WINDOW, about.AT, "device"):
         st.query_params.pop(name, None)
@@ -150,10 +198,13 @@ def _key(trace: KeptTrace) -> _Key:
 def _go(trace: KeptTrace, part: TickRange) -> None:
     """Show this window."""
     link = timeline.link(trace, part)
-    if link is None:
-        st.query_params.pop(WINDOW, None)
-    else:
+    if link is not None:
         st.query_params[WINDOW] = link
+    elif timeline.ranks_of(trace) is not None:
+        # These begin with a step.
+        st.query_params[WINDOW] = _ALL
+    else:
+        st.query_params.pop(WINDOW, None)
 
 
 def _controls(trace: KeptTrace, part: TickRange, steps: TraceSteps) -> None:
@@ -221,7 +272,7 @@ def _click(trace: KeptTrace, data: object, steps: TraceSteps) -> None:
     if step is not None and step != steps.shown:
         _go(trace, step)
         st.rerun(scope="fragment")
-    if step is None and about.choose(data):
+    if step is None and timeline.ranks_of(trace) is None and about.choose(data):
         st.rerun(scope="fragment")
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from whyidle.monitor.core.contracts.trace import AccountJson, BudgetJson, TraceJson
+from whyidle.monitor.core.contracts.trace import AccountJson, BudgetJson, RanksJson, TraceJson
 from whyidle.monitor.render.budget import clock
 from whyidle.monitor.render.escape import printable
 from whyidle.monitor.signals.traced import Traced
@@ -30,6 +30,7 @@ _PROFILERS: Final = {
     "kineto": "PyTorch (Kineto)",
     "xplane": "JAX or TensorFlow (XPlane)",
     "nsys": "Nsight Systems",
+    "ranks": "The ranks of a job",
 }
 _WINDOW: Final = re.compile(r"(\d{1,18})-(\d{1,18})")
 _WORK: Final = np.array([not cause.slice.idle for cause in Cause])
@@ -57,15 +58,29 @@ def traces(store: Path, run: int) -> list[KeptTrace]:
     return sorted(found, key=lambda trace: (trace.run is None, -trace.ts_ms, -trace.id))
 
 
+def ranks_of(trace: KeptTrace) -> RanksJson | None:
+    """Return what is known of the ranks, if the trace is of a job that was put together of them."""
+    return trace.answer.get("ranks") if trace.format == "ranks" else None
+
+
 def name(trace: KeptTrace) -> str:
     """Return a trace as a picker entry: when it was taken, or from which file."""
+    ranks = ranks_of(trace)
     if trace.taken is None:
         number = "" if trace.run is None else f"{trace.id} · "
-        return f"{number}file {for_picker(trace.path.name)}"
+        what = "file" if ranks is None else f"{_ranks(ranks)} of"
+        return f"{number}{what} {for_picker(trace.path.name)}"
     moment = datetime.fromtimestamp(trace.ts_ms / 1000, tz=UTC).astimezone()
     rank = trace.taken.get("rank")
     of = f" of rank {rank}" if isinstance(rank, int) else ""
+    if ranks is not None:
+        of = f" of {_ranks(ranks)}"
     return f"{trace.id} · taken at {moment:%H:%M:%S}{of}"
+
+
+def _ranks(found: RanksJson) -> str:
+    count = len(found["each"])
+    return "1 rank" if count == 1 else f"{count} ranks"
 
 
 def for_picker(text: str) -> str:
@@ -96,6 +111,14 @@ def within(trace: KeptTrace, start: float, end: float) -> TickRange:
     all_ = whole(trace)
     first = min(max(all_.start, int(start)), all_.end - LEAST_TICKS)
     return TickRange(first, max(first + LEAST_TICKS, min(int(end), all_.end)))
+
+
+def begin(trace: KeptTrace, steps: Sequence[TickRange]) -> TickRange:
+    """Return the window to begin with: of ranks the slowest step, else all."""
+    if ranks_of(trace) is None or not steps:
+        return whole(trace)
+    slowest = max(steps, key=lambda part: part.ticks)
+    return within(trace, slowest.start, slowest.end)
 
 
 def link(trace: KeptTrace, part: TickRange) -> str | None:

@@ -9,14 +9,14 @@ from typing import Final, Literal, TypeVar
 
 import numpy as np
 
-from whyidle.dashboard.views.timeline import TickRange, device_names
-from whyidle.dashboard.views.timeline_merge import MergedPieces, depths, merge_to_fit
+from whyidle.dashboard.views.timeline import TickRange, device_names, ranks_of
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.store.stored_traces import Kept, KeptTrace, Timeline
 from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import Cause
 from whyidle.monitor.traces.grouping import present
 from whyidle.monitor.traces.model import Ints, Ops, Spans
+from whyidle.monitor.traces.pieces import MergedPieces, depths, merge_to_fit
 
 # How many events of each table are read for a picture, the longest ones.
 READ_MOST: Final = 60_000
@@ -32,7 +32,7 @@ THREADS_MOST: Final = 4
 ALL_OF_IT: Final = 0.95
 
 _T = TypeVar("_T", Ops, Spans)
-What = Literal["step", "idle", "work", "host"]
+What = Literal["step", "rank", "idle", "work", "host"]
 _IDLE: Final = np.array([cause.slice is not Slice.COMPUTE for cause in Cause])
 
 
@@ -73,6 +73,8 @@ class Picture:
     around: dict[str, list[str]]
     # What is not drawn, as text.
     notes: list[str]
+    # When the last rank came to a collective.
+    came: Sequence[int] = ()
 
 
 @dataclass(slots=True)
@@ -92,6 +94,7 @@ class _Builder:
     part: TickRange
     timeline: Timeline
     account: Sequence[Segments]
+    operations: Sequence[Ops]
     devices: Sequence[int]
     all_threads: bool
     around: dict[str, list[str]] = field(default_factory=dict)
@@ -101,6 +104,11 @@ class _Builder:
         for device in self.devices:
             group = device_names(self.trace.answer)[device]
             segments = self.account[device]
+            if ranks_of(self.trace) is not None:
+                header = LaneHeader("rank", group, "", device)
+                yield _Rows(header, segments, segments.cause.astype(np.int64))
+                yield from self._work(device, group)
+                continue
             idle = segments.take(_IDLE[segments.cause])
             yield _Rows(
                 LaneHeader("idle", group, "why idle", device), idle, idle.cause.astype(np.int64)
@@ -109,7 +117,7 @@ class _Builder:
         yield from self._host()
 
     def _work(self, device: int, group: str) -> Iterator[_Rows]:
-        ops = _real(self.timeline.lanes[device].ops)
+        ops = _real(self.operations[device])
         streams = present(ops.stream)
         time = {s: int((ops.end - ops.start)[ops.stream == s].sum()) for s in streams}
         shown = set(sorted(streams, key=lambda s: -time[s])[:STREAMS_MOST])
@@ -158,15 +166,21 @@ def picture(
 ) -> Picture:
     """Return the lanes of a window of a stored trace."""
     with Kept.open(store) as kept:
-        timeline = kept.window(trace, part.start, part.end, READ_MOST)
+        is_job = ranks_of(kept.open_trace(trace)) is not None
+        timeline = kept.window(trace, part.start, part.end, 1 if is_job else READ_MOST)
         account = kept.account(trace, part.start, part.end)
+        # The collectives of the late rank are the shortest of all: none is left out.
+        all_ = kept.operations(trace, part.start, part.end) if is_job else None
+        operations = all_ or [lane.ops for lane in timeline.lanes]
         steps = sorted(kept.steps(trace))
-        builder = _Builder(timeline.trace, part, timeline, account, devices, all_threads)
+        builder = _Builder(
+            timeline.trace, part, timeline, account, operations, devices, all_threads
+        )
         rows = list(builder.rows())
         columns = [(row.table.start, row.table.end, row.kind) for row in rows]
         merged = merge_to_fit(columns, part.ticks, DRAWN_MOST)
         lines = [_lane(timeline, row, some) for row, some in zip(rows, merged, strict=True)]
-    notes = [*builder.notes, *_left_out(timeline)]
+    notes = [*builder.notes, *(() if is_job else _left_out(timeline))]
     return Picture(timeline.trace, part, lines, _shown(steps, part), builder.around, notes)
 
 

@@ -60,7 +60,8 @@ def _one(ref: str, *, as_json: bool) -> None:
     show(summary, as_json=False)
     for trace in traces:
         is_there = os.path.exists(trace.path)  # noqa: PTH110  a folder may be closed to us
-        look = f"; see it with: monitor trace view {summary.run.id}"
+        command = "dashboard" if trace.format == "ranks" else "trace view"
+        look = f"; see it with: monitor {command} {summary.run.id}"
         gone = " (its file is gone)"
         click.echo(f"kept trace: {trace.answer['file']}{look if is_there else gone}")
 

@@ -82,7 +82,7 @@ def take(pid: str, seconds: float, server: int | None, run: int | None) -> Shot:
     with ended_by_signals():
         target = named if server is not None else _worker_of(named)
         key = target.key
-        run = _run_of(key) if run is None else run
+        run = run_of(key) if run is None else run
         owner = of_pid(key.pid) if run is None else of_run(run)
         if server is not None:
             seconds = min(seconds, MOST_SERVER_SECONDS)
@@ -109,7 +109,7 @@ def say(what: str) -> None:
         click.echo(what, err=True)
 
 
-def _run_of(key: ProcessKey) -> int | None:
+def run_of(key: ProcessKey) -> int | None:
     """Return the recording that watches a process."""
     if not database().exists():
         return None

@@ -12,15 +12,16 @@ from typing import Any, Final
 
 from whyidle.monitor.app.choose import ranks_below
 from whyidle.monitor.app.entering import entered
-from whyidle.monitor.app.take import BETWEEN, check_room, say
+from whyidle.monitor.app.take import BETWEEN, check_room, run_of, say
 from whyidle.monitor.app.xprof import ended_by_signals
-from whyidle.monitor.core.contracts.trace import JsonObject
+from whyidle.monitor.core.contracts.trace import JsonObject, TakenJson
 from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.link.link import Link, LinkLost
 from whyidle.monitor.link.records import State
 from whyidle.monitor.processes.process import Identity
 from whyidle.monitor.processes.target import Target
+from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.by_agent import ByAgent
 from whyidle.monitor.tracing.scheduler import TOO_EARLY
 from whyidle.monitor.tracing.space import Space, remove
@@ -94,11 +95,33 @@ class RankTraces:
 
     folder: Path
     ranks: Sequence[OneRank] = field(default_factory=tuple)
+    # How long they were asked for.
+    seconds: float = 0.0
+    # The recording that watches one of them.
+    run: int | None = None
+    # Folders that made room.
+    dropped: Sequence[Path] = ()
 
     @property
     def count(self) -> int:
         """How many there are."""
         return sum(each.file is not None for each in self.ranks)
+
+    def facts(self) -> TakenJson:
+        """Return how they were taken, as the store keeps it: the moment is that of the first."""
+        taken = [each.taken for each in self.ranks if each.taken is not None]
+        first = min(taken, key=lambda one: one.began_ns)
+        began_ms = first.realtime_ns // 1_000_000
+        length_ns = max(one.ended_ns for one in taken) - first.began_ns
+        return {
+            "began_ms": began_ms,
+            "ended_ms": began_ms + length_ns // 1_000_000,
+            "held_ns": max((held for one in taken if (held := one.held_ns)), default=None),
+            "how": first.how,
+            "pid": next(each.pid for each in self.ranks if each.taken is first),
+            "rank": None,
+            "window": TraceWindow(length_ns, round(self.seconds * 1e9), None).facts(),
+        }
 
     def as_json(self) -> JsonObject:
         """Return the answer of ``monitor trace PID --all-ranks --json``."""
@@ -127,11 +150,12 @@ class _RankSpace(Space):
         self.above = self.folder
         self.folder = self.folder / f"{FOLDER}-{time.time_ns() // 1_000_000}"
 
-    def drop_older(self) -> None:
-        """Remove the folders of earlier moments beyond the newest few."""
-        kept = sorted(self.above.glob(f"{FOLDER}-*"))
-        for folder in kept[:-MOST_FOLDERS]:
+    def drop_older(self) -> list[Path]:
+        """Remove the folders of earlier moments beyond the newest few; return them."""
+        gone = sorted(self.above.glob(f"{FOLDER}-*"))[:-MOST_FOLDERS]
+        for folder in gone:
             shutil.rmtree(folder, ignore_errors=True)
+        return gone
 
 
 def take_ranks(pid: str, seconds: float) -> RankTraces:
@@ -152,8 +176,8 @@ def take_ranks(pid: str, seconds: float) -> RankTraces:
             f"No trace of a rank could be taken: {ranks[0].why}.",
             f"Watch them, traces come when they can: monitor attach {pid}",
         )
-    space.drop_older()
-    return RankTraces(space.folder, ranks)
+    watched = (run for each in ranks if (run := run_of(each.link.key)) is not None)
+    return RankTraces(space.folder, ranks, seconds, next(watched, None), space.drop_older())
 
 
 def _enter(stack: contextlib.ExitStack, target: Target, who: Identity) -> OneRank | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
 
 from whyidle.monitor.app.take import Shot, take
 from whyidle.monitor.app.take_ranks import take_ranks
-from whyidle.monitor.core.contracts.trace import TraceJson
+from whyidle.monitor.core.contracts.trace import TakenJson, TraceJson
 from whyidle.monitor.core.defaults import TRACE_SECONDS
 from whyidle.monitor.core.errors import StorageProblem, UsageProblem
 from whyidle.monitor.core.paths import database
@@ -23,9 +24,12 @@ from whyidle.monitor.store.stored_traces import Kept, keep
 from whyidle.monitor.store.traces import forget
 from whyidle.monitor.traces.analysis import Analysis, analyse
 from whyidle.monitor.traces.answer import contract
-from whyidle.monitor.traces.ranks.answer import job_answer, of_one_file
+from whyidle.monitor.traces.ranks.answer import JobRead, of_one_file, read_ranks
 from whyidle.monitor.traces.window import TraceWindow
 from whyidle.monitor.tracing.space import MOST_FILES, Space
+
+# Names the page, and where one is known the run.
+_SIDE_BY_SIDE: Final = "Under each other at one step: monitor dashboard{} (page Timeline)"
 
 
 def run(  # the options, by name
@@ -44,7 +48,7 @@ def run(  # the options, by name
         _now_of_ranks(files, TRACE_SECONDS if seconds is None else seconds, top, as_json=as_json)
         return
     if len(files) > 1 or (os.path.isdir(file) and not _is_process(file)):  # noqa: PTH112  too long
-        _of_ranks(files, top, alone=(run, seconds, server), as_json=as_json)
+        _of_ranks(files, top, run, alone=(seconds, server), as_json=as_json)
         return
     # Said before a long file is read, not after.
     number = None if run is None else _number_of(run)
@@ -71,20 +75,48 @@ def run(  # the options, by name
 
 
 def _of_ranks(
-    files: tuple[str, ...], top: int, *, alone: tuple[object, ...], as_json: bool
+    files: tuple[str, ...],
+    top: int,
+    run: str | None,
+    *,
+    alone: tuple[object, ...],
+    as_json: bool,
 ) -> None:
     if any(option is not None for option in alone):
         raise UsageProblem(
-            "--run, --seconds and --server are for one file or process, and these are several.",
-            "Leave them out, or name one of them.",
+            "--seconds and --server are for one process, and these are several files.",
+            "Leave them out, or name a process: monitor trace PID",
         )
-    _show(answer_of_ranks(files), Path(files[0]).name, top, as_json=as_json)
+    number = None if run is None else _number_of(run)
+    read = _read_ranks(files)
+    _show(read.answer, Path(files[0]).name, top, as_json=as_json)
+    if number is not None:
+        _keep_ranks(read, Path(files[0]), number)
+        say(f"The ranks are kept with run {number}.", _SIDE_BY_SIDE.format(f" {number}"))
 
 
 def answer_of_ranks(files: Sequence[str]) -> TraceJson:
     """Read the files of a job, or its folder, and show how far it is where that takes long."""
+    return _read_ranks(files).answer
+
+
+def _read_ranks(files: Sequence[str]) -> JobRead:
     with Progress(Path(files[0]).name) as progress:
-        return job_answer(files, progress)
+        return read_ranks(files, progress)
+
+
+def _keep_ranks(read: JobRead, file: Path, run: int | None, taken: TakenJson | None = None) -> None:
+    kept = read.side_by_side()
+    keep(
+        database(),
+        kept.trace,
+        kept.answer,
+        file=file,
+        segments=kept.segments,
+        steps=kept.steps,
+        run=run,
+        taken=taken,
+    )
 
 
 def _now_of_ranks(files: tuple[str, ...], seconds: float, top: int, *, as_json: bool) -> None:
@@ -93,14 +125,21 @@ def _now_of_ranks(files: tuple[str, ...], seconds: float, top: int, *, as_json: 
         step = "Name who started the ranks: monitor trace PID --all-ranks"
         raise UsageProblem("--all-ranks is for a running process, and this is a file.", step)
     found = take_ranks(files[0], seconds)
-    answer = answer_of_ranks([str(found.folder)])
+    read = _read_ranks([str(found.folder)])
+    lost = [f"No trace of {each.name}: {each.why}." for each in found.ranks if each.why]
+    if (ranks := read.answer.get("ranks")) is not None:
+        ranks["warnings"] += lost
     if as_json:
-        click.echo(line({**answer, "taken": found.as_json()}))
+        click.echo(line({**read.answer, "taken": found.as_json()}))
     else:
-        _show(answer, found.folder.name, top, as_json=False)
-    for each in (each for each in found.ranks if each.why):
-        say(f"No trace of {each.name}: {each.why}.")
-    say(f"Traces of {found.count} ranks.", f"Look at them again: monitor trace {found.folder}")
+        _show(read.answer, found.folder.name, top, as_json=False)
+    _keep_ranks(read, found.folder, found.run, found.facts())
+    forget(database(), found.dropped)
+    where = "" if found.run is None else f" {found.run}"
+    say(
+        f"Traces of {found.count} of {len(found.ranks)} ranks, in {found.folder}.",
+        _SIDE_BY_SIDE.format(where),
+    )
 
 
 def _is_ours(path: Path) -> bool:

@@ -43,7 +43,8 @@ def _kept(name: str) -> str | None:
             _check_no_number(name)
             return None
     with Kept.open(database()) as kept:
-        traces = kept.traces(run)
+        # Ranks that were put together are no file.
+        traces = [trace for trace in kept.traces(run) if trace.format != "ranks"]
     if not traces:
         what = f"No trace is kept with run {run}, and there is no file named {name}."
         raise UsageProblem(what, f"Keep one: monitor trace FILE --run {run}")

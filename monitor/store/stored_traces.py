@@ -192,6 +192,14 @@ class Kept:
             rows = self._rows(self._blocks(kept), window, SEGMENT)
         return [_table(Segments, rows.lane(i)) for i in range(len(kept.answer["devices"]))]
 
+    def operations(self, trace: int, start: int, end: int, *, clip: bool = True) -> list[Ops]:
+        """Return all operations of each device from ``start`` up to ``end``."""
+        kept = self.open_trace(trace)
+        with _with_remedy(kept):
+            window = _between(start, end, ROWS_MOST, clip=clip)
+            rows = self._rows(self._blocks(kept), window, OP)
+        return [_table(Ops, rows.lane(i)) for i in range(len(kept.answer["devices"]))]
+
     def _blocks(self, kept: KeptTrace) -> list[Found]:
         blocks = self._reader.blocks(kept.id)
         if not blocks and (kept.blocks or kept.notes):

@@ -17,7 +17,8 @@ Ints = NDArray[np.int64]
 Ids = NDArray[np.int32]
 Kinds = NDArray[np.int8]
 
-Format = Literal["kineto", "xplane", "nsys"]
+# The last is no file: the ranks of a job, put together from several.
+Format = Literal["kineto", "xplane", "nsys", "ranks"]
 DeviceKind = Literal["gpu", "cpu", "tpu"]
 
 

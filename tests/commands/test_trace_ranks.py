@@ -10,6 +10,9 @@ import pytest
 
 from tests.conftest import Monitor
 from tests.traces.ranks_folder import Job
+from whyidle.monitor.core.paths import database
+from whyidle.monitor.store import NewRun, Writer
+from whyidle.monitor.store.stored_traces import Kept
 
 
 @pytest.mark.parametrize("ranks", [2, 64])
@@ -41,8 +44,28 @@ def test_a_job_is_diagnosed(tmp_path: Path, monitor: Monitor) -> None:
     assert "misaligned_shards" in [one["rule"] for one in json.loads(done.stdout)["findings"]]
 
 
-def test_options_of_one_file_are_refused(tmp_path: Path, monitor: Monitor) -> None:
+def test_options_of_one_process_are_refused(tmp_path: Path, monitor: Monitor) -> None:
     Job(2, 2).write(tmp_path)
-    done = monitor("trace", str(tmp_path), "--run", "1")
+    done = monitor("trace", str(tmp_path), "--seconds", "1")
     assert done.returncode != 0
-    assert "are for one file or process" in done.stderr
+    assert "are for one process" in done.stderr
+
+
+def test_a_job_is_kept_with_a_recording_and_the_page_is_named(
+    tmp_path: Path, monitor: Monitor
+) -> None:
+    with Writer.open(database()) as writer:
+        writer.end_run(writer.begin_run(NewRun()), "the job ended", 0)
+    Job(2, 5, late=0.3).write(tmp_path / "job")
+    done = monitor("trace", str(tmp_path / "job"), "--run", "1")
+    assert done.returncode == 0, done.stderr
+    assert "monitor dashboard 1 (page Timeline)" in " ".join(done.stderr.split())
+    with Kept.open(database()) as kept:
+        (trace,) = kept.traces(1)
+        assert len(kept.steps(trace.id)) == 5
+        assert [len(ops) for ops in kept.operations(trace.id, trace.start, trace.end)] == [20, 20]
+    assert trace.format == "ranks"
+    assert "see it with: monitor dashboard 1" in monitor("runs", "1").stdout
+    # It is no file that another program could show.
+    done = monitor("trace", "view", "1", "--perfetto", str(tmp_path / "out.json"))
+    assert "No trace is kept with run 1" in done.stderr

@@ -100,4 +100,6 @@ def _bytes_of(args: Args) -> int:
     """Return the larger side of what a rank sends and receives; -1: not known."""
     size = _BYTES.get(str(args.dtype).lower())
     counts = [n for n in (whole(args.sent), whole(args.received)) if n is not None]
-    return -1 if size is None or not counts else size * max(counts)
+    # Each is no more than a column holds, their product may be.
+    found = None if size is None or not counts else whole(size * max(counts))
+    return -1 if found is None else found

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from whyidle.monitor.traces.ranks.job import Job, RankFile, read_job
 from whyidle.monitor.traces.ranks.matching import Shared, shared
 from whyidle.monitor.traces.ranks.member import WAIT_FOR_ALL, Member, members
 from whyidle.monitor.traces.ranks.merging import merged
+from whyidle.monitor.traces.ranks.side_by_side import SideBySide, side_by_side
 
 # Names in a sentence.
 _NAMED: Final = 5
@@ -59,8 +60,28 @@ class _Rank:
         return Who(self.number, self.device["pid"], self.device["host"])
 
 
+@dataclass(frozen=True, slots=True)
+class JobRead:
+    """What was read of a job: the answer, and what its ranks did beside each other."""
+
+    answer: TraceJson
+    _ranks: Sequence[_Rank]
+    _found: Shared
+
+    def side_by_side(self) -> SideBySide:
+        """Return the ranks on one clock, as the devices of one trace."""
+        devices = [cast("DeviceJson", {**r.device, "rank": r.number}) for r in self._ranks]
+        members_ = [rank.member for rank in self._ranks]
+        return side_by_side(self.answer, devices, members_, self._found)
+
+
 def job_answer(names: Sequence[str], progress: Progress | None = None) -> TraceJson:
     """Read the files of a job, or its folders, and return one answer for all of them."""
+    return read_ranks(names, progress).answer
+
+
+def read_ranks(names: Sequence[str], progress: Progress | None = None) -> JobRead:
+    """Read the files of a job, or its folders."""
     files = files_of(names)
     job = read_job(files, progress)
     if not job.files:
@@ -69,17 +90,19 @@ def job_answer(names: Sequence[str], progress: Progress | None = None) -> TraceJ
     ranks = list(_newest(_ranks(job.files), said))
     used = [file for file in job.files if any(rank.file is file for rank in ranks)]
     answer = merged([file.answer for file in used or job.files], show(Path(names[0])))
-    answer["ranks"] = ranks_json(ranks, [*said, *_failed(job)])
-    return answer
+    ranks = _in_order(ranks)
+    found = _shared(ranks)
+    answer["ranks"] = _ranks_json(ranks, found, [*said, *_failed(job)])
+    return JobRead(answer, ranks, found)
 
 
 def of_one_file(analysis: Analysis, answer: TraceJson) -> RanksJson | None:
     """Return how the devices of one file come to what they share; ``None``: no two share any."""
     if len(analysis.devices) < 2:
         return None
-    ranks = list(_ranks([RankFile(analysis.path, answer, members(analysis))]))
+    ranks = _in_order(_ranks([RankFile(analysis.path, answer, members(analysis))]))
     several = sum(len(rank.member) > 0 for rank in ranks) > 1
-    return ranks_json(ranks, []) if several else None
+    return _ranks_json(ranks, _shared(ranks), []) if several else None
 
 
 def _nothing(files: Files, job: Job) -> Problem:
@@ -129,11 +152,16 @@ def _newest(found: Iterator[_Rank], said: list[str]) -> Iterator[_Rank]:
         said.append(f"Several processes say that they are rank {', '.join(twice[:_NAMED])}.")
 
 
-def ranks_json(ranks: Sequence[_Rank], said: Sequence[str]) -> RanksJson:
+def _in_order(ranks: Iterable[_Rank]) -> list[_Rank]:
+    return sorted(ranks, key=lambda rank: (rank.number is None, rank.number or 0))
+
+
+def _shared(ranks: Sequence[_Rank]) -> Shared:
+    return shared([rank.member for rank in ranks], [rank.who for rank in ranks])
+
+
+def _ranks_json(ranks: Sequence[_Rank], found: Shared, said: Sequence[str]) -> RanksJson:
     """Return the part of the answer about the ranks."""
-    ranks = sorted(ranks, key=lambda rank: (rank.number is None, rank.number or 0))
-    members = [rank.member for rank in ranks]
-    found = shared(members, [rank.who for rank in ranks])
     judged = Ranks(reason=_why_not(ranks)) if found.arrivals is None else judge(found.arrivals)
     worlds = {rank.member.world for rank in ranks} - {None}
     world = max((w for w in worlds if w is not None), default=None)

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +16,13 @@ from whyidle.monitor.traces.analysis import analyse
 from whyidle.monitor.traces.answer import contract
 from whyidle.monitor.traces.opening import Progress, show
 from whyidle.monitor.traces.ranks.files import Files
-from whyidle.monitor.traces.ranks.member import Member, members
+from whyidle.monitor.traces.ranks.member import PIECES_MOST, Member, members
 from whyidle.monitor.traces.ranks.readers import in_processes
 
 # Below this a process of its own takes longer to start than the files to be read.
 _SMALL: Final = 2 << 20
+# Pieces of the accounts of all ranks together: 50 MB.
+_PIECES: Final = 1 << 21
 _RANK: Final = re.compile(r"rank[-_.]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _ENDED: Final = "the process that read it ended: did the machine run out of memory?"
 
@@ -73,27 +76,28 @@ def read_job(files: Files, progress: Progress | None = None) -> Job:
 
 
 def _each(paths: Sequence[Path], size: int) -> Iterator[tuple[Path, RankFile | Problem]]:
+    read = partial(_read, pieces=min(PIECES_MOST, _PIECES // max(1, len(paths))))
     workers = min(len(paths), len(os.sched_getaffinity(0)))
     if workers < 2 or size < _SMALL:
-        yield from ((path, _read(path)) for path in paths)
+        yield from ((path, read(path)) for path in paths)
         return
     left = list(paths)
-    for path, found in in_processes(_read, paths, workers):
+    for path, found in in_processes(read, paths, workers):
         if found is not None:
             left.remove(path)
             yield path, found
     # Whichever of them it was that ended its process: each by itself.
     for path in left:
-        one = next(in_processes(_read, [path], 1))[1]
+        one = next(in_processes(read, [path], 1))[1]
         yield path, one or Problem(f"{show(path)}: {_ENDED}", "Name it alone: monitor trace FILE")
 
 
-def _read(path: Path) -> RankFile | Problem:
+def _read(path: Path, pieces: int) -> RankFile | Problem:
     try:
         analysis = analyse(path)
     except Problem as problem:
         return problem
-    return RankFile(path, contract(analysis), members(analysis))
+    return RankFile(path, contract(analysis), members(analysis, pieces))
 
 
 def _size(path: Path) -> int:

@@ -48,7 +48,7 @@ class Group:
     def exposed(self, waits: Floats, took: Floats) -> Floats:
         """Return how much of each wait, which begins a collective, no computing covers."""
         found = waits.copy()
-        for i, (part, place) in enumerate(self._placed()):
+        for i, (part, place) in enumerate(self.placed()):
             has = place >= 0
             rows = place[has]
             at = np.nan_to_num(waits[rows, i] / np.maximum(took[rows, i], 1)) * PARTS
@@ -59,7 +59,8 @@ class Group:
             found[rows, i] -= a + (b - a) * (at - low)
         return np.maximum(found, 0.0)
 
-    def _placed(self) -> Iterator[tuple[Part, Ints]]:
+    def placed(self) -> Iterator[tuple[Part, Ints]]:
+        """Yield the part of each rank, and for its rows those of the first; -1: none."""
         yield self.first, np.arange(len(self.first.rows))
         for part, fit in self.others:
             yield part, fit.place
@@ -164,10 +165,10 @@ class _Steps:
         """Return the steps, or else parts of the time in which anything was exchanged."""
         if len(member.step_start) > 1:
             return cls(member.step_start, member.step_end, real=True)
-        ends = [group.first.end for group in groups]
-        if not ends:
+        if not groups:
             return None
-        first, last = min(int(e.min()) for e in ends), max(int(e.max()) for e in ends)
+        first = min(int(group.first.start.min()) for group in groups)
+        last = max(int(group.first.end.max()) for group in groups)
         edges = np.linspace(first, last + 1, _BLOCKS + 1).astype(np.int64)
         return cls(edges[:-1], edges[1:], real=False)
 

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whyidle.monitor.traces.analysis import Analysis, DeviceReport
+from whyidle.monitor.traces.budgets.budget import Segments
 from whyidle.monitor.traces.causes import COPIES, Cause
 from whyidle.monitor.traces.intervals import union
 from whyidle.monitor.traces.kernels.collectives import read_name
-from whyidle.monitor.traces.model import Ids, Ints, Trace
+from whyidle.monitor.traces.model import DeviceKind, Ids, Ints, Trace
+from whyidle.monitor.traces.pieces import merge_to_fit
 
 # Where all ranks wait for all others; a root that sends waits for nobody, and what two stages of a
 # pipeline send each other is no meeting.
@@ -25,6 +27,8 @@ _NUMBER: Final = re.compile(r"(\d{1,18})$")
 PARTS: Final = 16
 # A rank with more is cut there: no late rank needs as many to show.
 MOST: Final = 200_000
+# Of the account of one rank; a screen has a thousandth of them.
+PIECES_MOST: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Member:
     """One device; times in nanoseconds on its own clock, in the order of their starts."""
 
     device: int  # its place among those of its file
+    kind: DeviceKind
     world: int | None
     # Unix time of its 0, where the file says.
     origin_ns: int | None
@@ -48,15 +53,17 @@ class Member:
     step_start: Ints
     step_end: Ints
     step_number: Ints  # as the job counts them, or -1
+    # What it did and why it idled; short pieces are merged where there are many.
+    segments: Segments
     left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.start)
 
 
-def members(analysis: Analysis) -> list[Member]:
-    """Return what each device of a trace brings."""
-    return [_member(analysis, i, report) for i, report in enumerate(analysis.devices)]
+def members(analysis: Analysis, pieces: int = PIECES_MOST) -> list[Member]:
+    """Return what each device of a trace brings; ``pieces``: of its account, about so many."""
+    return [_member(analysis, i, report, pieces) for i, report in enumerate(analysis.devices)]
 
 
 @dataclass(slots=True)
@@ -71,7 +78,7 @@ class _Rows:
     bytes: Ints
 
 
-def _member(analysis: Analysis, at: int, report: DeviceReport) -> Member:
+def _member(analysis: Analysis, at: int, report: DeviceReport, pieces: int) -> Member:
     trace, each = analysis.trace, analysis.trace.ticks_per_ns
     rows = _on_host(trace) if report.device.kind == "cpu" else _on_device(trace, report)
     left_out = max(0, len(rows.start) - MOST)
@@ -87,6 +94,7 @@ def _member(analysis: Analysis, at: int, report: DeviceReport) -> Member:
     steps = analysis.steps
     return Member(
         device=at,
+        kind=report.device.kind,
         world=trace.world,
         origin_ns=trace.origin_ns,
         start=start // each,
@@ -101,8 +109,19 @@ def _member(analysis: Analysis, at: int, report: DeviceReport) -> Member:
         step_start=(steps.start - skew) // each,
         step_end=(steps.end - skew) // each,
         step_number=_numbers(trace, steps.start),
+        segments=_segments(report.budget.segments, each, pieces),
         left_out=left_out,
     )
+
+
+def _segments(all_: Segments, each: int, pieces: int) -> Segments:
+    """Return the account in nanoseconds, as fine as so many pieces can be."""
+    start, end, cause = all_.start // each, all_.end // each, all_.cause.astype(np.int64)
+    if len(all_) > pieces:
+        span = int(end[-1] - start[0])
+        (some,) = merge_to_fit([(start, end, cause)], span, pieces, finest=1 / pieces)
+        start, end, cause = some.start, some.end, some.kind.astype(np.int64)
+    return Segments.of(start=start, end=end, cause=cause)
 
 
 def _label(kind: str, size: int) -> str:

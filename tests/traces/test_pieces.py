@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.longer import examples
-from whyidle.dashboard.views.timeline_merge import depths, merge_short, merge_to_fit
 from whyidle.monitor.traces.causes import Cause
+from whyidle.monitor.traces.pieces import depths, merge_short, merge_to_fit
 
 Pieces = tuple[np.ndarray, np.ndarray, np.ndarray]  # type: ignore[type-arg]
 

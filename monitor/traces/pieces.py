@@ -66,14 +66,16 @@ def _joined(start: Ints, end: Ints, kind: Ints, length: Ints, first: Any) -> Mer
     )
 
 
-def merge_to_fit(lines: list[tuple[Ints, Ints, Ints]], span: int, most: int) -> list[MergedPieces]:
+def merge_to_fit(
+    lines: list[tuple[Ints, Ints, Ints]], span: int, most: int, finest: float = FINEST
+) -> list[MergedPieces]:
     """Merge the pieces of all lanes until there are about ``most`` at most."""
-    finest = max(1, int(span * FINEST))
+    ticks = max(1, int(span * finest))
     while True:
-        pieces = [merge_short(*line, finest) for line in lines]
-        if sum(map(len, pieces)) <= most or finest > span:
+        pieces = [merge_short(*line, ticks) for line in lines]
+        if sum(map(len, pieces)) <= most or ticks > span:
             return pieces
-        finest = int(finest * _COARSER) + 1
+        ticks = int(ticks * _COARSER) + 1
 
 
 def depths(start: Ints, end: Ints) -> Ints:
