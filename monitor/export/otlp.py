@@ -25,6 +25,7 @@ from whyidle.monitor.export.collector import OTLP, Collector, Look
 from whyidle.monitor.export.exposition import Family, Labels, valid
 from whyidle.monitor.export.gpus import GpuTime
 from whyidle.monitor.export.jobs import Job
+from whyidle.monitor.export.remote_write import web_address
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 
 EVERY_SECONDS: Final = 15.0
@@ -61,13 +62,13 @@ class Pusher:
         self._host = host
         self._sdk = _Sdk()
         self._began_ns = time.time_ns()
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        parts = web_address(url)
+        if parts is None:
             raise UsageProblem(
-                f"{_shown(url)} is no URL of a receiver.",
+                f"'{url.rpartition('@')[2].partition('?')[0]}' is no URL of a receiver.",
                 "For instance: --otlp http://localhost:4318",
             )
-        self._url = url if urlsplit(url).path.strip("/") else url.rstrip("/") + PATH
+        self._url = url if parts.path.strip("/") else url.rstrip("/") + PATH
         with _heard():
             self._exporter = self._sdk.exporter(endpoint=self._url)
         self._closing = threading.Event()

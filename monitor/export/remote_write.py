@@ -6,6 +6,7 @@ The field numbers are those of prompb/remote.proto and prompb/types.proto in pro
 from __future__ import annotations
 
 import base64
+import http.client
 import struct
 import urllib.error
 import urllib.request
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from importlib import import_module
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.core.protobuf import FIXED64, written
@@ -55,8 +56,8 @@ class Sender:
     """Sends samples to one server; a user and password may stand in the URL."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        parts = web_address(url)
+        if parts is None:
             raise UsageProblem(
                 f"'{url.rpartition('@')[2]}' is no URL to write to.",
                 "Give one: --backfill http://prometheus:9090",
@@ -81,7 +82,8 @@ class Sender:
         request = urllib.request.Request(self.url, body, self._headers, method="POST")  # noqa: S310
         try:
             with _OPENER.open(request, timeout=SECONDS) as answer:
-                answer.read()
+                # No more: it may go on for ever.
+                answer.read(_LONGEST_SAID)
         except urllib.error.HTTPError as error:
             with error:
                 if error.code in _ELSEWHERE:
@@ -91,6 +93,8 @@ class Sender:
             if error.code in _REFUSED and error.code != HTTPStatus.TOO_MANY_REQUESTS:
                 raise Refused(error.code, what) from None
             raise Problem(what) from None
+        except http.client.HTTPException as error:
+            raise Problem(f"{self.url} does not answer in HTTP: {error!r}.") from None
         except (OSError, ValueError) as error:
             why = getattr(error, "reason", None) or error
             raise Problem(f"{self.url} does not answer: {why}.") from None
@@ -98,6 +102,17 @@ class Sender:
     def _sent_on(self, error: urllib.error.HTTPError) -> str:
         where = " ".join(error.headers.get("Location", "").split())[:_LONGEST_SAID]
         return f"{self.url} sends us on to '{where}', and wrote nothing."
+
+
+def web_address(url: str) -> SplitResult | None:
+    """Return the parts of a URL by which a server can be reached; of any other None."""
+    try:
+        parts = urlsplit(url)
+        is_one = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        # A bracket that is not closed, a port that is no number.
+        return None
+    return parts if is_one else None
 
 
 def encoded(samples: Mapping[Series, Iterable[tuple[int, float]]]) -> bytes:

@@ -18,6 +18,7 @@ from whyidle.monitor.core.contracts.diagnosis import (
 )
 from whyidle.monitor.core.contracts.trace import BudgetJson, JsonObject
 from whyidle.monitor.core.contracts.trying import SuggestedJson, TryJson
+from whyidle.monitor.core.errors import Problem
 from whyidle.monitor.core.host_class import HOST_LOOKS, HostClass
 from whyidle.monitor.core.slices import LOOKS
 from whyidle.monitor.diagnosis.diagnose import MOSTLY_UNKNOWN
@@ -42,6 +43,11 @@ def text(value: str) -> str:
     """Return text of a job as one short line, without the home folder of anybody."""
     shown = printable(homeless(value))
     return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+
+
+def said(problem: Problem) -> str:
+    """Return a failure as a sentence, with what to do next."""
+    return text(f"{problem.what} {problem.next_step}".rstrip())
 
 
 def code(value: str) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ResourceError
 
 from whyidle.monitor import rules
-from whyidle.monitor.core.errors import UsageProblem
+from whyidle.monitor.core.errors import Problem, UsageProblem
 from whyidle.monitor.core.paths import database
 from whyidle.monitor.render import markdown, rule_page
 from whyidle.monitor.render.places import Repository, homeless
@@ -75,9 +79,25 @@ def verify_fix(before: str = "last", after: str = "after") -> str:
 
 def add_to(server: MCPServer) -> None:
     """Serve them."""
-    server.resource("whyidle://views", name="views", mime_type="text/plain")(views)
-    server.resource("whyidle://rules", name="rules", mime_type="text/plain")(every_rule)
-    server.resource("whyidle://rules/{rule}", name="rule", mime_type="text/plain")(one_rule)
-    server.resource("whyidle://runs/{run}", name="run", mime_type=MARKDOWN)(one_run)
+    for where, name, kind, page in (
+        ("views", "views", "text/plain", views),
+        ("rules", "rules", "text/plain", every_rule),
+        ("rules/{rule}", "rule", "text/plain", one_rule),
+        ("runs/{run}", "run", MARKDOWN, one_run),
+    ):
+        server.resource(f"whyidle://{where}", name=name, mime_type=kind)(_told(page))
     server.prompt()(why_is_it_slow)
     server.prompt()(verify_fix)
+
+
+def _told(page: Callable[..., str]) -> Callable[..., str]:
+    """Return it as the server calls it: a failure is a sentence."""
+
+    @functools.wraps(page)
+    def call(**arguments: str) -> str:
+        try:
+            return page(**arguments)
+        except Problem as problem:
+            raise ResourceError(brief.said(problem)) from None
+
+    return call

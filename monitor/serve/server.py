@@ -86,7 +86,7 @@ def _told(tool: Callable[..., Answer]) -> Callable[..., CallToolResult]:
         try:
             answer = tool(**arguments)
         except Problem as problem:
-            raise ToolError(brief.text(" ".join((problem.what, problem.next_step)))) from None
+            raise ToolError(brief.said(problem)) from None
         said = json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
         content = TextContent(type="text", text=said)
         return CallToolResult(content=[content], structured_content=answer)

@@ -7,6 +7,7 @@ seconds, and nothing but the end of its process stops it.
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import resource
@@ -35,7 +36,6 @@ MOST_MEMORY: Final = 256 << 20
 _COMMAND: Final = (sys.executable, "-P", "-m", "whyidle.monitor.store.question")
 # They reach outside, where a build of SQLite has them.
 _FORBIDDEN: Final = {"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"}
-_TABLES: Final = {"json_each", "json_tree"}
 _LIMITS: Final = {
     sqlite3.SQLITE_LIMIT_LENGTH: LONGEST_VALUE,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
@@ -91,7 +91,7 @@ class _Allowed:
             return True
         if table in self._inner:
             return within == self._inner[table]
-        return table in _TABLES or table in self._inner.values()
+        return table in self._inner.values()
 
 
 def ask(path: Path, sql: str, most: int = MOST_ROWS, seconds: float = MOST_SECONDS) -> Rows:
@@ -158,6 +158,9 @@ def _refused(error: Exception) -> UsageProblem:
 
 
 def _cell(value: object) -> Cell:
+    if isinstance(value, float) and not math.isfinite(value):
+        # JSON has no number for it.
+        return str(value)
     if isinstance(value, str | int | float) or value is None:
         return value
     return f"{len(value)} bytes" if isinstance(value, bytes) else str(value)

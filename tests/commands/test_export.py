@@ -68,6 +68,8 @@ def test_a_wrong_web_config_is_said(monitor: Monitor, tmp_path: Path) -> None:
         ("--backfill http://a --label __name__=b", "'__name__=b' is no label", "--label cluster=a"),
         ("--backfill http://a --label cl\u00fcster=b", "is no label", "--label cluster=a"),
         ("--backfill ada:s3cret@a", "'a' is no URL to write to", "--backfill http://"),
+        ("--backfill http://[::1", "is no URL to write to", "--backfill http://"),
+        ("--backfill http://ada:s3/cret@a", "'a' is no URL to write to", "--backfill http://"),
         ("--once --backfill foo", "--backfill does nothing with --once", "monitor export --once"),
         ("--once --attach gpu", "--attach does nothing with --once", "monitor export --once"),
         ("--once --web-config web.yml", "--web-config does nothing with --once", "--once"),

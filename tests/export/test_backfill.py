@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -210,6 +212,31 @@ def test_a_password_goes_nowhere_else_and_a_redirect_has_written_nothing(
     said = capsys.readouterr().out
     assert f"sends us on to '{other.url}'" in said
     assert "secret" not in said
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(b"\0\xff hello\r\n\r\n", "does not answer in HTTP"), (b"HTTP/1.1 200 OK\r\n\r\n", "")],
+)
+def test_what_answers_nonsense_or_without_end_is_named_and_not_listened_to(
+    answer: bytes, said: str
+) -> None:
+    def endless() -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.recv(1 << 16)
+            connection.sendall(answer)
+            while not said:
+                connection.sendall(bytes(1 << 16))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        talks = threading.Thread(target=endless)
+        talks.start()
+        url = f"http://me:secret@127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(Problem, match=said) if said else nullcontext():
+            Sender(url).send({})
+        talks.join(10)
+        assert not talks.is_alive()
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,14 @@ def test_a_wrong_url_is_said(monitor: Monitor, tape: Tape) -> None:
     assert "404" in done.stderr
 
 
+@pytest.mark.parametrize("url", ["http://[::1", "http://u:s3cret@h:abc", "ftp://u:s3cret@h?s3cret"])
+def test_what_is_no_url_is_said_without_its_password(monitor: Monitor, url: str) -> None:
+    done = monitor("export", "--once", "--otlp", url)
+    assert done.returncode == Exit.USAGE
+    assert "is no URL of a receiver.\n  For instance: --otlp http://" in done.stderr
+    assert "s3cret" not in done.stderr
+
+
 def test_one_scrape_is_printed_whatever_becomes_of_the_receiver(
     monitor: Monitor, tape: Tape
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import httpx2
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.commands.test_try import TORCH, settings
@@ -91,6 +91,24 @@ async def whole_round(client: Client) -> None:
     assert prompts == {"why_is_it_slow", "verify_fix"}
     told = await client.get_prompt("verify_fix", {"before": "before", "after": "after"})
     assert "compare_runs` before and after" in told.messages[0].model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("runs/99", "There is no recording '99'. See list_jobs"),
+        ("rules/nonsense", "There is no rule 'nonsense'."),
+    ],
+)
+def test_a_page_that_is_not_there_is_a_sentence_for_the_client_and_no_traceback(
+    store: Path, caplog: pytest.LogCaptureFixture, where: str, said: str
+) -> None:
+    async def use(client: Client) -> None:
+        with pytest.raises(MCPError, match=said):
+            await client.read_resource(f"whyidle://{where}")
+
+    inside(use)
+    assert "Traceback" not in caplog.text
 
 
 def test_everything_over_stdio(store: Path) -> None:

@@ -165,6 +165,10 @@ def test_a_question_without_end_is_ended(store: Path, sql: str) -> None:
     assert time.monotonic() - began < 3
 
 
+def test_what_json_has_no_number_for_is_text(store: Path) -> None:
+    assert ask(store, "SELECT 9e999, -9e999, 1.5").rows == [["inf", "-inf", 1.5]]
+
+
 def test_rows_and_values_are_limited(store: Path) -> None:
     many = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 9999)"
     found = ask(store, f"{many} SELECT x FROM n")
