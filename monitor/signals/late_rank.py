@@ -11,13 +11,14 @@ from typing import Final
 import numpy as np
 
 from whyidle.monitor.core.ranks import Arrivals, Floats, Ranks, Who, judge
+from whyidle.monitor.signals.rank_seen import LEAST_LOOKS
 from whyidle.monitor.signals.ranks import FEW, RankAccount
 
 # A share of fewer samples is hardly one; and of fewer stretches none would be enough to tell a late
 # rank from chance.
 SAMPLES_OF_ONE: Final = 8
 MANY: Final = 12
-LEAST_STRETCHES: Final = 8
+LEAST_STRETCHES: Final = LEAST_LOOKS
 # A stretch stands for a step, of any length.
 _WHOLE: Final = 1e9
 

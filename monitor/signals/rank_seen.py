@@ -23,6 +23,8 @@ MOST: Final = 16
 # Of each the newest events, ten seconds each at first: what is compared is of one time.
 MOST_EVENTS: Final = 20
 POINTS: Final = 100
+# Of fewer seconds no late rank is told from chance.
+LEAST_LOOKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def ranks_of(reader: Reader, run: Run, start_ms: int, end_ms: int) -> tuple[Rank
         }
 
     stacks = looks(start_ms + HALF_OF_LOOKS_MS)
-    if not all(each.samples for each in stacks.values()):
+    if any(each.looks < LEAST_LOOKS for each in stacks.values()):
         # Of a short recording there is no more; then what starts one rank late is in it.
         stacks = looks(start_ms)
     return tuple(

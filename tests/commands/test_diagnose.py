@@ -117,7 +117,7 @@ def test_the_contract_of_a_recording(monitor: Monitor, run: int) -> None:
         check_contract(answer)
         assert answer["target"] == f"run {run}"
         assert answer["findings"][0]["rule"] == "input_starved"
-        assert answer["findings"][0]["evidence"][0]["source"] == "agent"
+        assert answer["findings"][0]["evidence"][0]["source"] == "stack samples"
         assert answer["failed"] == {}
 
 
