@@ -18,7 +18,7 @@ JOB: Final = "whyidle"
 CONFIG, RULES, TARGETS = "prometheus.yml", "whyidle.rules.yml", "whyidle.targets.json"
 # A driver keeps less for itself; more, with nobody on the GPU, is somebody's who has gone.
 LEFT_BEHIND_BYTES: Final = 2 << 30
-_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+(?:%\w+)?\]|[\w.-]+)(?::([0-9]{1,5}))?", re.ASCII)
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+(?:%\w+)?\]|\w[\w.-]*)(?::([0-9]{1,5}))?", re.ASCII)
 _LAST_PORT: Final = 65535
 ALERTMANAGER_PORT: Final = 9093
 _GPU: Final = "GPU {{ $labels.gpu }} of {{ $labels.instance }}"
@@ -131,7 +131,8 @@ def files(
 
     ``managers``: the Alertmanagers that alerts are sent to; ``kubernetes``: pods are scraped, too.
     """
-    hosts = [found for target in targets if (found := address(target)) is not None]
+    # Who is named twice would be scraped twice.
+    hosts = [*dict.fromkeys(found for each in targets if (found := address(each)) is not None)]
     told = [found for each in managers if (found := address(each, ALERTMANAGER_PORT)) is not None]
     served = {CONFIG: _config(told, kubernetes), RULES: _rules(), TARGETS: _targets(hosts)}
     return {**served, **host_files.files(exporter)}

@@ -64,7 +64,9 @@ class Sender:
             )
         path = parts.path if parts.path.strip("/") else PATH
         place = parts.netloc.rpartition("@")[2]
-        self.url = parts._replace(netloc=place, path=path).geturl()
+        self._url = parts._replace(netloc=place, path=path).geturl()
+        # As it is told: a query may hold a key.
+        self.url = parts._replace(netloc=place, path=path, query="", fragment="").geturl()
         self._headers = {
             "Content-Type": "application/x-protobuf",
             "Content-Encoding": "snappy",
@@ -79,7 +81,7 @@ class Sender:
     def send(self, samples: Mapping[Series, Iterable[tuple[int, float]]]) -> None:
         """Send them; raises ``Refused``, or a ``Problem`` where it may work later."""
         body = bytes(self._snappy.compress_raw(encoded(samples)))
-        request = urllib.request.Request(self.url, body, self._headers, method="POST")  # noqa: S310
+        request = urllib.request.Request(self._url, body, self._headers, method="POST")  # noqa: S310
         try:
             with _OPENER.open(request, timeout=SECONDS) as answer:
                 # No more: it may go on for ever.

@@ -321,10 +321,11 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 def test_a_password_goes_into_the_header_and_into_no_message() -> None:
     with receiver(401) as got:
-        sender = Sender(got.url.replace("://", "://ada:s%40fe@"))
+        sender = Sender(got.url.replace("://", "://ada:s%40fe@") + "/write?key=s%40fe")
         with pytest.raises(Refused) as refused:
             sender.send({(("__name__", "a"),): [(1, 1.0)]})
     assert got.headers[0]["authorization"] == "Basic YWRhOnNAZmU="
+    assert got.paths == ["/write?key=s%40fe"]
     assert "s%40fe" not in str(refused.value)
     assert "s@fe" not in str(refused.value)
 

@@ -206,11 +206,13 @@ def test_a_server_in_a_cluster_scrapes_pods_by_their_nodes(
     assert subprocess.run(check, capture_output=True, check=False, timeout=30).returncode != 0
 
 
-@pytest.mark.parametrize("target", ["http://node1", "node1/metrics", "a b", "node1:0", "n:70000"])
+@pytest.mark.parametrize(
+    "target", ["http://node1", "node1/metrics", "a b", "node1:0", "n:70000", "-x"]
+)
 def test_a_target_that_prometheus_refuses_is_not_written(
     tmp_path: Path, monitor: Monitor, target: str
 ) -> None:
-    done = monitor("fleet", "init", tmp_path / "fleet", "--target", target)
+    done = monitor("fleet", "init", tmp_path / "fleet", f"--target={target}")
     assert done.returncode == Exit.USAGE
     assert "--target node1" in done.stderr
     assert not (tmp_path / "fleet").exists()
@@ -229,6 +231,11 @@ def test_a_reader_that_is_gone_is_no_folder_that_cannot_be_written(
     os.close(write)
     assert "cannot be written" not in done.stderr
     assert len(list((tmp_path / "fleet").iterdir())) >= 6
+
+
+def test_who_is_named_twice_is_scraped_once() -> None:
+    (served,) = json.loads(files(["node1", "node1:9400", "node2"])[TARGETS])
+    assert served["targets"] == ["node1:9400", "node2:9400"]
 
 
 def test_an_address_gets_its_port() -> None:
