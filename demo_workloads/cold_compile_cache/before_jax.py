@@ -62,15 +62,18 @@ def train(seconds: float, steps: int) -> None:
     done, took, began = 0, 0.0, time.perf_counter()
     for step in count(1):
         blocks, loss = learn(blocks, *data)
-        loss.block_until_ready()
         if step == 1:
+            loss.block_until_ready()
             print(f"the first step after {time.perf_counter() - started:.1f} s", flush=True)
         if step == WARM:
+            loss.block_until_ready()
             began = time.perf_counter()
         took = time.perf_counter() - began
         done = step - WARM
         if done == steps or (done > 0 and time.perf_counter() - started > seconds):
             break
+    loss.block_until_ready()
+    took = time.perf_counter() - began
     print(f"{done} steps, {1000 * took / done:.3f} ms a step, {BATCH * done / took:.0f} samples/s")
 
 

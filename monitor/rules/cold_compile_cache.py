@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import Final
 
 from whyidle.monitor.core.finding import Confidence, Evidence, Fix, Found, Need, Severity, Verdict
-from whyidle.monitor.rules import Rule
+from whyidle.monitor.rules import Kind, Rule
 from whyidle.monitor.signals.window import Window
 
 # Less waits nobody for; from a minute on it is worth a line above the last ones.
@@ -65,6 +65,8 @@ def detect(window: Window) -> Verdict:
 rule = Rule(
     title="Each start compiles anew what the last one had compiled",
     documents=("beyond the documents",),
+    # The steps take no time of it: only a next start does.
+    kind=Kind.INFORMATION,
     fixes={
         "jax": Fix(
             "Keep compiled programs in a folder that stays, before anything is compiled.",

@@ -87,6 +87,43 @@ def taken(reader: StackReader, count: int, pause: float = 0.0013) -> list[Stack]
     return found
 
 
+# 60% of its time in short functions, one after the other, as a library in Python has them.
+SHORT = """
+import signal, time
+spent = [0.0, 0.0]
+def tell(*_):
+    print(spent[0] / sum(spent), flush=True)
+signal.signal(signal.SIGUSR1, tell)
+names = range(8_000)
+exec("".join(f"def f{n}(x):\\n    for _ in '{n:99}':\\n        x += 1\\n" for n in names))
+short = [globals()[f"f{n}"] for n in names]
+numbers = list(range(60_000, 0, -1))
+def library(until):
+    while time.perf_counter() < until:
+        for each in short:
+            each(1)
+def train():
+    print("ready", flush=True)
+    while True:
+        began = time.perf_counter()
+        library(began + 0.0015)
+        worked = time.perf_counter()
+        while time.perf_counter() < worked + 0.001:
+            sum(numbers)
+        spent[0] += worked - began
+        spent[1] += time.perf_counter() - worked
+train()
+"""
+
+
+def test_short_functions_are_found_as_often_as_they_run(tmp_path: Path) -> None:
+    with script(SHORT, tmp_path) as job, reading(job, tmp_path) as reader:
+        found, truth = taken(reader, 300, pause=0.01), share_of_helper(job)
+    assert reader.torn < 0.05 * len(found)
+    within = sum("library" in [place.function for place in stack.users] for stack in found)
+    assert within / len(found) == pytest.approx(truth, abs=0.12)
+
+
 @every_python
 def test_shares_lines_and_waits_are_those_of_the_job(python: str, tmp_path: Path) -> None:
     with script(KNOWN, tmp_path, [python]) as job, reading(job, tmp_path) as reader:

@@ -99,6 +99,15 @@ class CodeObjects:
         found = self._known[address] = self._read(snapshot, raw)
         return found, True
 
+    def lies(self, snapshot: Snapshot, address: int) -> bool:
+        """Tell whether what was read of a code still lies there: most functions outlive a call.
+
+        A short one ends while its code is read, whenever that is tried.
+        """
+        known, now = self._known[address], snapshot.later()
+        raw = now.part(address + 8, self._layout.code_lines)
+        return raw == known.fingerprint and self._names(now, *known.names[:2]) == known.names
+
     def forget(self, address: int) -> None:
         """Forget what was read of code that may have gone meanwhile."""
         self._known.pop(address, None)

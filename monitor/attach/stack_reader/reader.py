@@ -208,8 +208,8 @@ class StackReader:
 
     def _code(self, snapshot: Snapshot, frame: Frame) -> Code | None:
         code, is_new = self._codes.at(snapshot, frame.code)
-        if is_new and not self._still_runs(frame):
-            # The function may have ended before its code was read: another may lie there.
+        if is_new and not self._still_runs(frame) and not self._codes.lies(snapshot, frame.code):
+            # The function had ended before its code was read: another may lie there.
             self._codes.forget(frame.code)
             raise Torn("its code ended while it was read")
         return code

@@ -46,6 +46,10 @@ class Snapshot:
         """Return so many bytes as they are by now."""
         return self._read(address, size)
 
+    def later(self) -> Snapshot:
+        """Return one of now."""
+        return Snapshot(self._memory)
+
     def word(self, address: int) -> int:
         """Return a word of 64 bits."""
         value: int = _WORD.unpack_from(*self.find(address, 8))[0]
