@@ -104,13 +104,15 @@ def job(folder: Path, how: str) -> Iterator[int]:
     script.write_text(OF_JAX if how == "jax" else JOB)
     starts = TORCHRUN if how == "torchrun" else (sys.executable,)
     more = (free_port(),) if how == "jax" else (how, folder / "meet")
-    process = subprocess.Popen(
-        [*starts, str(script), *map(str, more), str(until)],
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    errors = folder / "errors"
+    with errors.open("w") as said:
+        process = subprocess.Popen(
+            [*starts, str(script), *map(str, more), str(until)],
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        )
     try:
         assert process.stdout is not None
         # Gloo says something before.
@@ -120,7 +122,7 @@ def job(folder: Path, how: str) -> Iterator[int]:
     finally:
         until.touch()
         process.communicate(timeout=30)
-    assert process.returncode == 0
+    assert process.returncode == 0, errors.read_text()[-3000:]
 
 
 def free_port() -> int:
