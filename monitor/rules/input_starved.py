@@ -16,6 +16,9 @@ for the network, or for something else that takes no core; decoding; tokenising;
 unpacking files; transforming samples; putting them together; handing them over between processes;
 starting the workers anew at each epoch; or one worker that all wait for.
 
+A pipeline of tf.data that works one after the other is told as a hint where a graph asks it for
+batches, as `fit` of Keras has it, and no trace shows the wait.
+
 ## Why it costs
 Reading, decoding and augmenting a sample takes the CPU longer than the device needs for the step.
 With no workers this happens between the steps, in the very thread that launches the work.
@@ -116,8 +119,10 @@ def detect(window: Window) -> Verdict:
     """Judge the waits for the data loader, or for data that the main thread reads itself."""
     waits = _waits(window)
     verdict = _judge(window, waits)
-    if isinstance(verdict, Found) and (pipeline := pipeline_of(window)) is not None:
-        return _of_pipeline(window, verdict, pipeline, waits)
+    if (pipeline := pipeline_of(window)) is not None:
+        if isinstance(verdict, Found):
+            return _of_pipeline(window, verdict, pipeline, waits)
+        return verdict if waits is not None else _of_graph(window, pipeline) or verdict
     cause = cause_of(window) if isinstance(verdict, Found) else None
     return _explained(verdict, cause, waits) if isinstance(verdict, Found) and cause else verdict
 
@@ -135,6 +140,28 @@ def _of_pipeline(window: Window, found: Found, pipeline: Pipeline, waits: Measur
         gain=gain,
         evidence=(*found.evidence, *pipeline.evidence),
         where=found.where or own(pipeline.where) or own(in_threads),
+        fixes={"tensorflow": pipeline.fix},
+        frameworks=("tensorflow",),
+    )
+
+
+def _of_graph(window: Window, pipeline: Pipeline) -> Found | None:
+    """Tell of a pipeline that a graph asks for its batches, as `fit` does: no clock sees it wait.
+
+    A trace of a GPU would; without one the thread that waits for the graph may wait for either.
+    """
+    host = window.host
+    for_graph = 0.0 if host is None else host.share(HostClass.FRAMEWORK_WAIT)
+    if for_graph < LEAST_OF_PREPARING:
+        return None
+    waits = window.job.sampled(for_graph)
+    return Found(
+        gain=None,
+        evidence=(Evidence.of("waits for the graph, or its input", waits), *pipeline.evidence),
+        confidence=Confidence.HINTED,
+        where=own(pipeline.where),
+        severity=Severity.INFO,
+        title="Batches are made one after the other; how long steps wait for them is not known",
         fixes={"tensorflow": pipeline.fix},
         frameworks=("tensorflow",),
     )

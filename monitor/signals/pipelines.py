@@ -103,6 +103,9 @@ def _has_python(stages: Sequence[Mapping[str, Any]]) -> bool:
 
 def _faults(stages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     names = [str(each.get("stage")) for each in stages]
+    # What stands before a cache runs once.
+    cached = max((i + 1 for i, name in enumerate(names) if name.endswith("Cache")), default=0)
+    stages, names = stages[cached:], names[cached:]
     if _has_python(stages):
         yield _PYTHON
     if "Map" in names:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.rules.windows import found, judge, window
 from whyidle.monitor.core import metrics as m
-from whyidle.monitor.core.finding import Found
+from whyidle.monitor.core.finding import Confidence, Found, Severity
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
 from whyidle.monitor.signals.pipelines import pipeline_of
 from whyidle.monitor.signals.window import Window
@@ -48,6 +48,30 @@ def test_a_pipeline_that_works_ahead() -> None:
     good = (SOURCE, {"stage": "Shuffle"}, MAP | {"stage": "ParallelMap"}, {"stage": "Batch"})
     assert pipeline_of(job(*good, {"stage": "Prefetch"})) is None
     assert pipeline_of(window(inside=True)) is None
+    once = (SOURCE, MAP, {"stage": "Cache"}, {"stage": "Repeat"}, {"stage": "Batch"})
+    assert pipeline_of(job(*once, {"stage": "Prefetch"})) is None
+
+
+EXECUTE = CodeLine("/v/site-packages/tensorflow/python/eager/execute.py", 53, "quick_execute")
+
+
+def in_fit(waited: float, *stages: dict[str, Any]) -> Window:
+    stacks = StackSamples()
+    stacks.samples = 200
+    stacks.count(Chain((CodeLine("/me/train.py", 30, "main"),), EXECUTE), 200, 200, waited)
+    facts = {"tensorflow": {"pipelines": [list(stages)], "functions": 1, "backend": "cpu"}}
+    return window(facts=facts, inside=True, stacks=stacks, means={m.JOB_STEPS: 10.0})
+
+
+def test_a_graph_that_asks_a_serial_pipeline_is_a_hint() -> None:
+    serial = (SOURCE, MAP, {"stage": "Batch"})
+    finding = found("input_starved", in_fit(160, *serial))
+    assert (finding.severity, finding.confidence) == (Severity.INFO, Confidence.HINTED)
+    assert finding.where[0].line == 12
+    # It hardly waits; or what makes the batches works ahead.
+    assert not isinstance(judge("input_starved", in_fit(10, *serial)), Found)
+    ahead = (SOURCE, MAP | {"stage": "ParallelMap"}, {"stage": "Batch"}, {"stage": "Prefetch"})
+    assert not isinstance(judge("input_starved", in_fit(160, *ahead)), Found)
 
 
 def test_the_wait_for_it_is_input_starved() -> None:
