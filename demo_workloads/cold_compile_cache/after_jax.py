@@ -17,8 +17,6 @@ WIDTH, HEADS, DEPTH, WORDS = 64, 4, 20, 16
 BATCH = 8
 WARM = 3
 RATE = 1e-2
-# It stays when the job ends. Many machines share one on a disk that all of them see.
-CACHE = Path.home() / ".cache" / "whyidle" / "demo-jax"
 
 Block = dict[str, jax.Array]
 
@@ -58,7 +56,9 @@ def learn(blocks: list[Block], x: jax.Array, y: jax.Array) -> tuple[list[Block],
 
 
 def train(seconds: float, steps: int) -> None:
-    jax.config.update("jax_compilation_cache_dir", str(CACHE))
+    # It stays when the job ends. Many machines share one on a disk that all of them see.
+    cache = Path.home() / ".cache" / "whyidle" / "demo-jax"
+    jax.config.update("jax_compilation_cache_dir", str(cache))
     started = time.perf_counter()
     rng = np.random.default_rng(SEED)
     data = jnp.asarray(rng.standard_normal((2, BATCH, WORDS, WIDTH)), "float32")
