@@ -33,6 +33,7 @@ SCRIPTS = (
     "fleet",
     "fleet_page",
     "callback_cost",
+    "julia_cost",
     "patches",
 )
 

@@ -4,12 +4,13 @@ The job counts its own steps, which allocate, and says how many it made. It is r
 a second, a hundred times as often as a recording does. Each pair is two neighbouring windows, in an
 order drawn by chance: what else the machine does slows both alike.
 
-Run: .venv/bin/python benchmarks/julia_cost.py [--pairs 60] [--seconds 1] [--hz 100]
+Run: .venv/bin/python benchmarks/julia_cost.py [--pairs 90] [--seconds 1] [--hz 100] [--json]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import random
 import statistics
@@ -42,9 +43,10 @@ READS = 10_000
 def main() -> None:
     """Measure and print."""
     asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    asked.add_argument("--pairs", type=int, default=60)
+    asked.add_argument("--pairs", type=int, default=90)
     asked.add_argument("--seconds", type=float, default=1.0)
     asked.add_argument("--hz", type=float, default=100.0)
+    asked.add_argument("--json", action="store_true")
     given = asked.parse_args()
     julia = runner("julia")
     if julia is None:
@@ -56,6 +58,10 @@ def main() -> None:
         job.kill()
     middle = statistics.mean(said)
     error = 2.0 * statistics.stdev(said) / math.sqrt(len(said))
+    if given.json:
+        found = {"pairs": len(said), "hz": given.hz, "slower": middle, "error": error}
+        print(json.dumps(found | {"read_us": took * 1e6}))
+        return
     print(
         f"{len(said)} pairs of {given.seconds:g} s, {best:,.0f} steps a second: read {given.hz:g}"
         f" times a second they are {middle:+.2%} slower, +-{error:.2%}; a read takes"
