@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 from whyidle.monitor.core import metrics as m
 from whyidle.monitor.core.errors import Problem, UsageProblem
@@ -25,7 +24,7 @@ from whyidle.monitor.export.collector import OTLP, Collector, Look
 from whyidle.monitor.export.exposition import Family, Labels, valid
 from whyidle.monitor.export.gpus import GpuTime
 from whyidle.monitor.export.jobs import Job
-from whyidle.monitor.export.remote_write import web_address
+from whyidle.monitor.export.remote_write import shown, web_address
 from whyidle.monitor.sources.gpu import GpuFacts, GpuReading
 
 EVERY_SECONDS: Final = 15.0
@@ -89,7 +88,7 @@ class Pusher:
             result = self._exporter.export(self.data())
         if result.name != "SUCCESS" and not self._closing.is_set():
             raise Problem(
-                f"The metrics could not be sent to {_shown(self._url)}{_why(said, self._url)}.",
+                f"The metrics could not be sent to {shown(self._url)}{_why(said, self._url)}.",
                 "Is it the URL of an OTLP receiver over HTTP? A collector's is"
                 " http://HOST:4318, VictoriaMetrics' http://HOST:8428/opentelemetry/v1/metrics",
             )
@@ -328,17 +327,11 @@ def _interval() -> float:
     return max(1.0, int(given) / 1000) if given.isdecimal() else EVERY_SECONDS
 
 
-def _shown(url: str) -> str:
-    """Return a URL without what may be a password."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
-
-
 def _why(said: list[str], url: str) -> str:
     """Return what the system said, or else the last that the SDK did: that it gave up."""
     causes = [found[1] for text in said if (found := _CAUSE.search(text))]
     last = (causes or said)[-1:]
-    return "".join(f": {text.rstrip('.')}" for text in last).replace(url, _shown(url))
+    return "".join(f": {text.rstrip('.')}" for text in last).replace(url, shown(url))
 
 
 @contextmanager

@@ -65,8 +65,7 @@ class Sender:
         path = parts.path if parts.path.strip("/") else PATH
         place = parts.netloc.rpartition("@")[2]
         self._url = parts._replace(netloc=place, path=path).geturl()
-        # As it is told: a query may hold a key.
-        self.url = parts._replace(netloc=place, path=path, query="", fragment="").geturl()
+        self.url = shown(self._url)
         self._headers = {
             "Content-Type": "application/x-protobuf",
             "Content-Encoding": "snappy",
@@ -115,6 +114,13 @@ def web_address(url: str) -> SplitResult | None:
         # A bracket that is not closed, a port that is no number.
         return None
     return parts if is_one else None
+
+
+def shown(url: str) -> str:
+    """Return a URL as messages have it: a user has a password, and a query may hold a key."""
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=place, query="", fragment="").geturl()
 
 
 def encoded(samples: Mapping[Series, Iterable[tuple[int, float]]]) -> bytes:

@@ -189,7 +189,9 @@ class HostAccount:
 _Key: TypeAlias = tuple[tuple[CodeLine, ...], HostClass, Aside]
 
 
-def account_of(stacks: StackSamples, *, by_time: bool = False) -> HostAccount | None:
+def account_of(
+    stacks: StackSamples, *, by_time: bool = False, reads_wait: bool = True
+) -> HostAccount | None:
     """Return the account; ``None`` without samples; ``by_time``: start-up is cut off already."""
     out = {(x.file, x.line) for x in start_up(stacks.lines(), by_time=by_time)}
     shares: dict[_Key, float] = {}
@@ -213,7 +215,7 @@ def account_of(stacks: StackSamples, *, by_time: bool = False) -> HostAccount | 
         if n
     ]
     settled = tuple(sorted(_settled(rows), key=lambda x: -x.share))
-    return HostAccount(settled, total, known > 0, stacks.looks)
+    return HostAccount(settled, total, known > 0, stacks.looks, reads_wait)
 
 
 def _settled(rows: Sequence[HostRow]) -> Iterator[HostRow]:

@@ -14,11 +14,9 @@ from whyidle.monitor.core.ranks import Arrivals, Floats, Ranks, Who, judge
 from whyidle.monitor.signals.rank_seen import LEAST_LOOKS
 from whyidle.monitor.signals.ranks import FEW, RankAccount
 
-# A share of fewer samples is hardly one; and of fewer stretches none would be enough to tell a late
-# rank from chance.
+# A share of fewer samples is hardly one.
 SAMPLES_OF_ONE: Final = 8
 MANY: Final = 12
-LEAST_STRETCHES: Final = LEAST_LOOKS
 # A stretch stands for a step, of any length.
 _WHOLE: Final = 1e9
 
@@ -29,7 +27,7 @@ def compared(accounts: Sequence[RankAccount], *, ahead: bool) -> Ranks:
     ``ahead``: hosts work ahead of their devices, so that what launches may be a wait, too.
     """
     stretches = _stretches([_looks(each) for each in accounts])
-    if len(stretches) < LEAST_STRETCHES:
+    if len(stretches) < LEAST_LOOKS:
         return Ranks(reason=FEW)
     waits, launches, own = np.moveaxis(stretches / stretches.sum(axis=2, keepdims=True), 2, 0)
     works = own if ahead else own + launches

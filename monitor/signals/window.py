@@ -258,8 +258,8 @@ class Window:
     @cached_property
     def host(self) -> HostAccount | None:
         """Where the main thread's time goes; ``None``: it was not sampled."""
-        found = account_of(self.job.stacks, by_time=bool(self.job.warm_s))
-        return found and replace(found, reads_wait=not self.job.computes_at_once)
+        job = self.job
+        return account_of(job.stacks, by_time=bool(job.warm_s), reads_wait=not job.computes_at_once)
 
     @cached_property
     def core_account(self) -> CoreAccount | None:

@@ -22,14 +22,18 @@ from whyidle.agents.wire import STACK_DEPTH
 from whyidle.monitor.attach.stack_reader.reader import Stack, StackReader
 from whyidle.monitor.attach.stack_reader.unreadable import Ended, Unreadable
 
-# 70% of its time in a helper of nothing but Python, in stretches of 2 ms that let go of no lock.
-KNOWN = """
+# The job tells what part of its time it has measured in what is looked for.
+TELLS = """
 import signal, sys, time
 spent = [0.0, 0.0]
 def tell(*_):
     print(spent[0] / sum(spent), flush=True)
 signal.signal(signal.SIGUSR1, tell)
-def helper(until):
+"""
+# 70% of its time in a helper of nothing but Python, in stretches of 2 ms that let go of no lock.
+KNOWN = (
+    TELLS
+    + """def helper(until):
     number = 0
     while time.perf_counter() < until:
         number += 1
@@ -47,6 +51,7 @@ def train():
         spent[1] += time.perf_counter() - worked
 train()
 """
+)
 
 
 @contextmanager
@@ -88,13 +93,9 @@ def taken(reader: StackReader, count: int, pause: float = 0.0013) -> list[Stack]
 
 
 # 60% of its time in short functions, one after the other, as a library in Python has them.
-SHORT = """
-import signal, time
-spent = [0.0, 0.0]
-def tell(*_):
-    print(spent[0] / sum(spent), flush=True)
-signal.signal(signal.SIGUSR1, tell)
-names = range(8_000)
+SHORT = (
+    TELLS
+    + """names = range(8_000)
 exec("".join(f"def f{n}(x):\\n    for _ in '{n:99}':\\n        x += 1\\n" for n in names))
 short = [globals()[f"f{n}"] for n in names]
 numbers = list(range(60_000, 0, -1))
@@ -114,6 +115,7 @@ def train():
         spent[1] += time.perf_counter() - worked
 train()
 """
+)
 
 
 def test_short_functions_are_found_as_often_as_they_run(tmp_path: Path) -> None:

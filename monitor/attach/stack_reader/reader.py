@@ -7,7 +7,6 @@ then the sample is dropped, and counted.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -208,16 +207,8 @@ class StackReader:
 
     def _code(self, snapshot: Snapshot, frame: Frame) -> Code | None:
         code, is_new = self._codes.at(snapshot, frame.code)
-        if is_new and not self._still_runs(frame) and not self._codes.lies(snapshot, frame.code):
-            # The function had ended before its code was read: another may lie there.
+        if is_new and not self._codes.lies(snapshot, frame.code):
+            # It was freed before all of it was read: another may lie there.
             self._codes.forget(frame.code)
             raise Torn("its code ended while it was read")
         return code
-
-    def _still_runs(self, frame: Frame) -> bool:
-        at = frame.address + self._opened.layout.frame_code
-        try:
-            (code,) = struct.unpack("<Q", self._memory.read(at, 8))
-        except OSError:
-            return False
-        return bool(code & ~7 == frame.code)
