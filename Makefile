@@ -2,9 +2,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 
-# Each file in one process: most tests wait for a job. After a hang it ends at once.
-# Files in their own order, so that the slowest folder (agents) does not come last.
-PYTEST := $(BIN)/python -m pytest -q --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+PYTEST := .ci/tests
 
 # In a folder that may only be read, once it is set up, the caches lie elsewhere.
 ifneq ($(shell test -w . && echo writable),writable)
