@@ -185,15 +185,19 @@ def _counts(found: Found) -> bool:
 def _without_symptoms(found: list[Finding]) -> list[Finding]:
     """Leave out symptoms whose cause is found too; the cause names them."""
     known = [each for each in found if (each.found.explains or each.lost) >= EXPLAINS]
-    # What may cost nothing at all is no cause of what does.
-    causes = {each.rule.id: each for each in known if each.severity is not Severity.INFO}
+    # What may cost nothing at all is no cause of what does; nor is what leaves a line to others.
+    causes = {
+        each.rule.id: each
+        for each in known
+        if each.severity is not Severity.INFO and not each.found.yields_lines
+    }
     seen: dict[str, list[str]] = {}
     left = []
     for each in found:
         named = [causes[name] for name in each.rule.symptom_of if name in causes]
         mine = [cause for cause in named if cause.lost >= MOST_OF * each.lost]
         if each.rule.is_last_resort or each.found.yields_lines:
-            mine = [cause for cause in known if _explains(cause, each)]
+            mine = [cause for cause in known if cause is not each and _explains(cause, each)]
         elif each.rule.kind is Kind.TIME:
             mine += [cause for cause in known if _stands_for(cause, each)]
         if mine:

@@ -44,6 +44,7 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.data_flow import made_anew
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import at, of_slice, own
@@ -87,7 +88,10 @@ def _of_samples(window: Window) -> Found | None:
     account = window.host
     if account is None or not window.uses("jax"):
         return None
-    handed = account.lines(lambda row: row.doing is HostClass.PUT)
+    # A batch that is new in each step has to be copied in each step.
+    handed = account.lines(
+        lambda row: row.doing is HostClass.PUT and not made_anew(*row.frames[0][:2])
+    )
     share = sum(place.share or 0.0 for place in handed)
     error = account.error(share)
     if share - error < LEAST_OF_SAMPLES:

@@ -3,11 +3,11 @@
 ## What it sees
 The part of the time in which the device does nothing because the main thread is in the data loader:
 exact in a trace, measured by the agent as the waits for PyTorch's loaders. Where there is no such
-loader, the stack samples count that found the main thread reading or decoding data, as far as the
-device was idle at the time. On a GPU also those that found it preparing batches in the user's own
-functions (augment, collate, ...) or in NumPy, while no framework's call was under way. On a CPU
-also loading that nobody waits for: processes that the job started run while all cores are taken,
-and their own stacks name the line.
+loader, the stack samples count that found the main thread reading or decoding data, or making what
+the steps compute on, as far as the device was idle at the time. What it makes is known by the flow
+of data in the source: a line works on the host, what it gives goes into the framework's work, and
+nothing that it takes comes from there. On a CPU also loading that nobody waits for: processes that
+the job started run while all cores are taken, and their own stacks name the line.
 
 What the loading spends its time on is read from the same stacks, wherever it happens: in the main
 thread, in worker processes, in threads of the process itself. Where one kind takes at least a third
@@ -70,7 +70,7 @@ from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.activity import Activity, preparing, reading
+from whyidle.monitor.signals.activity import Activity, loading
 from whyidle.monitor.signals.cores import Runner
 from whyidle.monitor.signals.gain import freed_cores, of_work
 from whyidle.monitor.signals.loading_cause import MOST_LINES, Cause, cause_of
@@ -78,7 +78,7 @@ from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.own_waits import others_run, trains
 from whyidle.monitor.signals.pipelines import IN_ORDER, Pipeline, in_python, pipeline_of
 from whyidle.monitor.signals.sampling import step_samples
-from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
+from whyidle.monitor.signals.traced import LEAST_STEPS
 from whyidle.monitor.signals.user_lines import fetches, of_slice, own, seen
 from whyidle.monitor.signals.window import Window
 
@@ -86,8 +86,8 @@ from whyidle.monitor.signals.window import Window
 LEAST: Final = 0.01
 # The same of stack samples: at five a second their error is as large.
 LEAST_OF_LOOKS: Final = 0.05
-# What comes back of it was never measured: less than this is not reported.
-LEAST_OF_PREPARING: Final = 0.15
+# A graph that is waited for less has no input worth a hint.
+LEAST_OF_GRAPH: Final = 0.15
 # Of five measured pairs: workers take from the launching thread 0.67 of what the host is late by.
 TAKEN_BY_WORKERS: Final = 0.67
 # What part of a wait comes back at least, on a GPU and where only counters show it (60-73%).
@@ -152,7 +152,7 @@ def _of_graph(window: Window, pipeline: Pipeline) -> Found | None:
     """
     host = window.host
     for_graph = 0.0 if host is None else host.share(HostClass.FRAMEWORK_WAIT)
-    if for_graph < LEAST_OF_PREPARING:
+    if for_graph < LEAST_OF_GRAPH:
         return None
     waits = window.job.sampled(for_graph)
     return Found(
@@ -209,11 +209,9 @@ def _judge(window: Window, waits: Measure | None) -> Verdict:
     if waits is not None and waits.value >= LEAST:
         return _of_loader(window, waits)
     # What a server reads is what it waits for.
-    doing = reading(window.job) if trains(window) else None
+    doing = loading(window.job, window.feeding) if trains(window) else None
     if doing is not None and doing.share.value >= LEAST_OF_LOOKS:
         return _of_main_thread(window, doing)
-    if window.gpu_trace is not None and (verdict := _of_preparing(window, window.gpu_trace)):
-        return verdict
     if waits is None:
         return window.lacks(Need.TRACE if window.job.inside else Need.INSIDE)
     return None
@@ -367,13 +365,14 @@ def _of_main_thread(window: Window, doing: Activity) -> Verdict:
     return Found(
         gain=Gain.between(low, high),
         evidence=(
-            Evidence.of("main thread reads data", doing.share),
+            Evidence.of("main thread loads data", doing.share),
             Evidence.of("device idle", trace.measure(idle, "ratio")),
             Evidence.of("cores", cores),
         ),
         confidence=Confidence.INFERRED,
         where=own(doing.where),
         slice=max(shares, key=lambda part: shares[part]),
+        yields_lines=True,
     )
 
 
@@ -388,33 +387,11 @@ def _of_samples(window: Window, doing: Activity) -> Verdict:
         return None
     return Found(
         gain=gain,
-        evidence=(Evidence.of("main thread reads data", doing.share),),
+        evidence=(Evidence.of("main thread loads data", doing.share),),
         confidence=Confidence.INFERRED,
         where=own(doing.where),
         slice=Slice.IDLE_INPUT,
-    )
-
-
-def _of_preparing(window: Window, trace: Traced) -> Found | None:
-    """Judge a main thread that makes batches while a GPU has nothing to do."""
-    doing, unknown = preparing(window.job), trace.share(Slice.IDLE_UNKNOWN)
-    if doing is None or unknown is None:
-        return None
-    # What no profiler recorded on the host: a framework's calls would have been.
-    works, idle = doing.share.value, unknown.value
-    if min(works, idle) < LEAST_OF_PREPARING:
-        return None
-    # That both were at the same time is sure only as far as they do not fit one after the other.
-    return Found(
-        gain=Gain.between(works + idle - 1, min(works, idle)),
-        evidence=(
-            Evidence.of("main thread prepares data", doing.share),
-            Evidence.of("device idle, and the host records nothing", unknown),
-        ),
-        confidence=Confidence.INFERRED,
-        where=own(doing.where),
-        slice=Slice.IDLE_UNKNOWN,
-        title="The device waits for batches that the main thread prepares",
+        yields_lines=True,
     )
 
 

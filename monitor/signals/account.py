@@ -21,7 +21,7 @@ from whyidle.monitor.signals.callees import ARRAY_PACKAGES, Calls, calls_of, rea
 from whyidle.monitor.signals.learning import learns_at
 from whyidle.monitor.signals.phases import Aside, phase_of
 from whyidle.monitor.signals.sampling import SURE, start_up
-from whyidle.monitor.signals.source import called
+from whyidle.monitor.signals.source import called, calls, last
 from whyidle.monitor.traces.where.files import is_users
 from whyidle.monitor.traces.where.frameworks import DEVICE_PACKAGES
 
@@ -59,6 +59,10 @@ _PUTS: Final = re.compile(
     r".*/tensorflow/python/framework/constant_op\.py .*"
     r"|.*/jax/_src/(numpy/array_constructors\.py .*|(api|dispatch)\.py \w*device_put\w*"
     r"|interpreters/pxla\.py (shard_args|\w*device_put\w*|_?shard_\w*array\w*))"
+)
+# The same by its name, where the call shows as the user's own line.
+_PUT_CALLS: Final = frozenset(
+    {"array", "asarray", "device_put", "device_put_replicated", "device_put_sharded"}
 )
 # What reads an array of the framework's, by where it stands.
 _READERS: Final = re.compile(
@@ -261,7 +265,9 @@ def divided(chain: Chain, counts: Counts) -> Iterator[tuple[HostClass, float]]:
         # Who waits in one has launched it, and the device is behind.
         yield HostClass.EAGER, samples - waited
         yield HostClass.FRAMEWORK_WAIT, waited
-    elif any(_PUTS.fullmatch(_named(x)) for x in (leaf, chain.called) if x is not None):
+    elif _puts_at(leaf) or any(
+        _PUTS.fullmatch(_named(x)) for x in (leaf, chain.called) if x is not None
+    ):
         yield HostClass.PUT, samples
     else:
         whose = _whose(leaf, chain)
@@ -287,6 +293,16 @@ def package_of(file: str) -> str | None:
     """Return the installed package that a file is of."""
     found = _INSTALLED.match(file)
     return None if found is None else found[1]
+
+
+def _puts_at(line: CodeLine) -> bool:
+    """Tell whether all that a line of the user's calls hands arrays to the framework."""
+    names = [last(call) for call in calls(line.file, line.line)] if is_users(line.file) else []
+    return (
+        bool(names)
+        and all(name in _PUT_CALLS for name in names)
+        and calls_of(line.file, line.line) is Calls.FRAMEWORK
+    )
 
 
 def _waits(whose: HostClass, leaf: CodeLine) -> HostClass:

@@ -1,18 +1,21 @@
-"""What the main thread does, by the code that it was found in: reads data, draws random numbers."""
+"""What the main thread does, by the code that it was found in: loads data, draws random numbers."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from whyidle.monitor.core.finding import Place, SourceLine
 from whyidle.monitor.core.measure import Measure
+from whyidle.monitor.runs.stacks import CodeLine
+from whyidle.monitor.signals.account import HOST_WORK, divided
+from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.recorded import Recorded
-from whyidle.monitor.signals.sampling import StepSamples, step_samples
-from whyidle.monitor.signals.source import called, calls, dotted, functions, text_of, tree_of
+from whyidle.monitor.signals.sampling import step_samples
+from whyidle.monitor.signals.source import called, calls, dotted, functions, text_of
 
 # What a program calls to get at its data.
 _READING: Final = re.compile(
@@ -52,13 +55,6 @@ _DRAWING_OF_TORCH: Final = re.compile(
 _RANDOM_OF_JAX: Final = re.compile(
     r"^\s*(from jax import .*\brandom\b|import jax\.random as random\b)", re.MULTILINE
 )
-# Functions that make batches out of what was read, and what works in them.
-_PREPARES: Final = re.compile(
-    r".*(prepare|preprocess|augment|collate|transform|tokeni[sz]e|crop|resize|normali[sz]e|encode).*",
-    re.IGNORECASE,
-)
-_ON_THE_HOST: Final = re.compile(r".*/(numpy|PIL|cv2|scipy|pandas|skimage|albumentations)/.*\.py")
-_FRAMEWORKS: Final = frozenset({"torch", "jax", "jaxlib", "flax", "tensorflow", "keras"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +65,36 @@ class Activity:
     where: tuple[Place, ...]
 
 
-def reading(job: Recorded) -> Activity | None:
-    """Return the time in which it reads or decodes data itself; ``None``: not sampled."""
-    seen = step_samples(job)
-    return _most(job, seen, _matching(seen.lines, _reads), seen.at_leaves(_is_of_reader))
-
-
-def preparing(job: Recorded) -> Activity | None:
-    """Return the time in which it prepares batches, in no framework's code; ``None``: not sampled.
-
-    A sample counts where it found the line itself at work, or a library of the host.
-    """
+def loading(job: Recorded, feeding: Feeding) -> Activity | None:
+    """Return the time in which it reads, decodes or makes data itself; ``None``: not sampled."""
     if not job.lines:
         return None
     seen = step_samples(job)
-    lines = _matching(seen.lines, _prepares)
-    share = min(_sum(lines), seen.at_leaves(_at_or(lines, _ON_THE_HOST)))
-    return Activity(job.sampled(share), _first(lines))
+    lines = _matching(seen.lines, _reads)
+    share, in_libraries = _sum(lines), seen.at_leaves(_reads_in)
+    if in_libraries > share:
+        # A library was found reading: who called it is known only where the code says so.
+        share = in_libraries
+        lines = _matching(seen.lines, lambda line: _reads(line) or _fetches(line))
+    made = _made(job, feeding, {(line.file, line.line) for line in lines})
+    share = min(1.0, share + _sum(made))
+    return Activity(job.sampled(share), _first(sorted((*lines, *made), key=lambda x: -x.share)))
+
+
+def _made(
+    job: Recorded, feeding: Feeding, but: Container[tuple[str, int]]
+) -> tuple[SourceLine, ...]:
+    """Return the lines that make what steps compute on, beside some, with their shares."""
+    found: dict[CodeLine, float] = {}
+    for chain, counts in job.stacks.chains.items():
+        line = chain.frames[0] if chain.frames else None
+        reads = chain.leaf is not None and _reads_in(chain.leaf)
+        if line is None or reads or line[:2] in but or not feeding.feeds(chain):
+            continue
+        host = sum(n for doing, n in divided(chain, counts) if doing in HOST_WORK)
+        found[line] = found.get(line, 0.0) + host
+    samples = feeding.samples
+    return tuple(SourceLine(*line, n / samples) for line, n in found.items() if n)
 
 
 def drawing(job: Recorded) -> Activity | None:
@@ -119,21 +128,6 @@ def one_by_one(drawn: Activity) -> bool:
     """Tell whether a function of Python's makes each number by itself, on all of these lines."""
     names = [called(place.file, place.line) for place in drawn.where]
     return bool(names) and all(any(_ONE_BY_ONE.fullmatch(n) for n in some) for some in names)
-
-
-def _most(
-    job: Recorded, seen: StepSamples, lines: tuple[SourceLine, ...], in_libraries: float = 0.0
-) -> Activity | None:
-    if not job.lines:
-        return None
-    places = lines
-    if in_libraries > _sum(lines):
-        # A library was found reading: who called it is known only where the code says so.
-        places = _matching(seen.lines, lambda line: _reads(line) or _fetches(line))
-    return Activity(
-        job.sampled(max(in_libraries, _sum(lines))),
-        _first(places),
-    )
 
 
 def _at_or(lines: Iterable[SourceLine], elsewhere: re.Pattern[str]) -> Callable[[SourceLine], bool]:
@@ -173,32 +167,8 @@ def _yields(function: ast.AST) -> bool:
     return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
 
 
-def _prepares(line: SourceLine) -> bool:
-    tree = tree_of(line.file)
-    if tree is None or not _PREPARES.fullmatch(line.function):
-        return False
-    theirs = set(_imported_from_frameworks(tree))
-    return not any(
-        isinstance(node, ast.Name) and node.lineno == line.line and node.id in theirs
-        for node in ast.walk(tree)
-    )
-
-
-def _imported_from_frameworks(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                if _head(alias.name) in _FRAMEWORKS:
-                    yield alias.asname or _head(alias.name)
-        elif isinstance(node, ast.ImportFrom) and _head(node.module or "") in _FRAMEWORKS:
-            yield from (alias.asname or alias.name for alias in node.names)
-
-
-def _head(module: str) -> str:
-    return module.partition(".")[0]
-
-
-def _is_of_reader(line: SourceLine) -> bool:
+def _reads_in(line: SourceLine | CodeLine) -> bool:
+    """Tell whether a library reads or decodes there."""
     writes = _WRITERS.fullmatch(f"{line.file} {line.function}") is not None
     return not writes and _READERS.fullmatch(line.file) is not None
 

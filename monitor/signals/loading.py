@@ -14,6 +14,7 @@ from typing import Final
 
 from whyidle.monitor.core.finding import Place
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.loading_chains import SERVES, begins_workers, divided, is_loading
 from whyidle.monitor.signals.loading_kinds import LoadKind
 from whyidle.monitor.signals.recorded import Recorded
@@ -99,11 +100,14 @@ class Busy:
     loading: Loading | None
 
 
-def loading_of(job: Recorded) -> Loading | None:
-    """Return what loading does; ``None``: nobody was seen at it."""
+def loading_of(job: Recorded, feeding: Feeding | None = None) -> Loading | None:
+    """Return what loading does; ``None``: nobody was seen at it.
+
+    ``feeding`` tells what the main thread makes for the steps, whatever it is called.
+    """
     out = {(x.file, x.line) for x in start_up(job.lines, by_time=bool(job.warm_s))}
     main = _Pool(Loader.MAIN)
-    main.take(job.stacks, out=out, only_loading=True)
+    main.take(job.stacks, out=out, feeding=feeding, only_loading=True)
     helpers = _Pool(Loader.WORKERS)
     for helper in job.helpers:
         helpers.take(helper.stacks)
@@ -197,6 +201,7 @@ class _Pool:
         stacks: StackSamples,
         *,
         out: Iterable[tuple[str, int]] = (),
+        feeding: Feeding | None = None,
         only_loading: bool = False,
     ) -> None:
         """Take the samples of a thread; ``only_loading``: it may do other things, too."""
@@ -210,9 +215,10 @@ class _Pool:
                 continue
             if counts.known:
                 self.locked += counts.samples * counts.locked / counts.known
+            feeds = feeding is not None and feeding.feeds(chain)
             for kind, idles, samples in divided(chain, leaf, counts):
                 is_start = self._who is Loader.MAIN and begins_workers(chain)
-                loads = is_loading(chain, kind)
+                loads = is_loading(chain, kind) or feeds
                 self.all += samples
                 self.at_loaders += samples if loads else 0.0
                 if idles:

@@ -33,6 +33,7 @@ from whyidle.monitor.signals.blended import (
     together,
 )
 from whyidle.monitor.signals.cores import CoreAccount, Runner, cores_of, may_use
+from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.loading import Busy, Loading, busy_workers, loading_of
 from whyidle.monitor.signals.ranks import RankAccount, accounts_of, are_one_job
 from whyidle.monitor.signals.recorded import Recorded
@@ -269,7 +270,12 @@ class Window:
     @cached_property
     def loading(self) -> Loading | None:
         """What loading spends its time on; ``None``: nobody was seen at it."""
-        return loading_of(self.job)
+        return loading_of(self.job, self.feeding)
+
+    @cached_property
+    def feeding(self) -> Feeding:
+        """Which work of the main thread makes what the steps compute on."""
+        return Feeding(self.job.stacks, by_time=bool(self.job.warm_s))
 
     @cached_property
     def loader_workers(self) -> tuple[Busy, ...]:

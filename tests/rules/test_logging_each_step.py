@@ -11,7 +11,7 @@ from tests.rules.phases import LIB, STDLIB, TORCH, of_rows, written
 from tests.rules.windows import cannot_judge, found, is_silent, names, window
 from whyidle.monitor.core.finding import Severity
 from whyidle.monitor.diagnosis.diagnose import diagnose
-from whyidle.monitor.signals.activity import reading
+from whyidle.monitor.signals.activity import loading
 
 NAME = "logging_each_step"
 _BEFORE = """
@@ -76,7 +76,7 @@ def test_json_that_is_written_is_no_data(file: str, *, is_read: bool, tmp_path: 
     source, _ = STYLES["a file of lines"]
     library = f"{STDLIB}/json/{file}.py", "raw_decode" if is_read else "iterencode"
     job = of_rows(written(tmp_path, source), [(4, TORCH, 700), (5, library, 300)])
-    seen = reading(replace(job.job, leaves=job.job.stacks.leaves()))
+    seen = loading(replace(job.job, leaves=job.job.stacks.leaves()), job.feeding)
     assert seen is not None
     assert (seen.share.value > 0) == is_read
 

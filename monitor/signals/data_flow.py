@@ -1,0 +1,216 @@
+"""How values flow through a function of the user's: which statement uses what which one gives.
+
+Text only. A name is looked up where it was last given one, as the lines stand; in a loop also where
+the pass before gave it. What is not sure of a branch counts on both sides.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from whyidle.monitor.signals.source import dotted, nodes_at, tree_of
+
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
+_MAYBE: Final = (*_LOOPS, ast.If, ast.Try, ast.Match)
+# A function of more statements was written by no person.
+_MOST: Final = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """A statement, or the head of one: what it gives a value, and what it uses."""
+
+    first: int
+    last: int
+    gives: frozenset[str]
+    uses: frozenset[str]
+    # Given by a method of its own, as in ``rows.append(row)``: what it was stays in it.
+    adds_to: frozenset[str]
+    # What it stands in that may not run, or may run again: the outermost first.
+    within: tuple[ast.AST, ...]
+
+
+class Flows:
+    """The statements of one function, or of a module, without those of functions within."""
+
+    def __init__(self, flows: Iterable[Flow]) -> None:
+        self._flows = sorted(flows, key=lambda flow: flow.first)
+        self._givers: dict[str, list[Flow]] = defaultdict(list)
+        self._users: dict[str, list[Flow]] = defaultdict(list)
+        for flow in self._flows:
+            for name in flow.gives | flow.adds_to:
+                self._givers[name].append(flow)
+            for name in flow.uses:
+                self._users[name].append(flow)
+
+    def at(self, line: int) -> Flow | None:
+        """Return the statement that a line is of, the innermost."""
+        around = [flow for flow in self._flows if flow.first <= line <= flow.last]
+        return max(around, key=lambda flow: flow.first, default=None)
+
+    def before(self, flow: Flow) -> Iterator[Flow]:
+        """Yield what gave the values that a statement uses."""
+        for name in flow.uses:
+            yield from self._gave(name, flow)
+
+    def after(self, flow: Flow) -> Iterator[Flow]:
+        """Yield what uses the values that a statement gives."""
+        for name in flow.gives | flow.adds_to:
+            for user in self._users[name]:
+                if flow in self._gave(name, user):
+                    yield user
+
+    def reached(self, flow: Flow) -> set[Flow]:
+        """Return all that is made of what a statement gives."""
+        found, waiting = set[Flow](), [flow]
+        while waiting:
+            for each in self.after(waiting.pop()):
+                if each not in found:
+                    found.add(each)
+                    waiting.append(each)
+        return found
+
+    def made_of(self, flow: Flow) -> set[Flow]:
+        """Return all that what a statement uses is made of."""
+        found, waiting = set[Flow](), [flow]
+        while waiting:
+            for each in self.before(waiting.pop()):
+                # What only adds to a list makes none of the rest of it.
+                if each not in found and not each.adds_to:
+                    found.add(each)
+                    waiting.append(each)
+        return found
+
+    def _gave(self, name: str, user: Flow) -> list[Flow]:
+        found, settled = [], False
+        some = self._givers[name]
+        for giver in reversed([each for each in some if each.first < user.first]):
+            found.append(giver)
+            # It ran for sure, whatever else did.
+            if not giver.adds_to and set(giver.within) <= set(user.within):
+                settled = True
+                break
+        loops = [each for each in user.within if isinstance(each, _LOOPS)]
+        last = found[-1] if settled else None
+        for giver in some:
+            again = [loop for loop in loops if loop in giver.within]
+            # Of the pass before, where none in this one comes first.
+            if giver.first >= user.first and again:
+                within = last is not None and again[-1] in last.within
+                found += [] if within else [giver]
+        return found
+
+
+def made_anew(file: str, line: int) -> bool:
+    """Tell whether a line in a loop uses what each pass makes anew."""
+    flows = flows_at(file, line)
+    flow = None if flows is None else flows.at(line)
+    if flows is None or flow is None:
+        return False
+    loops = [each for each in flow.within if isinstance(each, _LOOPS)][-1:]
+    return bool(loops) and any(loops[0] in giver.within for giver in flows.before(flow))
+
+
+def flows_at(file: str, line: int) -> Flows | None:
+    """Return the flows of the function around a line; ``None``: its source cannot be read."""
+    tree = tree_of(file)
+    if tree is None:
+        return None
+    around = [node for node in nodes_at(file, line) if isinstance(node, _SCOPES)]
+    scope: ast.AST = max(around, key=lambda node: node.lineno, default=tree)
+    return None if isinstance(scope, ast.Lambda) else _flows(scope)
+
+
+@lru_cache(maxsize=256)
+def _flows(scope: ast.AST) -> Flows | None:
+    found: list[Flow] = []
+    waiting: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [
+        (each, ()) for each in getattr(scope, "body", ())
+    ]
+    while waiting:
+        node, within = waiting.pop()
+        if isinstance(node, _SCOPES) or len(found) > _MOST:
+            continue
+        if isinstance(node, ast.stmt):
+            found.append(_flow(node, within))
+        inner = (*within, node) if isinstance(node, _MAYBE) else within
+        waiting.extend(
+            (each, inner)
+            for each in ast.iter_child_nodes(node)
+            if isinstance(each, ast.stmt | ast.ExceptHandler | ast.match_case)
+        )
+    return Flows(found) if len(found) <= _MOST else None
+
+
+def _flow(node: ast.stmt, within: tuple[ast.AST, ...]) -> Flow:
+    """Return what a statement does; of one that holds others only its head."""
+    heads = _heads(node)
+    gives = {name for each in _targets(node) for name in _stored(each)}
+    adds: set[str] = set()
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=holder))):
+            adds = {dotted(holder)} - {""}
+        case ast.AugAssign() | ast.Assign(targets=[ast.Subscript()]):
+            adds, gives = gives, set()
+        case _:
+            pass
+    for walrus in (x for head in heads for x in ast.walk(head) if isinstance(x, ast.NamedExpr)):
+        gives |= set(_stored(walrus.target))
+    uses = {name for head in heads for name in _loaded(head)} | adds
+    within = (*within, node) if isinstance(node, _LOOPS) else within
+    last = max((getattr(x, "end_lineno", 0) or 0 for x in heads), default=node.lineno)
+    return Flow(node.lineno, last, frozenset(gives), frozenset(uses), frozenset(adds), within)
+
+
+def _heads(node: ast.stmt) -> list[ast.AST]:
+    """Return the expressions that run at a statement itself."""
+    return [
+        each
+        for each in ast.iter_child_nodes(node)
+        if isinstance(each, ast.expr | ast.withitem | ast.keyword)
+    ]
+
+
+def _targets(node: ast.stmt) -> list[ast.expr]:
+    match node:
+        case ast.Assign(targets=targets):
+            return targets
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            return [target]
+        case ast.For(target=target) | ast.AsyncFor(target=target):
+            return [target]
+        case ast.With(items=items) | ast.AsyncWith(items=items):
+            return [item.optional_vars for item in items if item.optional_vars is not None]
+        case _:
+            return []
+
+
+def _stored(target: ast.expr) -> Iterator[str]:
+    """Yield the names that an assignment gives a value, or a part of one."""
+    match target:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            for each in parts:
+                yield from _stored(each)
+        case ast.Starred(value=inner) | ast.Subscript(value=inner):
+            yield from _stored(inner)
+        case ast.Name() | ast.Attribute():
+            if name := dotted(target):
+                yield name
+        case _:
+            pass
+
+
+def _loaded(node: ast.AST) -> Iterator[str]:
+    """Yield the names that an expression reads: of ``a.b.c`` all that may have been given."""
+    for each in ast.walk(node):
+        match each:
+            case ast.Name(ctx=ast.Load()) | ast.Attribute(ctx=ast.Load()) if name := dotted(each):
+                yield name
+            case _:
+                pass

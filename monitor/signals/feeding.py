@@ -1,0 +1,138 @@
+"""Which of the main thread's own work makes what the steps compute on, and so could be done ahead.
+
+Names do not say so: a batch may be made in ``draw()`` or in the loop itself. The flow of data does.
+Such a line of the user's works on the host; what it gives goes into the framework's work, by other
+lines or straight; and nothing that it takes comes from there: an agent's next move, a metric, or
+an update of weights has to wait for the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
+
+from whyidle.monitor.core.host_class import HostClass
+from whyidle.monitor.runs.stacks import Chain, CodeLine, Counts, StackSamples
+from whyidle.monitor.signals.account import HOST_WORK, divided
+from whyidle.monitor.signals.callees import Calls, calls_of
+from whyidle.monitor.signals.data_flow import Flow, flows_at
+from whyidle.monitor.signals.learning import learns_at
+from whyidle.monitor.signals.sampling import start_up
+from whyidle.monitor.signals.source import calls
+
+# What is neither the host's own work nor a step's.
+_NEITHER: Final = frozenset({HostClass.LOADER, HostClass.LOCK})
+# Of the framework's time a line of the steps has at least so much; who makes batches has less than
+# so much, to put them together.
+_LEAST_OF_STEPS, _MOST_OF_STEPS = 0.05, 0.5
+
+
+class Feeding:
+    """Judges the lines of one thread, by its samples and its source."""
+
+    def __init__(self, stacks: StackSamples, *, by_time: bool = False) -> None:
+        self._stacks = stacks
+        self._start_up = {(x.file, x.line) for x in start_up(stacks.lines(), by_time=by_time)}
+        self._known: dict[CodeLine, bool] = {}
+
+    def feeds(self, chain: Chain) -> bool:
+        """Tell whether what the host does in a stack makes what the steps compute on."""
+        begun = bool(chain.frames) and chain.frames[0][:2] not in self._start_up
+        return begun and any(self._feeds(line) for line in chain.frames)
+
+    @cached_property
+    def samples(self) -> float:
+        """How many samples were in the steps."""
+        return sum(counts.samples for counts in self._in_steps.values()) or 1.0
+
+    @cached_property
+    def _in_steps(self) -> dict[Chain, Counts]:
+        return {
+            chain: counts
+            for chain, counts in self._stacks.chains.items()
+            if not chain.frames or chain.frames[0][:2] not in self._start_up
+        }
+
+    @cached_property
+    def _times(self) -> dict[tuple[str, int], tuple[float, float]]:
+        """By line, also where it only called others: the samples of the host, and of steps."""
+        found: dict[tuple[str, int], tuple[float, float]] = {}
+        for chain, counts in self._in_steps.items():
+            host = steps = 0.0
+            for doing, samples in divided(chain, counts):
+                host += samples if doing in HOST_WORK else 0.0
+                steps += samples if doing not in HOST_WORK | _NEITHER else 0.0
+            for place in {(line.file, line.line) for line in chain.frames}:
+                before = found.get(place, (0.0, 0.0))
+                found[place] = before[0] + host, before[1] + steps
+        return found
+
+    @cached_property
+    def _lead_to_steps(self) -> frozenset[tuple[str, int]]:
+        """The lines that called what learns."""
+        return frozenset(
+            (outer.file, outer.line)
+            for chain in self._in_steps
+            for depth, line in enumerate(chain.frames, 1)
+            if learns_at(line)
+            for outer in chain.frames[depth:]
+        )
+
+    @cached_property
+    def _of_steps(self) -> float:
+        """The samples of all the framework's work."""
+        return sum(
+            samples
+            for chain, counts in self._in_steps.items()
+            for doing, samples in divided(chain, counts)
+            if doing not in HOST_WORK | _NEITHER
+        )
+
+    def _feeds(self, line: CodeLine) -> bool:
+        if line not in self._known:
+            self._known[line] = self._works_on_host(line) and self._flows_into_steps(line)
+        return self._known[line]
+
+    def _works_on_host(self, line: CodeLine) -> bool:
+        host, steps = self._times.get((line.file, line.line), (0.0, 0.0))
+        if (line.file, line.line) in self._lead_to_steps:
+            return False
+        return host > steps and steps <= _MOST_OF_STEPS * self._of_steps
+
+    def _flows_into_steps(self, line: CodeLine) -> bool:
+        flows = flows_at(line.file, line.line)
+        flow = None if flows is None else flows.at(line.line)
+        if flows is None or flow is None:
+            return False
+        reached = flows.reached(flow)
+        if not any(self._is_step(line.file, each) for each in reached - {flow}):
+            return False
+        return not any(self._waits_for(line.file, each, reached) for each in flows.made_of(flow))
+
+    def _waits_for(self, file: str, source: Flow, reached: set[Flow]) -> bool:
+        """Tell whether a value comes from a step, or by the framework from what was made before."""
+        return self._is_step(file, source) or (
+            source in reached and self._may_be_framework(file, source)
+        )
+
+    def _is_step(self, file: str, flow: Flow) -> bool:
+        host, steps = self._spent(file, flow)
+        return steps > host and steps >= _LEAST_OF_STEPS * self._of_steps
+
+    def _may_be_framework(self, file: str, flow: Flow) -> bool:
+        host, steps = self._spent(file, flow)
+        if host or steps:
+            return steps > host
+        # It takes next to nothing; its names may say whose work it is.
+        some = [line for line in range(flow.first, flow.last + 1) if calls(file, line)]
+        return any(calls_of(file, x) in {Calls.FRAMEWORK, Calls.UNCLEAR} for x in some)
+
+    def _spent(self, file: str, flow: Flow) -> tuple[float, float]:
+        some = list(self._lines(file, flow))
+        return sum(host for host, _ in some), sum(steps for _, steps in some)
+
+    def _lines(self, file: str, flow: Flow) -> Iterator[tuple[float, float]]:
+        for line in range(flow.first, flow.last + 1):
+            if found := self._times.get((file, line)):
+                yield found
