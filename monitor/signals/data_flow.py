@@ -7,8 +7,9 @@ the pass before gave it. What is not sure of a branch counts on both sides.
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -18,8 +19,12 @@ from whyidle.monitor.signals.source import dotted, nodes_at, tree_of
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 _MAYBE: Final = (*_LOOPS, ast.If, ast.Try, ast.Match)
+# Methods of what Python keeps values in; what those of an object of one's own do is not known.
+_ADDS: Final = frozenset(
+    ("add", "append", "appendleft", "extend", "extendleft", "insert", "put", "put_nowait")
+) | {"setdefault", "update"}
 # A function of more statements was written by no person.
-_MOST: Final = 2000
+_MOST: Final = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,69 +47,71 @@ class Flows:
     def __init__(self, flows: Iterable[Flow]) -> None:
         self._flows = sorted(flows, key=lambda flow: flow.first)
         self._givers: dict[str, list[Flow]] = defaultdict(list)
-        self._users: dict[str, list[Flow]] = defaultdict(list)
         for flow in self._flows:
             for name in flow.gives | flow.adds_to:
                 self._givers[name].append(flow)
-            for name in flow.uses:
-                self._users[name].append(flow)
+        # What gave each statement what it uses, and what uses what it gives.
+        self._before: dict[Flow, set[Flow]] = {flow: set() for flow in self._flows}
+        self._after: dict[Flow, set[Flow]] = {flow: set() for flow in self._flows}
+        for flow in self._flows:
+            for giver in (each for name in flow.uses for each in self._gave(name, flow)):
+                self._before[flow].add(giver)
+                self._after[giver].add(flow)
 
     def at(self, line: int) -> Flow | None:
         """Return the statement that a line is of, the innermost."""
         around = [flow for flow in self._flows if flow.first <= line <= flow.last]
         return max(around, key=lambda flow: flow.first, default=None)
 
-    def before(self, flow: Flow) -> Iterator[Flow]:
-        """Yield what gave the values that a statement uses."""
-        for name in flow.uses:
-            yield from self._gave(name, flow)
-
-    def after(self, flow: Flow) -> Iterator[Flow]:
-        """Yield what uses the values that a statement gives."""
-        for name in flow.gives | flow.adds_to:
-            for user in self._users[name]:
-                if flow in self._gave(name, user):
-                    yield user
+    def before(self, flow: Flow) -> Set[Flow]:
+        """Return what gave the values that a statement uses."""
+        return self._before[flow]
 
     def reached(self, flow: Flow) -> set[Flow]:
         """Return all that is made of what a statement gives."""
-        found, waiting = set[Flow](), [flow]
-        while waiting:
-            for each in self.after(waiting.pop()):
-                if each not in found:
-                    found.add(each)
-                    waiting.append(each)
-        return found
+        return _closed(flow, self._after)
 
     def made_of(self, flow: Flow) -> set[Flow]:
         """Return all that what a statement uses is made of."""
-        found, waiting = set[Flow](), [flow]
-        while waiting:
-            for each in self.before(waiting.pop()):
-                # What only adds to a list makes none of the rest of it.
-                if each not in found and not each.adds_to:
-                    found.add(each)
-                    waiting.append(each)
-        return found
+        # What only adds to a list makes none of the rest of it.
+        return _closed(flow, self._before, lambda each: not each.adds_to)
 
-    def _gave(self, name: str, user: Flow) -> list[Flow]:
-        found, settled = [], False
-        some = self._givers[name]
-        for giver in reversed([each for each in some if each.first < user.first]):
-            found.append(giver)
-            # It ran for sure, whatever else did.
-            if not giver.adds_to and set(giver.within) <= set(user.within):
-                settled = True
-                break
+    def _gave(self, name: str, user: Flow) -> Iterator[Flow]:
+        """Yield what may have given a name the value that it has there."""
+        some = self._givers.get(name, [])
+        here = bisect_left(some, user.first, key=lambda flow: flow.first)
         loops = [each for each in user.within if isinstance(each, _LOOPS)]
-        last = found[-1] if settled else None
-        for giver in some:
-            again = [loop for loop in loops if loop in giver.within]
-            # Of the pass before, where none in this one comes first.
-            if giver.first >= user.first and again:
-                within = last is not None and again[-1] in last.within
-                found += [] if within else [giver]
-        return found
+        for index in range(here - 1, -1, -1):
+            yield some[index]
+            if _surely_ran(some[index], user):
+                if loops and loops[-1] in some[index].within:
+                    return
+                loops = [each for each in loops if each not in some[index].within]
+                break
+        # Of the pass before, where none in this one comes first.
+        for index in range(len(some) - 1, here - 1, -1):
+            if any(loop in some[index].within for loop in loops):
+                yield some[index]
+                if _surely_ran(some[index], user):
+                    return
+
+
+def _surely_ran(giver: Flow, user: Flow) -> bool:
+    """Tell whether a statement gave its value whenever another one runs, whatever else did."""
+    return not giver.adds_to and all(each in user.within for each in giver.within)
+
+
+def _closed(
+    flow: Flow, edges: Mapping[Flow, Set[Flow]], counts: Callable[[Flow], bool] = lambda _: True
+) -> set[Flow]:
+    """Return all that is reached from a statement; itself only on a way that comes back."""
+    found, waiting = set[Flow](), [flow]
+    while waiting:
+        for each in edges[waiting.pop()]:
+            if each not in found and counts(each):
+                found.add(each)
+                waiting.append(each)
+    return found
 
 
 def made_anew(file: str, line: int) -> bool:
@@ -154,8 +161,8 @@ def _flow(node: ast.stmt, within: tuple[ast.AST, ...]) -> Flow:
     gives = {name for each in _targets(node) for name in _stored(each)}
     adds: set[str] = set()
     match node:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=holder))):
-            adds = {dotted(holder)} - {""}
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=holder, attr=attr))) if attr in _ADDS:
+            adds = {dotted(holder)} - {"", "self", "cls"}
         case ast.AugAssign() | ast.Assign(targets=[ast.Subscript()]):
             adds, gives = gives, set()
         case _:

@@ -117,6 +117,17 @@ for epoch in range(10**9):
     state = one_epoch(state)  # e
     right = evaluate(state)  # step 100
 """,
+    "what an object notes of itself": """
+class Fit:
+    def go(self):
+        for batch in self.loader:
+            spread = numpy.sort(batch)  # host 500
+            self.note(spread)
+            self.update(spread)
+            self.bar.show(spread)
+            loss = self.model(batch)  # step 500
+            self.bar.advance(loss)
+""",
     "what nobody uses": """
 for batch in loader:
     counted = numpy.sort(batch)  # host 500
