@@ -28,6 +28,8 @@ LEAST_OF_LOADING: Final = 1 / 3
 MOSTLY: Final = 0.5
 # A line with less of it is not shown.
 LEAST_SHOWN: Final = 0.01
+# Who waits less for what goes into the steps has it in time.
+LEAST_FED: Final = 0.05
 # Of one thread, to say how much of its time it works.
 LEAST_LOOKS: Final = 20
 
@@ -118,7 +120,7 @@ def loading_of(job: Recorded, feeding: Feeding | None = None) -> Loading | None:
         # Both sides of one thing: to end workers, and to begin others.
         helpers.share_in(main, LoadKind.START)
     threads = _Pool(Loader.THREADS)
-    begins = _where_loaders_begin(job.threads)
+    begins = _where_loaders_begin(job.threads, whoever_works=main.is_fed)
     threads.take(_beginning_at(job.threads, begins))
     threads.loads = threads.works
     others = max((helpers, threads), key=lambda pool: pool.works)
@@ -136,14 +138,14 @@ def loading_of(job: Recorded, feeding: Feeding | None = None) -> Loading | None:
     return replace(found, waits=max(0.0, waits), waits_at=main.idles_at)
 
 
-def _where_loaders_begin(stacks: StackSamples) -> set[tuple[str, str]]:
-    """Return where the threads begin of which one was seen loading."""
+def _where_loaders_begin(stacks: StackSamples, *, whoever_works: bool) -> set[tuple[str, str]]:
+    """Return where the threads begin of which one was seen loading, or at work."""
     begins = set()
     for chain, counts in stacks.chains.items():
         leaf = chain.leaf or (chain.frames[0] if chain.frames else None)
         if chain.frames and leaf is not None and not SERVES.match(leaf.file):
             kinds = [kind for kind, idles, n in divided(chain, leaf, counts) if n and not idles]
-            if any(is_loading(chain, kind) for kind in kinds):
+            if any(whoever_works or is_loading(chain, kind) for kind in kinds):
                 begins.add(_begins(chain))
     return begins
 
@@ -195,6 +197,13 @@ class _Pool:
         # Of both, those within a loader.
         self.at_loaders = 0.0
         self._idles_at: dict[CodeLine, float] = {}
+        # Of those of waiting, those where what is waited for goes into the steps.
+        self._fed = 0.0
+
+    @property
+    def is_fed(self) -> bool:
+        """Whether it waits for what others make for the steps, and who is not asked by name."""
+        return self._fed >= LEAST_FED * (self.all + self.locked) > 0
 
     def take(
         self,
@@ -225,6 +234,7 @@ class _Pool:
                     # Who waits in a call of the framework waits for what it computes.
                     computes = self._who is Loader.MAIN and IN_DEVICES.fullmatch(leaf.file)
                     self._idle(line, samples if loads or not computes else 0.0)
+                    self._fed += samples if feeds else 0.0
                 elif loads or not only_loading:
                     self.loads += samples if loads else 0.0
                     self._work(line or leaf, LoadKind.START if is_start else kind, samples)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from whyidle.monitor.signals.feeding import Feeding
 from whyidle.monitor.signals.loading import Loader, busy_workers, loading_of
 from whyidle.monitor.signals.loading_kinds import LOAD_LOOKS, LoadKind
 from whyidle.monitor.signals.recorded import Helper, Recorded
@@ -170,6 +171,31 @@ def test_threads_of_the_process_itself_load() -> None:
     assert loading is not None
     assert (loading.who, loading.cause) == (Loader.THREADS, LoadKind.DECODE)
     assert loading.places(LoadKind.DECODE)[0].function == "feed_batches"
+
+
+TAKES = """\
+for number in range(10**9):
+    given = box.get()
+    state = step(state, given)
+"""
+
+
+@pytest.mark.parametrize(("goes", "who"), [("given", Loader.THREADS), ("other", None)])
+def test_threads_whose_work_goes_into_the_steps_load_whatever_they_are_called(
+    goes: str, who: Loader | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "go.py"
+    file.write_text(TAKES.replace("step(state, given)", f"step(state, {goes})"))
+    get = CodeLine(f"{LIB}/queue.py", 171, "get")
+    main = samples(
+        (Chain((CodeLine(str(file), 2, "<module>"),), get, get), 80, 80),
+        (Chain((CodeLine(str(file), 3, "<module>"),), lib("torch/nn/modules/linear.py")), 20),
+    )
+    threads = samples((Chain((CodeLine(str(file), 9, "go"),), lib("numpy/fft/_pocketfft.py")), 60))
+    loading = loading_of(Recorded(stacks=main, threads=threads), Feeding(main))
+    assert (loading and loading.who) is who
+    if loading is not None:
+        assert loading.waits == pytest.approx(0.7, abs=0.05)
 
 
 @pytest.mark.parametrize(("holder", "waits"), [("feed_batches", 0.8), ("serve", 0.2)])
