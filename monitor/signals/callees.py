@@ -201,11 +201,29 @@ def _bindings(node: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
         case ast.AnnAssign(value=ast.expr() as value):
             return [(node.target, value)]
         case ast.For() | ast.comprehension():
-            return [(node.target, node.iter)]
+            return _of_loop(node.target, node.iter)
         case ast.withitem(optional_vars=ast.expr() as target):
             return [(target, node.context_expr)]
         case _:
             return []
+
+
+def _of_loop(target: ast.expr, over: ast.expr) -> list[tuple[ast.AST, ast.AST]]:
+    """Return what the names of a loop hold: a number that counts is no part of what is counted."""
+    match target, over:
+        case (
+            ast.Tuple(elts=[number, each]),
+            ast.Call(func=ast.Name(id="enumerate"), args=[rows, *_]),
+        ):
+            return [(number, ast.Constant(0)), *_of_loop(each, rows)]
+        case ast.Tuple(elts=some), ast.Call(func=ast.Name(id="zip"), args=rows) if len(some) == len(
+            rows
+        ):
+            return [
+                pair for each, row in zip(some, rows, strict=True) for pair in _of_loop(each, row)
+            ]
+        case _:
+            return [(target, over)]
 
 
 @lru_cache(maxsize=64)

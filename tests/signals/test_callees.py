@@ -32,6 +32,18 @@ loss.backward()  # framework
 mean = float(loss)  # framework
 both = float(loss) + np.mean(b)  # unclear
 """,
+    "loops that count": """
+def go(loader, sizes):
+    kept = []
+    for number, batch in enumerate(loader):
+        if (number, 7) not in kept:  # host
+            kept.append((number, 7))  # host
+        out = batch * 2  # unclear
+    for (k, size), row in zip(enumerate(sizes), range(9)):
+        label = k * 2 + row  # host
+        wide = size * 2  # unclear
+    return out, label, wide
+""",
     "methods": """
 import jax.numpy as jnp
 from PIL import Image
