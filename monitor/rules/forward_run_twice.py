@@ -1,9 +1,12 @@
-"""The loss is computed by one program, and once more by the one for its gradient.
+"""Each step goes through the model once more than it learns from.
 
 ## What it sees
-Two compiled programs that each step calls equally often, on as many bytes of arguments: one has
-the products of a forward pass, the other about three times the work. The sizes and flops of both
-come from the compiled programs themselves, the calls from a trace.
+Two compiled programs of JAX that each step calls equally often, on as many bytes of arguments: one
+has the products of a forward pass, the other about three times the work. The sizes and flops of
+both come from the compiled programs themselves, the calls from a trace. In any framework also a
+line of your loop that calls the model, and whose result goes into no loss, no update and no further
+call of the framework, beside a line that goes through the same model and trains it: by the flow of
+data in your source, and with the share of the time that the samples found it at.
 
 ## Why it costs
 Backward needs the forward pass, and computes it itself. A loss that is asked for beside it, to be
@@ -11,12 +14,14 @@ printed, or an accuracy, repeats the forward pass: a quarter of all the work of 
 
 ## How to fix
 Ask for both at once: `jax.value_and_grad` instead of `jax.grad`. What else is wanted of the forward
-pass comes out beside the loss, with `has_aux=True`.
+pass comes out beside the loss, with `has_aux=True`. In PyTorch keep the output that the loss is
+made of, detached, for whatever else you print.
 
 ## When it is wrong
 The loss after the update, or on other data, is not the one that the gradient was taken of, and has
-to be computed. An evaluation every so many steps is called less often, and is not meant. Programs
-with loops do not say their flops and are left alone.
+to be computed: then every so many steps are enough. An evaluation that is due that seldom is not
+meant. Programs with loops do not say their flops and are left alone. What an object keeps of a
+pass, or a function hands out of it, may be used elsewhere: nothing is said of it.
 
 ## Documents
 D4 §7 (value_and_grad with has_aux).
@@ -29,9 +34,22 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import Any, Final
 
-from whyidle.monitor.core.finding import Evidence, Fix, Found, Gain, Need, Place, Verdict
+from whyidle.monitor.core.finding import (
+    Confidence,
+    Evidence,
+    Fix,
+    Found,
+    Gain,
+    Need,
+    Place,
+    Verdict,
+)
+from whyidle.monitor.core.measure import SAMPLES
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
+from whyidle.monitor.signals.account import HostAccount
+from whyidle.monitor.signals.gain import of_work
+from whyidle.monitor.signals.passes import IdlePass, idle_pass
 from whyidle.monitor.signals.traced import Traced
 from whyidle.monitor.signals.user_lines import own
 from whyidle.monitor.signals.window import Window
@@ -54,7 +72,31 @@ Program = Mapping[str, Any]
 
 
 def detect(window: Window) -> Verdict:
-    """Judge pairs of programs of which one repeats a part of the other."""
+    """Judge pairs of programs of which one repeats a part of the other, and the lines of a loop."""
+    verdict = _of_programs(window)
+    if isinstance(verdict, Found) or window.host is None:
+        return verdict
+    idle = idle_pass(window.host)
+    return verdict if idle is None else _of_samples(window, window.host, idle)
+
+
+def _of_samples(window: Window, account: HostAccount, idle: IdlePass) -> Found:
+    error = account.error(idle.share)
+    return Found(
+        gain=of_work(window, idle.share - error, idle.share + error),
+        evidence=(
+            Evidence.of("in a pass that trains nothing", window.job.sampled(idle.share)),
+            Evidence("a pass that trains is at line", str(idle.trains.line), "", SAMPLES),
+        ),
+        where=own([idle.where]),
+        slice=Slice.COMPUTE,
+        confidence=Confidence.INFERRED,
+        title="The model runs once more in each step, for what trains nothing",
+        yields_lines=True,
+    )
+
+
+def _of_programs(window: Window) -> Verdict:
     if window.frameworks and not window.uses("jax"):
         return None
     programs = window.fact("largest_executables")
@@ -154,6 +196,16 @@ rule = Rule(
 def loss_and_gradient(params, x, y):
     (value, accuracy), gradient = jax.value_and_grad(loss, has_aux=True)(params, x, y)
     return value, accuracy, gradient""",
+        ),
+        "pytorch": Fix(
+            "Keep the output that the loss is made of, for whatever you print beside it; what has"
+            " to be asked after the update is enough every hundred steps.",
+            """\
+out = model(x)
+loss = criterion(out, y)
+loss.backward()
+optimizer.step()
+right = (out.detach().argmax(1) == y).sum()  # not: model(x) once more""",
         ),
     },
     detect=detect,

@@ -19,6 +19,7 @@ from whyidle.monitor.signals.source import dotted, nodes_at, tree_of
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 _MAYBE: Final = (*_LOOPS, ast.If, ast.Try, ast.Match)
+_YIELDS: Final = (ast.Yield, ast.YieldFrom)
 # Methods of what Python keeps values in; what those of an object of one's own do is not known.
 _ADDS: Final = frozenset(
     ("add", "append", "appendleft", "extend", "extendleft", "insert", "put", "put_nowait")
@@ -39,6 +40,13 @@ class Flow:
     adds_to: frozenset[str]
     # What it stands in that may not run, or may run again: the outermost first.
     within: tuple[ast.AST, ...]
+    # Whether it hands what it uses to who called the function.
+    leaves: bool
+
+    @property
+    def loop(self) -> ast.AST | None:
+        """The innermost loop around it."""
+        return next((each for each in reversed(self.within) if isinstance(each, _LOOPS)), None)
 
 
 class Flows:
@@ -62,6 +70,12 @@ class Flows:
         """Return the statement that a line is of, the innermost."""
         around = [flow for flow in self._flows if flow.first <= line <= flow.last]
         return max(around, key=lambda flow: flow.first, default=None)
+
+    def beside(self, flow: Flow) -> Iterator[Flow]:
+        """Yield the other statements that run whenever one in a loop does, in each pass of it."""
+        for each in self._flows:
+            if each is not flow and flow.loop is not None and each.within == flow.within:
+                yield each
 
     def before(self, flow: Flow) -> Set[Flow]:
         """Return what gave the values that a statement uses."""
@@ -120,8 +134,8 @@ def made_anew(file: str, line: int) -> bool:
     flow = None if flows is None else flows.at(line)
     if flows is None or flow is None:
         return False
-    loops = [each for each in flow.within if isinstance(each, _LOOPS)][-1:]
-    return bool(loops) and any(loops[0] in giver.within for giver in flows.before(flow))
+    loop = flow.loop
+    return loop is not None and any(loop in giver.within for giver in flows.before(flow))
 
 
 def flows_at(file: str, line: int) -> Flows | None:
@@ -172,7 +186,11 @@ def _flow(node: ast.stmt, within: tuple[ast.AST, ...]) -> Flow:
     uses = {name for head in heads for name in _loaded(head)} | adds
     within = (*within, node) if isinstance(node, _LOOPS) else within
     last = max((getattr(x, "end_lineno", 0) or 0 for x in heads), default=node.lineno)
-    return Flow(node.lineno, last, frozenset(gives), frozenset(uses), frozenset(adds), within)
+    yields = any(isinstance(x, _YIELDS) for head in heads for x in ast.walk(head))
+    leaves = isinstance(node, ast.Return) or yields
+    return Flow(
+        node.lineno, last, frozenset(gives), frozenset(uses), frozenset(adds), within, leaves
+    )
 
 
 def _heads(node: ast.stmt) -> list[ast.AST]:

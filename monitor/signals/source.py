@@ -120,7 +120,9 @@ def imports(file: str) -> dict[str, str]:
             inside = node.module or ""
             found |= {x.asname or x.name: f"{inside}.{x.name}" for x in node.names}
         elif isinstance(node, ast.Import):
-            found |= {x.asname: x.name for x in node.names if x.asname}
+            for each in node.names:
+                head = each.name.partition(".")[0]
+                found[each.asname or head] = each.name if each.asname else head
     return found
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, window
+from tests.rules.windows import answer, cannot_judge, found, is_silent, recorded, rule, window
+from tests.signals.programs import watched
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.signals.window import Window
 
 NAME = "forward_run_twice"
 FIXES = {
+    "pytorch": (
+        """
+import torch
+model = torch.nn.Linear(3, 2)
+criterion = torch.nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+x, y = torch.eye(3), torch.tensor([0, 1, 1])
+""",
+        "assert right == (model(x).argmax(1) == y).sum()",
+    ),
     "jax": (
         """
 import jax
@@ -101,3 +113,21 @@ def test_the_recorded_pair() -> None:
 
 def test_another_fault() -> None:
     assert is_silent(NAME, recorded("unjitted_step/before_jax"))
+
+
+def test_a_pass_of_pytorch_that_trains_nothing(tmp_path: Path) -> None:
+    source = """
+for x, y in loader:
+    out = model(x)  # step 200
+    loss = criterion(out, y)  # step 50
+    loss.backward()  # step 500
+    optimizer.step()
+    print(criterion(model(x), y))  # step 250
+"""
+    samples, _ = watched(source, tmp_path)
+    facts = {"torch": {"backend": "cpu"}}
+    finding = found(NAME, window(facts=facts, stacks=samples, inside=True))
+    assert [(place.line, place.share) for place in finding.where] == [(7, 0.25)]
+    assert finding.gain is not None
+    assert finding.gain.low < 0.25 < finding.gain.high < 0.3
+    assert finding.title != rule(NAME).title

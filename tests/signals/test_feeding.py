@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from whyidle.monitor.runs.stacks import Chain, CodeLine, StackSamples
+from tests.signals.programs import watched
 from whyidle.monitor.signals.data_flow import made_anew
 from whyidle.monitor.signals.feeding import Feeding
-
-TORCH = "/venv/lib/python3.11/site-packages/torch/nn/modules/module.py"
-NUMPY = "/venv/lib/python3.11/site-packages/numpy/_core/fromnumeric.py"
-# Who was found there, and how often: the host's work, or a framework's. A line that is called has
-# its callers behind it, as marks: ``# 600 of b`` was called at the line that says ``# b``.
-_MARK = re.compile(
-    r"# (?P<kind>host|step) (?P<count>\d+)(?: of (?P<callers>[\w ]+))?|# (?P<at>\w)$"
-)
 
 MAKES = {
     "a function that is called while the device still works": """
@@ -136,43 +127,20 @@ for batch in loader:
 }
 
 
-def watched(source: str, folder: Path) -> tuple[StackSamples, Chain]:
-    """Return the samples that a program's marks tell, and the chain of the host's work."""
-    file = folder / "train.py"
-    file.write_text(source)
-    lines, callers, hosts = source.splitlines(), {}, []
-    for number, text in enumerate(lines, 1):
-        if (mark := _MARK.search(text)) and mark["at"]:
-            callers[mark["at"]] = CodeLine(str(file), number, "called")
-    found = StackSamples()
-    for number, text in enumerate(lines, 1):
-        if not (mark := _MARK.search(text)) or mark["at"]:
-            continue
-        frame = CodeLine(str(file), number, "f")
-        outer = (callers[each] for each in (mark["callers"] or "").split())
-        leaf = CodeLine(NUMPY if mark["kind"] == "host" else TORCH, 9, "sort")
-        chain = Chain((frame, *outer), leaf, leaf)
-        found.samples += int(mark["count"])
-        found.count(chain, int(mark["count"]), int(mark["count"]))
-        hosts += [chain] if mark["kind"] == "host" else []
-    (host,) = hosts
-    return found, host
-
-
 @pytest.mark.parametrize("style", MAKES)
 def test_what_makes_a_batch_is_known_by_where_it_goes(style: str, tmp_path: Path) -> None:
-    samples, host = watched(MAKES[style], tmp_path)
+    samples, (host,) = watched(MAKES[style], tmp_path)
     assert Feeding(samples).feeds(host)
 
 
 @pytest.mark.parametrize("style", DOES_NOT)
 def test_what_waits_for_a_step_or_goes_nowhere_makes_none(style: str, tmp_path: Path) -> None:
-    samples, host = watched(DOES_NOT[style], tmp_path)
+    samples, (host,) = watched(DOES_NOT[style], tmp_path)
     assert not Feeding(samples).feeds(host)
 
 
 def test_without_the_source_nothing_is_said(tmp_path: Path) -> None:
-    samples, host = watched(next(iter(MAKES.values())), tmp_path)
+    samples, (host,) = watched(next(iter(MAKES.values())), tmp_path)
     (tmp_path / "train.py").unlink()
     assert not Feeding(samples).feeds(host)
 
