@@ -4,7 +4,7 @@
 Programs that each step of a trace calls and whose arguments are larger than all arrays on the
 device: the rest are NumPy arrays, that are copied at each call. On a GPU the trace shows the
 copies: their bytes, and the time in which nothing else runs. Where no trace says so, the samples
-that found the main thread handing an array over.
+that found the main thread handing an array over that no step makes anew, as the source says.
 
 ## Why it costs
 A compiled function takes its arguments from the device's memory. An array of the host is copied
@@ -27,7 +27,7 @@ argument of `device_put` says today is a device, or a `NamedSharding`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from whyidle.monitor.core import metrics as m
@@ -38,13 +38,16 @@ from whyidle.monitor.core.finding import (
     Found,
     Gain,
     Need,
+    Place,
+    Severity,
     Verdict,
 )
 from whyidle.monitor.core.host_class import HostClass
 from whyidle.monitor.core.measure import Measure
 from whyidle.monitor.core.slices import Slice
 from whyidle.monitor.rules import Rule
-from whyidle.monitor.signals.data_flow import made_anew
+from whyidle.monitor.signals.account import HostAccount
+from whyidle.monitor.signals.data_flow import made_anew, stays
 from whyidle.monitor.signals.gain import of_work
 from whyidle.monitor.signals.traced import LEAST_STEPS, Traced
 from whyidle.monitor.signals.user_lines import at, of_slice, own
@@ -59,6 +62,8 @@ LEAST_SHARE: Final = 0.03
 LEAST_BYTES: Final = 4 << 20
 # Of samples: a batch that is new in each step takes less, unless it is large beside the work.
 LEAST_OF_SAMPLES: Final = 0.05
+# Of what surely is the same each time.
+LEAST_OF_SAME: Final = 0.01
 # What stays of copies that only run by themselves: the next wait.
 BACK_LEAST: Final = 0.7
 # Bytes a second that a CPU backend copies into memory that is new each time (measured: 3 GB/s).
@@ -92,16 +97,27 @@ def _of_samples(window: Window) -> Found | None:
     handed = account.lines(
         lambda row: row.doing is HostClass.PUT and not made_anew(*row.frames[0][:2])
     )
+    same = tuple(place for place in handed if stays(place.file, place.line))
+    found = _of_lines(window, account, handed, LEAST_OF_SAMPLES)
+    return found or _of_lines(window, account, same, LEAST_OF_SAME)
+
+
+def _of_lines(
+    window: Window, account: HostAccount, handed: Sequence[Place], least: float
+) -> Found | None:
     share = sum(place.share or 0.0 for place in handed)
     error = account.error(share)
-    if share - error < LEAST_OF_SAMPLES:
+    if share - error < least:
         return None
+    # Beside the thread that launches, others may copy: how long they do is not seen.
+    beside = least < LEAST_OF_SAMPLES and window.works_ahead
     return Found(
-        gain=of_work(window, BACK_LEAST * (share - error), share + error),
+        gain=None if beside else of_work(window, BACK_LEAST * (share - error), share + error),
         evidence=(Evidence.of("main thread hands data over", window.job.sampled(share)),),
         where=own(handed),
         slice=Slice.EXPOSED_COPY,
         confidence=Confidence.INFERRED,
+        severity=Severity.LOW if beside else None,
     )
 
 

@@ -4,8 +4,8 @@
 How often a step reads a value back outside of the optimizer (`.item()`, `float(loss)`, a tensor in
 an `if`), where, and how long the main thread is in these reads. JAX shows some spellings only by
 what they do: the samples find the main thread waiting at a line that hands an array to NumPy, or
-asks for it to be ready. On a GPU: the time that the device then is idle, because the host could
-launch nothing ahead.
+asks for it to be ready; reads that are due every few steps are left out. On a GPU: the time that
+the device then is idle, because the host could launch nothing ahead.
 
 ## Why it costs
 A read waits until the device has computed the value. Meanwhile the host prepares nothing, and when
@@ -87,8 +87,18 @@ def detect(window: Window) -> Verdict:
 
 
 def _waits(window: Window) -> float:
-    """Return how much of the time the main thread was found reading, however that is spelled."""
-    return 0.0 if window.host is None else window.host.share(HostClass.READ)
+    """Return how much of the time the main thread was found reading, however that is spelled.
+
+    Who reads every few steps waits for those steps, and would wait for them elsewhere.
+    """
+    rows = () if window.host is None else window.host.rows
+    return sum(row.share for row in rows if row.doing is HostClass.READ and not row.due)
+
+
+def _only_now_and_then(window: Window) -> bool:
+    """Tell whether hardly a read was found that is not due every few steps only."""
+    whole = 0.0 if window.host is None else window.host.share(HostClass.READ)
+    return whole >= LEAST_WAITING > _waits(window)
 
 
 def _of_gpu(window: Window, trace: Traced, reads: Measure) -> Verdict:
@@ -132,6 +142,8 @@ def _of_lines(window: Window, reads: Measure) -> Verdict:
 
 
 def _of_turns(window: Window, reads: Measure | None) -> Verdict:
+    if _only_now_and_then(window):
+        return None
     spent = window.job.mean(m.JOB_SYNC_WAIT)
     seen = _waits(window)
     if spent is None or spent.value < seen:
@@ -158,7 +170,11 @@ def _found(window: Window, gain: Gain, evidence: tuple[Evidence, ...], part: Sli
 def _where(window: Window) -> tuple[Place, ...]:
     """Return the lines that the agent saw reading; else those where the samples did."""
     rows = () if window.host is None else window.host.rows
-    sampled = (Place(*r.frames[0], r.share) for r in rows if r.doing is HostClass.READ and r.frames)
+    sampled = (
+        Place(*row.frames[0], row.share)
+        for row in sorted(rows, key=lambda row: row.due)
+        if row.doing is HostClass.READ and row.frames
+    )
     by_agent, by_samples = own(window.where_read(MOST_PLACES)), own(sampled)
     if sum(p.share or 0.0 for p in by_agent) >= sum(p.share or 0.0 for p in by_samples):
         return by_agent or by_samples

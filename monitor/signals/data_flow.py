@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from whyidle.monitor.signals.source import dotted, nodes_at, tree_of
+from whyidle.monitor.signals.source import dotted, imports, nodes_at, tree_of
 
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
@@ -71,6 +71,10 @@ class Flows:
         around = [flow for flow in self._flows if flow.first <= line <= flow.last]
         return max(around, key=lambda flow: flow.first, default=None)
 
+    def within(self, loop: ast.AST) -> Iterator[Flow]:
+        """Yield the statements of a loop, and its head."""
+        return (each for each in self._flows if loop in each.within)
+
     def beside(self, flow: Flow) -> Iterator[Flow]:
         """Yield the other statements that run whenever one in a loop does, in each pass of it."""
         for each in self._flows:
@@ -126,6 +130,21 @@ def _closed(
                 found.add(each)
                 waiting.append(each)
     return found
+
+
+def stays(file: str, line: int) -> bool:
+    """Tell whether all that a line in a loop is given is the same in each pass, for sure.
+
+    Nothing else in the loop uses it, so nothing fills it.
+    """
+    flows = flows_at(file, line)
+    flow = None if flows is None else flows.at(line)
+    if flows is None or flow is None or flow.loop is None:
+        return False
+    modules = imports(file)
+    names = {name for name in flow.uses if name.partition(".")[0] not in modules}
+    others = [x for x in flows.within(flow.loop) if x is not flow]
+    return bool(names) and not any(names & (x.uses | x.gives | x.adds_to) for x in others)
 
 
 def made_anew(file: str, line: int) -> bool:

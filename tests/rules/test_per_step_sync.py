@@ -209,3 +209,36 @@ def test_reads_not_counted(tmp_path: Path, line: int, busy: float, *, is_fault: 
     else:
         # The device is never without work: rare reads wait for all of it, and cost nothing.
         assert is_silent(NAME, at)
+
+
+DUE = """
+def fit(step, batches):
+    for number, batch in enumerate(batches):
+        loss = step(batch)
+        {}
+            print(number, float(loss))
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "is_fault"),
+    [
+        ("if number % every == 0:", False),
+        ("if not number % 100:", False),
+        ("with quiet():", True),
+        ("if verbose:", True),
+    ],
+)
+def test_reads_that_are_due_now_and_then_wait_for_the_steps(
+    tmp_path: Path, head: str, *, is_fault: bool
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(DUE.format(head))
+    reads, step = CodeLine(str(file), 6, "fit"), CodeLine(str(file), 4, "fit")
+    seen = stacks((reads, (), 400), waited=1)
+    seen.samples += 600
+    seen.count(Chain((step,), step), 600, 600, 0)
+    idle = {Slice.COMPUTE: 0.5, Slice.IDLE_DISPATCH: 0.5}
+    jax = {"jax": {"backend": "cpu"}}
+    at = window(answer(idle, fmt="xplane"), facts=jax, stacks=seen, inside=True)
+    assert is_silent(NAME, at) is not is_fault

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.signals.programs import watched
-from whyidle.monitor.signals.data_flow import made_anew
+from whyidle.monitor.signals.data_flow import made_anew, stays
 from whyidle.monitor.signals.feeding import Feeding
 
 MAKES = {
@@ -165,3 +165,25 @@ def test_what_is_new_in_each_pass_is_told_from_what_stays(
     file = tmp_path / "train.py"
     file.write_text(source)
     assert made_anew(str(file), line) == is_new
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "same"),
+    [
+        ("import jax\nfor i in rows:\n    x = jax.put(table)\n    jax.log(i)\n", 3, True),
+        ("def f(table):\n    while True:\n        x = put(table)\n        step(x)\n", 3, True),
+        # Something may fill it in place.
+        ("for i in rows:\n    fill(table)\n    x = put(table)\n", 3, False),
+        ("for i in rows:\n    table[i] = 0\n    x = put(table)\n", 3, False),
+        ("for i in rows:\n    x = put(table[i])\n", 2, False),
+        ("for table in rows:\n    x = put(table)\n", 2, False),
+        ("x = put(table)\n", 1, False),
+        ("import jax\nfor i in rows:\n    x = jax.put(3)\n", 3, False),
+    ],
+)
+def test_what_surely_is_the_same_in_each_pass(
+    source: str, line: int, *, same: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(source)
+    assert stays(str(file), line) == same
