@@ -31,7 +31,6 @@ array = np.ones((3, 4))
         "assert (data @ data.T).dtype == np.float32",
     ),
 }
-WORKS = answer({Slice.COMPUTE: 0.8, Slice.IDLE_DISPATCH: 0.2})
 
 
 def of(framework: str, kinds: Mapping[str, int], backend: str = "cpu", **more: object) -> Window:
@@ -71,12 +70,13 @@ def test_other_jobs(framework: str, kinds: Mapping[str, int]) -> None:
     assert is_silent(NAME, of(framework, kinds))
 
 
-def test_a_trace_says_how_much_of_it_is_work() -> None:
-    kinds = {"float64": 1_000_000}
-    taken = Window("test", "run", window(WORKS).traces, of("torch", kinds).job)
-    gain = found(NAME, taken).gain
+@pytest.mark.parametrize(("call", "most"), [("aten::addmm", 0.57), ("aten::conv2d", 0.8)])
+def test_a_trace_says_how_much_of_it_is_work(call: str, most: float) -> None:
+    taken = answer({Slice.COMPUTE: 0.8, Slice.IDLE_DISPATCH: 0.2}, calls={call: 3.0})
+    job = of("torch", {"float64": 1_000_000}).job
+    gain = found(NAME, Window("test", "run", window(taken).traces, job)).gain
     assert gain is not None
-    assert 0 < gain.low < gain.high <= 0.8 * 0.55
+    assert 0 < gain.low < gain.high == pytest.approx(0.8 * most)
 
 
 def test_without_a_trace_the_samples_do() -> None:
@@ -86,7 +86,8 @@ def test_without_a_trace_the_samples_do() -> None:
     seen = stacks((backward, (line,), 600), (codec, (line,), 400))
     gain = found(NAME, of("torch", {"float64": 9}, stacks=seen)).gain
     assert gain is not None
-    assert 0 < gain.low < gain.high < 0.65 * 0.55
+    # What it computes is not known: a convolution wins most.
+    assert 0 < gain.low < gain.high < 0.65 * 0.8
 
 
 def test_nobody_is_inside() -> None:
